@@ -1,4 +1,4 @@
-"""How much is measured, and for how long."""
+"""The amount and the duration of measurements."""
 
 import dataclasses
 from typing import Any

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A round trip by TCP, where `ping` may not be installed.
+"""Measures round trips by TCP, since `ping` may not be installed.
 
 `echo.py serve ADDRESS PORT` answers one connection; `echo.py ask ADDRESS PORT` prints the median of 200 round
 trips of one byte, in microseconds; `echo.py ask ADDRESS PORT COUNT` measures COUNT of them.

@@ -1,4 +1,4 @@
-"""What a link does to what is sent over it, and how people write that."""
+"""The properties of a link, and their notation on the command line."""
 
 from __future__ import annotations
 

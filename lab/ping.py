@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A round trip as `ping` measures it, where that may not be installed.
+"""Measures round trips like `ping`, which may not be installed.
 
 `ping.py ADDRESS COUNT` prints the median of COUNT round trips in microseconds. The far end's kernel answers, and
-this one's says when the answer arrived, so no process has to wake up for it: what is measured is the network.
+this one stamps the answer, so no process has to wake up: only the network is measured.
 """
 
 from __future__ import annotations

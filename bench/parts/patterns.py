@@ -34,7 +34,7 @@ WORKLOADS = (
 
 STRIDED_NOTE = (
     "**Strided** is 4 KiB every 200 KiB, 2 % of the bytes. It can be had by fetching f bytes for each record of 4 KiB, "
-    "of which 4 KiB ÷ f are useful. The peer is the best of that for f = 4, 8, 16 and 64 KiB: what the same drive "
+    "of which 4 KiB ÷ f are useful. The peer is the best of these for f = 4, 8, 16 and 64 KiB: what the same drive "
     "delivers forward over the same links through its export in requests of f bytes, 32 under way at once, times "
     "4 KiB ÷ f. No policy that fetches at least the record can beat the best f by more than noise."
 )

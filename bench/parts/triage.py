@@ -61,7 +61,7 @@ NOTE = (
     "listing, on the same mount. {limit}, which then counts as their time. Every listing and "
     "every hash was compared with those of the local image. Bytes are what the site's interface sent, until the "
     "tool was done; asked for: what The Sleuth Kit read of the local image, each byte counted once (strace). Our agent "
-    "at the site is `cheetah serve`, an NBD server that packs what it sends if the client asks for that, started anew for each "
+    "at the site is `cheetah serve`, an NBD server that compresses for clients that ask for it, started anew for each "
     "turn, on the clock; where it is not named the server is nbdkit."
 )
 

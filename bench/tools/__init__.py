@@ -1,1 +1,1 @@
-"""What is run: Cheetah, its peers, the tools of an examiner, and helpers beside them."""
+"""The programs of a run: Cheetah, its peers, the tools of an examiner, and helpers."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An NBD server in front of another one, which extends every read by so much before and after it and keeps what it has
+"""An NBD server in front of another one, which extends every read by fixed amounts before and after it, and caches all it has
 read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
 
 `extend.py HOST PORT SOCKET AHEAD BEHIND` serves the default export of the server at HOST:PORT on a Unix socket, and

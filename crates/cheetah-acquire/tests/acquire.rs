@@ -58,7 +58,7 @@ fn a_whole_disk_into_several_images_at_once() {
     let text = std::fs::read_to_string(dir.path().join("x.E01.report.txt")).unwrap();
     assert!(text.contains(report.hashes.md5.as_deref().unwrap()) && text.contains("/dev/sdx"), "{text}");
     assert_eq!(names(dir.path()), ["x.E01", "x.E01.report.txt", "x.raw", "x.raw.report.txt"]);
-    // What is there is not replaced, unless that is asked for.
+    // Existing files are replaced only on request.
     let again = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
     assert!(again.exit_code() == 2 && again.to_string().contains("--force"), "{again}");
     let forced = Request { force: true, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
@@ -101,8 +101,8 @@ fn killed_anywhere_it_goes_on_and_the_e01_is_the_same_file() {
     let mut kills = 0;
     disk.read_bytes.store(0, Ordering::SeqCst);
     let report = loop {
-        // Always further, so that it comes to an end although what was acquired is compared with the disk each time; never at
-        // a place that was chosen beforehand.
+        // Always further, so that it comes to an end although what was acquired is compared with the disk each time;
+        // never at a place that was chosen beforehand.
         let hang_at = disk.read_so_far() + 13 * MIB + kills * 9_777_777;
         disk.hang_at.store(hang_at, Ordering::SeqCst);
         match run_until_it_hangs(&disk, request(&disk, dir.path(), &["x.raw", "x.E01"])) {
@@ -166,8 +166,8 @@ fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
     assert_eq!(report.interruptions, 1);
 }
 
-/// Part of an acquisition, cut after 6 MiB: the first range that is safe. Which chunks come before the cut is not ours to
-/// say; should none have, it goes on to the next cut.
+/// Part of an acquisition, cut after 6 MiB: the first range that is safe. Which chunks come before the cut is not ours
+/// to say; should none have, it goes on to the next cut.
 fn part(disk: &Arc<Disk>, dir: &Path) -> ByteRange {
     loop {
         let cut = opener_with_cuts(disk, vec![6 * MIB; 100]);
@@ -391,7 +391,7 @@ fn protection_that_does_not_last_is_not_claimed() {
             assert_eq!(second.unwrap().source.write_protected, Some(false));
             assert!(log.contains("it was write-protected in the beginning, and is not write-protected now"), "{log}");
         } else {
-            // What the image says already cannot be taken back.
+            // What the image already records cannot be revoked.
             assert!(second.unwrap_err().to_string().contains("is not write-protected any more"));
             assert!(run(Request { source: protected(&disk, &[true], u64::MAX), ..wanted }).unwrap().is_whole());
         }

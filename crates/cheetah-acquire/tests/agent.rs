@@ -70,7 +70,7 @@ async fn a_client_that_writes_nonetheless_is_refused_and_the_source_untouched() 
                 assert_eq!(reply[8..], (cookie as u64).to_be_bytes());
             }
         }
-        // The connection goes on.
+        // The connection continues to work.
         let mut out = BytesMut::new();
         Request { flags: CommandFlags::NONE, command: Command::Read, cookie: 9, offset: 4000, len: 9000 }
             .encode(&mut out);

@@ -25,7 +25,7 @@ pub enum Error {
     /// The process that served the mount there is gone.
     #[error("{dir} has a mount whose process is gone; remove it first: cheetah unmount {dir}", dir = .0.display())]
     Stale(PathBuf),
-    /// One of our mounts is there.
+    /// One of our mounts exists there.
     #[error("{dir} has {source_name} mounted already; take another directory, or unmount it first: cheetah unmount {dir}", dir = .dir.display())]
     Mounted {
         /// The directory.
@@ -39,7 +39,7 @@ pub enum Error {
     /// Files on the mount are open.
     #[error("{dir} is in use; close what uses it (fuser -vm {dir}), or detach it with --lazy", dir = .0.display())]
     Busy(PathBuf),
-    /// The process behind a mount goes on after it was unmounted.
+    /// The process behind a mount still runs after it was unmounted.
     #[error("{dir} is unmounted, but its process has not ended: what was written may not be on stable storage yet", dir = .0.display())]
     Lingering(PathBuf),
     /// A mount can no longer be served.

@@ -237,6 +237,6 @@ pub struct Join {
 /// The body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// One sentence: what went wrong.
+    /// The error, in one sentence.
     pub error: String,
 }

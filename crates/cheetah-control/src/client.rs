@@ -168,7 +168,7 @@ impl ControlClient {
         self.parse(&self.post(method, path, body).await?)
     }
 
-    /// Sends JSON to any path, and returns the response's body as it is.
+    /// Sends JSON to any path, and returns the response's body unchanged.
     pub async fn post(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes> {
         let body = serde_json::to_vec(body).map_err(|error| self.not_a_node(error))?;
         self.call(method, path, body.into(), self.timeout).await

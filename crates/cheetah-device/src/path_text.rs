@@ -1,15 +1,16 @@
 //! Paths as text, for JSON, logs and journals, without loss. A path on Linux is any bytes, and text is UTF-8.
 //!
-//! A path that is UTF-8 is written as it is. Any other is written as `bytes:` and the path, in which each byte that does not
-//! belong to a UTF-8 sequence is `%` and two hexadecimal digits, as are control characters and the percent sign itself:
-//! `bytes:/cases/caf%E9.raw`. So is a path that begins with `bytes:`. Every path has one text, and no two have the same.
+//! A path that is UTF-8 is written unchanged. Any other is written as `bytes:` and the path, in which each byte that
+//! does not belong to a UTF-8 sequence is `%` and two hexadecimal digits, as are control characters and the percent
+//! sign itself: `bytes:/cases/caf%E9.raw`. So is a path that begins with `bytes:`. Every path has one text, and no two
+//! have the same.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-/// What the text of a path begins with that is not written as it is.
+/// The prefix of the text of a path that is not written unchanged.
 pub const PREFIX: &str = "bytes:";
 
 /// Returns the text of a path.
@@ -21,12 +22,12 @@ pub fn path_to_text(path: &(impl AsRef<OsStr> + ?Sized)) -> Cow<'_, str> {
     }
 }
 
-/// Returns what a user typed as text: UTF-8 as it is, so that a path may be typed in either form.
+/// Returns an argument as text. UTF-8 stays unchanged, so that a path may be typed in either form.
 pub fn typed_to_text(typed: &OsStr) -> Cow<'_, str> {
     typed.to_str().map_or_else(|| path_to_text(typed), Cow::Borrowed)
 }
 
-/// Returns the path of a text. A percent sign after which no two digits stand is taken as it is.
+/// Returns the path of a text. A percent sign without two digits after it stands for itself.
 pub fn text_to_path(text: &str) -> PathBuf {
     text.strip_prefix(PREFIX)
         .map_or_else(|| text.into(), |encoded| std::ffi::OsString::from_vec(decode(encoded)).into())

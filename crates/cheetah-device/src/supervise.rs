@@ -1,7 +1,7 @@
-//! What a panic ends.
+//! Decides what a panic ends.
 //!
-//! A panic is a defect of the program. It stops one thread or task; the rest of the process would carry on without it, as
-//! a server that still answers on one port and no longer listens on another. So there are two kinds of work:
+//! A panic is a defect of the program. It stops one thread or task; the rest of the process would carry on without it,
+//! as a server that still answers on one port and no longer listens on another. So there are two kinds of work:
 //!
 //! * **Contained** ([`contain`], [`contained`], [`spawn_blocking`]): a connection, a request, accepting a client. A panic
 //!   ends that alone. It is logged and counted, and the peer or the caller sees an error.
@@ -126,8 +126,8 @@ pub fn contained_total() -> u64 {
     CONTAINED_TOTAL.load(Ordering::Relaxed)
 }
 
-/// Makes panics outside of contained work a failure of the process. For programs, at their start; a library leaves this to
-/// the program it is part of.
+/// Makes panics outside of contained work a failure of the process. For programs, at their start; a library leaves this
+/// to the program it is part of.
 pub fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

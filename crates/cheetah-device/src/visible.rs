@@ -1,5 +1,5 @@
-//! Text for a terminal. Evidence, peers and file names can contain control characters, which would move the cursor, erase
-//! lines or change colours; these are shown as escapes.
+//! Text for a terminal. Evidence, peers and file names can contain control characters, which would move the cursor,
+//! erase lines or change colours; these are shown as escapes.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
@@ -10,8 +10,8 @@ use std::fmt::{self, Display, Write};
 #[derive(Debug, Clone, Copy)]
 pub struct Visible<T>(pub T);
 
-/// Displays a value on one line: as [`Visible`], with newlines and tabs escaped as well. For text of others inside a line of
-/// our own.
+/// Displays a value on one line: as [`Visible`], with newlines and tabs escaped as well. For text of others inside a
+/// line of our own.
 #[derive(Debug, Clone, Copy)]
 pub struct OneLine<T>(pub T);
 
@@ -27,8 +27,8 @@ impl<T: Display> Display for OneLine<T> {
     }
 }
 
-/// Returns JSON text with the control characters in its strings escaped as JSON does (`\u202e`). serde escapes only those of
-/// ASCII's first 32.
+/// Returns JSON text with the control characters in its strings escaped as JSON does (`\u202e`). serde escapes only
+/// those of ASCII's first 32.
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
@@ -53,7 +53,7 @@ pub fn is_control(c: char) -> bool {
 
 struct Escaper<'a, 'b> {
     to: &'a mut fmt::Formatter<'b>,
-    /// Control characters that are written as they are.
+    /// Control characters that are not escaped.
     plain: &'static [char],
 }
 

@@ -49,7 +49,7 @@ fn read(image: &Ewf) {
     }
 }
 
-/// The seed with bytes changed: two bytes say where, one what it becomes.
+/// The seed with changed bytes: two bytes give the offset, one the new value.
 fn edit(seed: &[u8], edits: &[u8]) -> Vec<u8> {
     let mut image = seed.to_vec();
     for edit in edits.chunks_exact(3) {

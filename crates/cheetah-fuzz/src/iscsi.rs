@@ -1,5 +1,5 @@
-//! A hostile iSCSI target, from the login on: the initiator does not panic, returns at most the requested bytes, and does
-//! not answer without bound.
+//! A hostile iSCSI target, from the login on: the initiator does not panic, returns at most the requested bytes, and
+//! does not answer without bound.
 
 use bytes::BytesMut;
 use cheetah_iscsi::login::{Discovery, Login, LoginParameters, NegotiatedLogin, Step};
@@ -40,7 +40,7 @@ fn log_in(data: &[u8], known: bool) {
     let (mut input, mut out) = (BytesMut::from(data), BytesMut::new());
     let mut login = Login::start(parameters, &mut out);
     if let Ok(Step::Done(agreement)) = login.advance(&mut input, &mut out) {
-        // What came with the end of the login is the session's.
+        // Bytes after the end of the login belong to the session.
         carry(Session::new(&agreement, 0, 8), &input, 999);
     }
     assert!(out.len() < 1 << 20);

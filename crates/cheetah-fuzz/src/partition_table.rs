@@ -12,7 +12,7 @@ pub fn run(data: &[u8]) {
     let mut disk = vec![0; SIZE];
     let len = data.len().min(SIZE);
     disk[..len].copy_from_slice(&data[..len]);
-    // What a table is known by, so that the rest of it is looked at.
+    // The signatures of a table, so that the rest is parsed.
     if choice & 1 == 0 {
         disk[510..512].copy_from_slice(&[0x55, 0xaa]);
     }

@@ -1,5 +1,5 @@
-//! Packets captured by the probe: parsing one does not panic, and a reply without the probe's nonce is ignored. Also the
-//! parser of train patterns on the command line.
+//! Packets captured by the probe: parsing one does not panic, and a reply without the probe's nonce is ignored. Also
+//! the parser of train patterns on the command line.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

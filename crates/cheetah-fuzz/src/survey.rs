@@ -23,8 +23,8 @@ pub fn run(data: &[u8]) {
             block[skip..skip + piece.len()].copy_from_slice(piece);
         }
     }
-    // What a file system is known by, and its true size, so that the rest of it is looked at.
-    // Of two that could be recognised, the one that is meant.
+    // The signature and the true size of a file system, so that the rest is parsed.
+    // If two could be recognised, the intended one.
     if choice % 6 != 5 {
         volume[3..11].fill(0);
         put(&mut volume, 510, [0; 2]);

@@ -30,7 +30,7 @@ pub enum Format {
 /// A format that is not supported, and what to do instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// What it is, as in `this is …`.
+    /// The description after `this is …`.
     pub what: &'static str,
     /// What to do next.
     pub instead: &'static str,
@@ -59,7 +59,8 @@ const REFUSED: [(&[u8], &str, &str); 15] = [
     (b"MSWIM\x00\x00\x00", "a WIM archive: it holds files, not a disk", "apply it to a disk first"),
 ];
 
-/// Returns the format of a file of `size` bytes from its first [`START_LEN`] and last [`END_LEN`] bytes (or all, if fewer).
+/// Returns the format of a file of `size` bytes from its first [`START_LEN`] and last [`END_LEN`] bytes (or all, if
+/// fewer).
 pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     if let Some((_, what, instead)) = REFUSED.into_iter().find(|(magic, ..)| start.starts_with(magic)) {
         return Format::Refused(Refusal { what, instead });

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 
 use cheetah_error::{Error, Result};
 
-/// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash lag a
-/// little before it holds up the copy.
+/// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash
+/// lag a little before it holds up the copy.
 const QUEUE_MAX: usize = 8;
 
 /// A hash of the whole image.

@@ -1,4 +1,4 @@
-//! What is known of a source before a byte of it is read: the words for a report, and for knowing it again.
+//! The identity of a source: the facts known before its content is read, for reports and for recognising it again.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::hash::Hashes;
 use crate::served::ServedBy;
 
-/// What a source is.
+/// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -72,11 +72,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is known of a source: what it is, where, and what it says of itself. Two openings of the same evidence give
+/// The identity of a source: its kind, its location, and its own description. Two openings of the same evidence give
 /// equal identities, but for the instance of an agent that was started again in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Where it is, as the user gave it.
     pub location: String,
@@ -97,13 +97,13 @@ pub struct Identity {
     /// Whether the system, or the peer, would refuse writes to it. `None` where there is no telling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_protected: Option<bool>,
-    /// Hashes of the whole that are stored with the image. They are what the image claims, not what was computed.
+    /// Hashes of the whole that the image stores: claims, not computed values.
     #[serde(default, skip_serializing_if = "no_hashes")]
     pub hashes: Hashes,
     /// Ranges the image records as unreadable when it was made: in order, apart, as `[offset, length]` in bytes.
     #[serde(default, with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<ByteRange>,
-    /// What the image says of its case.
+    /// The case data in the image.
     #[serde(default, skip_serializing_if = "CaseData::is_empty")]
     pub case: CaseData,
     /// The NBD server it is read from.
@@ -116,9 +116,9 @@ pub struct Identity {
 pub struct Difference {
     /// What differs, such as `serial number`.
     pub what: &'static str,
-    /// What it was.
+    /// The former value.
     pub then: String,
-    /// What it is.
+    /// The present value.
     pub now: String,
     /// Whether the two cannot be the same evidence, even if the examiner says so.
     pub is_final: bool,
@@ -131,8 +131,8 @@ impl fmt::Display for Difference {
 }
 
 impl Identity {
-    /// Returns every fact that tells this identity from `now`, a later one of what should be the same evidence. Left out
-    /// are the instance of an agent, which changes when the agent is started again, and the write protection.
+    /// Returns every fact that tells this identity from `now`, a later one of what should be the same evidence. Left
+    /// out are the instance of an agent, which changes when the agent is started again, and the write protection.
     pub fn differences(&self, now: &Self) -> Vec<Difference> {
         let text = |text: Option<&String>| text.cloned().unwrap_or_else(|| "unknown".into());
         let bytes = |bytes: Option<u32>| bytes.map_or_else(|| "unknown".into(), |bytes: u32| bytes.to_string());
@@ -183,7 +183,7 @@ impl Identity {
     }
 }
 
-/// Characters of a field that is kept of what others say of a source.
+/// The maximum length of a foreign field, in characters.
 const FIELD_CHARS_MAX: usize = 256;
 
 impl Identity {
@@ -224,7 +224,7 @@ fn no_hashes(hashes: &Hashes) -> bool {
     *hashes == Hashes::default()
 }
 
-/// What an image says of the case it belongs to, in its maker's words.
+/// The case data that an image stores, in the words of its maker.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaseData {
@@ -237,7 +237,7 @@ pub struct CaseData {
     /// The examiner who made the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub examiner: Option<String>,
-    /// What it is an image of.
+    /// The description of the evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Notes.

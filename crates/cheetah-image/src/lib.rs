@@ -1,4 +1,4 @@
-//! Evidence as it is found: images in every format examiners meet, disks, exports; each one a read-only
+//! Sources of evidence: images in the formats that examiners meet, disks, exports; each one a read-only
 //! [`Device`](cheetah_device::Device). And the hashes courts ask for.
 
 #![forbid(unsafe_code)]

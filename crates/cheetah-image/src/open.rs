@@ -1,8 +1,8 @@
 //! Opens an image or a disk of this machine as a read-only device.
 //!
-//! A block device is read as it is. The format of a file is detected from its content first and its name second. A format
-//! that is recognised and cannot be read is refused by name, never taken for a raw image. `raw:PATH` reads any file as a
-//! raw image.
+//! A block device is read as it is. The format of a file is detected from its content first and its name second. A
+//! format that is recognised and cannot be read is refused by name, never taken for a raw image. `raw:PATH` reads any
+//! file as a raw image.
 //!
 //! An incomplete image has its coverage map beside it ([`coverage`]). A read of a range that the map calls unread or
 //! unreadable fails; it does not return the zeros in the file.
@@ -26,12 +26,12 @@ use crate::split::Split;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
-/// Opens what the user calls `spec`: the path of an image or a disk, or `raw:` and the path of a file that is to be read as a
-/// raw image.
+/// Opens what the user calls `spec`: the path of an image or a disk, or `raw:` and the path of a file that is to be
+/// read as a raw image.
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] for what is no source at all, [`Error::Evidence`] for an image that is incomplete or damaged,
+/// [`Error::Misuse`] for a path that is not a source, [`Error::Evidence`] for an image that is incomplete or damaged,
 /// [`Error::Failed`] for everything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
     let (file, heed_map) = (spec.to_owned(), options.heed_map);
@@ -48,7 +48,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
     }
 }
 
-/// What is at a path.
+/// The kind of the file at a path.
 enum Detected {
     Open(Box<Source>),
     /// An image that takes a process to read.

@@ -19,8 +19,9 @@ use direct::Direct;
 
 /// A raw image file or block device, opened read-only.
 ///
-/// Reads fail if the file was modified since it was opened: a copy would mix two states. A read that touches a bad sector
-/// fails as a whole with [`Unreadable`](DeviceError::Unreadable); good sectors can be read right up to a bad one.
+/// Reads fail if the file was modified since it was opened: a copy would mix two states. A read that touches a bad
+/// sector fails as a whole with [`Unreadable`](DeviceError::Unreadable); good sectors can be read right up to a bad
+/// one.
 #[derive(Clone)]
 pub struct RawFile {
     inner: Arc<Inner>,
@@ -78,7 +79,7 @@ impl RawFile {
         self.inner.stamp.is_none()
     }
 
-    /// Returns what the kernel knows about it, if it is a block device.
+    /// Returns the facts that the kernel reports, if it is a block device.
     pub fn disk(&self) -> Option<Disk> {
         self.is_block().then(|| self.inner.folder.as_deref().map(Disk::look).unwrap_or_default())
     }
@@ -203,8 +204,8 @@ impl Inner {
     }
 }
 
-/// Whether an error is the disk's: EIO, and the errors that the kernel's block layer returns for errors of the medium, the
-/// target and protection information (blk_errors in block/blk-core.c).
+/// Whether an error is the disk's: EIO, and the errors that the kernel's block layer returns for errors of the medium,
+/// the target and protection information (blk_errors in block/blk-core.c).
 fn is_medium_error(error: &std::io::Error) -> bool {
     const MEDIUM: [Errno; 4] = [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ];
     Errno::from_io_error(error).is_some_and(|errno| MEDIUM.contains(&errno))

@@ -1,4 +1,5 @@
-//! What an NBD server says of itself and of what it serves: enough to tell it from another one at the same address.
+//! The description that an NBD server gives of itself and its export, which distinguishes it from another one at the
+//! same address.
 
 use cheetah_nbd::proto::X_CHEETAH;
 use serde::{Deserialize, Serialize};
@@ -21,12 +22,12 @@ pub struct ServedBy {
     /// A random id of an agent's process. An agent that was started again has another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// What a server other than an agent says of the export.
+    /// The description of a server that is not an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What is used here of an agent's description.
+/// The parts of an agent's description that are used here.
 #[derive(Deserialize)]
 struct Described {
     location: String,
@@ -58,7 +59,7 @@ impl ServedBy {
         }
     }
 
-    /// What a file that shows the source can be called: the export's name, without slashes.
+    /// A name for a file that shows the source: the export's name, without slashes.
     pub fn file_name(&self) -> String {
         match self.export.replace('/', "_").as_str() {
             "" | "." | ".." => "nbd".to_owned(),

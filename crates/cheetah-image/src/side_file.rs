@@ -1,5 +1,5 @@
-//! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. No I/O beyond a
-//! look at whether the image exists.
+//! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. No I/O
+//! beyond a look at whether the image exists.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A kind of file that Cheetah keeps beside an image.
 struct SideFile {
     what: &'static str,
-    /// What is put behind the image's name.
+    /// The suffix after the image's name.
     suffix: &'static str,
     /// How such a file begins; empty if there is nothing to know it by.
     begins: &'static [u8],

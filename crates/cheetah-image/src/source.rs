@@ -13,8 +13,8 @@ pub struct OpenOptions {
     pub timeout: Duration,
     /// Connections to it: 1 to 16.
     pub connections: usize,
-    /// Whether what the coverage map beside a raw image or an E01 calls missing is unreadable, rather than the zeros in the
-    /// file. A caller that reads the map itself says no.
+    /// Whether what the coverage map beside a raw image or an E01 calls missing is unreadable, rather than the zeros in
+    /// the file. A caller that reads the map itself says no.
     pub heed_map: bool,
 }
 
@@ -30,11 +30,11 @@ impl Default for OpenOptions {
     }
 }
 
-/// A source that is open. What it needs to be read (files, connections, a child process) lives as long as its device.
+/// An open source. Its files, connections or child process live as long as its device.
 pub struct Source {
     /// Its bytes. Refuses writes.
     pub device: DynDevice,
-    /// What is known of it.
+    /// Its identity.
     pub identity: Identity,
     /// What to call it: the file's name without its extension, or the export's.
     pub name: String,

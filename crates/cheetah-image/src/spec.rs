@@ -1,5 +1,5 @@
-//! What a user calls a source: a URI, a path, or `raw:` and a path. A path that is not UTF-8 is written as
-//! [`path_text`](cheetah_device::path_text) says.
+//! The names of sources on the command line: a URI, a path, or `raw:` and a path. A path that is not UTF-8 is written
+//! as [`path_text`](cheetah_device::path_text) says.
 
 use std::path::{Path, PathBuf};
 

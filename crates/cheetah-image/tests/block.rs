@@ -1,6 +1,6 @@
-//! A disk with a bad sector: what is beside it can be read.
+//! A disk with a bad sector: the sectors beside it can be read.
 
-// A test that cannot go on ends there and then; its sizes are a few KiB.
+// Tests may panic; their sizes are a few KiB.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 #[allow(dead_code)]

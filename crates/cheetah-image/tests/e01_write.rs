@@ -253,7 +253,7 @@ async fn interrupted(bytes: &[u8], options: E01Options, stops: &[(usize, usize)]
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2 * plain.len(), "nothing partial is left");
 }
 
-/// What a crash may leave: bytes behind the end of the last segment.
+/// The remains of a crash: bytes after the end of the last segment.
 fn leave_garbage(folder: &Path) {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let last = names.filter(|path| path.extension().unwrap() == "partial").max().unwrap();
@@ -329,7 +329,7 @@ async fn existing_files_are_overwritten_only_when_forced() {
     // A partial set, too.
     fs::write(folder.path().join("x.E01.partial"), b"half").unwrap();
     refused(options());
-    // With force, what was there is replaced as a whole, its further segments too.
+    // With force, the existing set is replaced, including its further segments.
     let shorter = &bytes[..2 * MIB];
     let force = E01Options { force: true, ..small };
     let paths = write(&image, shorter, force).await;
@@ -354,7 +354,7 @@ async fn one_writer_at_a_time_and_only_with_its_own_checkpoint() {
     for options in [E01Options { chunk_sectors: 128, ..options() }, E01Options { guid: Some([8; 16]), ..options() }] {
         assert_eq!(E01Writer::resume(&image, size, options, &checkpoint).err().unwrap().exit_code(), 2);
     }
-    // Of another set, whole or partial: it stays as it is.
+    // A segment of another set, whole or partial, stays unchanged.
     write(&other, &bytes, E01Options { guid: Some([8; 16]), ..options() }).await;
     let before = fs::read(&other).unwrap();
     assert!(E01Writer::resume(&other, size, options(), &checkpoint).is_err());
@@ -394,7 +394,7 @@ async fn a_full_disk_is_an_error_and_leaves_no_complete_image() {
     let error = result.and(finished.map(|_| ())).unwrap_err();
     let whole = image.exists();
     let unmount = |_| tool("umount", &[mount]).unwrap();
-    // Once there is room, it goes on.
+    // When there is space again, the write resumes.
     tool("mount", &["-o", "remount,size=40m", mount]).unwrap();
     let resumed = E01Writer::resume(&image, bytes.len() as u64, options(), &checkpoint);
     let again = match resumed {

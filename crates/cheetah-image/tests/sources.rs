@@ -1,6 +1,6 @@
 //! Every kind of source, made by the programs that usually make them, read through the one way in.
 
-// A test that cannot go on ends there and then; its sizes are a few MiB.
+// Tests may panic; their sizes are a few MiB.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use std::fs;

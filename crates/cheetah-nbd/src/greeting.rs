@@ -1,4 +1,4 @@
-//! What an NBD server says first: two magic numbers and flags.
+//! The greeting of an NBD server: two magic numbers and flags.
 
 use std::io;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<[u
 ///
 /// # Errors
 ///
-/// The operating system's, and what is wrong with the greeting, or that there is none within `limit`.
+/// If the connection fails, the greeting is wrong, or none arrives within `limit`.
 pub async fn check(address: &Address, limit: Duration) -> io::Result<()> {
     let greeting = async {
         match address {

@@ -136,7 +136,7 @@ async fn a_server_that_does_not_pack_is_read_without_packing() {
     let client = Client::connect(config(tcp(address), Packing::Wanted(Method::Auto), 1)).await.unwrap();
     assert_eq!(client.packed(), None);
     assert!(read_all(&client, content.len(), MIB).await == content);
-    // And one that does is, by a client that does not ask.
+    // A client that does not request packing reads a packing server without it.
     let address = listening(serving(content.clone(), true, None, ServerConfig::default())).await;
     let client = Client::connect(config(tcp(address), Packing::Off, 1)).await.unwrap();
     assert_eq!(client.packed(), None);
@@ -275,7 +275,7 @@ async fn a_server_that_connects_to_the_client_serves_several_connections_and_rec
     assert!(read_all(&client, content.len(), MIB).await == content);
     drop(client);
 
-    // We are restarted: it goes on calling.
+    // The examiner is restarted: the agent reconnects.
     let inbox = loop {
         match Inbox::listen(place).await {
             Ok(inbox) => break inbox,

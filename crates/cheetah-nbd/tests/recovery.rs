@@ -1,4 +1,4 @@
-//! What becomes of requests when connections are lost, servers fall silent, or come back as others.
+//! Requests when connections are lost, and when servers are silent or return as other instances.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
@@ -24,8 +24,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Instant;
 
 const SIZE: u64 = 1 << 20;
-/// The clock of these tests is put forward whenever everybody waits, be it only for a socket: this is a thousand times or so, and
-/// takes no time. So no machine is too slow for them.
+/// The clock of these tests is put forward whenever everybody waits, be it only for a socket: this is a thousand times
+/// or so, and takes no time. So no machine is too slow for them.
 const TIMEOUT: Duration = Duration::from_secs(500);
 const INSTANCE: &str = "x-cheetah:instance/1";
 const LEASE: &str = "x-cheetah:lease/1";

@@ -94,7 +94,7 @@ impl Core {
     }
 }
 
-/// What the export holds at an offset.
+/// The content of the export at an offset.
 fn content(offset: u64, len: u64) -> Vec<u8> {
     (offset..offset + len).map(|at| if at / 1000 % 3 == 0 { 0 } else { (at % 251) as u8 }).collect()
 }

@@ -261,9 +261,9 @@ fn a_stopped_server_closes_its_connections_and_releases_its_devices() {
     }
 }
 
-/// Reads until the server hangs up; the replies there were.
+/// Reads until the server closes the connection; returns the replies.
 fn keep_reading(mut stream: TcpStream) -> std::thread::JoinHandle<u64> {
-    // One reply is there before the caller goes on.
+    // One reply has arrived before the caller continues.
     stream.write_all(&request(Op::Read, 0, 0, 512)).unwrap();
     reply(&mut stream, 512);
     std::thread::spawn(move || {

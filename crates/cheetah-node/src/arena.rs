@@ -6,12 +6,12 @@
 //! slot      | page: 4 KiB | … 16 pages | = 64 KiB
 //! ```
 //!
-//! The head of each piece, as large as two slots, holds the page digests of its other 1022 slots, 16 × 8 bytes each. So a
-//! node uses no more memory than it lends, and faulting a piece in also faults in its digests.
+//! The head of each piece, as large as two slots, holds the page digests of its other 1022 slots, 16 × 8 bytes each. So
+//! a node uses no more memory than it lends, and faulting a piece in also faults in its digests.
 //!
-//! Invariants: a free slot is all zero, and so are its digests except the first, which links the free slots. A [`Slot`] is
-//! the only access to its memory, is not `Clone`, and there is at most one for each place: `&Slot` permits reading, `&mut
-//! Slot` writing, and owners store it behind a lock.
+//! Invariants: a free slot is all zero, and so are its digests except the first, which links the free slots. A [`Slot`]
+//! is the only access to its memory, is not `Clone`, and there is at most one for each place: `&Slot` permits reading,
+//! `&mut Slot` writing, and owners store it behind a lock.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -86,7 +86,8 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Maps `lent_bytes`, rounded down to whole slots, excludes them from core dumps and child processes, and locks them.
+    /// Maps `lent_bytes`, rounded down to whole slots, excludes them from core dumps and child processes, and locks
+    /// them.
     ///
     /// Memory is locked as it is faulted in ([`Arena::fault_in`], or the first use). Where a limit forbids that,
     /// [`Arena::locked`] is false, and the program should warn.
@@ -158,8 +159,8 @@ impl Arena {
         self.ready_bytes.load(Ordering::Relaxed)
     }
 
-    /// Faults in `len` bytes from `offset`, both multiples of a page, so that their first use is fast. Safe beside any use
-    /// of the memory.
+    /// Faults in `len` bytes from `offset`, both multiples of a page, so that their first use is fast. Safe beside any
+    /// use of the memory.
     pub fn fault_in(&self, offset: usize, len: usize) -> io::Result<()> {
         if offset >= self.bytes {
             return Ok(());
@@ -193,14 +194,15 @@ impl Arena {
         NonZeroU32::new(free.fresh).map(Slot)
     }
 
-    /// Wipes a slot and frees it. False if it did not read back as zero: the memory is defective, and the slot is not used
-    /// again.
+    /// Wipes a slot and frees it. False if it did not read back as zero: the memory is defective, and the slot is not
+    /// used again.
     #[must_use]
     pub fn free(&self, mut slot: Slot) -> bool {
         let view = self.view_mut(&mut slot);
         view.bytes.fill(0);
         view.digests.fill(0);
-        // Opaque to the compiler, which would otherwise infer the result from the writes above instead of reading memory.
+        // Opaque to the compiler, which would otherwise infer the result from the writes above instead of reading
+        // memory.
         let seen = std::hint::black_box(self.view(&slot));
         if !is_zero(seen.bytes) || seen.digests.iter().any(|digest| *digest != 0) {
             tracing::error!(slot = slot.0, "memory did not read back as zero after it was wiped: broken memory?");

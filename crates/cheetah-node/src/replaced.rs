@@ -1,6 +1,6 @@
 //! Fencing connections that have been replaced.
 //!
-//! A client that gives up a connection repeats its writes on a new one, but copies on the old one may not have arrived yet.
+//! A client that abandons a connection repeats its writes on a new one, but copies on the old one may not have arrived yet.
 //! Carried out later, they would overwrite newer content. So a client gives each connection an id, which its replacement
 //! keeps, and a rising number; only the newest connection of an id may write.
 
@@ -51,7 +51,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Adds a connection and fences those it replaces. `None` if a newer one is there. A number may be entered several times,
+    /// Adds a connection and fences those it replaces. `None` if a newer one exists. A number may be entered several times,
     /// because a handshake opens its export several times.
     ///
     /// Must be called while no write is in progress or can start.

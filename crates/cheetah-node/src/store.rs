@@ -39,7 +39,7 @@ struct Quota {
     promised: AtomicU64,
 }
 
-/// What a new export reserves.
+/// The memory that a new export reserves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Promise {
     pub slots: u64,
@@ -106,7 +106,7 @@ impl Store {
         &self.arena
     }
 
-    /// Reserves what a new export needs, or returns what is missing.
+    /// Reserves the memory of a new export, or returns the number of missing bytes.
     pub(crate) fn promise(&self, what: Promise) -> Result<()> {
         self.span.take(what.span_bytes).map_err(|free| {
             no_space(format!("exports may span {} together, and {} is left", Size(SPAN_BYTES_MAX), Size(free)))

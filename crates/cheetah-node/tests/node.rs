@@ -218,7 +218,7 @@ async fn the_number_of_exports_is_limited() {
 /// Sends `request` verbatim, and returns the response.
 async fn raw(node: &Node, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(node.http_address()).await.unwrap();
-    // A server that has heard enough closes while we still send; its answer is there all the same.
+    // A server may close while we still send; its response has arrived nevertheless.
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;

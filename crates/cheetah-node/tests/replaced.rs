@@ -1,5 +1,5 @@
-//! A client that gives a connection up and makes its writes again: what the node receives of the old connection
-//! later must not come back over what is newer.
+//! A client abandons a connection and repeats its writes: writes of the old connection that reach the node later must not
+//! overwrite newer ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -75,15 +75,15 @@ fn a_replaced_connection_can_read_but_not_write() {
     assert!(!odd.device.geometry().writable);
 }
 
-/// What a proxy does with its first connection.
+/// The behaviour of a proxy on its first connection.
 #[derive(Clone, Copy, PartialEq)]
 enum First {
     Carry,
-    /// Withhold what the client sends.
+    /// Withhold the requests of the client.
     Withhold,
     /// Let the client go, and still withhold.
     HangUp,
-    /// Deliver to the node what was withheld.
+    /// Deliver the withheld requests to the node.
     Deliver,
 }
 
@@ -93,7 +93,7 @@ struct Proxy {
     first: watch::Sender<First>,
     /// Bytes; `None` before it begins.
     withheld: watch::Receiver<Option<usize>>,
-    /// What the node answers to what was withheld.
+    /// The replies of the node to the withheld requests.
     answer: JoinHandle<Vec<u8>>,
 }
 
@@ -185,7 +185,7 @@ async fn holds_the_new(client: &Client) {
     assert_eq!(client.read(ByteRange::new(0, 5000)).await.unwrap(), [2; 5000][..]);
 }
 
-/// Writes what is new, however long the node is given up for on a machine that stalls.
+/// Writes the new data, and retries while the node counts as lost on a machine that stalls.
 async fn write_in_the_end(client: &Client) {
     while let Err(error) = client.write(0, new(), false).await {
         assert!(matches!(error, Error::Lost { .. }), "{error}");
@@ -194,7 +194,7 @@ async fn write_in_the_end(client: &Client) {
     }
 }
 
-// On one thread, so that the first connection is the first to be up, and the one that is used.
+// On one thread, so that the first connection is up first, and is used.
 #[tokio::test]
 async fn the_old_copy_of_a_repeated_write_is_refused() {
     for connections in [1, 3] {
@@ -217,7 +217,7 @@ async fn the_old_copy_of_a_repeated_write_is_refused() {
     }
 }
 
-// On one thread, so that the first connection is the first to be up, and the one that is used.
+// On one thread, so that the first connection is up first, and is used.
 #[tokio::test]
 async fn the_late_copy_of_a_failed_write_is_refused() {
     for connections in [1, 3] {

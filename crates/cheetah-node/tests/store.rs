@@ -127,7 +127,7 @@ proptest! {
         let after = store.status();
         prop_assert_eq!((after.used_bytes, after.free_bytes, after.reserved_bytes), (0, before.free_bytes, 0));
 
-        // What was freed comes back as zeros: a byte written into each chunk leaves the rest of it zero.
+        // Freed memory reads as zeros when it is used again: a byte written into each chunk leaves the rest of it zero.
         let again = store.export("again", before.usable_bytes, true, digests).unwrap();
         for chunk in 0..before.usable_bytes / CHUNK {
             write(&again, chunk * CHUNK, vec![1]);
@@ -220,7 +220,7 @@ fn a_thin_export_can_run_out_of_memory_and_a_reserved_one_cannot() {
     assert_eq!(read(&thin, ByteRange::new(1 << 39, 1)), Ok(vec![0]), "what did not fit was not half written");
     write(&reserved, 0, vec![1; (free / 2) as usize]);
 
-    // Memory freed by one is there for another.
+    // Memory that one export frees can be used by another.
     block_on(thin.trim(ByteRange::new(0, CHUNK))).unwrap();
     write(&thin, 1 << 39, vec![1]);
     drop(thin);

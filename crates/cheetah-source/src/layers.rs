@@ -61,7 +61,7 @@ impl Layers {
         stats.files = self.foresight.as_ref().map(|foresight| foresight.files() as u64);
     }
 
-    /// Logs what they have done.
+    /// Logs the statistics of the layers.
     pub(crate) fn log(&self) {
         let Some(cache) = &self.cache else { return };
         let stats = cache.stats();

@@ -3,11 +3,11 @@
 use cheetah_device::{DynDevice, Error};
 use cheetah_nbd::server::{Export, Exports};
 
-/// What a server that serves one thing only offers.
+/// The single export of a server.
 pub struct SingleExport {
-    /// What is served.
+    /// The device.
     pub device: DynDevice,
-    /// What it is called; a client may also ask for nothing in particular.
+    /// Its name. It is also the default export.
     pub name: String,
 }
 

@@ -21,6 +21,6 @@ pub struct Stats {
 pub struct SourceStats {
     /// Reads.
     pub requests: u64,
-    /// Their bytes. Fewer cross the link where what is sent is packed.
+    /// Their bytes, before compression on the link.
     pub bytes: u64,
 }

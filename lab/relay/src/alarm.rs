@@ -1,13 +1,13 @@
 //! Waking in time: a timer goes off late, by how long a halted processor takes to wake. So it is set earlier by what it
 //! has been late by of late, and the rest is spent spinning.
 
-/// However late timers are, no more than this is spun for at a time.
+/// The longest time to spin, however late timers are.
 const EARLY_NS_MAX: u64 = 200_000;
 /// The weight of a timer that was later, and of one that was less late, than thought, as divisors: so that most are in time.
 const RISING: u64 = 8;
 const FALLING: u64 = 32;
 
-/// What is known of how late timers are.
+/// The estimated lateness of timers.
 #[derive(Debug, Default)]
 pub struct Alarm {
     early_ns: u64,

@@ -47,7 +47,7 @@ impl Direction {
         Ok(true)
     }
 
-    /// Sends what is due; says whether anything was. Tells of frames that were dropped, but for those that were to be lost.
+    /// Sends the frames that are due; returns whether there were any. Logs dropped frames, except for the intended losses.
     pub fn let_out(&mut self) -> io::Result<bool> {
         let mut any = false;
         while let Some(frame) = self.line.pop_due(now_ns()) {

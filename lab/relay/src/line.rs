@@ -8,14 +8,14 @@ use crate::random::Random;
 const MILLION: u64 = 1_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What a line does to frames.
+/// The properties of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct LineConfig {
     /// Added to every frame, in nanoseconds.
     pub delay_ns: u64,
     /// The wire that frames leave by one after the other; `None` is without limit.
     pub wire: Option<Wire>,
-    /// Bytes that may be under way; a frame that would exceed it is dropped.
+    /// The maximum number of bytes in flight; a frame beyond it is dropped.
     pub held_bytes_max: u64,
     /// Frames in a million that are lost at random.
     pub loss_ppm: u64,
@@ -40,7 +40,7 @@ impl Wire {
     }
 }
 
-/// A frame as it was received, with what is needed to charge it fairly.
+/// A received frame, with the data to charge it fairly.
 #[derive(Debug)]
 pub struct Frame {
     /// The virtio-net header and the frame, as read and to be written.
@@ -50,7 +50,7 @@ pub struct Frame {
     pub wire_bytes: u64,
 }
 
-/// Frames under way in one direction.
+/// Frames in flight in one direction.
 #[derive(Debug)]
 pub struct Line {
     config: LineConfig,

@@ -5,7 +5,7 @@ use crate::line::Frame;
 /// Bytes of `struct virtio_net_hdr`.
 pub const HEADER_BYTES: usize = 10;
 
-/// A frame from what was read off the socket; `None` where it is too short to be one.
+/// Parses a frame received from the socket; `None` if it is too short.
 pub fn frame(read: &[u8]) -> Option<Frame> {
     let (header, payload) = read.split_at_checked(HEADER_BYTES)?;
     let gso_type = header[1] & 0x7f;

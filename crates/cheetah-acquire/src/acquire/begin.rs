@@ -11,29 +11,29 @@ use cheetah_image::Identity;
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::hash::Hashing;
 
-use super::witness::Witness;
+use super::recorder::Recorder;
 use super::{Destination, Event, Evidence, Form, Request, side_files};
 use crate::custody;
 use crate::engine::{EtaMeter, read_back, recognise_first};
 use crate::journal::{Journal, Past, Record, Start, VERSION, both, changes, now_s};
 use crate::sink::{self, Setup, Sink};
 
-/// What a pass over the source starts from.
-pub struct Begun {
+/// The state from which a pass over the source starts.
+pub struct Prepared {
     /// The journal, locked.
     pub journal: Journal,
-    /// What has been acquired so far.
+    /// The state so far.
     pub past: Past,
     /// One sink for each destination, in order.
     pub sinks: Vec<Box<dyn Sink>>,
-    /// The hashes of the whole, fed with what the sinks hold.
+    /// The hashes of the whole, which have hashed the content of the sinks.
     pub hashing: Hashing,
     /// The source.
     pub evidence: Evidence,
 }
 
-/// Begins an acquisition, or resumes the one whose journal is there.
-pub async fn begin(request: &Request, evidence: Evidence, witness: &mut Witness<'_>) -> Result<Begun> {
+/// Starts an acquisition, or resumes the one whose journal exists.
+pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorder<'_>) -> Result<Prepared> {
     let path = request.destinations[0].beside("acquire");
     let source = &evidence.source.identity.location;
     if let Some(same) = request.destinations.iter().find(|destination| is_same_file(source, destination)) {
@@ -44,10 +44,10 @@ pub async fn begin(request: &Request, evidence: Evidence, witness: &mut Witness<
     }
     let start = start(request, &evidence.source.identity)?;
     match Journal::open(&path)? {
-        None => begin_new(request, evidence, (start, &path), witness).await,
+        None => begin_new(request, evidence, (start, &path), recorder).await,
         Some((journal, past)) => {
             past.start.same_wish(&start)?;
-            go_on(request, evidence, (journal, past), witness).await
+            go_on(request, evidence, (journal, past), recorder).await
         }
     }
 }
@@ -63,8 +63,8 @@ async fn begin_new(
     request: &Request,
     evidence: Evidence,
     (start, path): (Start, &Path),
-    witness: &mut Witness<'_>,
-) -> Result<Begun> {
+    recorder: &mut Recorder<'_>,
+) -> Result<Prepared> {
     let setup = setup(request, &start);
     for destination in &request.destinations {
         sink::check(destination, &setup).await?;
@@ -72,25 +72,25 @@ async fn begin_new(
     }
     let journal = Journal::create(path, &start)?;
     let begun = async {
-        keep_logs(request, witness)?;
-        witness.record(&started(&start)?)?;
+        keep_logs(request, recorder)?;
+        recorder.record(&started(&start)?)?;
         create(request, &setup).await
     };
     let sinks = match begun.await {
         Ok(sinks) => sinks,
         Err(error) => {
-            witness.record_end(&error.to_string(), true);
+            recorder.record_end(&error.to_string(), true);
             journal.remove()?;
             return Err(error);
         }
     };
-    witness.tell(Event::Started {
+    recorder.tell(Event::Started {
         source: Box::new(start.source.clone()),
         destinations: start.destinations.clone(),
         resumed_at: 0,
     })?;
     let hashing = Hashing::start(request.hashes)?;
-    Ok(Begun { journal, past: Past::new(start)?, sinks, hashing, evidence })
+    Ok(Prepared { journal, past: Past::new(start)?, sinks, hashing, evidence })
 }
 
 /// Creates every sink, or none. Drives come last, because their former content cannot be restored.
@@ -117,14 +117,14 @@ async fn go_on(
     request: &Request,
     evidence: Evidence,
     (mut journal, mut past): (Journal, Past),
-    witness: &mut Witness<'_>,
-) -> Result<Begun> {
-    keep_logs(request, witness)?;
+    recorder: &mut Recorder<'_>,
+) -> Result<Prepared> {
+    keep_logs(request, recorder)?;
     let (mut pace, begun, mut shown) = (EtaMeter::new(past.at, 0), Instant::now(), Ok(()));
     let mut compared = |bytes, of: u64| {
         pace.expect(of);
         pace.step(bytes, 0, begun.elapsed());
-        shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
+        shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(Event::Checking(pace.progress())));
     };
     let how = (request.same_source, request.retry_for);
     let known = recognise_first(&request.source, &past, evidence, how, &mut compared).await;
@@ -133,7 +133,7 @@ async fn go_on(
         Ok(known) => known,
         Err(error) => {
             if error.exit_code() == 3 {
-                witness.tell(Event::SourceChanged { what: error.to_string() })?;
+                recorder.tell(Event::SourceChanged { what: error.to_string() })?;
             }
             return Err(error);
         }
@@ -147,9 +147,9 @@ async fn go_on(
     let (source, changed) = (custody::source(now)?, changes(&past.start.source, now));
     let opened = custody::source(&opening)?;
     past.reopened(opening);
-    witness.record(&custody::Event::Resumed { at: past.at, source, changed, opened })?;
-    let resumed = take_up(request, evidence, (journal, past), witness).await;
-    resumed.inspect_err(|error| witness.record_end(&error.to_string(), true))
+    recorder.record(&custody::Event::Resumed { at: past.at, source, changed, opened })?;
+    let resumed = take_up(request, evidence, (journal, past), recorder).await;
+    resumed.inspect_err(|error| recorder.record_end(&error.to_string(), true))
 }
 
 /// Resumes every destination; the resumption is on record already.
@@ -157,9 +157,9 @@ async fn take_up(
     request: &Request,
     evidence: Evidence,
     (journal, past): (Journal, Past),
-    witness: &mut Witness<'_>,
-) -> Result<Begun> {
-    witness.tell(Event::Started {
+    recorder: &mut Recorder<'_>,
+) -> Result<Prepared> {
+    recorder.tell(Event::Started {
         source: Box::new(evidence.source.identity.clone()),
         destinations: past.start.destinations.clone(),
         resumed_at: past.at,
@@ -170,7 +170,7 @@ async fn take_up(
         // No checkpoint was written. Partial files that are there are from this acquisition.
         setup.restart = true;
         let sinks = create(request, &setup).await?;
-        return Ok(Begun { journal, past, sinks, hashing, evidence });
+        return Ok(Prepared { journal, past, sinks, hashing, evidence });
     };
     let mut sinks = Vec::new();
     let mut held = Vec::new();
@@ -179,16 +179,16 @@ async fn take_up(
         sinks.push(resumed.sink);
         held.push((destination, resumed.held));
     }
-    read_held(&past, held, &hashing, witness).await?;
-    Ok(Begun { journal, past, sinks, hashing, evidence })
+    read_held(&past, held, &hashing, recorder).await?;
+    Ok(Prepared { journal, past, sinks, hashing, evidence })
 }
 
-/// Reads back what the sinks hold, compares it with the digests in the journal, and feeds it to the hashes.
+/// Reads the sinks back, compares their content with the digests in the journal, and hashes it.
 async fn read_held(
     past: &Past,
     held: Vec<(&Destination, DynDevice)>,
     hashing: &Hashing,
-    witness: &mut Witness<'_>,
+    recorder: &mut Recorder<'_>,
 ) -> Result<()> {
     let coverage = Arc::new(past.coverage());
     let mut pace = EtaMeter::new(past.at * held.len() as u64, 0);
@@ -200,7 +200,8 @@ async fn read_held(
         let known = (&past.digests, &coverage);
         let read = read_back(&device, &name, past.at, known, hashing, |bytes| {
             pace.step(bytes, 0, begun.elapsed());
-            shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| witness.tell(Event::Checking(pace.progress())));
+            shown =
+                std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(Event::Checking(pace.progress())));
         });
         read.await.map_err(|error| match error {
             Error::Evidence(what) => Error::Evidence(format!("{what}; begin again with --restart")),
@@ -211,8 +212,8 @@ async fn read_held(
     Ok(())
 }
 
-fn keep_logs(request: &Request, witness: &mut Witness<'_>) -> Result<()> {
-    request.key.as_ref().map_or(Ok(()), |key| witness.keep_logs(&request.destinations, key))
+fn keep_logs(request: &Request, recorder: &mut Recorder<'_>) -> Result<()> {
+    request.key.as_ref().map_or(Ok(()), |key| recorder.keep_logs(&request.destinations, key))
 }
 
 fn started(start: &Start) -> Result<custody::Event> {

@@ -13,8 +13,8 @@ use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
 use cheetah_image::{HashChoice, Hashes, RawFile};
 
+use super::recorder::Recorder;
 use super::side_files::MAP;
-use super::witness::Witness;
 use super::{Destination, Event, Form, Progress, Request};
 use crate::custody;
 use crate::engine::{EtaMeter, read_back};
@@ -28,7 +28,7 @@ pub async fn complete(
     past: &Past,
     hashes: &Hashes,
     sinks: Vec<Box<dyn Sink>>,
-    witness: &mut Witness<'_>,
+    recorder: &mut Recorder<'_>,
 ) -> Result<Vec<SinkReport>> {
     let coverage = past.coverage();
     let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage };
@@ -43,7 +43,7 @@ pub async fn complete(
             stored_bytes: stored(destination, &files),
             files,
             map,
-            custody: witness.log_path(index),
+            custody: recorder.log_path(index),
             verified: None,
             verified_hashes: Hashes::default(),
             problems: Vec::new(),
@@ -83,14 +83,14 @@ pub async fn verify_all(
     past: &Past,
     hashes: &Hashes,
     reports: &mut [SinkReport],
-    witness: &mut Witness<'_>,
+    recorder: &mut Recorder<'_>,
 ) -> Result<()> {
     let coverage = Arc::new(past.coverage());
     for (index, (destination, report)) in request.destinations.iter().zip(reports).enumerate() {
         let mut shown = Ok(());
         let show = |progress: Progress| {
             let event = Event::Verifying { destination: destination.to_string(), progress };
-            shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| witness.tell(event));
+            shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(event));
         };
         let found = match destination.form {
             Form::Drive => verify_drive(request, destination, &coverage, show).await,
@@ -110,7 +110,7 @@ pub async fn verify_all(
             digests: found.digests,
             problems: report.problems.clone(),
         };
-        witness.record_for(index, &custody::Event::Verified(Box::new(verified)))?;
+        recorder.record_for(index, &custody::Event::Verified(Box::new(verified)))?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub enum Form {
 pub struct Destination {
     /// As the user wrote it: the image, the first segment of an E01, or the drive file.
     pub path: PathBuf,
-    /// What it is.
+    /// Its format.
     pub form: Form,
 }
 

@@ -19,7 +19,7 @@ pub enum Event {
         /// Bytes acquired by earlier runs; 0 at the first start.
         resumed_at: u64,
     },
-    /// What was acquired before is being read back, or compared with the source.
+    /// Acquired data is read back, or compared with the source.
     Checking(Progress),
     /// Progress of the pass over the source, several times a second, even when stalled.
     Progress(Progress),
@@ -55,7 +55,7 @@ pub enum Event {
         /// What differs, as a sentence.
         what: String,
     },
-    /// A connection to the source was lost and made again, to the same process.
+    /// A connection to the source was lost and restored, to the same process.
     Reconnected {
         /// The source.
         source: Box<Identity>,

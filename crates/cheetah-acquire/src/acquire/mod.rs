@@ -3,7 +3,7 @@
 //! ```text
 //!                                     ┌▶ a thread a hash            MD5, SHA-1, SHA-256, BLAKE3
 //!  source ─▶ reader: many chunks ─────┼▶ a queue ▶ sink             raw
-//!            under way, in order,     ├▶ a queue ▶ sink             E01
+//!            in flight, in order,     ├▶ a queue ▶ sink             E01
 //!            bad sectors salvaged     └▶ a queue ▶ sink             drive
 //!                                            └──── all durable? ──▶ journal
 //! ```
@@ -13,7 +13,7 @@
 //! * **Every byte is correct, or recorded as unreadable.** An image holds zeros for unreadable sectors; the coverage map,
 //!   the E01's error table, the report and the exit code say so.
 //! * **The same command resumes.** The [`journal`](crate::journal) beside the first destination records what is durable in
-//!   every sink. On resumption, what the sinks hold is read back, compared with the digests in the journal and hashed
+//!   every sink. On resumption, the sinks are read back, compared with the digests in the journal and hashed
 //!   again; the source is read from there on.
 //! * **The same source.** Whenever it is opened again, its identity is compared, and the chunks that were read before: all
 //!   of them by digests where an agent makes these, a random sample elsewhere.
@@ -24,10 +24,10 @@ mod complete;
 mod destination;
 mod distinct;
 mod event;
+mod recorder;
 mod request;
 mod run;
 mod side_files;
-mod witness;
 
 pub use cheetah_source::{ConnectDigests, Evidence, Wire};
 pub use destination::{Destination, Form};

@@ -20,7 +20,8 @@ pub const CHECKPOINT_BYTES_DEFAULT: u64 = 64 << 20;
 /// Opens the source; called again each time the link to it was lost.
 pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
 
-/// The number of unreadable ranges to tolerate. Adjacent sectors are one range; each started MiB of a longer range counts.
+/// The number of unreadable ranges to tolerate. Adjacent sectors are one range; each started MiB of a longer range
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorsMax {
     /// At most this many; one more stops the acquisition.
@@ -78,7 +79,7 @@ pub struct Request {
     pub destinations: Vec<Destination>,
     /// Hashes of the whole.
     pub hashes: HashChoice,
-    /// What an E01 is to be like, and the case data; model, serial number and sectors are filled in from the source,
+    /// The options of an E01, and the case data; model, serial number and sectors are filled in from the source,
     /// unless they are given.
     pub e01: E01Options,
     /// The number of unreadable ranges to accept.
@@ -95,13 +96,13 @@ pub struct Request {
     pub timeout: Duration,
     /// Take the write lease of a drive from its holder.
     pub force_lease: bool,
-    /// The examiner says that a source that seems to be another one is the one that was begun with.
+    /// The examiner vouches that a source with a different identity is the original one.
     pub same_source: bool,
     /// Read every destination back in the end, and compare.
     pub verify: bool,
     /// Forget an acquisition that was interrupted, and begin again.
     pub restart: bool,
-    /// Replace images that exist, and what a drive holds.
+    /// Replace existing images, and the image that a drive holds.
     pub force: bool,
     /// The key that signs the custody logs; without one, no logs are kept.
     pub key: Option<SigningKey>,

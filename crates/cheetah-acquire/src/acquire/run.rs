@@ -9,10 +9,10 @@ use cheetah_image::Identity;
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::begin::{Begun, begin, sector_size};
+use super::begin::{Prepared, begin, sector_size};
 use super::complete::{complete, keep_map, verify_all};
+use super::recorder::Recorder;
 use super::side_files::REPORT;
-use super::witness::Witness;
 use super::{Event, Report, Request};
 use crate::custody;
 use crate::engine::{Checkpoints, Damage, End, EtaMeter, Lanes, Pass, Stop, Tally};
@@ -22,8 +22,8 @@ use crate::sink::Sink;
 
 /// Acquires a source, or resumes an interrupted acquisition. `stop` asks it to stop in good order; a kill is as safe.
 ///
-/// On success every image has its name, and everything is on stable storage, including on nodes. Unreadable parts of the
-/// source are not an error here; see [`Report::is_whole`].
+/// On success every image has its name, and everything is on stable storage, including on nodes. Unreadable parts of
+/// the source are not an error here; see [`Report::is_whole`].
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub async fn acquire(
 ) -> Result<Report> {
     request.check()?;
     let mut stop = std::pin::pin!(stop);
-    let mut witness = Witness::new(&mut events);
+    let mut recorder = Recorder::new(&mut events);
     let evidence = tokio::select! {
         biased;
         why = &mut stop => return Err(Error::failed(format!("stopped by {why} before anything was acquired"))),
@@ -46,17 +46,17 @@ pub async fn acquire(
     let begun = tokio::select! {
         biased;
         why = &mut stop => Err(why),
-        begun = begin(&request, evidence, &mut witness) => Ok(begun?),
+        begun = begin(&request, evidence, &mut recorder) => Ok(begun?),
     };
     let begun = match begun {
         Ok(begun) => begun,
         Err(why) => {
             let error = stopped(why);
-            witness.record_end(&error.to_string(), false);
+            recorder.record_end(&error.to_string(), false);
             return Err(error);
         }
     };
-    let Begun { journal, past, sinks, hashing, evidence } = begun;
+    let Prepared { journal, past, sinks, hashing, evidence } = begun;
     let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
     let mut pass = Pass {
         source: request.source.clone(),
@@ -69,7 +69,7 @@ pub async fn acquire(
         lanes: Lanes::start(sinks),
         hashing,
         checkpoints: Checkpoints::new(journal, past.at, request.checkpoint_bytes),
-        tell: &mut |event| witness.tell(event),
+        tell: &mut |event| recorder.tell(event),
         pace: EtaMeter::new(past.start.source.size, past.at),
         done: past,
         begun: Instant::now(),
@@ -79,7 +79,7 @@ pub async fn acquire(
     let Pass { done, lanes, hashing, checkpoints, tally, begun, .. } = pass;
     let active = Duration::from_millis(done.active_ms) + begun.elapsed();
     let mut checkpoints = checkpoints;
-    // An error here has been reported by `ended`, or does not matter any more.
+    // An error here has been reported by `ended`, or no longer matters.
     let _ = checkpoints.settle().await;
     let safe_at = checkpoints.safe_at();
     let journal = checkpoints.close().await;
@@ -91,15 +91,15 @@ pub async fn acquire(
                 why = &mut stop => Err((stopped(why), false)),
                 report = async {
                     let hashes = hashing.finish().await?;
-                    witness.tell(Event::Completing { hashes: hashes.clone() })?;
+                    recorder.tell(Event::Completing { hashes: hashes.clone() })?;
                     let whole = Finished { done, hashes, active, tally };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal was lost; run the same command to go on"))?;
-                    whole.complete(&request, sinks?, journal, &mut witness).await
+                    whole.complete(&request, sinks?, journal, &mut recorder).await
                 } => report.map_err(|error| (error, true)),
             };
             return completed.map_err(|(error, is_error)| {
-                witness.record_end(&error.to_string(), is_error);
+                recorder.record_end(&error.to_string(), is_error);
                 error
             });
         }
@@ -110,7 +110,7 @@ pub async fn acquire(
         }
         Err(error) => resumable(error),
     };
-    give_up(&request, &done, safe_at, sinks, &error, &mut witness).await;
+    give_up(&request, &done, safe_at, sinks, &error, &mut recorder).await;
     Err(error)
 }
 
@@ -137,7 +137,7 @@ async fn give_up(
     safe_at: u64,
     sinks: Result<Vec<Box<dyn Sink>>>,
     error: &Error,
-    witness: &mut Witness<'_>,
+    recorder: &mut Recorder<'_>,
 ) {
     for sink in sinks.into_iter().flatten() {
         if let Err(error) = sink.close().await {
@@ -152,11 +152,11 @@ async fn give_up(
         }
     }
     let why = error.to_string();
-    witness.record_end(&why, !why.starts_with("stopped by"));
+    recorder.record_end(&why, !why.starts_with("stopped by"));
 }
 
-/// Notes of how the source was known again that go into the last record of a custody log. Each is in a record of its own,
-/// too.
+/// Notes of how the source was known again that go into the last record of a custody log. Each is in a record of its
+/// own, too.
 const NOTES_LOGGED_MAX: usize = 100;
 
 /// A pass that reached the end of the source.
@@ -173,15 +173,15 @@ impl Finished {
         request: &Request,
         sinks: Vec<Box<dyn Sink>>,
         journal: Journal,
-        witness: &mut Witness<'_>,
+        recorder: &mut Recorder<'_>,
     ) -> Result<Report> {
-        let mut sinks = complete(request, &self.done, &self.hashes, sinks, witness).await?;
+        let mut sinks = complete(request, &self.done, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.done.bad).bytes;
         let notes = self.done.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
         let finished = custody::Finished { size: self.done.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
-        witness.record(&custody::Event::Finished(Box::new(finished)))?;
+        recorder.record(&custody::Event::Finished(Box::new(finished)))?;
         if request.verify {
-            verify_all(request, &self.done, &self.hashes, &mut sinks, witness).await?;
+            verify_all(request, &self.done, &self.hashes, &mut sinks, recorder).await?;
         }
         let report = self.report(sinks);
         for destination in &request.destinations {

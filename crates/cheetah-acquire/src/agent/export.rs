@@ -95,8 +95,9 @@ impl Layer for ReadLimiter {
     }
 }
 
-/// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By that id a client knows
-/// an agent that was started again, which may serve another disk, and a further call from one that somebody else makes.
+/// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By
+/// that id a client knows an agent that was started again, which may serve another disk, and a further call from one
+/// that somebody else makes.
 pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_error::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut run = [0; 16];

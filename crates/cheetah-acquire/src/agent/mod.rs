@@ -1,12 +1,12 @@
 //! The agent: serves a disk over NBD, read-only by construction.
 //!
-//! It listens, or calls the examiner and serves over the connections it makes. Any NBD client is served; our own also get
-//! the disk's [`Identity`] as the export's description, packed and digested content on request
+//! It listens, or calls the examiner and serves over the connections it makes. Any NBD client is served; our own also
+//! get the disk's [`Identity`] as the export's description, packed and digested content on request
 //! ([`cheetah_nbd::packing`]), and digests without the content.
 //!
-//! Nothing here can write to the device: it is opened for reading only, served through a [`ReadOnly`] layer, and the server
-//! refuses requests to write before they get that far. If nothing uses the disk, the kernel is made to refuse writes as
-//! well ([`protect`]).
+//! Nothing here can write to the device: it is opened for reading only, served through a [`ReadOnly`] layer, and the
+//! server refuses requests to write before they get that far. If nothing uses the disk, the kernel is made to refuse
+//! writes as well ([`protect`]).
 
 mod config;
 mod export;

@@ -1,8 +1,8 @@
 //! Having the kernel refuse writes to a disk.
 //!
 //! An agent never writes; but the machine it runs on might. Where the device is a disk that nothing uses, the kernel is
-//! made to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what it
-//! writes, and an examiner of a live machine does not want that.
+//! made to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what
+//! it writes, and an examiner of a live machine does not want that.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::setro::set_read_only;
 
-/// What was done to keep the device from being written to, beyond opening it for reading only.
+/// How the device is protected from writes, beyond opening it read-only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protection {
     /// The kernel refused writes to it already.
@@ -28,8 +28,8 @@ pub enum Protection {
 /// Protects `device` if that is `wanted` and possible. As long as the file lives, no other process can claim the
 /// device, by mounting it for one.
 ///
-/// Only then does the read-only flag protect: a process that had the device open for writing before may continue to write
-/// to it (Linux warns of it, no more).
+/// Only then does the read-only flag protect: a process that had the device open for writing before may continue to
+/// write to it (Linux warns of it, no more).
 pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>) {
     let not = |why: String| (Protection::Not(why), None);
     let Ok(metadata) = fs::metadata(device) else { return not("it cannot be looked at".to_owned()) };

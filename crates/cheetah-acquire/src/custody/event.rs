@@ -17,7 +17,8 @@ pub enum Event {
     Started(Box<Started>),
     /// An interrupted acquisition was resumed.
     Resumed {
-        /// The number of bytes that need not be read again: from the start, except for a drive that is filled while in use.
+        /// The number of bytes that need not be read again: from the start, except for a drive that is filled while in
+        /// use.
         at: u64,
         /// The source's current identity.
         #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -25,7 +26,7 @@ pub enum Event {
         /// What differs from the start, though the source is the same: its write protection, its location.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
-        /// How the source was known again: what was compared, what the examiner vouched for.
+        /// How the source was recognised: the comparison, and what the examiner vouched for.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         opened: Value,
     },
@@ -61,7 +62,7 @@ pub enum Event {
         /// The number of reads so far.
         attempts: u32,
     },
-    /// A range was given up as unreadable.
+    /// A range is unreadable.
     Unreadable {
         /// Where.
         range: Span,
@@ -87,8 +88,8 @@ pub enum Event {
     },
     /// The image was read back and compared.
     Verified(Box<Verified>),
-    /// The last line of the log was unfinished, as a power cut or a full disk leaves it. It was removed, and this record
-    /// stands in its place.
+    /// The last line of the log was unfinished, as a power cut or a full disk leaves it. It was removed, and this
+    /// record stands in its place.
     Repaired {
         /// Bytes removed.
         dropped_bytes: u64,
@@ -161,7 +162,7 @@ pub struct Finished {
     /// Hashes of the whole.
     #[serde(default)]
     pub hashes: Hashes,
-    /// What must be known of how the source was known again, a sentence each: what the examiner vouched for, and how much
+    /// Notes on how the source was recognised: what the examiner vouched for, and how much
     /// may differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -177,7 +178,7 @@ pub struct Verified {
     /// Bytes that could not be read, now or when it was acquired.
     #[serde(default)]
     pub unreadable_bytes: u64,
-    /// Hashes made again.
+    /// Recomputed hashes.
     #[serde(default)]
     pub hashes: Hashes,
     /// Whether the digest of every chunk was compared with that made when it was acquired.

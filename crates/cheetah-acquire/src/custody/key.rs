@@ -61,8 +61,8 @@ impl SigningKey {
         Self::path().map_or(Ok(None), |path| Self::load(&path))
     }
 
-    /// Returns the key in a file; creates it, readable by its owner alone, if there is no such file. Processes that create it
-    /// at the same time all get the same key.
+    /// Returns the key in a file; creates it, readable by its owner alone, if there is no such file. Processes that
+    /// create it at the same time all get the same key.
     pub fn load_or_make(path: &Path) -> Result<Self> {
         loop {
             if let Some(key) = Self::load(path)? {
@@ -204,7 +204,8 @@ impl PublicKey {
         KeyId([a, b, c, d, e, f, g, h])
     }
 
-    /// Whether `signature` is this key's over `message`. Strict: no second signature is valid for the same message and key.
+    /// Whether `signature` is this key's over `message`. Strict: no second signature is valid for the same message and
+    /// key.
     pub(super) fn has_signed(self, message: &[u8], signature: &[u8; 64]) -> bool {
         self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
     }

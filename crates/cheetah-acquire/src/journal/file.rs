@@ -14,7 +14,7 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 /// The number of digits of the check.
 const CHECK_DIGITS: usize = 16;
 
-/// What the JSON of the first record begins with.
+/// The start of the JSON of the first record.
 const START: &[u8] = br#" {"start":"#;
 
 /// A file is a journal if it begins with a start record, or with the part of one that a crash left.

@@ -68,7 +68,7 @@ pub enum Comparison {
 }
 
 impl Opening {
-    /// What the examiner must know of it, a sentence each: what the word of the examiner stands for, and what may differ.
+    /// Sentences for the examiner: what the examiner vouched for, and what may differ.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.vouched.is_empty() {

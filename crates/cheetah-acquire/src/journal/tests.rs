@@ -146,8 +146,8 @@ proptest! {
             Err(error) => prop_assert!(
                 error.to_string().contains("--restart") || error.to_string().contains("is not a journal")
             ),
-            // Only what may be the half of a record that was never finished goes unnoticed: the last, or the last two where
-            // the end of the line between them is damaged.
+            // Only what may be the half of a record that was never finished goes unnoticed: the last, or the last two
+            // where the end of the line between them is damaged.
             Ok(read) => {
                 let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
                 let known = if flip % bytes.len() == last { 6 } else { 7 };

@@ -15,8 +15,8 @@ const PLACES: u64 = 4;
 /// The most readable ranges remembered.
 const GOOD_MAX: usize = 64;
 
-/// Tells a bad sector from a source that died. Both fail with the same error, and only the first says something about the
-/// evidence. A source lives if it can be read elsewhere.
+/// Tells a bad sector from a source that died. Both fail with the same error, and only the first says something about
+/// the evidence. A source lives if it can be read elsewhere.
 ///
 /// Ranges read before may come from a cache, ours or the server's, long after the disk died. So unread places are tried
 /// first, then several that were read, none of which may fail, and a local source must also let itself be opened again.
@@ -50,8 +50,8 @@ impl Liveness {
         }
     }
 
-    /// Fails with [`Error::Lost`] if nothing can be read outside `suspect`, where `error` occurred; `inside` is what was
-    /// readable within it. Where nothing can be tested, `maybe` decides.
+    /// Fails with [`Error::Lost`] if nothing can be read outside `suspect`, where `error` occurred; `inside` is what
+    /// was readable within it. Where nothing can be tested, `maybe` decides.
     pub async fn prove(
         &self,
         device: &DynDevice,

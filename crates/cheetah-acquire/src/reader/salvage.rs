@@ -11,9 +11,9 @@ use super::{Bad, Liveness};
 /// How to read around bad sectors.
 #[derive(Debug, Clone, Copy)]
 pub struct Salvage {
-    /// Bytes in a sector, the least that is given up. At least 1.
+    /// Size of a sector in bytes, the smallest unreadable unit. At least 1.
     pub sector: u64,
-    /// Retries of a sector before it is given up.
+    /// Retries of a sector before it counts as unreadable.
     pub retries: u32,
 }
 
@@ -29,12 +29,13 @@ pub struct Salvaged {
 }
 
 impl Salvage {
-    /// Reads `range`. Where that fails, reads its halves, and their halves, down to single sectors; one at a time, to spare
-    /// a failing disk.
+    /// Reads `range`. Where that fails, reads its halves, and their halves, down to single sectors; one at a time, to
+    /// spare a failing disk.
     ///
     /// # Errors
     ///
-    /// Errors other than bad sectors ([`is_bad_sector`]), and [`Error::Lost`] if `liveness` shows that the source is gone.
+    /// Errors other than bad sectors ([`is_bad_sector`]), and [`Error::Lost`] if `liveness` shows that the source is
+    /// gone.
     pub async fn read(self, device: &DynDevice, range: ByteRange, liveness: &Liveness) -> Result<Salvaged> {
         let mut salvaged = Salvaged::default();
         let (mut inside, mut failed) = (None, None);

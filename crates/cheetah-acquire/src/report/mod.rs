@@ -34,11 +34,11 @@ pub struct Report {
     pub retries: u64,
     /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
     pub interruptions: u64,
-    /// How often a connection to the source was lost.
+    /// The number of lost connections to the source.
     pub reconnects: u64,
     /// Every time that the source was opened again, and how it was known to be the same.
     pub openings: Vec<Opening>,
-    /// What must be known of that, a sentence each: what the examiner vouched for, and how much may differ.
+    /// Notes on that: what the examiner vouched for, and how much may differ.
     pub notes: Vec<String>,
     /// When the acquisition began, RFC 3339, UTC.
     pub started: String,

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use crate::acquire::{Destination, Form};
 use crate::reader::Chunk;
 
-/// What a sink needs to resume from a checkpoint, opaque to the journal that keeps it. Empty for most.
+/// The state with which a sink resumes from a checkpoint; opaque to the journal. Empty for most.
 pub type Mark = String;
 
 /// Resolves when everything before the checkpoint is durable. Does not borrow the sink, which may take more meanwhile.
@@ -54,7 +54,7 @@ pub struct Whole {
     pub hashes: Hashes,
     /// The digests of its chunks.
     pub digests: Digests,
-    /// What was read.
+    /// The content.
     pub coverage: Coverage,
 }
 
@@ -77,7 +77,7 @@ pub struct Setup {
     pub timeout: Duration,
 }
 
-/// A resumed sink, and what it holds.
+/// A resumed sink, and its content.
 pub struct Resumed {
     /// The sink, expecting the chunk behind its checkpoint.
     pub sink: Box<dyn Sink>,
@@ -113,8 +113,8 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
     }
 }
 
-/// Locks the file at `path`, which belongs to `destination`, until the returned file is dropped; `None` if there is none. A
-/// process that writes an image holds the lock of its first partial file.
+/// Locks the file at `path`, which belongs to `destination`, until the returned file is dropped; `None` if there is
+/// none. A process that writes an image holds the lock of its first partial file.
 pub fn lock(destination: &Destination, path: &Path) -> Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! What the tests are written with.
+//! Support for tests.
 
 #![allow(dead_code)]
 
@@ -55,7 +55,7 @@ pub fn run_until_it_hangs(disk: &Disk, request: Request) -> Option<Result<Report
     })
 }
 
-/// All of an E01, with zeros for what it says is unreadable; and what that is.
+/// The content of an E01, with zeros in place of unreadable ranges; and these ranges.
 pub fn read_e01(path: &Path) -> (Vec<u8>, Vec<ByteRange>) {
     let image = Ewf::open(path).unwrap();
     let (size, unreadable) = (image.info().size, image.info().unreadable.clone());

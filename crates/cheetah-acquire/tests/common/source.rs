@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 pub const SECTOR: u64 = 512;
 pub const MIB: u64 = 1 << 20;
 
-/// A disk, with what is wrong with it and with the way to it.
+/// A disk with defects of its own and of the path to it.
 pub struct Disk {
     pub bytes: Vec<u8>,
     /// Sectors that cannot be read.
@@ -64,7 +64,7 @@ impl Disk {
         Self::new(bytes)
     }
 
-    /// What an image of it holds: zeros for what cannot be read.
+    /// The content of its image: zeros in place of unreadable sectors.
     pub fn image(&self) -> Vec<u8> {
         let mut image = self.bytes.clone();
         for sector in &self.bad {

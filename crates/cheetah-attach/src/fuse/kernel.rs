@@ -1,7 +1,7 @@
 //! Mounting and unmounting: system calls, or `fusermount3` for users who are not root.
 //!
-//! fuser can do this too, but cannot distinguish a busy mount from one that is gone, and would unmount any other mount that
-//! is on the directory by then.
+//! fuser can do this too, but cannot distinguish a busy mount from one that is gone, and would unmount any other mount
+//! that is on the directory by then.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};

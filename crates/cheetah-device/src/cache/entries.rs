@@ -39,7 +39,7 @@ enum EntryState {
     InFlight(Arc<PendingFetch>),
     Held {
         content: EntryContent,
-        /// What it counts for in the budget.
+        /// Its share of the budget.
         weight: u64,
         /// Its key in `CacheEntries::by_use`.
         used_at: u64,

@@ -1,6 +1,6 @@
-//! Keeps what has crossed a slow link, so that nothing crosses it twice while it is kept.
+//! Caches data that has crossed a slow link, so that it does not cross the link again.
 //!
-//! # What is kept
+//! # What is cached
 //!
 //! All data that arrives, up to a budget, in memory or in an unnamed file in a directory. The least recently used goes
 //! first. A fetch is the missing part of a read, widened to whole grains of 4 KiB and no further: over a slow link

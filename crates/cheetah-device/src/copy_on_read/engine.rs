@@ -63,7 +63,7 @@ pub(super) struct CopyEngine {
     config: CopyOnReadConfig,
     /// How errors name the source.
     source: Arc<str>,
-    /// What the drive has, and what is unreadable.
+    /// The ranges on the drive, and the unreadable ones.
     coverage: Coverage,
     /// `Unread` where the source has not been asked yet; `Read` everywhere else.
     asked: Coverage,
@@ -78,7 +78,7 @@ pub(super) struct CopyEngine {
     /// The coverage has changed since it was last recorded.
     dirty: bool,
     progress: Progress,
-    /// The reason why nothing is fetched any more.
+    /// The reason why fetching has stopped.
     stopped: Option<Error>,
 }
 
@@ -130,7 +130,7 @@ impl CopyEngine {
         &self.progress
     }
 
-    /// Returns what the drive has.
+    /// Returns the ranges on the drive.
     pub(super) fn coverage(&self) -> &Coverage {
         &self.coverage
     }
@@ -153,7 +153,7 @@ impl CopyEngine {
         CopyReadPlan::Wait(id)
     }
 
-    /// Cancels a waiting read. Fetches made for it go on.
+    /// Cancels a waiting read. Its fetches continue.
     pub(super) fn forget(&mut self, id: ReadId) {
         self.waiting.remove(&id);
     }
@@ -287,7 +287,7 @@ impl CopyEngine {
         !self.transfers.writes()
     }
 
-    /// Starts what can be started now.
+    /// Starts all fetches that may start now.
     pub(super) fn pump(&mut self, now: Duration, actions: &mut CopyActions) {
         while self.stopped.is_none() && self.transfers.bytes() < self.config.memory_bytes {
             let Some(bytes) = self.pacer.next_request(now) else { break };
@@ -342,7 +342,7 @@ impl CopyEngine {
         ledger.into_iter().chain(resumes).filter(|at| *at > now).min()
     }
 
-    /// Fetches what is missing of a range that a reader waits for.
+    /// Fetches the missing parts of a range that a reader waits for.
     fn demand(&mut self, range: ByteRange, now: Duration, actions: &mut CopyActions) {
         let wide = range.aligned_to(GRAIN);
         let runs: Vec<_> =
@@ -355,7 +355,7 @@ impl CopyEngine {
         }
     }
 
-    /// Returns what the background copy fetches next: unrequested ranges first, suspect ones last.
+    /// Returns the next range of the background copy: unrequested ranges first, suspect ones last.
     fn next_ahead(&mut self, bytes: u64) -> Option<(ByteRange, Option<u64>)> {
         let size = self.asked.size();
         let unread = |from, to| {

@@ -155,7 +155,7 @@ impl CopyOnRead {
         self.shared.progress()
     }
 
-    /// Returns what the drive has now.
+    /// Returns the ranges on the drive.
     pub fn coverage(&self) -> Coverage {
         self.shared.engine().coverage().clone()
     }

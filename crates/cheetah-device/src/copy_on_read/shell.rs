@@ -111,7 +111,7 @@ impl CopyShared {
         self.happened.notify_one();
     }
 
-    /// Starts what can be started. Returns when to call this next, if nothing happens before.
+    /// Starts all fetches that may start. Returns the time of the next call, if no event comes before.
     fn pump(self: &Arc<Self>) -> Option<Duration> {
         let now = self.background.now();
         let mut state = self.state.lock();

@@ -41,7 +41,7 @@ pub enum Operation {
     AnswersAtOnce,
 }
 
-/// What a device that refuses every change does not hand on.
+/// The operations that a layer without writes does not hand on.
 pub const CHANGES: &[Operation] =
     &[Operation::Write, Operation::WriteFua, Operation::Zero, Operation::Trim, Operation::Flush];
 
@@ -85,7 +85,7 @@ pub async fn assert_hands_on(wrap: impl FnOnce(DynDevice) -> DynDevice, kept: &[
     assert_eq!(handed_on, expected, "handed on, and expected to be");
 }
 
-/// A device with every capability that records what it is asked.
+/// A device with every capability that records its calls.
 #[derive(Default)]
 struct Recorder {
     calls: Mutex<Vec<Operation>>,

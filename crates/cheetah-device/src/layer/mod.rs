@@ -36,7 +36,7 @@ pub enum Writes {
 
 /// A device over another of the same size and content. Implement this, and [`Device`] follows.
 ///
-/// What is passed on, and what has to be said so that it is:
+/// The capabilities that a layer hands on, and their conditions:
 ///
 /// | operation | default |
 /// |---|---|

@@ -67,7 +67,7 @@ pub(super) struct Cursor {
     setback: u64,
 }
 
-/// What a stream reads.
+/// The pattern of a stream.
 #[derive(Debug)]
 enum StreamShape {
     /// Ranges that are adjacent, or nearly so.
@@ -213,7 +213,7 @@ impl Cursor {
         }
     }
 
-    /// Turns the stream: it goes on from the lowest read, the other way.
+    /// Reverses the stream: it continues from the lowest read, downward.
     fn turn(&mut self) {
         let (low, high) = (self.low, self.position);
         self.direction = if self.direction == Direction::Up { Direction::Down } else { Direction::Up };

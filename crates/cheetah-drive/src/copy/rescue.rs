@@ -1,4 +1,4 @@
-//! Reading around what is lost: a range that fails is read again in smaller pieces.
+//! Reads around lost ranges: a range that fails is read again in smaller pieces.
 
 use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
 use futures::future::join_all;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Zeroing};
 
-/// A write-only file that is a hole wherever it is going to be written: zeroed ranges stay holes. Each range is written at
-/// most once.
+/// A write-only file that is a hole wherever it is going to be written: zeroed ranges stay holes. Each range is written
+/// at most once.
 pub struct SparseFile {
     file: Arc<File>,
     name: Arc<str>,

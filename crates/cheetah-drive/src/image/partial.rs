@@ -27,7 +27,7 @@ pub struct PartialOptions {
     pub timeout: Duration,
 }
 
-/// What was saved.
+/// The result of a partial save.
 #[derive(Debug, Clone)]
 pub struct PartialSave {
     /// The ranges that the image file holds; everything else is a hole in it.
@@ -40,8 +40,8 @@ pub struct PartialSave {
     pub lost: Vec<String>,
 }
 
-/// Writes what can be read of a drive's image (of the whole drive, if it has none) to a sparse file at `path`, and a map
-/// of it to `path.map`. Ranges on lost nodes and chunks that differ from what was loaded are unreadable in the map.
+/// Writes what can be read of a drive's image (of the whole drive, if it has none) to a sparse file at `path`, and a
+/// map of it to `path.map`. Ranges on lost nodes and chunks that differ from what was loaded are unreadable in the map.
 ///
 /// Another process may be filling the drive meanwhile: the state recorded at the start is saved.
 pub async fn save_partial(

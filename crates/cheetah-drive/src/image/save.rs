@@ -31,7 +31,7 @@ pub struct SaveOptions {
     pub digests: Option<Digests>,
 }
 
-/// What was saved.
+/// The result of a save.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Saved {
     /// The number of bytes saved.

@@ -1,9 +1,9 @@
 //! The write lease: one writer at a time, on all of a drive's nodes or on none.
 //!
-//! Leases are taken in file order, so that of two writers that start at once, one gets the first node and the other gets
-//! nothing. They are renewed in the background. A refused renewal means that another writer took the drive over, and raises
-//! the [`Fence`]. The nodes refuse a fenced writer anyway; the fence also stops its writes to nodes that have not been
-//! taken over yet, and makes every layer above fail at once.
+//! Leases are taken in file order, so that of two writers that start at once, one gets the first node and the other
+//! gets nothing. They are renewed in the background. A refused renewal means that another writer took the drive over,
+//! and raises the [`Fence`]. The nodes refuse a fenced writer anyway; the fence also stops its writes to nodes that
+//! have not been taken over yet, and makes every layer above fail at once.
 
 mod fence;
 mod holder;

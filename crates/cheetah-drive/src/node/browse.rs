@@ -17,8 +17,8 @@ const NODES_MAX: usize = 1024;
 /// The maximum number of addresses tried for one node.
 const ADDRESSES_MAX: usize = 8;
 
-/// Listens for announcements, and asks each announced node for its status. Nodes that do not answer are left out, since an
-/// announcement outlives its node. The order is by name, so that it is the same each time.
+/// Listens for announcements, and asks each announced node for its status. Nodes that do not answer are left out, since
+/// an announcement outlives its node. They are sorted by name, for a stable order.
 pub(crate) async fn browse(duration: Duration, timeout: Duration) -> Result<Vec<AvailableNode>> {
     let seconds = duration.as_secs_f32();
     let failed = |error: mdns_sd::Error| {

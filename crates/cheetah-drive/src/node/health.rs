@@ -141,8 +141,8 @@ async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {
     }
 }
 
-/// Returns why a call to a node failed, without the node's name. Names the control port, which may be another one than the
-/// user's port, but not the address again.
+/// Returns why a call to a node failed, without the node's name. Names the control port, which may be another one than
+/// the user's port, but not the address again.
 pub(crate) fn reason(error: &ControlError) -> String {
     match error {
         ControlError::Unreachable { addr, why } => match addr.rsplit_once(':') {

@@ -1,15 +1,15 @@
 //! The central directory of a ZIP64 archive (PKWARE's APPNOTE.TXT, 4.3.12 to 4.3.16).
 //!
-//! Parsed here rather than by a library, so that no size claimed by the archive causes an allocation before it is checked
-//! against the file.
+//! Parsed here rather than by a library, so that no size claimed by the archive causes an allocation before it is
+//! checked against the file.
 
 use cheetah_device::{ByteRange, Device as _};
 
 use crate::raw::RawFile;
 use cheetah_error::{Error, Result};
 
-/// The maximum size of the directory, in bytes: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds the memory
-/// that a hostile directory can take.
+/// The maximum size of the directory, in bytes: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds the
+/// memory that a hostile directory can take.
 const DIRECTORY_LEN_MAX: u64 = 128 << 20;
 
 /// The size of an entry without its name, extra fields and comment.

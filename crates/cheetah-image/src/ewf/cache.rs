@@ -12,8 +12,8 @@ use tokio::sync::SetOnce;
 /// The cost charged for a chunk of zeros, in bytes.
 const EMPTY_COST: u64 = 256;
 
-/// A chunk's slot, filled once. `None` if the claimant could not unpack it without blocking and released it; then it must
-/// be claimed again.
+/// A chunk's slot, filled once. `None` if the claimant could not unpack it without blocking and released it; then it
+/// must be claimed again.
 pub(super) type Slot = Arc<SetOnce<Option<Result<Data>>>>;
 
 /// Chunks by number: those in flight, and the recently used ones within a budget.

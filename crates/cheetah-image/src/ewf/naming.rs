@@ -58,8 +58,8 @@ impl Naming {
     }
 }
 
-/// The segments of the set that starts with `first`, in order, up to the first gap, and the name of the next one. Case is
-/// ignored if only one file matches.
+/// The segments of the set that starts with `first`, in order, up to the first gap, and the name of the next one. Case
+/// is ignored if only one file matches.
 pub(super) fn find(first: &Path) -> Result<(Vec<PathBuf>, String)> {
     let nameless = || format!("the segment that follows {}", first.display());
     let Some(naming) = first.file_name().and_then(Naming::of) else { return Ok((vec![first.to_owned()], nameless())) };

@@ -1,4 +1,5 @@
-//! Version 2: segments as chains of numbered sections, each descriptor behind its data and pointing at the one before.
+//! Version 2: segments as chains of numbered sections, each descriptor behind its data, with a link to the previous
+//! one.
 //!
 //! After Joachim Metz, "Expert Witness Compression Format 2 (EWF2)", the documentation of libewf.
 

@@ -1,10 +1,10 @@
 //! Virtual disks (QCOW2, VMDK, VHD, VHDX), read through a `qemu-nbd` of our own.
 //!
-//! qemu-nbd opens the image read-only and serves it on a socket in a folder that only we can enter. Dropping the device kills
-//! it. If we are killed, our connections close, and a qemu-nbd without `--persistent` ends with its last client. A second,
-//! idle client stays connected all the time, so that qemu-nbd does not end while the first one reconnects. Only in the tens
-//! of milliseconds before our first connection could qemu-nbd be left behind. It has a process group of its own, so that
-//! Ctrl-C in a terminal reaches only us.
+//! qemu-nbd opens the image read-only and serves it on a socket in a folder that only we can enter. Dropping the device
+//! kills it. If we are killed, our connections close, and a qemu-nbd without `--persistent` ends with its last client.
+//! A second, idle client stays connected all the time, so that qemu-nbd does not end while the first one reconnects.
+//! Only in the tens of milliseconds before our first connection could qemu-nbd be left behind. It has a process group
+//! of its own, so that Ctrl-C in a terminal reaches only us.
 //!
 //! Images are not trusted: [`check`] refuses those that would make qemu read other files.
 

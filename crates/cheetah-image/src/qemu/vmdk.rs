@@ -1,8 +1,8 @@
 //! Checks VMware's descriptors ("Virtual Disk Format 5.0"), which list the files of a disk.
 //!
-//! qemu's reader (vmdk_parse_extents in block/vmdk.c) parses fields with sscanf, skips lines it does not understand, and
-//! follows any file name. So only known lines are allowed: a line of another kind, or one that two readers could read in
-//! two ways, is refused.
+//! qemu's reader (vmdk_parse_extents in block/vmdk.c) parses fields with sscanf, skips lines it does not understand,
+//! and follows any file name. So only known lines are allowed: a line of another kind, or one that two readers could
+//! read in two ways, is refused.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -49,8 +49,8 @@ pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
     if let Some(why) = not_alone(&descriptor) {
         return Err(refuse(why.into()));
     }
-    // A sparse disk with an embedded descriptor has only one extent. The descriptor then holds an old name, in any encoding,
-    // and qemu opens no file that it names.
+    // A sparse disk with an embedded descriptor has only one extent. The descriptor then holds an old name, in any
+    // encoding, and qemu opens no file that it names.
     if start.starts_with(SPARSE) && capacity(&start) != 0 {
         return Ok(());
     }
@@ -112,8 +112,8 @@ fn to_first_nul(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Returns why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts anywhere, as in
-/// qemu.
+/// Returns why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts anywhere, as
+/// in qemu.
 fn not_alone(descriptor: &[u8]) -> Option<&'static str> {
     let lower = String::from_utf8_lossy(descriptor).to_ascii_lowercase();
     let parent = |line: &str| {

@@ -10,16 +10,16 @@ use cheetah_device::ByteRange;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// The largest block in which the page cache reads a disk (BLK_MAX_BLOCK_SIZE in include/linux/blkdev.h; a page in older
-/// kernels). 4 KiB is usual.
+/// The largest block in which the page cache reads a disk (BLK_MAX_BLOCK_SIZE in include/linux/blkdev.h; a page in
+/// older kernels). 4 KiB is usual.
 const CACHE_BLOCK_BYTES_MAX: u64 = 64 << 10;
 /// The minimum alignment of memory: no disk is known to need more than this and its sector size.
 const MEMORY_ALIGNMENT_MIN: u64 = 4096;
 
 /// A block device, opened to read exactly the sectors requested.
 ///
-/// The page cache reads a disk in blocks of several sectors, and one bad sector makes its whole block fail. The good sectors
-/// beside it can only be read past the cache.
+/// The page cache reads a disk in blocks of several sectors, and one bad sector makes its whole block fail. The good
+/// sectors beside it can only be read past the cache.
 pub(super) struct Direct {
     file: File,
     /// Bytes in a logical sector.
@@ -51,8 +51,8 @@ impl Direct {
     }
 }
 
-/// Whether a read that failed through the page cache may have failed because of neighbouring sectors, on a device of `size`
-/// bytes. A range of whole blocks failed by itself, and a failing disk is spared another try.
+/// Whether a read that failed through the page cache may have failed because of neighbouring sectors, on a device of
+/// `size` bytes. A range of whole blocks failed by itself, and a failing disk is spared another try.
 pub(super) fn helps(range: ByteRange, size: u64) -> bool {
     let blocks = range.aligned_to(CACHE_BLOCK_BYTES_MAX);
     ByteRange::between(blocks.offset, blocks.end().min(size)) != range

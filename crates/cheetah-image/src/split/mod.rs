@@ -44,8 +44,8 @@ impl Split {
     ///
     /// # Errors
     ///
-    /// If `path` is not the first part, a part is missing in the middle, or a part other than the last differs in size from
-    /// the first. Missing last parts cannot be detected.
+    /// If `path` is not the first part, a part is missing in the middle, or a part other than the last differs in size
+    /// from the first. Missing last parts cannot be detected.
     pub fn open(path: &Path) -> Result<Self> {
         let name = PartName::of(path)
             .ok_or_else(|| Error::misuse(format!("{} is not named like a part of an image", path.display())))?;

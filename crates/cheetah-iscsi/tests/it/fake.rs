@@ -20,7 +20,7 @@ pub struct Seen {
     pub number: usize,
 }
 
-/// What the target does about a READ.
+/// The behaviour of the target on a READ.
 #[derive(Debug, Clone)]
 pub enum Act {
     Answer,
@@ -33,7 +33,7 @@ pub enum Act {
     HangUpAfter(usize),
     /// The first piece has a wrong digest.
     BadDigest,
-    /// Data beyond what was asked for.
+    /// Data beyond the requested range.
     TooMuch,
     /// The first piece comes again.
     Twice,
@@ -53,7 +53,7 @@ pub enum Act {
     Recovered,
 }
 
-/// How the target is.
+/// The state of the target.
 pub struct Plan {
     pub disk: Arc<[u8]>,
     pub digests: Digests,
@@ -101,7 +101,7 @@ impl Fake {
                 let (plan, reads) = (Arc::clone(&plan), Arc::clone(&reads));
                 tokio::spawn(async move {
                     let mut talk = Talk::new(stream, plan, connection, reads);
-                    // Ends when the initiator hangs up, or the plan says so.
+                    // Ends when the initiator disconnects, or as planned.
                     let _ = talk.run().await;
                 });
             }
@@ -145,7 +145,7 @@ impl Talk {
     async fn run(&mut self) -> Ended {
         self.login().await?;
         loop {
-            // All that has come is under way at once.
+            // All received commands are in flight at once.
             self.receive().await?;
             let mut under_way = Vec::new();
             while let Some(header) = frame::take_header(&mut self.input, self.digests).unwrap() {

@@ -103,7 +103,7 @@ impl Tgtd {
         format!("iscsi://127.0.0.1:{}/{TARGET}/{lun}", self.port)
     }
 
-    /// What comes of a login.
+    /// The result of a login.
     async fn log_in(&self) -> NegotiatedLogin {
         let parameters = LoginParameters {
             initiator: "iqn.2001-04.com.example:test".into(),

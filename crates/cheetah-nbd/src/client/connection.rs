@@ -117,23 +117,23 @@ struct Ended {
 pub(super) type Opening = JoinSet<Result<Opened, OpenError>>;
 
 /// The state of a connection when its task starts.
-pub(super) enum Begun {
+pub(super) enum InitialConnection {
     Opened(Opened),
     Opening(Opening),
-    Not,
+    None,
 }
 
 /// Keeps `shared.links[index]` up until the client is dropped or refused.
-pub(super) async fn keep(shared: Arc<Shared>, index: usize, begun: Begun) {
+pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConnection) {
     let link = &shared.links[index];
-    let mut next = match begun {
-        Begun::Opened(opened) => Some(opened),
-        Begun::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
+    let mut next = match initial {
+        InitialConnection::Opened(opened) => Some(opened),
+        InitialConnection::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
             Some(Ok(Ok(opened))) if shared.recognise(&opened.agreement).is_ok() => Some(opened),
             // An extra connection: the server may have none to spare.
             _ => return link.note_refused(),
         },
-        Begun::Not => None,
+        InitialConnection::None => None,
     };
     let mut was_up = next.is_some();
     loop {
@@ -208,8 +208,8 @@ async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
     }
 }
 
-/// Runs `attempt`, and periodically wakes callers that wait for a connection, so that they notice their deadlines. `None`
-/// if the client is dropped meanwhile.
+/// Runs `attempt`, and periodically wakes callers that wait for a connection, so that they notice their deadlines.
+/// `None` if the client is dropped meanwhile.
 async fn watched<T>(shared: &Shared, link: &ConnectionHandle, attempt: impl Future<Output = T>) -> Option<T> {
     let mut tick = ticker(shared.timeout);
     let mut attempt = pin!(attempt);

@@ -1,14 +1,14 @@
 //! Digests of an export's content, made at the server from a fresh read, without the content.
 //!
-//! A client that was connected with [`Method::Omit`](crate::packing::Method::Omit) reads nothing else: replies to its reads
-//! hold a BLAKE3 digest of each MiB, 68 bytes on the wire. So a client that has read an export before can tell whether the
-//! export still holds the same, at the cost of the server's disk and not of the link.
+//! A client that was connected with [`Method::Omit`](crate::packing::Method::Omit) reads nothing else: replies to its
+//! reads hold a BLAKE3 digest of each MiB, 68 bytes on the wire. So a client that has read an export before can tell
+//! whether the export still holds the same, at the cost of the server's disk and not of the link.
 
 use cheetah_device::{ByteRange, Error, Result};
 
 use super::Client;
 use super::inflight::{Answer, ReadChunk, ReadChunks};
-use super::recover::Order;
+use super::recover::ClientRequest;
 use crate::packing::Method;
 use crate::proto::packed::{CONTENT_LEN_MAX, Codec};
 use crate::proto::{Command, CommandFlags};
@@ -18,8 +18,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of reading, and [`Error::Unsupported`] unless the server granted [`Method::Omit`]. [`Error::Invalid`] for a
-    /// range longer than one request.
+    /// Those of reading, and [`Error::Unsupported`] unless the server granted [`Method::Omit`]. [`Error::Invalid`] for
+    /// a range longer than one request.
     pub async fn digests(&self, range: ByteRange) -> Result<Vec<[u8; 32]>> {
         let shared = &*self.shared;
         if shared.packed != Some(Method::Omit) {
@@ -29,8 +29,8 @@ impl Client {
         if range.is_empty() || range.len > shared.payload_len_max {
             return Err(Error::Invalid(format!("digests of {range} in one request").into()));
         }
-        let order = Order { command: Command::Read, flags: CommandFlags::NONE, range, payload: None };
-        match shared.call(order).await? {
+        let request = ClientRequest { command: Command::Read, flags: CommandFlags::NONE, range, payload: None };
+        match shared.call(request).await? {
             Answer::Packed(pieces) => digests_of(pieces, range),
             _ => Err(mismatch()),
         }

@@ -134,7 +134,7 @@ impl ConnectionHandle {
             command: call.ask.command,
             cookie: cookie.0,
             offset: call.ask.range.offset,
-            // Callers cut what is longer.
+            // Callers split longer ranges.
             len: u32::try_from(call.ask.range.len).unwrap_or(u32::MAX),
         };
         state.outbox.request(&request, call.payload);
@@ -160,7 +160,7 @@ impl ConnectionHandle {
         Pending { link: self, cookie: Some(cookie) }
     }
 
-    /// Writes what is queued, unless another writer is at work. For the task.
+    /// Writes the queue, unless another writer is active. For the task.
     pub fn flush(&self) -> Written {
         let mut state = self.state.lock();
         let Some(writer) = state.writer.clone() else { return Written::All };
@@ -267,8 +267,8 @@ impl ConnectionHandle {
         wake(woken);
     }
 
-    /// Parses the replies in `input` and wakes their callers. Returns whether this connection has just stopped holding up
-    /// changes.
+    /// Parses the replies in `input` and wakes their callers. Returns whether this connection has just stopped holding
+    /// up changes.
     pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<bool, Violation> {
         let mut woken = Woken::new();
         let mut state = self.state.lock();

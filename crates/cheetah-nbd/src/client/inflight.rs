@@ -337,8 +337,8 @@ impl Inflight {
         self.slots.iter().any(Slot::is_abandoned_change)
     }
 
-    /// Fails requests whose deadline is before `now`; their replies may still arrive. Returns whether one of them changes
-    /// the content.
+    /// Fails requests whose deadline is before `now`; their replies may still arrive. Returns whether one of them
+    /// changes the content.
     pub fn expire(&mut self, now: Instant, woken: &mut Woken) -> bool {
         let mut changes = false;
         for slot in self.slots.iter_mut().filter(|slot| slot.deadline <= now) {

@@ -43,7 +43,7 @@ use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Resul
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::connection::{Begun, OpenError, Opening};
+use self::connection::{InitialConnection, OpenError, Opening};
 use self::counters::Counters;
 use self::handle::ConnectionHandle;
 use self::health::{Health, Refused};
@@ -58,8 +58,8 @@ pub use self::counters::ClientStats;
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;
-/// The least to a server that is far. TCP slow start begins with 14 kB a round trip; several connections together reach the
-/// link's bandwidth much sooner.
+/// The least to a server that is far. TCP slow start begins with 14 kB a round trip; several connections together reach
+/// the link's bandwidth much sooner.
 const CONNECTIONS_FAR: usize = 8;
 
 /// What to connect to, and how.
@@ -73,13 +73,14 @@ pub struct ClientConfig {
     pub contexts: Vec<String>,
     /// Whether the export is opened for writing.
     pub writable: bool,
-    /// Connections, 1 to 16, if the server allows more than one. With more than one, a server that is far (2 ms) gets at
-    /// least 8.
+    /// Connections, 1 to 16, if the server allows more than one. With more than one, a server that is far (2 ms) gets
+    /// at least 8.
     pub connections: usize,
     /// Whether the server packs content.
     pub packing: Packing,
-    /// Whether a lost connection is replaced although the server cannot show that it is the same process as before. If not,
-    /// all requests fail with [`Error::Lost`] from then on. Our agents prove their identity, so that they are exempt.
+    /// Whether a lost connection is replaced although the server cannot show that it is the same process as before. If
+    /// not, all requests fail with [`Error::Lost`] from then on. Our agents prove their identity, so that they are
+    /// exempt.
     pub trust_reconnects: bool,
     /// Whether requests wait for the replacement of a lost connection until their time-out. If not, they fail with
     /// [`Error::Lost`] as soon as an attempt to replace it has failed. The client goes on trying in either case.
@@ -142,13 +143,13 @@ struct Shared {
 }
 
 impl Client {
-    /// Connects to the export. The connections' tasks run on the calling runtime. With [`Address::Inbound`], waits until
-    /// the server calls.
+    /// Connects to the export. The connections' tasks run on the calling runtime. With [`Address::Inbound`], waits
+    /// until the server calls.
     ///
     /// # Errors
     ///
     /// If the server cannot be reached, does not have the export, does not grant a context, or has it read-only
-    /// although it is to be written. [`Error::Fenced`] if what is not granted is a lease.
+    /// although it is to be written. [`Error::Fenced`] if a lease is not granted.
     pub async fn connect(config: ClientConfig) -> Result<Self> {
         let wanted = ExportRequest {
             export: config.uri.export.clone(),
@@ -176,19 +177,19 @@ impl Client {
             });
         }
         let agreement = opened.agreement.clone();
-        let mut all = vec![(link, Begun::Opened(opened))];
+        let mut all = vec![(link, InitialConnection::Opened(opened))];
         if flags.has(TransmissionFlags::CAN_MULTI_CONN) {
             all.append(&mut others);
             while all.len() < config.connections.clamp(1, CONNECTIONS_MAX) {
                 let link = new_link(&config, &wanted)?;
                 // Over a network the others come up while this one is in use: each takes some round trips, and a server
-                // that calls makes the next call when this one is in use. On this machine they cost nothing, and a qemu-nbd
-                // that ends with its last client would not end while another negotiates.
+                // that calls makes the next call when this one is in use. On this machine they cost nothing, and a
+                // qemu-nbd that ends with its last client would not end while another negotiates.
                 let begun = match address {
-                    Address::Unix(_) => {
-                        connection::open(address, &link.next_request(&wanted), limit).await.map(Begun::Opened)
-                    }
-                    Address::Tcp { .. } | Address::Inbound(_) => Ok(Begun::Not),
+                    Address::Unix(_) => connection::open(address, &link.next_request(&wanted), limit)
+                        .await
+                        .map(InitialConnection::Opened),
+                    Address::Tcp { .. } | Address::Inbound(_) => Ok(InitialConnection::None),
                 };
                 all.push((link, begun.map_err(|error| cannot_connect(&config, &error))?));
             }
@@ -200,7 +201,7 @@ impl Client {
         config: ClientConfig,
         wanted: ExportRequest,
         agreement: Agreement,
-        all: Vec<(ConnectionHandle, Begun)>,
+        all: Vec<(ConnectionHandle, InitialConnection)>,
     ) -> Self {
         let (links, begun): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let block_min = agreement.blocks.min;
@@ -256,8 +257,8 @@ impl Client {
         self.shared.packed
     }
 
-    /// The server's description of the export (NBD_INFO_DESCRIPTION), if any. A Cheetah agent describes its source, as one
-    /// line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
+    /// The server's description of the export (NBD_INFO_DESCRIPTION), if any. A Cheetah agent describes its source, as
+    /// one line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
     pub fn description(&self) -> Option<&str> {
         self.shared.description.as_deref()
     }
@@ -283,9 +284,9 @@ fn new_link(config: &ClientConfig, wanted: &ExportRequest) -> Result<ConnectionH
     Ok(ConnectionHandle::new(Some(sequence)))
 }
 
-/// Opens the other connections to a server that is far before it is known whether it allows them, so that the first reads
-/// can use them.
-fn begin_early(config: &ClientConfig, wanted: &ExportRequest) -> Vec<(ConnectionHandle, Begun)> {
+/// Opens the other connections to a server that is far before it is known whether it allows them, so that the first
+/// reads can use them.
+fn begin_early(config: &ClientConfig, wanted: &ExportRequest) -> Vec<(ConnectionHandle, InitialConnection)> {
     let count = match config.connections {
         0 | 1 => 1,
         several => several.clamp(CONNECTIONS_FAR, CONNECTIONS_MAX),
@@ -295,7 +296,7 @@ fn begin_early(config: &ClientConfig, wanted: &ExportRequest) -> Vec<(Connection
         let (address, wanted, limit) = (config.uri.address.clone(), link.next_request(wanted), config.timeout);
         let mut opening = Opening::new();
         opening.spawn(async move { connection::open(&address, &wanted, limit).await });
-        (link, Begun::Opening(opening))
+        (link, InitialConnection::Opening(opening))
     };
     links.map(begin).collect()
 }
@@ -385,8 +386,8 @@ impl Shared {
         *self.silent_since.lock() = Some(since);
     }
 
-    /// Whether to give up a connection that last heard from the server at `heard`: another one waited in vain meanwhile, and
-    /// this one heard nothing, or nearly nothing. If it was merely idle, replacing it does no harm.
+    /// Whether to give up a connection that last heard from the server at `heard`: another one waited in vain
+    /// meanwhile, and this one heard nothing, or nearly nothing. If it was merely idle, replacing it does no harm.
     fn suspected(&self, heard: Instant) -> bool {
         self.silent_since.lock().is_some_and(|since| heard <= since + self.timeout / 2)
     }

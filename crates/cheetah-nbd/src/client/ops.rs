@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::Shared;
 use super::inflight::Answer;
-use super::recover::Order;
+use super::recover::ClientRequest;
 use crate::proto::{Command, CommandFlags, TransmissionFlags};
 
 /// The most in-flight requests of one operation.
@@ -35,8 +35,8 @@ impl Shared {
     }
 
     async fn read_piece(&self, range: ByteRange) -> Result<Data> {
-        let order = Order { command: Command::Read, flags: CommandFlags::NONE, range, payload: None };
-        let data = match self.call(order).await? {
+        let request = ClientRequest { command: Command::Read, flags: CommandFlags::NONE, range, payload: None };
+        let data = match self.call(request).await? {
             Answer::Data(data) => data,
             Answer::Packed(pieces) => self.unpack(pieces).await?,
             _ => return Err(mismatch()),
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     async fn write_piece(&self, range: ByteRange, data: &Data, flags: CommandFlags) -> Result<()> {
-        self.call(Order { command: Command::Write, flags, range, payload: Some(data) }).await.map(drop)
+        self.call(ClientRequest { command: Command::Write, flags, range, payload: Some(data) }).await.map(drop)
     }
 
     /// Cuts a write into requests the server takes.
@@ -112,7 +112,7 @@ impl Shared {
         let mut pending = ByteRange::new(offset, 0);
         for part in data.parts() {
             let range = ByteRange::new(pending.end(), part.len());
-            // Only whole blocks can be zeroed; what is left of the run goes along as data.
+            // Only whole blocks can be zeroed; the rest of the run is sent as data.
             let inner = self.narrowed(range);
             if zeros_apart && is_long_run(part) && inner.len >= ZEROS_LEN_MIN {
                 let before = ByteRange::between(pending.offset, inner.offset);
@@ -153,7 +153,7 @@ impl Shared {
         if !self.offers(TransmissionFlags::SEND_TRIM) {
             return Ok(());
         }
-        // What is left over at the ends just stays.
+        // Partial blocks at the ends keep their content.
         let _shared = self.shared_blocks().await;
         self.bare(Command::Trim, CommandFlags::NONE, self.narrowed(range)).await
     }
@@ -175,8 +175,8 @@ impl Shared {
             return Ok(());
         }
         let range = ByteRange::new(0, 0);
-        let order = Order { command: Command::Flush, flags: CommandFlags::NONE, range, payload: None };
-        self.call(order).await.map(drop)
+        let request = ClientRequest { command: Command::Flush, flags: CommandFlags::NONE, range, payload: None };
+        self.call(request).await.map(drop)
     }
 
     pub async fn extents(&self, range: ByteRange) -> Result<Vec<Extent>> {
@@ -188,8 +188,9 @@ impl Shared {
         while at < range.end() {
             let here = ByteRange::between(at, range.end().min(at.saturating_add(BARE_LEN_MAX)));
             let asked = self.widened(here);
-            let order = Order { command: Command::BlockStatus, flags: CommandFlags::NONE, range: asked, payload: None };
-            let Answer::Extents(found) = self.call(order).await? else { return Err(mismatch()) };
+            let request =
+                ClientRequest { command: Command::BlockStatus, flags: CommandFlags::NONE, range: asked, payload: None };
+            let Answer::Extents(found) = self.call(request).await? else { return Err(mismatch()) };
             // The request may start before the range, and the extents may end before or after its end.
             let mut start = asked.offset;
             for extent in found {
@@ -211,7 +212,7 @@ impl Shared {
     /// Sends a request without a payload, split to the limit.
     async fn bare(&self, command: Command, flags: CommandFlags, range: ByteRange) -> Result<()> {
         stream::iter(range.split_at_multiples(BARE_LEN_MAX))
-            .map(|range| self.call(Order { command, flags, range, payload: None }))
+            .map(|range| self.call(ClientRequest { command, flags, range, payload: None }))
             .buffer_unordered(IN_FLIGHT_MAX)
             .try_for_each(|_| async { Ok(()) })
             .await

@@ -23,7 +23,7 @@ use super::inflight::{Answer, Ask, Failed};
 use crate::proto::{Command, CommandFlags, ErrorCode, Request};
 
 /// A request, retries included.
-pub(super) struct Order<'a> {
+pub(super) struct ClientRequest<'a> {
     pub command: Command,
     pub flags: CommandFlags,
     pub range: ByteRange,
@@ -32,18 +32,18 @@ pub(super) struct Order<'a> {
 
 impl Shared {
     /// Sends a request and returns the answer, retrying until its deadline.
-    pub async fn call(&self, order: Order<'_>) -> Result<Answer> {
+    pub async fn call(&self, request: ClientRequest<'_>) -> Result<Answer> {
         let issued = Instant::now();
         let deadline = issued + self.timeout;
-        let ask = Ask { command: order.command, range: order.range };
+        let ask = Ask { command: request.command, range: request.range };
         let mut sent_away = false;
         loop {
-            let link = self.choose(order.command, order.range, issued).await?;
-            let call = Call { ask, flags: order.flags, payload: order.payload, issued, deadline };
-            self.counters.requested(Request::LEN as u64 + order.payload.map_or(0, Data::len));
+            let link = self.choose(request.command, request.range, issued).await?;
+            let call = Call { ask, flags: request.flags, payload: request.payload, issued, deadline };
+            self.counters.requested(Request::LEN as u64 + request.payload.map_or(0, Data::len));
             match link.call(call).await {
                 Ok(answer) => return Ok(answer),
-                Err(Failed::TimedOut) => return Err(self.lost(order.range, self.silence())),
+                Err(Failed::TimedOut) => return Err(self.lost(request.range, self.silence())),
                 Err(Failed::Disconnected) => {}
                 // It is shutting down; its replacement may answer.
                 Err(Failed::Server { code: ErrorCode::Shutdown, .. })
@@ -56,7 +56,7 @@ impl Shared {
                     }
                     sent_away = true;
                 }
-                Err(Failed::Server { code, message }) => return Err(self.refusal(&order, code, &message)),
+                Err(Failed::Server { code, message }) => return Err(self.refusal(&request, code, &message)),
             }
         }
     }
@@ -130,8 +130,8 @@ impl Shared {
     }
 
     /// Translates a server's error.
-    fn refusal(&self, order: &Order<'_>, code: ErrorCode, message: &str) -> Error {
-        let doing = match order.command {
+    fn refusal(&self, request: &ClientRequest<'_>, code: ErrorCode, message: &str) -> Error {
+        let doing = match request.command {
             Command::Read => "reading",
             Command::Write => "writing",
             Command::Trim => "trimming",
@@ -139,14 +139,14 @@ impl Shared {
             Command::Flush => "flushing",
             _ => "asking about",
         };
-        let context = format!("{}: {doing} {}", self.name, order.range);
+        let context = format!("{}: {doing} {}", self.name, request.range);
         let why = if message.is_empty() { code.to_string() } else { message.to_owned() };
         match code {
-            ErrorCode::Perm if order.command.modifies() => Error::Fenced(format!("{context}: {why}").into()),
+            ErrorCode::Perm if request.command.modifies() => Error::Fenced(format!("{context}: {why}").into()),
             ErrorCode::NoSpc => Error::NoSpace(format!("{context}: {why}").into()),
             ErrorCode::NotSup => Error::Unsupported("the NBD server has no fast way"),
             // An error of the server, not of the medium: the range must not be taken for bad sectors.
-            ErrorCode::Shutdown => self.lost(order.range, why.into()),
+            ErrorCode::Shutdown => self.lost(request.range, why.into()),
             code => Error::Io { context: context.into(), why: why.into(), errno: code.errno() },
         }
     }

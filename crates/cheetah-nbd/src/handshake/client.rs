@@ -15,7 +15,7 @@ const REPLIES_MAX: usize = 10_000;
 /// The most export names kept for an error message.
 const LISTED_MAX: usize = 32;
 
-/// What a client requests.
+/// The request of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExportRequest {
     /// The export's name; empty for the server's default.
@@ -88,8 +88,8 @@ pub enum Step {
 pub struct ClientHandshake {
     wanted: ExportRequest,
     state: State,
-    /// All options are sent at once, which saves a round trip for each. Not where a context is required, because without it
-    /// the handshake ends.
+    /// All options are sent at once, which saves a round trip for each. Not where a context is required, because
+    /// without it the handshake ends.
     at_once: bool,
     no_zeroes: bool,
     structured: bool,

@@ -1,8 +1,8 @@
 //! Choosing the fastest method of packing for each piece of content. No I/O, no clock.
 //!
-//! One processor packs a piece, then it is sent. With many pieces in flight, packing and sending overlap, so the slower of
-//! the two determines the time. Earlier pieces show the speed of each method, and how its ratio relates to a [`Sample`]'s.
-//! The method with the least time is chosen, if it gains enough over not packing.
+//! One processor packs a piece, then it is sent. With many pieces in flight, packing and sending overlap, so the slower
+//! of the two determines the time. Earlier pieces show the speed of each method, and how its ratio relates to a
+//! [`Sample`]'s. The method with the least time is chosen, if it gains enough over not packing.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::sample::Sample;
 use crate::proto::packed::Compression;
 
 /// The methods, the initial estimate of one processor's speed in bytes a second, and the ratio of a whole piece to its
-/// sample's. That ratio depends on the content, so it is corrected for all methods alike: methods tried on different content
-/// must not be ranked by it.
+/// sample's. That ratio depends on the content, so it is corrected for all methods alike: methods tried on different
+/// content must not be ranked by it.
 const WAYS: [(Compression, f64, f64); 5] = [
     (Compression::Stored, 2e9, 1.0),
     (Compression::Lz4, 500e6, 0.9),
@@ -27,8 +27,8 @@ const MEMORY_PIECES: u32 = 10;
 const TRIAL_EVERY: u32 = 64;
 /// Packing must take less than this fraction of the time of not packing.
 const GAIN_MIN: f64 = 0.93;
-/// On a link this many times slower than the fastest Zstandard level, even pieces with a hopeless sample are packed: a piece
-/// may hold files of several kinds, and the processors are idle.
+/// On a link this many times slower than the fastest Zstandard level, even pieces with a hopeless sample are packed: a
+/// piece may hold files of several kinds, and the processors are idle.
 const IDLE_MIN: f64 = 16.0;
 /// The index of that level.
 const LIGHT: usize = 2;

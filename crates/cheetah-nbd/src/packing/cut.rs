@@ -93,7 +93,7 @@ mod tests {
                     }
                     Cut::Content(at, content) => {
                         prop_assert_eq!(at, offset + joined.len());
-                        // What is left has no long run of zeros in it.
+                        // The rest has no long run of zeros.
                         let bytes = content.clone().into_bytes();
                         let longest = bytes.split(|byte| *byte != 0).map(<[u8]>::len).max().unwrap_or(0);
                         prop_assert!((longest as u64) < HOLE_LEN_MIN + 2 * BLOCK_LEN);

@@ -21,10 +21,11 @@ const RATE_MAX: f64 = 100e9;
 
 /// An estimate of a link's rate.
 ///
-/// A socket accepts bytes at the speed of memory until its buffer is full; only while a writer waits do bytes leave at the
-/// link's rate. So the estimate is the number of bytes sent while waiting, over the time waited. Without waits, the link is
-/// only known to be faster than the sender: the estimate then grows slowly, so that its users send more. It does not grow
-/// while little is sent: small requests over several connections never fill a buffer, however slow the link.
+/// A socket accepts bytes at the speed of memory until its buffer is full; only while a writer waits do bytes leave at
+/// the link's rate. So the estimate is the number of bytes sent while waiting, over the time waited. Without waits, the
+/// link is only known to be faster than the sender: the estimate then grows slowly, so that its users send more. It
+/// does not grow while little is sent: small requests over several connections never fill a buffer, however slow the
+/// link.
 #[derive(Debug, Clone)]
 pub struct LinkRate {
     bytes: f64,

@@ -1,13 +1,13 @@
 //! Packed reads: content is compressed and digested at the source, for Cheetah's own clients.
 //!
-//! A client requests the metadata context `x-cheetah:packed/METHOD`. If it is granted, replies to reads consist of the chunks
-//! of [`proto::packed`](crate::proto::packed); the rest of the protocol is unchanged. Other servers ignore the context, and
-//! other clients never request it.
+//! A client requests the metadata context `x-cheetah:packed/METHOD`. If it is granted, replies to reads consist of the
+//! chunks of [`proto::packed`](crate::proto::packed); the rest of the protocol is unchanged. Other servers ignore the
+//! context, and other clients never request it.
 
 //!
-//! In the server, a [`Packer`] does the work on threads of its own: it finds zeros (`cut`), and packs the rest by the client's
-//! method. For [`Method::Auto`], it takes a [`sample`] of each piece, and chooses the fastest method ([`auto`]) from the
-//! link's bandwidth as seen at the sockets ([`link`]) and the speed of earlier pieces.
+//! In the server, a [`Packer`] does the work on threads of its own: it finds zeros (`cut`), and packs the rest by the
+//! client's method. For [`Method::Auto`], it takes a [`sample`] of each piece, and chooses the fastest method
+//! ([`auto`]) from the link's bandwidth as seen at the sockets ([`link`]) and the speed of earlier pieces.
 
 pub mod auto;
 mod cut;
@@ -30,7 +30,7 @@ pub const DIGESTS_CONTEXT: &str = "x-cheetah:digests";
 /// How content is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Not at all: only holes and digests.
+    /// No compression: only holes and digests.
     None,
     /// LZ4: little processor time, shrinks little.
     Lz4,

@@ -106,8 +106,8 @@ impl Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CorruptContent;
 
-/// Unpacks into `out`, which must be as long as the content, and checks the digest. Uses no more memory than that for any
-/// `packed`.
+/// Unpacks into `out`, which must be as long as the content, and checks the digest. Uses no more memory than that for
+/// any `packed`.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! How much memory connections may hold for requests and replies.
 //!
-//! Without a limit, clients that ask for much and read nothing could make the server hold any amount. With one limit for
-//! all, a few of them could hold all of it, and no other client would be answered. So the memory has parts:
+//! Without a limit, clients that ask for much and read nothing could make the server hold any amount. With one limit
+//! for all, a few of them could hold all of it, and no other client would be answered. So the memory has parts:
 //!
 //! * **An own share** of each connection, [`FREE_BYTES`]: always there. Reads that may be answered in parts need no more.
 //! * **The pool**, from which a connection takes what is free at the moment, up to half of it. No connection waits for it.
@@ -109,8 +109,8 @@ impl Allowance {
         true
     }
 
-    /// Ready once the connection, which holds `held` bytes, may hold `cost` more for a request that cannot be split. Not
-    /// before it has let go of some, if it holds more than its part.
+    /// Ready once the connection, which holds `held` bytes, may hold `cost` more for a request that cannot be split.
+    /// Not before it has let go of some, if it holds more than its part.
     pub(super) fn poll_hold(&mut self, held: usize, cost: usize, cx: &mut Context<'_>) -> Poll<()> {
         while !self.try_hold(held + cost) {
             let (memory, granted) = (&self.memory, self.granted());
@@ -138,7 +138,7 @@ impl Allowance {
             merge(part, granted);
             self.waiting = None;
         }
-        // What was asked for is not needed any more; kept, it would be granted to no one in the end.
+        // The request is withdrawn; otherwise its grant would be lost.
         self.waiting = None;
         Poll::Ready(())
     }
@@ -148,7 +148,7 @@ impl Allowance {
         self.granted() > FREE_BYTES
     }
 
-    /// Gives back what a connection that now holds `bytes` does not need, so that others get it. True if it gave up its
+    /// Returns memory that a connection with `bytes` does not need to the others. True if it gave up its
     /// place in the queue, and has to ask again.
     pub(super) fn give_back(&mut self, bytes: usize) -> bool {
         let before = self.granted();

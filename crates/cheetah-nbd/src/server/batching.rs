@@ -1,4 +1,4 @@
-//! What a connection does between small requests.
+//! The behaviour of a connection between small requests.
 //!
 //! The best choice depends on the client's behaviour:
 //!
@@ -8,8 +8,8 @@
 //! * **Gather**: the same, but pause before listening ([`gather`](super::workers::gather)). A client with many requests in
 //!   flight fills the socket meanwhile, so no wake-up is needed for each, and one system call receives or answers them all.
 //!
-//! The client's queue depth is not visible here, so a connection tries the last two modes from time to time and keeps the one
-//! with the higher request rate.
+//! The client's queue depth is not visible here, so a connection tries the last two modes from time to time and keeps
+//! the one with the higher request rate.
 
 use std::time::{Duration, Instant};
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn gathering_stops_where_batches_stay_small() {
-        // One of several servers of a drive: how soon it answers is not what its client waits for most.
+        // One of several servers of a drive: its latency is not what limits its client.
         let asleep = share(BatchMode::Asleep, 100_000, |_| 200, |_, turn| 1 + u32::from(turn % 10 == 0));
         assert!(asleep > 0.9, "{asleep}");
     }

@@ -126,14 +126,14 @@ impl Server {
         Self { exports, seats: Arc::new(Semaphore::new(config.connections_max)), limits, config }
     }
 
-    /// Serves every client that connects. Runs until it is dropped, which cuts every connection made here; one that is at
-    /// work on another thread just then may still answer.
+    /// Serves every client that connects. Runs until it is dropped, which cuts every connection made here; one that is
+    /// at work on another thread just then may still answer.
     pub async fn listen(&self, listener: Listener) -> Infallible {
         self.accept(listener, &mut JoinSet::new()).await
     }
 
-    /// Serves every client that connects until `stop` is ready, then cuts every connection made here. When it returns, none
-    /// of them answers any more, and the exports they had opened are dropped.
+    /// Serves every client that connects until `stop` is ready, then cuts every connection made here. When it returns,
+    /// none of them answers any more, and the exports they had opened are dropped.
     pub async fn listen_until(&self, stop: impl Future<Output = ()>, listener: Listener) {
         let mut connections = JoinSet::new();
         tokio::select! {

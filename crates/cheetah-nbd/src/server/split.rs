@@ -2,8 +2,8 @@
 //!
 //! A structured reply may come in chunks, in any order. So a large read is carried out as several smaller ones, as many
 //! at a time as the connection's share of the memory allows, and each is sent as soon as it is ready. However large the
-//! read, and however little memory is free, the connection goes on with what it may hold in any case. The parts of packed
-//! reads are packed, too.
+//! read, and however little memory is free, the connection goes on with what it may hold in any case. The parts of
+//! packed reads are packed, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub(super) struct Split {
     whole: Arc<Whole>,
 }
 
-/// What the parts of one read share.
+/// The state that the parts of one read share.
 pub(super) struct Whole {
     /// Bytes not yet answered.
     left: AtomicU64,

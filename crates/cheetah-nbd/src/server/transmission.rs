@@ -252,7 +252,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 true if self.terms.packs.is_none() && held + PART_BYTES_MIN as usize <= FREE_BYTES => {
                     len.min(PART_BYTES_MIN)
                 }
-                // What is under way ends or is sent, and then the connection is polled again.
+                // Requests in flight finish or are sent, and then the connection is polled again.
                 _ => return started,
             };
             let (part, work) = split.start(len, self.device, self.terms.packs.as_ref());
@@ -299,7 +299,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         self.split.is_none() && self.streaming.as_ref().is_none_or(|streaming| streaming.lacks(self.inbox.len()) > 0)
     }
 
-    /// Whether the next request waits behind one that is dealt with bit by bit.
+    /// Whether the next request waits for one that is answered in parts.
     fn is_behind(&self) -> bool {
         self.streaming.is_some() || self.split.is_some()
     }

@@ -14,7 +14,7 @@ use crate::proto::{Command, CommandFlags, Request};
 /// How much of a range is looked at for one question about its allocation; a reply may cover less than was asked.
 /// At worst each 4 KiB are an extent of their own.
 const STATUS_RANGE_MAX: u64 = 256 << 20;
-/// What a reply about allocation may take.
+/// The memory that a reply about allocation may take.
 const STATUS_COST_BYTES: usize = 8 * EXTENTS_SENT_MAX;
 
 /// Bytes that the server holds while the request is under way.
@@ -54,7 +54,7 @@ pub(super) struct Slow<'d> {
     pub(super) work: Work<'d>,
 }
 
-/// What the device was asked.
+/// The operation that the device performs.
 pub(super) enum Work<'d> {
     Read(Io<'d, Data>),
     Part(Io<'d, Data>, Arc<Whole>),

@@ -1,4 +1,4 @@
-//! What the tests share: servers of others as child processes on Unix sockets, and a model to compare with.
+//! Support for tests: stock servers as child processes on Unix sockets, and a model to compare with.
 
 #![allow(clippy::print_stderr, reason = "tests")]
 #![allow(dead_code, reason = "each test uses some of it")]
@@ -30,7 +30,7 @@ impl Peer {
         Self::start_in(tempfile::tempdir().unwrap(), program, arguments)
     }
 
-    /// The same with what is in `dir` already.
+    /// The same with the files in `dir`.
     pub fn start_in(dir: TempDir, program: &str, arguments: &[&str]) -> Option<Self> {
         let socket = dir.path().join("nbd.sock");
         let fill = |text: &&str| {
@@ -143,7 +143,7 @@ pub async fn behaves_like_memory(device: &dyn Device, rounds: u64) {
     check_extents(device, &model).await;
 }
 
-/// Extents cover the device, and what they call zero is.
+/// Checks that the extents cover the device, and that zero extents are zero.
 async fn check_extents(device: &dyn Device, model: &Memory) {
     let size = device.geometry().size;
     let range = ByteRange::new(513, size - 1000);

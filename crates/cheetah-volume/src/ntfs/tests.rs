@@ -55,7 +55,7 @@ impl Volume {
     }
 }
 
-/// An attribute's header, and what comes behind it.
+/// An attribute's header, and the bytes after it.
 fn attribute(kind: u32, name: &str, is_resident: bool, header: &[u8], behind: &[u8]) -> Vec<u8> {
     let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let start = 16 + header.len();
@@ -165,7 +165,7 @@ fn of_journals_the_heads_are_near_and_of_the_bitmap_all() {
     volume.put(0, None, false, &[runs(0x80, "", 0, 64 * CLUSTER, &[(Some(100), 64)])]);
     volume.put(2, None, false, &[runs(0x80, "", 0, 60 * CLUSTER, &[(Some(800), 60)])]);
     volume.put(6, None, false, &[runs(0x80, "", 0, 50 * CLUSTER, &[(Some(300), 20), (Some(900), 30)])]);
-    // Of this one the beginning is gone, as it is where it was written to for long: it is a hole.
+    // The beginning of this journal is a hole, as in a long-lived one.
     let changes = runs(0x80, "$J", 0, 160 * CLUSTER, &[(None, 100), (Some(700), 10), (Some(600), 50)]);
     volume.put(40, None, false, &[file_name(11, "$UsnJrnl", 3), changes]);
     let surveyed = volume.survey();

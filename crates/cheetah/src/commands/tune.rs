@@ -34,7 +34,7 @@ const TRIP_MAX: Duration = Duration::from_millis(400);
 const UNANSWERED_MAX: u32 = 1;
 /// How long to receive bulk data from a far end.
 const BULK: Duration = Duration::from_millis(600);
-/// The largest first window, in bytes: what an acquisition asks for anyway. The disk's speed is unknown, and requests that queue behind
+/// The largest first window, in bytes: that of an acquisition without tuning. The disk's speed is unknown, and requests that queue behind
 /// others time out.
 const FIRST_BYTES_MAX: u64 = 8 << 20;
 /// The largest report to read, in bytes: some hundred times the usual.

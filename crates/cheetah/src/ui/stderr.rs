@@ -26,7 +26,7 @@ pub fn flush(patience: Duration) {
     STDERR.flush(patience);
 }
 
-/// An [`io::Write`] each of whose writes is queued as it is, and never fails.
+/// An [`io::Write`] that queues each write unchanged, and never fails.
 #[derive(Debug, Clone, Copy)]
 pub struct Queued;
 
@@ -60,7 +60,7 @@ struct Queue {
 
 impl Stderr {
     fn start() -> Self {
-        // Without threads there is no work either; what is queued is then lost.
+        // If threads cannot be started, no work is done either, and the queue is lost.
         let _ = std::thread::Builder::new().name("stderr".into()).spawn(|| STDERR.write_all_to(io::stderr()));
         Self::default()
     }
@@ -88,7 +88,7 @@ impl Stderr {
         queue.stuck |= timed_out.timed_out();
     }
 
-    /// Writes what is queued, forever.
+    /// Writes queued lines, forever.
     fn write_all_to(&self, mut to: impl Write) {
         loop {
             let line = self.next();

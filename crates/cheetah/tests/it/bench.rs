@@ -1,4 +1,4 @@
-//! Handing over to Python, as `triage` does. What it does there is tested there.
+//! The hand-over to Python, which has tests of its own.
 
 use crate::support::Desk;
 use crate::support::python::{pretended, with_python};

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Desk, Mounted, cheetah, need, text, three, tool};
 
-/// Loads `image`, and compares what the tools say of it and of the mounted drive.
+/// Loads `image`, and compares the output of the tools on it and on the mounted drive.
 fn load_and_compare(desk: &Desk, image: &str, read_as: &str, listed: Option<usize>) {
     let nodes = three("24MiB");
     let drive = desk.drive("evidence", &nodes.each_ref(), &format!("{read_as}{image}"), &[]);

@@ -16,7 +16,7 @@ const TIMEOUT: &str = "8";
 /// The maximum duration of a read: far beyond the time-out, because the machine may be busy.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// A linear drive with 8 MiB on each of three nodes, so that it is known which node holds which range.
+/// A linear drive with 8 MiB on each of three nodes, so that each node holds a known range.
 fn linear(desk: &Desk, nodes: &[&Node]) -> (String, Vec<u8>) {
     let (image, content) = desk.image("disk.raw", 24 * MIB);
     (desk.drive("case", nodes, &image, &["--layout", "linear"]), content)

@@ -3,7 +3,7 @@
 //! One program, so that it is linked once; one module a theme. Tests that need what a machine lacks print
 //! `SKIPPED:` and why.
 
-// A test that cannot go on ends there and then; its sizes are a few MiB.
+// Tests may panic; their sizes are a few MiB.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod support;

@@ -243,9 +243,9 @@ fn a_truncated_image_is_mounted_without_padding() {
     let cut = &content[..usize::try_from(6 * MIB).unwrap()];
     let drive = desk.drive("cut", &[&node], &desk.file("disk.raw", cut), &[]);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &[]);
-    assert!(mount.read() == cut, "what is there is there");
+    assert!(mount.read() == cut, "the image is read as far as it goes");
     assert!(mount.dir.join("cut.p1.raw").exists());
-    // The cut partition is either as long as what is left of it, or not shown; never padded.
+    // The truncated partition is shown with its remaining length or not at all, never padded.
     if let Ok(meta) = std::fs::metadata(mount.dir.join("cut.p2.raw")) {
         assert_eq!(meta.len(), MIB);
     }

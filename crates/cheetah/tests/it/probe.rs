@@ -1,4 +1,4 @@
-//! The path to a host, and what is made of what is known of it.
+//! Measuring the path to a host, and the use of the results.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -140,7 +140,7 @@ fn an_agent_takes_part_unless_told_not_to() {
         let report = cheetah(&["probe", "127.0.0.1", "--only", "far", "--far", &far_port(at)]).ok().json();
         assert!(report["far"]["tcp_from_bits_per_s"].as_f64().is_some(), "{report}");
 
-        // What it may send belongs to the evidence.
+        // Its rate limit is reserved for the evidence.
         assert_eq!(about(&serve(&["--rate-max", "1MiB"]))["sends"], false);
 
         let silent = serve(&["--no-probe"]);

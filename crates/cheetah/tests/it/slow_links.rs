@@ -195,7 +195,7 @@ fn recovering_waits_seldom_and_little_crosses(desk: &Desk, image: &str, start: &
     let (waited, crossed) = recover_far(desk, image, start, &[]);
     let (waited_alone, crossed_alone) = recover_far(desk, image, start, &["--foresight", "off"]);
     // Several of them often wait for the same round trip, as the kernel reads on. The tool itself reads nearly once a
-    // file. What the kernel does alone keeps within this bound too; what foresight adds shows in what crosses.
+    // file. The kernel alone stays within this bound, too; the bytes over the link show what foresight adds.
     assert!(waited <= DIRECTORIES * FILES_EACH / 3, "{waited} reads wait, and {waited_alone} without foresight");
     little_crosses(crossed, crossed_alone);
 }
@@ -250,7 +250,7 @@ fn scattered_reads_in_an_unknown_region_wait_half_as_often_with_foresight() {
 }
 
 /// A third of all requests fail, those of hints and surveys included: each read returns the right data, or an error
-/// that a retry overcomes. After the source has recovered, the failures have no effect any more.
+/// that a retry overcomes. After the source has recovered, the failures have no further effect.
 #[test]
 fn reads_of_a_failing_source_return_the_right_data_or_an_error() {
     let desk = Desk::new();

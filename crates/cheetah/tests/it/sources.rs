@@ -159,7 +159,7 @@ fn a_loop_device_reads_as_a_disk() {
         return;
     }
     let desk = Desk::new();
-    // What is on a disk is never taken for a format: this one begins like a QCOW2 image.
+    // The content of a disk is never taken for an image format: this one begins like a QCOW2 image.
     let mut content = noise(2 * MIB, 5);
     content[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
     let image = desk.file("disk.raw", &content);

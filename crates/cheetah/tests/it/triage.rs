@@ -1,4 +1,4 @@
-//! Handing over to Python. What it does there is tested there.
+//! The hand-over to Python, which has tests of its own.
 
 use std::process::Command;
 

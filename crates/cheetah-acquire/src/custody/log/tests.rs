@@ -95,7 +95,7 @@ fn an_altered_line_is_named() {
         let text = String::from_utf8(bad[at].clone()).unwrap();
         bad[at] = text.replace("\"time\":\"2", "\"time\":\"1").into_bytes();
         assert_eq!(desk.fault(&bad), (at as u64 + 1, Fault::Altered));
-        // And one that is no record any more.
+        // And a line that is not a record.
         bad[at] = b"{}\n".to_vec();
         assert_eq!(desk.fault(&bad), (at as u64 + 1, Fault::Altered));
     }
@@ -319,7 +319,7 @@ fn unfinished_lines_in_logs_of_earlier_versions_are_covered_by_the_next_record()
     assert_eq!(desk.fault(&bad), (4, Fault::Altered));
     bad.remove(3);
     assert_eq!(desk.fault(&bad), (4, Fault::Removed));
-    // And the log goes on.
+    // The log can be continued.
     std::fs::write(desk.path(), lines.concat()).unwrap();
     desk.log().append(&Event::Verified(Box::default())).unwrap();
     let report = desk.check(&desk.lines());

@@ -1,11 +1,11 @@
-//! Where an interrupted acquisition goes on.
+//! The checkpoint from which an interrupted acquisition resumes.
 
 use serde::{Deserialize, Serialize};
 
 use super::options::{Compression, E01Options};
 use cheetah_error::{Error, Result};
 
-/// Everything before [`offset`](Self::offset) is on stable storage, and this is what it takes to go on behind it.
+/// Everything before [`offset`](Self::offset) is on stable storage, and a writer can resume from there.
 /// The caller stores it; its content is private to the writer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -13,13 +13,13 @@ pub struct Checkpoint {
     pub offset: u64,
     /// Unreadable ranges before `offset`, in order, as offset and length in bytes.
     pub unreadable: Vec<(u64, u64)>,
-    /// What cannot change any more.
+    /// The part that is final.
     pub(super) shape: Shape,
     /// Where the files end.
     pub(super) open: Open,
 }
 
-/// What is settled when a set is begun.
+/// The properties that are fixed when a set is created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shape {
     /// The size of the evidence, in bytes.
@@ -75,8 +75,8 @@ impl Shape {
             guid,
         };
         // The format counts sectors, and readers assume whole sectors: of 300001 bytes that `ewfacquire` stores with
-        // sectors of 512 bytes, `ewfexport` returns 299520. A size that is no multiple therefore gets smaller sectors, so
-        // that no byte is lost or added. The sector size is halved, so that unreadable ranges still end at sector
+        // sectors of 512 bytes, `ewfexport` returns 299520. A size that is no multiple therefore gets smaller sectors,
+        // so that no byte is lost or added. The sector size is halved, so that unreadable ranges still end at sector
         // boundaries.
         while !size.is_multiple_of(u64::from(shape.sector_size)) {
             shape.sector_size /= 2;

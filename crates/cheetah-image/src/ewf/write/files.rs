@@ -127,7 +127,8 @@ impl Files {
         synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
     }
 
-    /// Renames the set's `segments` files to their final names. The first one comes last, so a set that looks complete is.
+    /// Renames the set's `segments` files to their final names. The first one comes last, so a set that looks complete
+    /// is.
     pub fn rename(mut self, segments: u16) -> Result<Vec<PathBuf>> {
         self.sync()?;
         let whole: Vec<_> = (1..=segments).map(|number| self.names.whole(number)).collect::<Result<_>>()?;
@@ -195,8 +196,8 @@ fn not_following_links() -> OpenOptions {
     options
 }
 
-/// The number of attempts to lock a set, and the pause between them. A process that is being started shares this process's
-/// locks until it executes its program, so a lock that was just released can seem to be held for a moment.
+/// The number of attempts to lock a set, and the pause between them. A process that is being started shares this
+/// process's locks until it executes its program, so a lock that was just released can seem to be held for a moment.
 const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -258,8 +259,8 @@ pub fn discard(names: &Names) -> Result<()> {
     remove_from(1, |number| names.partial(number))
 }
 
-/// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is missed
-/// after an interruption.
+/// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is
+/// missed after an interruption.
 fn remove_from(number: u16, name: impl Fn(u16) -> Result<PathBuf>) -> Result<()> {
     let paths = (number..).map_while(|number| name(number).ok()).take_while(|path| exists(path)).collect::<Vec<_>>();
     paths.iter().rev().try_for_each(|path| remove(path))

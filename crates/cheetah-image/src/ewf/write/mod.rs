@@ -6,9 +6,9 @@
 //!            └──── in order ────────▶ writing thread (segment_writer) ─▶ which segment, which table (set) ─▶ files
 //! ```
 //!
-//! Chunks are queued in runs of a MiB, so that waking threads costs little; the bounded queue bounds memory. The place of a
-//! chunk depends only on the lengths of the chunks before it. A [`Checkpoint`] therefore holds little more than the open
-//! table, and a resumed set is, byte for byte, the same as one that was not interrupted.
+//! Chunks are queued in runs of a MiB, so that waking threads costs little; the bounded queue bounds memory. The place
+//! of a chunk depends only on the lengths of the chunks before it. A [`Checkpoint`] therefore holds little more than
+//! the open table, and a resumed set is, byte for byte, the same as one that was not interrupted.
 
 use std::path::{Path, PathBuf};
 
@@ -82,9 +82,9 @@ impl E01Writer {
         Self::start(set, shape, 0)
     }
 
-    /// Resumes a set after `checkpoint`; anything written after it is discarded. Size and options must be those the set was
-    /// created with; case data and times in the files stay as they are. A set whose [`finish`](Self::finish) was interrupted
-    /// can be resumed, and so can a finished one.
+    /// Resumes a set after `checkpoint`; anything written after it is discarded. Size and options must be those the set
+    /// was created with; case data and times in the files stay as they are. A set whose [`finish`](Self::finish) was
+    /// interrupted can be resumed, and so can a finished one.
     pub fn resume(path: &Path, size: u64, options: E01Options, checkpoint: &Checkpoint) -> Result<Self> {
         let Checkpoint { offset, shape, open, .. } = checkpoint;
         shape.check(size, &options)?;
@@ -117,14 +117,15 @@ impl E01Writer {
         self.offset
     }
 
-    /// Returns the number of bytes added to the files since this writer was started: fewer than were pushed, if they compress.
+    /// Returns the number of bytes added to the files since this writer was started: fewer than were pushed, if they
+    /// compress.
     pub fn written(&self) -> u64 {
         self.writer.written()
     }
 
-    /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind. An error is final, but
-    /// the set can be resumed. An [`unreadable`](Self::unreadable) range that cannot be recorded is an error too: the image
-    /// would present placeholders as evidence.
+    /// Appends the next bytes of the evidence; waits while compression or the disk is too far behind. An error is
+    /// final, but the set can be resumed. An [`unreadable`](Self::unreadable) range that cannot be recorded is an error
+    /// too: the image would present placeholders as evidence.
     pub async fn push(&mut self, data: Data) -> Result<()> {
         self.check_listable()?;
         if data.len() > self.shape.size - self.offset {
@@ -154,9 +155,9 @@ impl E01Writer {
         }
     }
 
-    /// Records that a range, rounded out to sectors, cannot be read; the bytes pushed for it are a placeholder. The format
-    /// numbers unreadable sectors with 32 bits, which covers 2 TiB with sectors of 512 bytes, and 4 GiB of an odd size.
-    /// Beyond that nothing can be recorded, and the next call fails.
+    /// Records that a range, rounded out to sectors, cannot be read; the bytes pushed for it are a placeholder. The
+    /// format numbers unreadable sectors with 32 bits, which covers 2 TiB with sectors of 512 bytes, and 4 GiB of an
+    /// odd size. Beyond that nothing can be recorded, and the next call fails.
     pub fn unreadable(&mut self, range: ByteRange) {
         let range = ByteRange::between(range.offset.min(self.shape.size), range.end().min(self.shape.size));
         if range.end() > self.shape.listable_bytes() {
@@ -191,8 +192,8 @@ impl E01Writer {
         Ok(Checkpoint { offset, unreadable, shape: self.shape.clone(), open })
     }
 
-    /// Writes the rest, with MD5 and SHA-1 where known, makes it durable, and renames the files to their final names, the
-    /// first segment last. Returns the paths, first segment first.
+    /// Writes the rest, with MD5 and SHA-1 where known, makes it durable, and renames the files to their final names,
+    /// the first segment last. Returns the paths, first segment first.
     pub async fn finish(self, hashes: &Hashes) -> Result<Vec<PathBuf>> {
         self.check_listable()?;
         let (size, offset) = (self.shape.size, self.offset);
@@ -232,7 +233,8 @@ fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
     merged
 }
 
-/// Converts a range to first sector and number of sectors. The format has 32 bits for each; fails if that is not enough.
+/// Converts a range to first sector and number of sectors. The format has 32 bits for each; fails if that is not
+/// enough.
 fn sectors(ranges: &[ByteRange], sector_size: u64) -> Result<Vec<(u32, u32)>> {
     let ranges: Vec<_> = ranges.iter().map(|range| range.aligned_to(sector_size)).collect();
     let ranges = merged(&ranges);
@@ -266,7 +268,7 @@ mod tests {
             writer.unreadable(ByteRange::new(listable - 512, 512));
             writer.push(Data::zeros(512)).await.unwrap();
             let good = writer.checkpoint().await.unwrap();
-            // It touches the one before, and still is what is complained of.
+            // It is adjacent to the previous one, but the error names it.
             let bad = ByteRange::new(listable, 512);
             writer.unreadable(bad);
             writer.unreadable(ByteRange::new(0, 512));
@@ -279,7 +281,7 @@ mod tests {
                 let words = [&format!("range {bad} "), "an E01 cannot record it", "acquire to raw or a drive"];
                 assert!(words.iter().all(|word| error.contains(*word)), "{error}");
             }
-            // As one that only warned may have left it.
+            // As a version that only warned may have left it.
             let old = Checkpoint { unreadable: vec![(bad.offset, bad.len)], ..good };
             let resumed = E01Writer::resume(&folder.path().join("x.E01"), size, E01Options::default(), &old);
             assert!(resumed.err().unwrap().to_string().contains("an E01 cannot record it"));
@@ -309,7 +311,7 @@ mod tests {
         };
         assert_eq!(list(&[(5000, 1), (512, 512), (1024, 3)], 512), Some(vec![(1, 2), (9, 1)]));
         assert_eq!(list(&[(5001, 2)], 1), Some(vec![(5001, 2)]));
-        // All of what can be listed: one more than 32 bits can say.
+        // More than the format can list: one sector beyond 32 bits.
         let half = 1 << 31;
         assert_eq!(list(&[(0, 2048 * GIB)], 512), Some(vec![(0, half), (half, half)]));
         assert_eq!(list(&[(4 * GIB - 1, 1)], 1), Some(vec![(u32::MAX, 1)]));

@@ -19,8 +19,8 @@ const TEXT_CHARS_MAX: usize = 2999;
 /// The minimum length of a segment: smaller ones are not worth their head and tail.
 const SEGMENT_SIZE_MIN: u64 = 1 << 20;
 
-/// How hard to compress: one of the names `none`, `fast` and `best`, or a level of libdeflate, 0 (`none`) to 12 (`best`).
-/// All are deflate, so every reader reads them.
+/// How hard to compress: one of the names `none`, `fast` and `best`, or a level of libdeflate, 0 (`none`) to 12
+/// (`best`). All are deflate, so every reader reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Compression(u8);
@@ -111,7 +111,7 @@ pub enum Media {
     Memory,
 }
 
-/// How to write an E01, and what it records about itself.
+/// The options of an E01, and the case data that it stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct E01Options {
     /// How hard to compress.

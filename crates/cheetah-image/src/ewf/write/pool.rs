@@ -44,7 +44,7 @@ impl Pool {
                 while let Ok(Job { data, reply }) = next() {
                     let mut packed = spare.lock().pop().unwrap_or_default();
                     packer.pack(&data, &mut packed);
-                    // The writer may have given up.
+                    // The writer may be gone.
                     let _ = reply.send(packed);
                 }
             };

@@ -1,4 +1,4 @@
-//! The texts of the sections `header2` and `header`: what the image says about itself and its case.
+//! The texts of the sections `header2` and `header`: the description of the image and its case.
 
 use libdeflater::{CompressionLvl, Compressor};
 use time::OffsetDateTime;

@@ -18,7 +18,7 @@ pub struct Checklist {
 /// A finished step.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
-    /// What the step did.
+    /// The step.
     pub what: String,
     /// Its duration in seconds.
     pub took_s: f64,

@@ -26,7 +26,7 @@ const EXT4_AT: u64 = NTFS_AT + PARTITION_BYTES;
 const MOUNT_POINT: &str = "mnt";
 const IMAGE_BYTES: u64 = EXT4_AT + PARTITION_BYTES + MIB;
 
-/// Makes the image at `path`; `scratch` is an empty directory for what is needed on the way.
+/// Makes the image at `path`; `scratch` is an empty directory for temporary files.
 pub async fn build(path: &Path, scratch: &Path) -> Result<Copied> {
     let image = File::create_new(path).context(format_args!("cannot create {}", path.display()))?;
     image.set_len(IMAGE_BYTES).context("cannot size the image")?;
@@ -43,7 +43,7 @@ fn partition_table() -> [u8; SECTOR_BYTES as usize] {
     let mut sector = [0; SECTOR_BYTES as usize];
     for (index, (kind, at)) in [(0x07, NTFS_AT), (0x83, EXT4_AT)].into_iter().enumerate() {
         let entry = &mut sector[446 + 16 * index..][..16];
-        // Cylinders, heads and sectors have meant nothing for decades: "beyond what they can say".
+        // Cylinder, head and sector are obsolete; these values mean "use the LBA".
         entry[1..4].copy_from_slice(&[0xfe, 0xff, 0xff]);
         entry[4] = kind;
         entry[5..8].copy_from_slice(&[0xfe, 0xff, 0xff]);
@@ -90,7 +90,7 @@ async fn ntfs_files(image: &File, scratch: &Path) -> Result<Copied> {
 async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
     let dir = scratch.join(MOUNT_POINT);
     fs::create_dir(&dir).context("cannot create a mount point")?;
-    // In the foreground, because unmounting does not wait for what it still has to write; its exit does.
+    // In the foreground: unmounting does not wait for its last writes, its exit does.
     let mut driver =
         command("ntfs-3g").args(["-o", "no_detach"]).arg(part).arg(&dir).spawn().context(missing("ntfs-3g"))?;
     while !is_mount_point(&dir) {
@@ -131,7 +131,7 @@ async fn fill_ntfs_unmounted(part: &Path, scratch: &Path) -> Result<Copied> {
     Ok(copied)
 }
 
-/// Copies `from` into `to` at an offset, leaving out what is zero.
+/// Copies `from` into `to` at an offset, omitting zeros.
 fn place(mut from: &File, to: &File, at: u64) -> std::io::Result<()> {
     let mut buffer = vec![0; MIB as usize];
     let mut offset = at;
@@ -190,7 +190,7 @@ async fn copy_some(roots: &'static [&'static str], to: PathBuf, budget_bytes: u6
     copying.await.context("copying files broke off")?
 }
 
-/// Takes away what is left of a [`build`] that was broken off.
+/// Removes the remains of an interrupted [`build`].
 pub async fn abandon(scratch: &Path) {
     if scratch.exists() {
         // Whether it is mounted, and whether its process is still there, is hard to tell and makes no difference.

@@ -210,7 +210,7 @@ impl Demo {
         self.list.step("cheetah mount evidence.drive mnt", work).await
     }
 
-    /// Stops what was started, last first, going on where something fails; the first failure is returned.
+    /// Stops all processes, in reverse order, and continues after a failure; returns the first failure.
     async fn tear_down(&mut self) -> Result<()> {
         image::abandon(&self.dir.join(SCRATCH)).await;
         let mut first = Ok(());

@@ -31,7 +31,7 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     if let Some(failure) = path.and_then(unfinished) {
         return Err(failure);
     }
-    // The audit reads the map itself: hashes are of the image with zeros for what it lacks.
+    // The audit reads the map itself: in hashes, missing ranges count as zeros.
     let how = SourceOptions { heed_map: false, ..SourceOptions::new(LinkUse::default(), args.timeout.get()) };
     let source = open(name, &how).await?.source;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
@@ -77,7 +77,7 @@ fn describe(name: &str, audit: &Audit) -> String {
     lines.join("\n")
 }
 
-/// Whether the image changed, and what it has lacked since it was made.
+/// Whether the image changed, and which ranges it has lacked from the start.
 fn verdict(audit: &Audit) -> String {
     let records = [("custody log", "its log"), ("image", "the hashes stored in it")];
     let compared = |place: &str| audit.compared.iter().any(|one| one.recorded_in == place);
@@ -103,7 +103,7 @@ fn verdict(audit: &Audit) -> String {
     verdict
 }
 
-/// Says what a hash was compared with.
+/// Names the records that a hash was compared with.
 fn remark(audit: &Audit, kind: HashKind) -> String {
     let of_kind = audit.compared.iter().filter(|one| one.hash == kind.name());
     let places =

@@ -4,7 +4,7 @@ use std::process::Child;
 
 use super::*;
 
-/// What an agent serves in these tests; at [`SLOW`], half a minute to read.
+/// The size of the disk in these tests; reading it at [`SLOW`] takes half a minute.
 const LEN: u64 = 24 * MIB;
 const SLOW: [&str; 2] = ["--rate-max", "1MiB"];
 
@@ -48,13 +48,13 @@ impl Examiner {
 fn an_agent_with_another_disk_is_refused_without_same_source() {
     let examiner = Examiner::new();
     let (disk, content) = examiner.desk.image("disk.img", LEN);
-    // The same as far as it has been read, and of the same size.
+    // The same size, and the same content as far as it has been read.
     let mut other = content;
     other[23 * MIB as usize..].fill(7);
     let other_disk = examiner.desk.file("other.img", &other);
     let port = Port::held();
     let (mut child, args) = interrupted(&examiner, &port, &disk, &[]);
-    // Under the same name, or there would be no such export.
+    // Under the same name, or the export would not exist.
     let _agent = Service::start(&["serve", &other_disk, "--listen", &port.text(), "--name", "disk"]);
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(!examiner.desk.at("x.raw").exists());
@@ -104,7 +104,7 @@ fn a_restarted_agent_with_a_changed_disk_is_refused_even_with_same_source() {
     let port = Port::held();
     let (mut child, args) = interrupted(&examiner, &port, &disk, &["--same-source"]);
     let mut changed = content;
-    // One byte in a MiB that was acquired, and that a few samples would hardly hit.
+    // One byte in an acquired MiB, which a few samples would hardly hit.
     changed[MIB as usize + 4711] ^= 1;
     fs::write(&disk, &changed).unwrap();
     let _agent = serve(&disk, &port);

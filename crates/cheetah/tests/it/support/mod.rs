@@ -1,4 +1,4 @@
-//! What the tests are written with.
+//! Support for tests.
 
 pub mod bytes;
 pub mod need;

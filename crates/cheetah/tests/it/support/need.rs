@@ -1,4 +1,4 @@
-//! What a test needs of the machine, and saying so where it is not there.
+//! Requirements of a test; if one is missing, the test says so and is skipped.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A program's path; what an ordinary user's PATH leaves out is looked at too.
+/// Returns a program's path; also looks in directories that a user's PATH lacks.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);

@@ -48,12 +48,12 @@ impl Node {
         self.status()["memory"]["used_bytes"].as_u64().unwrap()
     }
 
-    /// How many exports it has.
+    /// The number of its exports.
     pub fn exports(&self) -> usize {
         self.status()["exports"].as_array().unwrap().len()
     }
 
-    /// Stops it in good order; returns what it says last.
+    /// Stops the node, and returns its last output.
     #[track_caller]
     pub fn stop(self) -> Value {
         let (code, last) = self.service.stop(Signal::TERM);

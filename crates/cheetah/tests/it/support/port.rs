@@ -34,7 +34,7 @@ impl Port {
 
     fn hold(port: u16) -> Result<Self, Errno> {
         let held = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-        // As servers do. So they may share it with one that does not listen.
+        // As servers do, so that a server can bind a port that is bound but not listening.
         sockopt::set_socket_reuseaddr(&held, true)?;
         bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         let address = getsockname(&held)?.try_into()?;

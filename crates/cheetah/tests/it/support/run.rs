@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::need;
 
-/// How a program ended, and what it said.
+/// The exit code and the output of a program.
 pub struct Ran {
     what: String,
     pub code: Option<i32>,

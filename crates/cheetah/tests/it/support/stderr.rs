@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use super::run::{Ran, program, run_with_stderr};
 use super::service::Service;
 
-/// What is wrong with a process's stderr.
+/// A defect of a process's stderr.
 #[derive(Debug, Clone, Copy)]
 pub enum Unwritable {
     /// `2>/dev/full`: each write fails with ENOSPC.
@@ -25,7 +25,7 @@ pub enum Unwritable {
 impl Unwritable {
     pub const ALL: [Self; 4] = [Self::FullDisk, Self::ClosedPipe, Self::StuckPipe, Self::Closed];
 
-    /// `cheetah --json ARGS…` with such a stderr. What is returned beside must live as long as the process.
+    /// `cheetah --json ARGS…` with such a stderr. The other value must live as long as the process.
     fn command(self, args: &[&str]) -> (Command, Stdio, Option<PipeReader>) {
         let mut command = program();
         let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -1,10 +1,10 @@
-//! A deflate encoder (RFC 1950, RFC 1951) for one purpose: chunks of evidence, as fast as disks are read, about as small
-//! as zlib's level 1 makes them.
+//! A deflate encoder (RFC 1950, RFC 1951) for one purpose: chunks of evidence, as fast as disks are read, about as
+//! small as zlib's level 1 makes them.
 //!
-//! libdeflate's fastest level makes slightly smaller chunks in 1.5 times the time, too slow for two processors that must
-//! also hash. For speed, this encoder tries one candidate a position, has no matches across 32 KiB of evidence (the usual
-//! chunk), writes one block for each 32 KiB, and has no lazy matching ([`tokens`]). Mispredicted branches cost most, so
-//! literals are counted in passing and always written four at a time ([`block`]).
+//! libdeflate's fastest level makes slightly smaller chunks in 1.5 times the time, too slow for two processors that
+//! must also hash. For speed, this encoder tries one candidate a position, has no matches across 32 KiB of evidence
+//! (the usual chunk), writes one block for each 32 KiB, and has no lazy matching ([`tokens`]). Mispredicted branches
+//! cost most, so literals are counted in passing and always written four at a time ([`block`]).
 
 use libdeflater::adler32;
 

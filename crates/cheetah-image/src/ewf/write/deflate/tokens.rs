@@ -82,7 +82,7 @@ impl Tokens {
                 continue;
             }
             let mut found = self.extend(at, before, differs, (len - at).min(MATCH_MAX));
-            // What was passed as a literal may be part of it.
+            // Bytes that were emitted as literals may be part of it.
             let (mut start, distance) = (at, at - before);
             while start > done && start > distance && found < MATCH_MAX && self.same(start - 1, start - 1 - distance) {
                 start -= 1;

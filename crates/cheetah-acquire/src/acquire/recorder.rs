@@ -8,22 +8,22 @@ use cheetah_error::Result;
 use super::{Destination, Event};
 use crate::custody::{self, CustodyLog, SigningKey, Span};
 
-/// The most unreadable ranges and retries that get a record of their own. The coverage map has all of them, and the last
-/// record their total size.
+/// The most unreadable ranges and retries that get a record of their own. The coverage map has all of them, and the
+/// last record their total size.
 const TROUBLES_LOGGED_MAX: u64 = 10_000;
 
 /// Connections that were lost and replaced, that go into a custody log one by one. The report has their number.
 const RECONNECTS_LOGGED_MAX: u64 = 10_000;
 
 /// Passes events on.
-pub struct Witness<'a> {
+pub struct Recorder<'a> {
     events: &'a mut (dyn FnMut(Event) + Send),
     logs: Vec<CustodyLog>,
     troubles: u64,
     reconnects: u64,
 }
 
-impl<'a> Witness<'a> {
+impl<'a> Recorder<'a> {
     /// Passes events to `events` alone.
     pub fn new(events: &'a mut (dyn FnMut(Event) + Send)) -> Self {
         Self { events, logs: Vec::new(), troubles: 0, reconnects: 0 }
@@ -100,7 +100,8 @@ impl<'a> Witness<'a> {
     }
 }
 
-/// Removes a log that was created for an acquisition that never began. It is locked, so no other process has written to it.
+/// Removes a log that was created for an acquisition that never began. It is locked, so no other process has written to
+/// it.
 fn discard_if_empty(log: &CustodyLog) {
     let path = log.path();
     if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
