@@ -20,7 +20,7 @@ pub enum Error {
     #[error("{dir} is not a directory; a mount needs an empty one", dir = .0.display())]
     NotADirectory(PathBuf),
     /// The directory is not empty: a mount would hide its content.
-    #[error("{dir} is not empty, and mounting over it would hide what it holds; take an empty directory", dir = .0.display())]
+    #[error("{dir} is not empty, and mounting over it would hide its content; name an empty directory", dir = .0.display())]
     NotEmpty(PathBuf),
     /// The process that served the mount there is gone.
     #[error("{dir} has a mount whose process is gone; remove it first: cheetah unmount {dir}", dir = .0.display())]
@@ -37,10 +37,10 @@ pub enum Error {
     #[error("nothing is mounted on {dir} by Cheetah; `findmnt -t fuse.cheetah` lists its mounts", dir = .0.display())]
     NotMounted(PathBuf),
     /// Files on the mount are open.
-    #[error("{dir} is in use; close what uses it (fuser -vm {dir}), or detach it with --lazy", dir = .0.display())]
+    #[error("{dir} is in use; close the files (fuser -vm {dir} lists the programs), or detach it with --lazy", dir = .0.display())]
     Busy(PathBuf),
     /// The process behind a mount still runs after it was unmounted.
-    #[error("{dir} is unmounted, but its process has not ended: what was written may not be on stable storage yet", dir = .0.display())]
+    #[error("{dir} is unmounted, but its process has not ended: written data may not be on stable storage yet", dir = .0.display())]
     Lingering(PathBuf),
     /// A mount can no longer be served.
     #[error("the mount on {dir} broke, and is unmounted: {why}; mount it again, and please report this", dir = .dir.display())]
@@ -70,7 +70,7 @@ pub enum Error {
         why: String,
     },
     /// Flushing failed: written data may not be on stable storage.
-    #[error("what was written may not have arrived: {0}")]
+    #[error("written data may not have arrived: {0}")]
     Flush(cheetah_device::Error),
     /// The operating system reported an error.
     #[error("{context}: {}", os_error::describe(error))]

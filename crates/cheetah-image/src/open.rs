@@ -87,7 +87,7 @@ fn look(spec: &str, heed_map: bool) -> Result<Detected> {
         Format::Vhd => Ok(Detected::Virtual(path.into(), Virtual::Vhd)),
         Format::Vhdx => Ok(Detected::Virtual(path.into(), Virtual::Vhdx)),
         Format::Refused(refusal) => Err(Error::failed(format!(
-            "{spec} is {}, which is not read here; {} (its own bytes are read as raw:{spec})",
+            "{spec} is {}, which is not supported; {} (its own bytes are read as raw:{spec})",
             refusal.what, refusal.instead
         ))),
         Format::Unknown => {

@@ -320,7 +320,7 @@ async fn existing_files_are_overwritten_only_when_forced() {
     let refused = |options: E01Options| {
         let error = E01Writer::create(&image, 4096, options).err().unwrap();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("is there already"), "{error}");
+        assert!(error.to_string().contains("already exists"), "{error}");
     };
     refused(options());
     // A later segment is as good a reason.

@@ -84,7 +84,7 @@ pub enum NodeError {
         what: &'static str,
     },
     /// The NBD port is the last one.
-    #[error("there is no port after {0} for the control API: say where it is to listen")]
+    #[error("there is no port after {0} for the control API: give its address with --http")]
     NoHttpPort(u16),
     /// An operating system error.
     #[error("{context}: {}", os_error::describe(error))]

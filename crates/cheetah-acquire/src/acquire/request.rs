@@ -53,10 +53,9 @@ impl FromStr for ErrorsMax {
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "unlimited" => Ok(Self::Unlimited),
-            _ => text
-                .parse()
-                .map(Self::Count)
-                .map_err(|_| Error::misuse(format!("'{text}' is no number of errors; say a number, or unlimited"))),
+            _ => text.parse().map(Self::Count).map_err(|_| {
+                Error::misuse(format!("'{text}' is not a number of errors; write a number, or unlimited"))
+            }),
         }
     }
 }
@@ -134,7 +133,7 @@ impl Request {
     /// Fails unless it makes sense.
     pub(crate) fn check(&self) -> Result<()> {
         if self.destinations.is_empty() {
-            return Err(Error::misuse("say where to acquire to: x.raw, x.E01, x.drive"));
+            return Err(Error::misuse("name a destination: x.raw, x.E01 or x.drive"));
         }
         distinct::check(&self.destinations)?;
         self.e01.check()

@@ -94,7 +94,7 @@ pub async fn acquire(
                     recorder.tell(Event::Completing { hashes: hashes.clone() })?;
                     let whole = Finished { done, hashes, active, tally };
                     let journal =
-                        journal.ok_or_else(|| Error::failed("the journal was lost; run the same command to go on"))?;
+                        journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
                 } => report.map_err(|error| (error, true)),
             };
@@ -106,7 +106,7 @@ pub async fn acquire(
         Ok(End::Stopped(why)) => stopped(why),
         Ok(End::Lost(error)) => {
             let source = &done.start.source.location;
-            Error::failed(format!("{source} is lost: {error}; run the same command to go on"))
+            Error::failed(format!("{source} is lost: {error}; run the same command to resume"))
         }
         Err(error) => resumable(error),
     };
@@ -115,19 +115,21 @@ pub async fn acquire(
 }
 
 fn stopped(why: &str) -> Error {
-    Error::failed(format!("stopped by {why}; run the same command to go on"))
+    Error::failed(format!("stopped by {why}; run the same command to resume"))
 }
 
 /// Adds to an error that the same command resumes the acquisition.
 fn resumable(error: Error) -> Error {
     let (what, next) = match error {
         Error::Misuse(_) | Error::Evidence(_) => return error,
-        Error::Device { doing, error: DeviceError::NoSpace(why) } => (format!("{doing}: {why}"), "make room, and "),
+        Error::Device { doing, error: DeviceError::NoSpace(why) } => {
+            (format!("{doing}: {why}"), "free some space, and ")
+        }
         Error::Device { doing, error } => (format!("{doing}: {error}"), ""),
-        Error::Failed(what) if what.ends_with("it goes on where it was") => return Error::Failed(what),
+        Error::Failed(what) if what.ends_with("run the same command to resume") => return Error::Failed(what),
         Error::Failed(what) => (what, ""),
     };
-    Error::Failed(format!("{what}; {next}run the same command to go on"))
+    Error::Failed(format!("{what}; {next}run the same command to resume"))
 }
 
 /// Closes everything so that the acquisition can be resumed. Errors here are logged; `error` is the one to report.

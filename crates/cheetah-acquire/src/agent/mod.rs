@@ -57,7 +57,7 @@ impl Agent {
         check(&config)?;
         let device = path_to_text(&config.device);
         if device.contains("://") {
-            return Err(Error::misuse(format!("{device}: an agent serves what is on its own machine; give a path")));
+            return Err(Error::misuse(format!("{device}: an agent serves disks of its own machine; give a path")));
         }
         let listener = match config.listen {
             Some(address) => Some(listen(address).await?),

@@ -46,9 +46,9 @@ impl SigningKey {
             return Ok(path);
         }
         let config = var("XDG_CONFIG_HOME").or_else(|| var("HOME").map(|home| home.join(".config")));
-        config.map(|config| config.join("cheetah/custody.key")).ok_or_else(|| {
-            Error::misuse("there is no home directory to keep the custody key in; name a file for it with CHEETAH_KEY")
-        })
+        config
+            .map(|config| config.join("cheetah/custody.key"))
+            .ok_or_else(|| Error::misuse("no home directory for the custody key; name a file for it with CHEETAH_KEY"))
     }
 
     /// Returns the key at [`Self::path`]; creates it if there is none.

@@ -137,7 +137,7 @@ impl CacheShared {
                 Some(data) => Ok(data),
                 None => {
                     if self.engine.lock().corrupted(id, whole) {
-                        tracing::warn!("the cache's file came back different at {whole}; it is fetched again");
+                        tracing::warn!("the cache's file is damaged at {whole}; the range is fetched again");
                     }
                     self.again(part, tries).await
                 }

@@ -67,9 +67,8 @@ impl Device for SparseFile {
 
 fn failed(name: Arc<str>, error: &std::io::Error) -> DeviceError {
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            DeviceError::NoSpace(format!("{name}: {}", cheetah_device::os_error::describe(error)).into())
-        }
+        ErrorKind::StorageFull => DeviceError::NoSpace(format!("{name}: the disk is full").into()),
+        ErrorKind::QuotaExceeded => DeviceError::NoSpace(format!("{name}: the quota is exceeded").into()),
         _ => DeviceError::io(name, error),
     }
 }

@@ -147,7 +147,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
     let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
     let nodes = unused(file, request.timeout).await?;
     if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
-        return Err(Error::failed(format!("{} is not whole, so it is not enlarged: {problem}", file.name)));
+        return Err(Error::failed(format!("{} is not whole, and cannot be enlarged: {problem}", file.name)));
     }
     // From here on no other writer can open the drive.
     let leases = Leases::take(file, false, request.timeout, |_| true).await?;
@@ -267,7 +267,7 @@ async fn free_exports(exports: &[NodeExport], why: Error) -> Error {
     if stuck.is_empty() {
         return why;
     }
-    Error::failed(format!("{why}; and what had been allocated could not be freed: {}", stuck.join("; ")))
+    Error::failed(format!("{why}; and these exports could not be freed: {}", stuck.join("; ")))
 }
 
 /// The memory that the nodes offer. A foreign server's export cannot exceed its size.

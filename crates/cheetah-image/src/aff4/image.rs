@@ -195,7 +195,7 @@ fn choose(facts: &Facts) -> std::result::Result<(String, String), String> {
 fn check_version(volume: &Volume) -> Result<()> {
     let Some(text) = volume.whole("version.txt", TEXT_LEN_MAX)? else {
         return Err(Error::failed(format!(
-            "{}: an AFF4 image from before the AFF4 Standard v1.0 (it has no version.txt), which is not read here",
+            "{}: an AFF4 image from before the AFF4 Standard v1.0 (it has no version.txt), which is not supported",
             volume.path()
         )));
     };

@@ -54,7 +54,7 @@ impl ImageStream {
         let codec = match facts.iri(urn, "compressionMethod") {
             None => Codec::Stored,
             Some(method) => Codec::of(method).ok_or_else(|| {
-                Error::failed(format!("{}: it is compressed with {method}, which is not read here", volume.path()))
+                Error::failed(format!("{}: it is compressed with {method}, which is not supported", volume.path()))
             })?,
         };
         let bevies = size.div_ceil(chunk_len).div_ceil(chunks_in_bevy);

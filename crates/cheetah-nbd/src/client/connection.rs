@@ -81,7 +81,7 @@ pub(super) async fn open_first(inbox: &Address, wanted: &ExportRequest, limit: D
         let negotiated = timeout(limit, negotiate(dialled, wanted)).await;
         match negotiated.unwrap_or(Err(OpenError::TimedOut(limit))) {
             Err(error @ OpenError::Io(_) | error @ OpenError::TimedOut(_)) => {
-                tracing::warn!("a server that called went away again: {error}");
+                tracing::warn!("a server that connected disappeared again: {error}");
             }
             opened => return opened,
         }

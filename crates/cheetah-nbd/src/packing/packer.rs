@@ -157,7 +157,7 @@ impl Drop for Counted<'_> {
 
 fn work(queue: &Mutex<mpsc::Receiver<Job>>, shared: &Shared, share: f64, nice: bool) {
     if nice && let Err(error) = rustix::process::nice(19) {
-        tracing::warn!("packing takes as much of the processors as anything else: {error}");
+        tracing::warn!("compression runs at normal priority: {error}");
     }
     let mut press = Press::default();
     loop {

@@ -279,7 +279,7 @@ fn invalid_command_lines_are_refused() {
     let raw = examiner.desk.arg("x.raw");
     let refused = |args: &[&str], words: &[&str]| drop(examiner.acquire(args).says(2, words));
     refused(&[&disk, &examiner.desk.arg("x.zip")], &[".E01"]);
-    refused(&[&disk], &["where to"]);
+    refused(&[&disk], &["name a destination"]);
     refused(&[&disk, &raw, &raw], &["twice"]);
     refused(&[&examiner.desk.arg("foo.E01"), &disk], &["exchanged", "cheetah acquire", "disk.img"]);
     refused(&["--listen", "0.0.0.0:0", &raw], &["--insecure"]);

@@ -57,7 +57,7 @@ impl Files {
             Current::open(names.partial(1)?).or_else(|error| Current::open(names.whole(1)?).map_err(|_| error))?;
         if walk::guid(&first.file) != Some(guid) {
             let path = first.path.display();
-            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to go on with")));
+            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to resume")));
         }
         let lock = lock(&first)?;
         take_back(&names, guid)?;
@@ -99,7 +99,7 @@ impl Files {
                 Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
                     let path = self.current.path.display();
                     Error::failed(format!(
-                        "writing {path}: {}; run the same command again to resume",
+                        "writing {path}: {}; run the same command to resume",
                         os_error::describe(&error)
                     ))
                 }
@@ -246,7 +246,7 @@ fn refuse_existing(names: &Names, segments_max: u16) -> Result<()> {
 
 fn refusal(path: &Path) -> Error {
     let path = path.display();
-    Error::misuse(format!("{path}: is there already; move it away, choose another name or use --force"))
+    Error::misuse(format!("{path} already exists; move it away, choose another name or use --force"))
 }
 
 /// Whether any file has this name.

@@ -76,7 +76,7 @@ impl FromStr for Compression {
             "fast" => Ok(Self::FAST),
             "best" => Ok(Self::BEST),
             _ => text.parse().ok().and_then(|level| Self::new(level).ok()).ok_or_else(|| {
-                Error::misuse(format!("'{text}' is not a compression; say none, fast, best or a level from 0 to 12"))
+                Error::misuse(format!("'{text}' is not a compression; write none, fast, best or a level from 0 to 12"))
             }),
         }
     }

@@ -63,7 +63,7 @@ impl Partial {
     pub fn open(path: &Path, checkpoint: &Checkpoint) -> Result<Self> {
         let names = Names::new(path)?;
         if !(1..=CHUNK_BYTES_MAX).contains(&checkpoint.shape.chunk_bytes()) {
-            return Err(Error::Evidence("the checkpoint to go on from is damaged; start again".to_owned()));
+            return Err(Error::Evidence("the checkpoint is damaged; start again".to_owned()));
         }
         let mut inner = Inner {
             size: checkpoint.offset,
@@ -110,7 +110,7 @@ impl Inner {
         let segment = Segment::open(names, number)?;
         if walk::guid(&segment.file) != Some(checkpoint.shape.guid) {
             let path = segment.path.display();
-            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to go on with")));
+            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to resume")));
         }
         let mut sectors_end = 0;
         for found in walk(&segment.file).take_while(|found| end.is_none_or(|end| found.next <= end)) {
