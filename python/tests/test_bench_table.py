@@ -1,11 +1,13 @@
 """Tables on a terminal, in a pipe and as Markdown."""
 
 import io
+import re
 import statistics
 from typing import Any
 
 import bench_data
 import pytest
+from rich.cells import cell_len
 
 from cheetah.bench import table
 from cheetah.page.units import clock
@@ -14,10 +16,10 @@ Json = dict[str, Any]
 
 
 class Terminal(io.StringIO):
-    """What says that it is one."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """It is."""
+        """Returns that it is one."""
         return True
 
 
@@ -29,9 +31,14 @@ def shown(part: Json, out: io.StringIO | None = None) -> str:
 
 
 def median(part: Json, step: str, target: str, state: str = "cold") -> float:
-    """Of the seconds that were measured."""
+    """Returns the median of the measured seconds."""
     samples = [one for one in part["samples"] if (one["step"], one["target"], one["state"]) == (step, target, state)]
     return statistics.median(one["seconds"] for one in samples if one["outcome"] == "done")
+
+
+def widest(lines: list[str]) -> int:
+    """Returns the columns of the widest line, without escape sequences."""
+    return max(cell_len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in lines)
 
 
 def test_the_table_has_a_row_for_each_target_and_its_speed_up() -> None:
@@ -73,8 +80,16 @@ def test_a_pipe_gets_no_colours_and_a_narrow_terminal_gets_several_tables(monkey
     monkeypatch.setenv("COLUMNS", "80")
     narrow = shown(part, Terminal()).splitlines()
     assert any("continued" in line for line in narrow)
+    assert widest(narrow) <= 80
     words = " ".join(narrow)
     assert all(clock(median(part, step, "disk")) in words for step in bench_data.STEPS)
+
+
+def test_a_table_with_long_names_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = tuple(f"target-{number}-{'x' * 100}" for number in range(3))
+    lines = shown(bench_data.storage(targets=names), Terminal()).splitlines()
+    assert widest(lines) <= 80
 
 
 def test_single_measurements_claim_no_spread() -> None:

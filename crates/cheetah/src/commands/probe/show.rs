@@ -4,6 +4,7 @@ use cheetah_probe::path::{Available, Capacity, FarEnd, Hop, Method, Mtu, PathRep
 use cheetah_probe::units::BitRate;
 use comfy_table::Table;
 
+use crate::commands::compared::wrapped;
 use crate::ui::table::table;
 
 /// Formats a report: a table, the routers, the problems, and the advice.
@@ -20,13 +21,14 @@ pub fn report(report: &PathReport) -> String {
     }
     if report.trains.sent > 0 {
         let trains = report.trains;
-        text.push_str(&format!(
-            "\n{} packets sent; {} of {} trains did not leave on time and were discarded",
+        let sent = format!(
+            "{} packets sent; {} of {} trains did not leave on time and were discarded",
             trains.packets, trains.spoiled, trains.sent
-        ));
+        );
+        text.push_str(&format!("\n{}", wrapped(&sent, 0)));
     }
     for problem in &report.problems {
-        text.push_str(&format!("\n- {problem}"));
+        text.push_str(&format!("\n{}", wrapped(&format!("- {problem}"), 0)));
     }
     if let Some(advice) = &report.advice {
         text.push_str(&format!("\n\n{advice}"));
@@ -45,7 +47,7 @@ fn heading(report: &PathReport) -> String {
     if let Some(backend) = &report.backend {
         text.push_str(&format!(", packets sent by {backend}"));
     }
-    text
+    wrapped(&text, 0)
 }
 
 fn fill(rows: &mut Table, report: &PathReport) {
@@ -143,12 +145,15 @@ mod tests {
     fn report_shows_figures_and_problems() {
         let mut path = PathReport::new("lab", "10.0.0.7".parse().unwrap());
         path.problems.push("No packets on time.".into());
+        path.interface = Some("eth0".into());
         let text = report(&path);
-        assert_eq!(text, "the path to lab (10.0.0.7)\n- No packets on time.");
+        assert_eq!(text, "the path to lab (10.0.0.7), through eth0\n- No packets on time.");
+        path.problems.push("words ".repeat(30));
         path.mtu = Some(Mtu { bytes: 1500, told: false });
         path.hops = vec![Hop { ttl: 1, address: None, min_us: None }];
         let text = report(&path);
         assert!(text.contains("1500 bytes") && text.contains("1  does not answer"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!((ms(20.04), ms(20_040.0)), ("20.0 µs".into(), "20.04 ms".into()));
     }
 }
