@@ -31,7 +31,9 @@ pub fn report(report: &PathReport) -> String {
         text.push_str(&format!("\n{}", wrapped(&format!("- {problem}"), 0)));
     }
     if let Some(advice) = &report.advice {
-        text.push_str(&format!("\n\n{advice}"));
+        let advice = advice.to_string();
+        let lines = advice.lines().map(|line| wrapped(line, line.len() - line.trim_start().len()));
+        text.push_str(&format!("\n\n{}", lines.collect::<Vec<_>>().join("\n")));
     }
     text
 }
