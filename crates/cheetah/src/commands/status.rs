@@ -143,11 +143,10 @@ fn describe_covered(covered: &CoveredStatus, image: &ImageStatus, drive: &Path) 
         _ if !covered.filling => {}
         Some(filler) => lines.push(wrapped(&format!("being filled by {filler}"), 2)),
         None if covered.unread_bytes == 0 => {
-            lines.push(wrapped(&format!("no process is checking it; to finish it: `cheetah load {drive}`"), 2));
+            lines.push(format!("  no process is checking it; to finish it:\n    cheetah load {drive}"));
         }
-        None => lines.push(wrapped(
-            &format!("no process is filling it; it fills while mounted or exported, or by `cheetah load {drive}`"),
-            2,
+        None => lines.push(format!(
+            "  no process is filling it; it fills while mounted or exported. To fill it now:\n    cheetah load {drive}"
         )),
     }
     lines
@@ -227,7 +226,7 @@ mod tests {
         }
         let text = describe(&found, Path::new("case42.drive"));
         assert!(text.contains("not checked yet") && !text.contains("NOT WHOLE"), "{text}");
-        assert!(text.contains("`cheetah load case42.drive`") && !text.contains("by nobody"), "{text}");
+        assert!(text.contains("\n    cheetah load case42.drive\n") && !text.contains("by nobody"), "{text}");
         if let Some(covered) = &mut found.covered {
             (covered.read_bytes, covered.unread_bytes) = (99 << 20, 1 << 20);
         }

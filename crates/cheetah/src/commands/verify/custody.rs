@@ -18,7 +18,7 @@ pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     let name = path.display().to_string();
     let problems = report.problems();
     let mut lines = vec![describe(&name, &report)];
-    lines.extend(problems.iter().map(|problem| format!("  {problem}")));
+    lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));
     let value = serde_json::json!({ "log": path_to_text(path), "ok": problems.is_empty(), "problems": problems, "custody": report });
     ui.answer(lines.join("\n"), &value);
     match problems.first() {

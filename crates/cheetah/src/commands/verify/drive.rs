@@ -43,7 +43,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
     if let (Some(path), Some(log)) = (&log_path, &log) {
         lines.push(custody::describe(&path.display().to_string(), log));
-        lines.extend(log.problems().iter().map(|problem| format!("  {problem}")));
+        lines.extend(log.problems().iter().map(|problem| wrapped(problem, 2)));
         ui.answer(lines.join("\n"), &Answer { report: &report, custody: Some(log) });
         if !args.no_log {
             custody::note(path, log, keys, verdict(&report, &problems), ui);
@@ -92,7 +92,7 @@ fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
         0 => String::new(),
         rest => format!(", including {} after the image, which need only be readable", Size(rest)),
     };
-    let mut lines = vec![match report.compared {
+    let first = match report.compared {
         Compared::Digests if report.is_ok() => format!("{name}: all {size} are as loaded{behind}"),
         Compared::Digests => format!("{name}: {} of {size} are as loaded{behind}", Size(report.ok_bytes)),
         Compared::Modified if report.is_ok() => {
@@ -105,7 +105,8 @@ fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
         Compared::Loading => {
             format!("{name}: {since}, so it holds part of an image only; load it again")
         }
-    }];
+    };
+    let mut lines = vec![wrapped(&first, 0)];
     if report.uncompared_bytes > 0 {
         let uncompared = Size(report.uncompared_bytes);
         lines.push(wrapped(&format!("not compared: {uncompared} of chunks that are partly unreadable"), 2));

@@ -9,7 +9,7 @@ use cheetah_source::{LinkUse, SourceOptions, open};
 use serde::Serialize;
 
 use super::{Args, Keys, custody};
-use crate::commands::compared::{hash_lines, range_lines};
+use crate::commands::compared::{hash_lines, range_lines, wrapped};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -64,13 +64,13 @@ fn unfinished(path: &Path) -> Option<Failure> {
 
 fn describe(name: &str, audit: &Audit) -> String {
     let size = Size(audit.size);
-    let mut lines = vec![format!("{name}: {size}: {}", verdict(audit))];
+    let mut lines = vec![wrapped(&format!("{name}: {size}: {}", verdict(audit)), 0)];
     lines.extend(hash_lines(&audit.hashes, |kind| remark(audit, kind)));
     let when = "when the image was made";
     lines.extend(range_lines("unreadable", audit.unreadable.iter().map(|span| ((*span).into(), when))));
     lines.extend(range_lines("never read", audit.unread.iter().map(|span| ((*span).into(), when))));
     lines.extend(range_lines("damaged", audit.damaged.iter().map(|damage| (damage.range.into(), &damage.why))));
-    lines.extend(audit.problems.iter().map(|problem| format!("  {problem}")));
+    lines.extend(audit.problems.iter().map(|problem| wrapped(problem, 2)));
     if let (Some(path), Some(log)) = (&audit.log_path, &audit.log) {
         lines.push(custody::describe(&path.display().to_string(), log));
     }
