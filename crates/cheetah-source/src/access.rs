@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn cache_options_are_parsed() {
-        let wish = |text: &str| text.parse::<CacheOption>().map(|wish| (wish.place, wish.size));
+        let parse = |text: &str| text.parse::<CacheOption>().map(|option| (option.place, option.size));
         let directory = |path: &str| CachePlace::Directory(path.into());
-        assert_eq!(wish("memory"), Ok((CachePlace::Memory, CacheOption::MEMORY_DEFAULT)));
-        assert_eq!(wish("memory:1GiB"), Ok((CachePlace::Memory, Size(1 << 30))));
-        assert_eq!(wish("/var/tmp"), Ok((directory("/var/tmp"), CacheOption::DIRECTORY_DEFAULT)));
-        assert_eq!(wish("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
-        assert!(wish("memory:lots").is_err());
-        assert!(wish("/a:64").is_err());
+        assert_eq!(parse("memory"), Ok((CachePlace::Memory, CacheOption::MEMORY_DEFAULT)));
+        assert_eq!(parse("memory:1GiB"), Ok((CachePlace::Memory, Size(1 << 30))));
+        assert_eq!(parse("/var/tmp"), Ok((directory("/var/tmp"), CacheOption::DIRECTORY_DEFAULT)));
+        assert_eq!(parse("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
+        assert!(parse("memory:lots").is_err());
+        assert!(parse("/a:64").is_err());
     }
 }

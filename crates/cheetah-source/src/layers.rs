@@ -23,8 +23,8 @@ impl Layers {
     /// Puts the layers that `access` asks for above the remote `source`.
     pub(crate) fn over(source: DynDevice, access: &Access) -> Result<(DynDevice, Self)> {
         let (mut device, mut layers) = (source, Self::default());
-        if let Some(wish) = &access.cache {
-            let (place, budget_bytes) = (wish.place.clone(), wish.size.0);
+        if let Some(option) = &access.cache {
+            let (place, budget_bytes) = (option.place.clone(), option.size.0);
             let cache = Cache::new(device, CacheConfig { place, budget_bytes });
             let cache = cache.map_err(Error::device("making the cache of the link"))?;
             device = cache.clone();
@@ -41,8 +41,8 @@ impl Layers {
             layers.prefetch = Some(prefetch);
         }
         // On top, where it sees tools' reads and no prefetching.
-        if let (Some(wish), Some(cache), true) = (&access.cache, &layers.cache, access.foresight) {
-            let foresight = Foresight::new(device, Arc::clone(cache), wish.size.0);
+        if let (Some(option), Some(cache), true) = (&access.cache, &layers.cache, access.foresight) {
+            let foresight = Foresight::new(device, Arc::clone(cache), option.size.0);
             device = foresight.clone();
             layers.foresight = Some(foresight);
         }

@@ -273,7 +273,7 @@ impl AccessArgs {
             prefetch_bytes: self.prefetch.map_or(ahead, |size| size.0),
             link,
             cache: match &self.cache {
-                CacheChoice::Some(wish) => Some(wish.clone()),
+                CacheChoice::Some(option) => Some(option.clone()),
                 CacheChoice::None => None,
             },
             foresight: self.foresight == Switch::On,

@@ -48,7 +48,7 @@ impl Examiner {
         cheetah_signing(&self.key, &[&["verify"], args].concat())
     }
 
-    /// As people see it.
+    /// The output for people.
     fn verify_plain(&self, args: &[&str]) -> Ran {
         let mut command = program();
         command.env("CHEETAH_KEY", &self.key).arg("verify").args(args);
@@ -297,7 +297,7 @@ fn an_e01_is_compared_with_its_stored_hash() {
     assert!(!answer["damaged"].as_array().unwrap().is_empty(), "{answer}");
 }
 
-/// As `docs/custody.md` has it: with nothing but coreutils and OpenSSL.
+/// As in `docs/custody.md`: with only coreutils and OpenSSL.
 #[test]
 fn openssl_agrees_with_the_signatures_and_sha256sum_with_the_chain() {
     if !need::programs(&["openssl", "sha256sum"]) {

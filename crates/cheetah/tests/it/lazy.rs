@@ -1,5 +1,5 @@
-//! Lazy drives: no byte is read twice or made up, and the result is that of a load. The sources are nbdkit's, whose log has
-//! all requests.
+//! Lazy drives: every byte is read once, and the result equals that of a load. The sources are nbdkits that log all
+//! requests.
 
 use std::collections::BTreeMap;
 use std::fs::File;

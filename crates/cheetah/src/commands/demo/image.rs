@@ -38,7 +38,7 @@ pub async fn build(path: &Path, scratch: &Path) -> Result<Copied> {
     Ok(Copied { files: ntfs.files + ext4.files, bytes: ntfs.bytes + ext4.bytes })
 }
 
-/// A master boot record with the two partitions.
+/// Returns a master boot record with the two partitions.
 fn partition_table() -> [u8; SECTOR_BYTES as usize] {
     let mut sector = [0; SECTOR_BYTES as usize];
     for (index, (kind, at)) in [(0x07, NTFS_AT), (0x83, EXT4_AT)].into_iter().enumerate() {
@@ -58,7 +58,7 @@ fn sectors(bytes: u64) -> [u8; 4] {
     u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-/// An ext4 file system written straight into its place in the image, with files in it from the start.
+/// Makes an ext4 file system with files, in its place in the image.
 async fn ext4_files(image: &Path, scratch: &Path) -> Result<Copied> {
     let tree = scratch.join("ext4");
     let copied = copy_some(&["/usr/bin", "/usr/lib"], tree.clone(), FILES_BYTES).await?;
@@ -70,7 +70,7 @@ async fn ext4_files(image: &Path, scratch: &Path) -> Result<Copied> {
     Ok(copied)
 }
 
-/// An NTFS file system, made in a file of its own (mkntfs knows no offsets) and copied to its place.
+/// Makes an NTFS file system in a file (mkntfs takes no offset), and copies it to its place.
 async fn ntfs_files(image: &File, scratch: &Path) -> Result<Copied> {
     let part = scratch.join("ntfs.part");
     let file =
@@ -107,7 +107,7 @@ async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
     copied
 }
 
-/// Without the right to mount: fewer files, all in the root directory.
+/// Copies fewer files, all into the root directory, if this user must not mount.
 async fn fill_ntfs_unmounted(part: &Path, scratch: &Path) -> Result<Copied> {
     const FILES_UNMOUNTED_MAX: usize = 300;
     let tree = scratch.join("ntfs");
@@ -152,8 +152,8 @@ fn is_mount_point(dir: &Path) -> bool {
     dir.parent().is_some_and(|parent| device(dir) != device(parent))
 }
 
-/// A command whose words nobody sees unless it fails, that ends when nobody waits for it any more, and that
-/// Ctrl-C on the terminal does not reach.
+/// Returns a command whose output is shown only if it fails. It is killed when its future is dropped; Ctrl-C does not
+/// reach it.
 fn command(program: &str) -> Command {
     let mut command = Command::new(super::tools::find(program));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
@@ -187,13 +187,13 @@ async fn copy_some(roots: &'static [&'static str], to: PathBuf, budget_bytes: u6
     let stop = StopOnDrop(Arc::default());
     let stopped = Arc::clone(&stop.0);
     let copying = tokio::task::spawn_blocking(move || files::copy_some(roots, &to, budget_bytes, &stopped));
-    copying.await.context("copying files broke off")?
+    copying.await.context("copying files was interrupted")?
 }
 
 /// Removes the remains of an interrupted [`build`].
 pub async fn abandon(scratch: &Path) {
     if scratch.exists() {
-        // Whether it is mounted, and whether its process is still there, is hard to tell and makes no difference.
+        // Tried in any case: whether it is mounted is hard to determine.
         let _ = command("umount").arg("-l").arg(scratch.join(MOUNT_POINT)).output().await;
     }
 }
