@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_long_name_keeps_its_verb_and_its_end() {
         assert_eq!(shortened("saving a.raw", 24), "saving a.raw");
-        assert_eq!(shortened("saving /evidence/case42/disk.raw", 24), "saving …ase42/disk.raw");
+        assert_eq!(shortened("saving /evidence/case42/disk.raw", 24), "saving …case42/disk.raw");
         assert_eq!(shortened(&"x".repeat(30), 10), format!("…{}", "x".repeat(8)));
         assert_eq!(shortened("saving 証拠証拠証拠証拠証拠", 20), "saving …証拠証拠証");
     }
