@@ -145,7 +145,7 @@ fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
     let filler = export(&desk, &drive, &PATIENTLY);
     assert_eq!((&filler.ready["filling"], number(&filler.ready, "size_bytes")), (&true.into(), 12 * MIB + 512));
     // While it is being filled, it counts as incomplete, and the errors of other processes name the filler.
-    cheetah(&["save", &drive, &desk.arg("x.raw")]).says(3, &["only a part", "--partial"]);
+    cheetah(&["save", &drive, &desk.arg("x.raw")]).says(3, &["only part of", "--partial"]);
     cheetah(&["verify", &drive]).says(3, &["incomplete"]);
     cheetah(&["mount", &drive, &desk.dir("mnt")]).says(1, &["being filled by", "process", "cheetah export"]);
     cheetah(&["load", &drive]).says(1, &["being filled by"]);
