@@ -53,7 +53,7 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
             // The kernel's state counts, not the success of the call.
             Ok(()) if number(&folder.join("ro")) == Some(1) => Protection::Set,
             Ok(()) => return not("the kernel did not take it".to_owned()),
-            Err(error) => return not(format!("the kernel refused: {}", os_error::describe(&error.into()))),
+            Err(error) => return not(format!("the kernel refused: {}", os_error::describe(&error))),
         },
     };
     // A partition can be written to through the disk it is on.
