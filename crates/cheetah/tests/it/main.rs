@@ -30,5 +30,6 @@ mod serve;
 mod slow_links;
 mod sources;
 mod static_binary;
+mod survive;
 mod triage;
 mod unwritable;

@@ -1,0 +1,165 @@
+//! Drives that survive the loss of nodes, with real processes: killed, frozen, restarted empty, replaced.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::bytes::noise;
+use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three};
+
+/// How long anything may take: far more than it does, because the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+const SIZE: u64 = 24 * MIB;
+
+/// A drive of [`SIZE`] over the nodes.
+fn made(desk: &Desk, nodes: &[&Node], layout: &[&str]) -> String {
+    let drive = desk.arg("case.drive");
+    let nodes = node::list(nodes);
+    let args = [&["create", &drive, "--nodes", &nodes, "--size", "24MiB"], layout].concat();
+    cheetah(&args).ok();
+    drive
+}
+
+/// Writes pseudorandom runs through a mount, as a tool does, and keeps what the file should hold.
+struct Writer {
+    file: File,
+    content: Vec<u8>,
+    seed: u64,
+}
+
+impl Writer {
+    fn new(path: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        Self { file, content: vec![0; SIZE as usize], seed: 1 }
+    }
+
+    fn write_some(&mut self) {
+        for _ in 0..30 {
+            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let len = 1 + (self.seed >> 20) % 100_000;
+            let at = (self.seed >> 33) % (SIZE - len);
+            let bytes = noise(len, self.seed);
+            self.file.write_all_at(&bytes, at).unwrap();
+            self.content[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        self.file.sync_all().unwrap();
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+fn survives(drive: &str) -> Option<u64> {
+    // An error may follow the status.
+    let told = cheetah(&["status", drive]).out();
+    let status: serde_json::Value = serde_json::from_str(told.lines().next()?).ok()?;
+    status["survives_losses"].as_u64()
+}
+
+fn read_back(desk: &Desk, drive: &str, name: &str) -> Vec<u8> {
+    let mount = Mounted::new(drive, &desk.dir(name), &[]);
+    let bytes = mount.read();
+    mount.unmount();
+    bytes
+}
+
+/// A node is frozen under writes, returns, and is given what it missed; then another is killed, which only a drive that is whole again
+/// survives.
+fn writes_survive_a_frozen_and_a_killed_node(layout: &[&str]) {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let drive = made(&desk, &[&first, &second, &third], layout);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);
+    let mut writer = Writer::new(&mount.file);
+    writer.write_some();
+    second.service.signal(Signal::STOP);
+    writer.write_some();
+    assert_eq!(survives(&drive), Some(0));
+    second.service.signal(Signal::CONT);
+    writer.write_some();
+    until("the node that came back has what it missed", || survives(&drive) == Some(1));
+    first.kill();
+    writer.write_some();
+    let Writer { file, content, .. } = writer;
+    drop(file);
+    mount.unmount();
+    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+
+    let spare = Node::start("40MiB");
+    let repaired = cheetah(&["repair", &drive, "--nodes", spare.address()]).ok().json();
+    assert_eq!(repaired["repair"]["survives"], 1, "{repaired}");
+    third.kill();
+    assert!(read_back(&desk, &drive, "after") == content, "the repaired drive holds something else than was written");
+}
+
+#[test]
+fn writes_to_parity_survive_a_frozen_and_a_killed_node() {
+    writes_survive_a_frozen_and_a_killed_node(&["--layout", "parity"]);
+}
+
+#[test]
+fn writes_to_a_mirror_survive_a_frozen_and_a_killed_node() {
+    writes_survive_a_frozen_and_a_killed_node(&["--layout", "mirror"]);
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_a_drive_that_the_next_one_settles() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity"]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);
+    let mut writer = Writer::new(&mount.file);
+    writer.write_some();
+    let Writer { file, content, .. } = writer;
+    mount.service().signal(Signal::KILL);
+    drop(file);
+    cheetah(&["unmount", &desk.arg("mnt")]).ok();
+    drop(mount);
+    // Its lease is held until it expires.
+    let repaired = cheetah(&["repair", &drive, "--force-lease"]).ok().json();
+    assert_eq!(repaired["repair"]["survives"], 1, "{repaired}");
+    second.kill();
+    assert!(read_back(&desk, &drive, "again") == content);
+    drop((first, third));
+}
+
+#[test]
+fn reads_of_a_loaded_image_survive_a_node_that_is_killed_and_comes_back_empty() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let (image, content) = desk.image("disk.raw", SIZE);
+    let drive = desk.drive("case", &[&first, &second, &third], &image, &["--layout", "parity"]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--prefetch", "0"]);
+    let address = third.address().to_owned();
+    third.kill();
+    assert!(mount.read() == content);
+    let _empty = Node::start_with("40MiB", &address, &[]);
+    mount.unmount();
+    cheetah(&["verify", &drive]).ok();
+    cheetah(&["status", &drive]).ended_with(3);
+    let refused = cheetah(&["repair", &drive]).ended_with(1);
+    assert!(refused.out().contains(&address), "{}", refused.out());
+    cheetah(&["repair", &drive, "--nodes", &address]).ok();
+    cheetah(&["status", &drive]).ok();
+    first.kill();
+    cheetah(&["verify", &drive]).ok();
+}
