@@ -2,12 +2,21 @@
 
 use std::fmt;
 
-/// Decodes percent encoding.
+/// Decodes percent encoding of text.
 ///
 /// # Errors
 ///
 /// If a percent sign is not followed by two hexadecimal digits, or the result is not UTF-8.
 pub fn decode(text: &str) -> Result<String, &'static str> {
+    String::from_utf8(decode_bytes(text)?).map_err(|_| "it must be UTF-8")
+}
+
+/// Decodes percent encoding of any bytes.
+///
+/// # Errors
+///
+/// If a percent sign is not followed by two hexadecimal digits.
+pub fn decode_bytes(text: &str) -> Result<Vec<u8>, &'static str> {
     const BAD: &str = "a percent sign must be followed by two hexadecimal digits; write %25 for the sign itself";
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -20,12 +29,12 @@ pub fn decode(text: &str) -> Result<String, &'static str> {
         let value = digit()? * 16 + digit()?;
         out.push(u8::try_from(value).map_err(|_| BAD)?);
     }
-    String::from_utf8(out).map_err(|_| "it must be UTF-8")
+    Ok(out)
 }
 
 /// Percent-encodes everything except letters, digits, `-`, `_`, `.`, `~` and the bytes in `plain`.
-pub fn encode(text: &str, plain: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for byte in text.bytes() {
+pub fn encode(text: &(impl AsRef<[u8]> + ?Sized), plain: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for &byte in text.as_ref() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => write!(f, "{}", char::from(byte))?,
             byte if plain.contains(&byte) => write!(f, "{}", char::from(byte))?,

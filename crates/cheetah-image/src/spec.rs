@@ -1,9 +1,11 @@
 //! The names of sources on the command line: a URI, a path, or `raw:` and a path. A path that is not UTF-8 is written
 //! as [`path_text`](cheetah_device::path_text) says.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cheetah_device::path_text::{path_to_text, text_to_path};
+use cheetah_device::path_text::{path_to_text, text_to_path, typed_to_text};
 
 use cheetah_error::{Error, Result};
 
@@ -16,6 +18,14 @@ pub fn path_of(spec: &str) -> Option<(PathBuf, bool)> {
     match spec.strip_prefix(RAW).filter(|_| !Path::new(spec).exists()) {
         Some(path) => Some((text_to_path(path), true)),
         None => (!spec.contains("://")).then(|| (text_to_path(spec), false)),
+    }
+}
+
+/// Returns what a user typed as a spec: the path may be any bytes.
+pub fn typed(typed: &OsStr) -> String {
+    match typed.as_bytes().strip_prefix(RAW.as_bytes()) {
+        Some(path) if typed.to_str().is_none() => format!("{RAW}{}", path_to_text(OsStr::from_bytes(path))),
+        _ => typed_to_text(typed).into_owned(),
     }
 }
 
@@ -62,8 +72,6 @@ pub mod json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
     fn a_path_of_any_bytes_survives_conversion_to_text() {
@@ -72,6 +80,9 @@ mod tests {
         assert_eq!(path_of(&text), Some((path.to_owned(), false)));
         assert_eq!(path_of(&format!("raw:{text}")), Some((path.to_owned(), true)));
         assert_eq!(absolute(&format!("raw:{text}")).unwrap(), "raw:bytes:/cases/caf%E9.E01");
+        assert_eq!(typed(OsStr::from_bytes(b"raw:/cases/caf\xe9.E01")), format!("raw:{text}"));
+        assert_eq!(typed(path.as_os_str()), text);
+        assert_eq!(typed(OsStr::new("raw:a%")), "raw:a%");
         assert_eq!(path_of("nbd://host/caf%E9"), None);
         assert_eq!(absolute("nbd://host/x").unwrap(), "nbd://host/x");
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_device::cache::CachePlace;
+use cheetah_device::path_text::text_to_path;
 use cheetah_device::size::BadSize;
 use cheetah_drive::fill::FillObserver;
 
@@ -84,7 +85,7 @@ impl FromStr for CacheOption {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let memory = |size| Self { place: CachePlace::Memory, size };
-        let directory = |path: &str, size| Self { place: CachePlace::Directory(path.into()), size };
+        let directory = |path: &str, size| Self { place: CachePlace::Directory(text_to_path(path)), size };
         Ok(match text.rsplit_once(':') {
             _ if text == "memory" => memory(Self::MEMORY_DEFAULT),
             Some(("memory", size)) => memory(size.parse()?),
@@ -115,7 +116,7 @@ impl FromStr for OverlayPlace {
         match text.split_once(':') {
             _ if text == "memory" => Ok(Self::Memory(DEFAULT)),
             Some(("memory", size)) => size.parse().map(Self::Memory),
-            _ => Ok(Self::File(text.into())),
+            _ => Ok(Self::File(text_to_path(text))),
         }
     }
 }
@@ -123,6 +124,8 @@ impl FromStr for OverlayPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
     fn overlay_places_are_parsed() {
@@ -139,6 +142,10 @@ mod tests {
         assert_eq!(parse("memory"), Ok((CachePlace::Memory, CacheOption::MEMORY_DEFAULT)));
         assert_eq!(parse("memory:1GiB"), Ok((CachePlace::Memory, Size(1 << 30))));
         assert_eq!(parse("/var/tmp"), Ok((directory("/var/tmp"), CacheOption::DIRECTORY_DEFAULT)));
+        let odd = Path::new(OsStr::from_bytes(b"/caf\xe9"));
+        assert_eq!(parse("bytes:/caf%E9:2GiB"), Ok((CachePlace::Directory(odd.into()), Size(2 << 30))));
+        assert_eq!(parse("bytes:/caf%E9"), Ok((CachePlace::Directory(odd.into()), CacheOption::DIRECTORY_DEFAULT)));
+        assert_eq!("bytes:/caf%E9".parse(), Ok(OverlayPlace::File(odd.into())));
         assert_eq!(parse("/a:b:2GiB"), Ok((directory("/a:b"), Size(2 << 30))));
         assert!(parse("memory:lots").is_err());
         assert!(parse("/a:64").is_err());

@@ -13,6 +13,7 @@ use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
+use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, OverlayPlace};
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -33,7 +34,16 @@ const BROWSE: Duration = Duration::from_secs(3);
 /// Parses a source as the user names it. A path may be any bytes; one that is not UTF-8 is converted to text
 /// ([`path_text`](cheetah_device::path_text)).
 pub fn source() -> impl TypedValueParser<Value = String> {
-    OsStringValueParser::new().map(|typed| typed_to_text(&typed).into_owned())
+    OsStringValueParser::new().map(|typed| spec::typed(&typed))
+}
+
+/// Parses an option that may hold a path of any bytes.
+fn with_path<T>() -> impl TypedValueParser<Value = T>
+where
+    T: FromStr + Clone + Send + Sync + 'static,
+    T::Err: std::error::Error + Send + Sync,
+{
+    OsStringValueParser::new().try_map(|typed| typed_to_text(&typed).parse())
 }
 
 /// The node time-out.
@@ -228,6 +238,7 @@ pub struct AccessArgs {
 
     /// Allow writes, but keep them apart: in memory (up to SIZE) or in a file. The drive or image does not change
     #[arg(long, value_name = "memory[:SIZE]|FILE", conflicts_with = "writable")]
+    #[arg(value_parser = with_path::<OverlayPlace>())]
     overlay: Option<OverlayPlace>,
 
     /// Memory for prefetched data; 0 disables prefetching [default: 64MiB, or more with --tune]
@@ -239,6 +250,7 @@ pub struct AccessArgs {
 
     /// Cache for data read from a remote source: in memory, in an unnamed file in a directory, or none
     #[arg(long, value_name = "memory[:SIZE]|DIR[:SIZE]|none", default_value = "memory")]
+    #[arg(value_parser = with_path::<CacheChoice>())]
     cache: CacheChoice,
 
     /// Fetch file system metadata and file content from a remote source before tools read them

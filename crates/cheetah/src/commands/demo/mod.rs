@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::Size;
+use cheetah_device::path_text::path_to_text;
 use serde_json::{Value, json};
 
 use self::checklist::Checklist;
@@ -185,7 +186,7 @@ impl Demo {
     async fn create_drive(&mut self, image: &Path) -> Result<String> {
         let drive = "evidence.drive".to_owned();
         let addresses: Vec<_> = self.nodes.iter().filter_map(|node| node.ready["nbd"].as_str()).collect();
-        let (addresses, image) = (addresses.join(","), image.to_string_lossy().into_owned());
+        let (addresses, image) = (addresses.join(","), path_to_text(image).into_owned());
         let args = ["create", &drive, "--nodes", &addresses, "--from", &image];
         let dir = &self.dir;
         self.created = true;
