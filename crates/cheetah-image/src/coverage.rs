@@ -3,7 +3,6 @@
 //! It is a map file in the format of GNU ddrescue, so the map of an image made with that program is used as well, if it has
 //! this name.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,9 +10,12 @@ use cheetah_device::coverage::State;
 use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::{ByteRange, Coverage, Size};
 
+use crate::own_file::OwnFile;
 use crate::source::Source;
 use cheetah_error::{Error, Result};
 
+/// A map of any program: its content is checked in full.
+const MAP: OwnFile = OwnFile { name: "coverage map", begins: |_| true };
 /// The maximum length of a map.
 const MAP_LEN_MAX: u64 = 256 << 20;
 
@@ -28,19 +30,16 @@ pub fn map_path(image: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the file is not a map, or larger than 256 MiB.
+/// [`Error::Evidence`] if the file is not a map, or larger than 256 MiB; [`Error::Misuse`] if it is a symbolic link or not a
+/// regular file.
 pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
-    let doing = |error| Error::io(format_args!("reading the coverage map {}", path.display()), &error);
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(doing(error)),
-        Ok(metadata) if metadata.len() > MAP_LEN_MAX => {
-            return Err(Error::Evidence(format!("{} is too large for a coverage map", path.display())));
-        }
-        Ok(_) => {}
+    let Some(bytes) = MAP.read(path, MAP_LEN_MAX)? else { return Ok(None) };
+    let refuse = |why: &dyn std::fmt::Display| Error::Evidence(format!("{}: {why}", path.display()));
+    if bytes.len() as u64 > MAP_LEN_MAX {
+        return Err(refuse(&"too large for a coverage map"));
     }
-    let text = std::fs::read_to_string(path).map_err(doing)?;
-    text.parse().map(Some).map_err(|error| Error::Evidence(format!("{}: {error}", path.display())))
+    let text = String::from_utf8(bytes).map_err(|_| refuse(&"not a coverage map"))?;
+    text.parse().map(Some).map_err(|error| refuse(&error))
 }
 
 /// Applies the map beside `image`, if there is one: reads of ranges that it calls unread or unreadable fail.

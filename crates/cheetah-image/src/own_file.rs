@@ -7,7 +7,7 @@
 //! with `O_EXCL`, which follows no link either.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -118,6 +118,18 @@ impl OwnFile {
         create(path).map_err(|error| self.failed("creating", path, &error))
     }
 
+    /// Reads the file at `path`, at most `bytes_max` and one more byte of it; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn read(self, path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_with(path, OpenOptions::new().read(true))? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let read = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
+        read.map(|_| Some(bytes)).map_err(|error| self.failed("reading", path, &error))
+    }
+
     /// Fails if there is something at `path` other than a file of this kind.
     ///
     /// # Errors
@@ -160,10 +172,14 @@ impl OwnFile {
         }
     }
 
-    fn open_with(self, path: &Path, options: &mut OpenOptions) -> Result<Option<File>> {
-        // Without O_NONBLOCK, opening a named pipe would wait for its other end.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = match options.custom_flags(flags.bits().cast_signed()).open(path) {
+    /// Opens the file at `path` with these options, which must include reading; `None` if there is none and none is
+    /// created.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_with(self, path: &Path, options: &mut OpenOptions) -> Result<Option<File>> {
+        let file = match not_following_links(options).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.cannot_open(path, &error)),
@@ -197,6 +213,13 @@ impl OwnFile {
     fn failed(self, doing: &str, path: &Path, error: &std::io::Error) -> Error {
         Error::io(format_args!("{doing} the {} {}", self.name, path.display()), error)
     }
+}
+
+/// Makes opening fail at a symbolic link, in the last component, and return at once at a named pipe.
+pub fn not_following_links(options: &mut OpenOptions) -> &mut OpenOptions {
+    // Without O_NONBLOCK, opening a named pipe would wait for its other end.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    options.custom_flags(flags.bits().cast_signed())
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
@@ -273,6 +296,7 @@ mod tests {
         let path = dir.path().join("x.notes");
         assert!(NOTES.open(&path).unwrap().is_none());
         NOTES.remove(&path).unwrap();
+        assert!(NOTES.read(&path, 9).unwrap().is_none());
         let (mut file, is_new) = NOTES.open_or_create(&path).unwrap();
         assert!(is_new);
         file.write_all(b"NOTES\none\n").unwrap();
@@ -282,6 +306,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"NOTES\none\ntwo\n");
         assert_eq!(FileId::of(&file).unwrap(), FileId::at(&path).unwrap().unwrap());
         NOTES.replace(&path, b"NOTES\nnew\n").unwrap();
+        assert_eq!(NOTES.read(&path, 6).unwrap().unwrap(), b"NOTES\nn", "a byte more, so that it shows");
         assert_ne!(FileId::of(&file).unwrap(), FileId::at(&path).unwrap().unwrap());
         assert!(NOTES.create(&path).is_err());
         NOTES.remove(&path).unwrap();
@@ -327,6 +352,7 @@ mod tests {
         ] {
             refused(NOTES.open(&at(name)), word);
             refused(NOTES.open_or_create(&at(name)), word);
+            refused(NOTES.read(&at(name), 9), word);
             refused(NOTES.check(&at(name)), word);
             refused(NOTES.replace(&at(name), b"NOTES\n"), word);
             refused(NOTES.remove(&at(name)), word);

@@ -101,7 +101,7 @@ pub async fn audit(
     progress: impl FnMut(u64) + Send,
 ) -> Result<Audit> {
     let identity = &source.identity;
-    let log_path = path.map(CustodyLog::path_for).filter(|path| path.exists());
+    let log_path = path.map(CustodyLog::path_for).filter(|path| path.symlink_metadata().is_ok());
     let log = log_path.as_deref().map(|path| verify_log(path, &options.trusted)).transpose()?;
     let map = path.map(map_path).map(|path| read_map(&path)).transpose()?.flatten();
     let finished = log.as_ref().and_then(|log| log.finished.as_ref()).map(|at| &at.finished);

@@ -5,7 +5,7 @@
 //! and whether another record of the same number does.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::event::Event;
 use super::key::{KeyId, PublicKey};
 use super::lines::{LogLine, for_each};
+use super::log::LOG;
 use super::record::{ORIGIN, Parsed, PrevDigest};
 use super::report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State, UnfinishedLine};
 use super::{LINE_BYTES_MAX, LINES_MAX};
@@ -30,10 +31,12 @@ const KEYS_MAX: usize = 64;
 ///
 /// # Errors
 ///
-/// If the file cannot be read. Problems of the log are in the report.
+/// If the file cannot be read, or is a symbolic link. Problems of the log are in the report.
 pub fn verify_log(path: &Path, trusted: &[PublicKey]) -> Result<LogReport> {
-    let doing = |error| Error::io(format_args!("reading the custody log {}", path.display()), &error);
-    let file = File::open(path).map_err(doing)?;
+    let shown = path.display();
+    let file = LOG.open_with(path, OpenOptions::new().read(true))?;
+    let file = file.ok_or_else(|| Error::failed(format!("there is no custody log {shown}")))?;
+    let doing = |error| Error::io(format_args!("reading the custody log {shown}"), &error);
     check(BufReader::new(file), trusted).map_err(doing)
 }
 

@@ -1,14 +1,12 @@
 //! A log open for appending.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
+use cheetah_image::own_file::{Locked, OwnFile};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -18,6 +16,10 @@ use super::event::Event;
 use super::key::{KeyId, SigningKey};
 use super::record::Draft;
 use super::{LINE_BYTES_MAX, LINES_MAX};
+use crate::journal::sync_directory_of;
+
+/// A custody log beside an image. Whether it is one, its records tell: nothing is appended to any other file.
+pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true };
 
 /// A log open for appending, by this process alone.
 ///
@@ -34,14 +36,6 @@ pub struct CustodyLog {
     unfinished: Option<Unfinished>,
     /// Whether this process made the file.
     made: bool,
-}
-
-/// Opens for reading and appending; never through a link, and without waiting for the other end of a pipe.
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    options.read(true).append(true).custom_flags(flags.bits().cast_signed());
-    options
 }
 
 /// The end of a log.
@@ -94,7 +88,7 @@ impl CustodyLog {
     /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a log. [`Error::Failed`] if another
     /// process is writing to it, or it cannot be read or created.
     pub fn open(path: &Path, key: SigningKey) -> Result<Self> {
-        Self::of(options().create(true), path, key)
+        Self::of(LOG.open_or_create_locked(path)?, path, key)
     }
 
     /// As [`Self::open`], for a log that exists.
@@ -103,37 +97,23 @@ impl CustodyLog {
     ///
     /// As [`Self::open`].
     pub fn open_existing(path: &Path, key: SigningKey) -> Result<Self> {
-        Self::of(&options(), path, key)
+        Self::of(LOG.open_locked(path)?, path, key)
     }
 
-    fn of(how: &OpenOptions, path: &Path, key: SigningKey) -> Result<Self> {
-        let doing = |error| Error::io(format_args!("opening the custody log {}", path.display()), &error);
-        let (file, new) = loop {
-            let new = !path.exists();
-            let file = how.open(path).map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::LOOP) => Error::misuse(format!(
-                    "{} is a symbolic link, and is left alone; move it away, or choose another name for the image",
-                    path.display()
-                )),
-                _ => doing(error),
-            })?;
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-                Errno::WOULDBLOCK => Error::failed(format!(
-                    "the custody log {} is being written by another process; wait until it is done",
-                    path.display()
-                )),
-                errno => doing(errno.into()),
-            })?;
-            // Another process may have removed its empty log between the opening and the lock.
-            let id =
-                |metadata: std::io::Result<Metadata>| metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok();
-            if id(file.metadata()) == id(path.metadata()) {
-                break (file, new);
+    fn of(locked: Locked, path: &Path, key: SigningKey) -> Result<Self> {
+        let shown = path.display();
+        let (file, new) = match locked {
+            Locked::Held { file, is_new } => (file, is_new),
+            Locked::InUse => {
+                return Err(Error::failed(format!(
+                    "the custody log {shown} is being written by another process; wait until it is done"
+                )));
             }
+            Locked::Absent => return Err(Error::failed(format!("there is no custody log {shown}"))),
         };
         if new {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(doing)?;
+            let doing = |error| Error::io(format_args!("creating the custody log {shown}"), &error);
+            sync_directory_of(path).map_err(doing)?;
         }
         let by = LogWriter::current();
         let mut log = Self { file, path: path.to_owned(), key, by, end: None, unfinished: None, made: new };

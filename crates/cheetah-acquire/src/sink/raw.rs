@@ -1,7 +1,6 @@
 //! The sink for a raw image: a sparse file, `NAME.partial` until it is complete.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,11 +9,10 @@ use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::sparse_file::SparseFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::RawFile;
-use cheetah_image::own_file::FileId;
+use cheetah_image::own_file::{FileId, not_following_links};
 use cheetah_image::publish::publish;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rustix::fs::OFlags;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, gone, half_made, lock_open};
 use crate::acquire::Destination;
@@ -86,8 +84,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resum
 
 /// Opens a file to be written, but none that a symbolic link leads to.
 fn open_partial(partial: &Path) -> std::io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(partial)
+    not_following_links(OpenOptions::new().write(true)).open(partial)
 }
 
 pub fn discard(destination: &Destination) -> Result<()> {

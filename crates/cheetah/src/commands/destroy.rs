@@ -67,7 +67,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 /// wiped already.
 fn note(drive: &Path, lines: &[String], ui: Ui) {
     let path = CustodyLog::path_for(drive);
-    if !path.exists() {
+    if path.symlink_metadata().is_err() {
         return;
     }
     let nodes = lines.to_vec();

@@ -2,17 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cheetah_device::os_error;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::names::Names;
 use super::walk;
-use crate::own_file::FileId;
+use crate::own_file::{FileId, not_following_links};
 use crate::publish::{Unpublished, publish, rename_new};
 use cheetah_error::{Error, Result};
 
@@ -161,8 +161,8 @@ impl Files {
 
 impl Current {
     fn create(path: PathBuf, even_if_there: bool) -> Result<Self> {
-        let mut options = not_following_links();
-        options.read(true).write(true);
+        let mut options = OpenOptions::new();
+        let options = not_following_links(options.read(true).write(true));
         let options = if even_if_there { options.create(true) } else { options.create_new(true) };
         match options.open(&path) {
             Ok(file) => Ok(Self { file, path }),
@@ -172,7 +172,7 @@ impl Current {
     }
 
     fn open(path: PathBuf) -> Result<Self> {
-        match not_following_links().read(true).write(true).open(&path) {
+        match not_following_links(OpenOptions::new().read(true).write(true)).open(&path) {
             Ok(file) => Ok(Self { file, path }),
             Err(error) => Err(Error::io(format_args!("resuming {}", path.display()), &error)),
         }
@@ -186,14 +186,6 @@ impl Current {
     fn failed(&self, doing: &str, error: &std::io::Error) -> Error {
         Error::io(format_args!("{doing} {}", self.path.display()), error)
     }
-}
-
-/// A file that a symbolic link leads to is not ours to write; a named pipe would make us wait.
-fn not_following_links() -> OpenOptions {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut options = OpenOptions::new();
-    options.custom_flags(flags.bits().cast_signed());
-    options
 }
 
 /// The number of attempts to lock a set, and the pause between them. A process that is being started shares this

@@ -91,5 +91,5 @@ impl Keys {
 
 /// Returns the log beside `path`, if there is one.
 fn log_beside(path: &Path) -> Option<PathBuf> {
-    Some(cheetah_acquire::custody::CustodyLog::path_for(path)).filter(|log| log.exists())
+    Some(cheetah_acquire::custody::CustodyLog::path_for(path)).filter(|log| log.symlink_metadata().is_ok())
 }

@@ -62,3 +62,25 @@ fn the_loser_of_two_acquisitions_into_one_image_leaves_nothing_behind() {
     winner.kill().unwrap();
     winner.wait().unwrap();
 }
+
+#[test]
+fn a_map_or_a_custody_log_behind_a_link_is_never_read() {
+    let examiner = Examiner::new();
+    let (disk, _) = examiner.desk.image("disk.img", MIB);
+    let raw = examiner.desk.arg("x.raw");
+    examiner.acquire(&[&disk, &raw]).ok();
+    // A true log and a true map, which belong elsewhere.
+    fs::rename(examiner.desk.at("x.raw.custody"), examiner.desk.at("elsewhere.custody")).unwrap();
+    examiner.desk.file("elsewhere.map", b"0x0 ? 1\n0x0 0x100000 -\n");
+    for side in ["custody", "map"] {
+        let (link, target) = (format!("x.raw.{side}"), examiner.desk.at(&format!("elsewhere.{side}")));
+        symlink(&target, examiner.desk.at(&link)).unwrap();
+        cheetah(&["verify", &raw]).says(2, &[&link, "symbolic link"]);
+        fs::remove_file(&target).unwrap();
+        cheetah(&["verify", &raw]).says(2, &[&link, "symbolic link"]);
+        fs::remove_file(examiner.desk.at(&link)).unwrap();
+    }
+    examiner.desk.file("elsewhere.map", b"0x0 ? 1\n0x0 0x100000 -\n");
+    symlink(examiner.desk.at("elsewhere.map"), examiner.desk.at("x.raw.map")).unwrap();
+    cheetah(&["acquire", &raw, &examiner.desk.arg("y.raw")]).says(2, &["x.raw.map", "symbolic link"]);
+}
