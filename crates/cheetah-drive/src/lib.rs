@@ -15,6 +15,7 @@
 //! | `redundancy` | drives that survive losses: the map at the nodes, opening, following, repairing |
 //! | `open` | opening a drive: the layers over its nodes |
 //! | `copy` | the copy engine, reading around lost ranges, sparse files |
+//! | `recognise` | whether a source that is opened again is the same; for acquisitions, too |
 //! | `fill` | lazy drives: read while they are filled |
 //! | `image` | loading, saving and verifying an image |
 //! | `status` | the state of a drive |
@@ -59,6 +60,7 @@ mod lease;
 mod lifecycle;
 mod node;
 pub mod open;
+pub mod recognise;
 pub mod redundancy;
 pub mod status;
 

@@ -55,6 +55,9 @@ pub struct ImageStatus {
     pub digests: Option<DigestsRef>,
     /// Hashes of the whole.
     pub hashes: Hashes,
+    /// What must be known of an image that may not have one source, as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The condition of an image: as the drive file records it, unless a node is lost.
@@ -70,9 +73,9 @@ pub enum Condition {
 
 impl ImageStatus {
     fn new(image: &Image, lost: bool) -> Self {
-        let Image { source, size, state, digests, hashes } = image.clone();
+        let Image { source, size, state, digests, hashes, .. } = image.clone();
         let state = if lost { Condition::Lost } else { Condition::Recorded(state) };
-        Self { source, size, state, digests, hashes }
+        Self { source, size, state, digests, hashes, note: image.note() }
     }
 }
 

@@ -164,6 +164,11 @@ impl Identity {
         differ.map(|(what, then, now, is_final)| Difference { what, then, now, is_final }).collect()
     }
 
+    /// The instance of the agent that serves it, if one does.
+    pub fn instance(&self) -> Option<&String> {
+        self.server.as_ref().and_then(|server| server.instance.as_ref())
+    }
+
     /// Returns the identity of a source without further facts.
     pub fn new(kind: Kind, location: impl Into<String>, size: u64) -> Self {
         Self {

@@ -7,6 +7,7 @@ pub mod aff4;
 pub mod coverage;
 pub mod detect;
 pub mod disk;
+pub mod evidence;
 pub mod ewf;
 pub mod hash;
 pub mod identity;
@@ -21,6 +22,7 @@ mod source;
 pub mod spec;
 pub mod split;
 
+pub use evidence::{ConnectDigests, Evidence, Wire};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};
 pub use open::open;

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod evidence;
 mod kind;
 mod layers;
 mod link;
@@ -20,7 +19,7 @@ mod single_export;
 mod stats;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
-pub use evidence::{ConnectDigests, Evidence, Wire};
+pub use cheetah_image::{ConnectDigests, Evidence, Wire};
 pub use kind::is_drive;
 pub use link::LinkUse;
 pub use network::open_nbd;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
 use cheetah_image::identity::clean;
-use cheetah_image::{Identity, Kind, ServedBy, Source};
+use cheetah_image::{ConnectDigests, Evidence, Identity, Kind, ServedBy, Source, Wire};
 use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::proto::X_CHEETAH;
@@ -15,7 +15,6 @@ use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_nbd::{Method, Packing};
 use futures::FutureExt as _;
 
-use crate::evidence::{ConnectDigests, Evidence, Wire};
 use crate::open::SourceOptions;
 use cheetah_error::{Error, Result};
 

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use cheetah_drive::fill::OpenSource;
 use cheetah_drive::{Drive, DriveFile};
-use cheetah_image::{Identity, Kind, Source};
+use cheetah_image::{Evidence, Identity, Kind, Source};
 use cheetah_nbd::uri::NbdUri;
 
-use crate::evidence::Evidence;
 use crate::kind::drive_file;
 use crate::link::LinkUse;
 use crate::network::{open_iscsi, open_nbd};
@@ -74,10 +73,12 @@ async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source
     Ok(Source { device, identity, name: file.name })
 }
 
-/// How a drive that is filled while it is used opens its source.
+/// How a drive that is filled while it is used opens its source: a server that cannot show that it is the same process is
+/// recognised anew after each lost connection.
 pub fn opener(link: LinkUse, timeout: Duration) -> OpenSource {
     Arc::new(move |spec| {
-        Box::pin(async move { open(&spec, &SourceOptions::new(link, timeout)).await.map(|opened| opened.source) })
+        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) };
+        Box::pin(async move { open(&spec, &options).await })
     })
 }
 

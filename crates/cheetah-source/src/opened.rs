@@ -6,12 +6,11 @@ use std::sync::Arc;
 use cheetah_device::overlay::Overlay;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
-use cheetah_drive::{Drive, DriveFile, OpenOptions};
-use cheetah_image::Identity;
+use cheetah_drive::{Drive, DriveFile, Image, OpenOptions};
+use cheetah_image::{Evidence, Identity};
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
-use crate::evidence::Evidence;
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{SourceOptions, open, opener};
@@ -25,7 +24,7 @@ pub struct Opened {
     pub device: DynDevice,
     /// Its name.
     pub name: String,
-    /// Its lost ranges and nodes, a sentence each.
+    /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
     held: Held,
     meter: Option<Arc<ReadCounter>>,
@@ -110,7 +109,8 @@ impl Opened {
             ..OpenOptions::default()
         };
         let drive = Drive::open(file, options).await?;
-        let (device, lost) = (drive.device(), drive.lost().to_vec());
+        let (device, mut lost) = (drive.device(), drive.lost().to_vec());
+        lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         Ok(Self {
             device,
             name: file.name.clone(),

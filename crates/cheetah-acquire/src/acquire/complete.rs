@@ -31,7 +31,10 @@ pub async fn complete(
     recorder: &mut Recorder<'_>,
 ) -> Result<Vec<SinkReport>> {
     let coverage = past.coverage();
-    let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage };
+    // A comparison of everything settles earlier doubts.
+    let differ_bytes_max =
+        past.openings.iter().filter_map(|opening| opening.comparison.differ_bytes_max()).next_back().unwrap_or(0);
+    let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage, differ_bytes_max };
     let mut reports = Vec::new();
     for (index, (destination, sink)) in request.destinations.iter().zip(sinks).enumerate() {
         // Before the image is named, or an incomplete image could be taken for a whole one.

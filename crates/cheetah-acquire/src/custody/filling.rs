@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{HashChoice, Image};
 use cheetah_error::Result;
@@ -34,7 +35,7 @@ impl FillLog {
     ///
     /// If it cannot be recorded.
     pub fn started(&self, found: &Identity, drive: &Path, hashes: HashChoice, lazy: bool) -> Result<()> {
-        let mut started = Started::new(found, &Value::Null, vec![drive.display().to_string()])?;
+        let mut started = Started::new(found, &Value::Null, vec![path_to_text(drive).into_owned()])?;
         started.options = [("hash", hashes.to_string()), ("lazy", lazy.to_string())]
             .map(|(name, value)| (name.to_owned(), value))
             .into();
@@ -48,8 +49,8 @@ impl FillLog {
     /// If it cannot be recorded.
     pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
         self.append(Event::Hashes { hashes: image.hashes.clone() })?;
-        let finished =
-            Finished { size: image.size, unreadable_bytes, hashes: image.hashes.clone(), ..Finished::default() };
+        let (hashes, notes) = (image.hashes.clone(), image.note().into_iter().collect());
+        let finished = Finished { size: image.size, unreadable_bytes, hashes, notes };
         self.append(Event::Finished(Box::new(finished)))
     }
 
@@ -76,17 +77,19 @@ impl FillObserver for FillLog {
         match event {
             FillEvent::Opened { source: Some(found), read } => self.append(Event::Resumed {
                 at: read,
-                source: source(&found)?,
+                source: source(&found.identity)?,
                 changed: Vec::new(),
-                opened: Value::Null,
+                opened: source(&found.opening)?,
             }),
             FillEvent::Opened { source: None, .. } => {
                 self.append(Event::Error { range: None, what: "the source does not answer".into() })
             }
             FillEvent::Lost { why } => self.append(Event::Error { range: None, what: why }),
-            FillEvent::Back { source: found } => {
-                self.append(Event::Reconnected { source: source(&found)?, changed: Vec::new(), opened: Value::Null })
-            }
+            FillEvent::Back { source: found } => self.append(Event::Reconnected {
+                source: source(&found.identity)?,
+                changed: Vec::new(),
+                opened: source(&found.opening)?,
+            }),
             FillEvent::Changed { what } => self.append(Event::SourceChanged { what }),
             FillEvent::Complete { image, unreadable } => {
                 for range in unreadable.iter().take(UNREADABLE_LOGGED_MAX) {

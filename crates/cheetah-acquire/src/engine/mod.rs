@@ -9,7 +9,6 @@
 //! | `eta_meter` | how fast it goes and how long it will take (no I/O) |
 //! | `readback` | reading again what a sink holds |
 //! | [`recognise()`](recognise::recognise) | whether a source that is opened again is the same |
-//! | `sample_size` | how much of it to compare, and what that proves (no I/O) |
 
 mod checkpoint;
 mod eta_meter;
@@ -17,7 +16,6 @@ mod lanes;
 mod pass;
 mod readback;
 mod recognise;
-mod sample_size;
 
 pub use checkpoint::Checkpoints;
 pub use eta_meter::EtaMeter;

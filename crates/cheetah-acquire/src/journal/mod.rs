@@ -16,9 +16,6 @@
 //! for each MiB.
 
 mod file;
-mod opening;
-
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
@@ -31,14 +28,9 @@ use serde::{Deserialize, Serialize};
 use crate::acquire::{Destination, Form};
 use crate::reader::Bad;
 
+pub use cheetah_drive::recognise::{Cause, Comparison, Opening, now_s};
 pub use file::Journal;
 pub(crate) use file::sync_directory_of;
-pub use opening::{CONFIDENCE_PERCENT, Cause, Comparison, Opening};
-
-/// Seconds since 1970 (UTC).
-pub fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
 
 /// The version of the format. Version 1 has no record of how the source was known again; later ones are refused.
 pub const VERSION: u32 = 2;

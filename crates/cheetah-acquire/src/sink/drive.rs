@@ -100,7 +100,8 @@ impl Sink for Drive {
         // They would write under a lease that is given back.
         drop((device, writer));
         async move {
-            loader.finish(&whole.digests, whole.hashes.clone(), Some(&whole.coverage)).await?;
+            let found = (Some(&whole.coverage), whole.differ_bytes_max);
+            loader.finish(&whole.digests, whole.hashes.clone(), found).await?;
             Ok(vec![path])
         }
         .boxed()

@@ -9,7 +9,6 @@ mod e01;
 mod raw;
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,8 +17,9 @@ use cheetah_drive::digests::Digests;
 use cheetah_error::{Error, Result};
 use cheetah_image::Hashes;
 use cheetah_image::ewf::write::E01Options;
+use cheetah_image::own_file::not_following_links;
 use futures::future::BoxFuture;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::acquire::{Destination, Form};
@@ -56,6 +56,8 @@ pub struct Whole {
     pub digests: Digests,
     /// The content.
     pub coverage: Coverage,
+    /// The most bytes that may differ from the source, because it was opened again.
+    pub differ_bytes_max: u64,
 }
 
 /// The parameters of all sinks of an acquisition.
@@ -116,9 +118,7 @@ pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Ma
 /// Locks the file at `path`, which belongs to `destination`, until the returned file is dropped; `None` if there is
 /// none. A process that writes an image holds the lock of its first partial file.
 pub fn lock(destination: &Destination, path: &Path) -> Result<Option<File>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut options = OpenOptions::new();
-    let file = match options.read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path) {
+    let file = match not_following_links(OpenOptions::new().read(true).write(true)).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         // No acquisition writes through a symbolic link; only the link itself may be removed.

@@ -1,5 +1,8 @@
 //! Checks of a drive file's content.
 
+use std::os::unix::ffi::OsStrExt as _;
+
+use cheetah_device::path_text::text_to_path;
 use cheetah_nbd::uri::{Address, NbdUri};
 
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode};
@@ -143,7 +146,10 @@ impl MapRef {
 
 /// Whether a name is that of a file in the drive file's directory.
 fn is_plain(file: &str) -> bool {
-    !file.is_empty() && !file.contains(['/', '\0']) && file != ".."
+    let name = text_to_path(file);
+    // The decoded name: one that is not UTF-8 is encoded.
+    let bytes = name.as_os_str().as_bytes();
+    !bytes.is_empty() && !bytes.iter().any(|byte| matches!(byte, b'/' | 0)) && bytes != b".." && bytes != b"."
 }
 
 /// The first address that occurs twice: a machine behind it would take two members with it.

@@ -4,22 +4,22 @@
 //! says nothing about this one. Ranges that it calls read have been flushed by the nodes, so a lost or an old map can at
 //! worst cause ranges to be read from the source again.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
 use cheetah_error::{Error, Result};
 
-use super::disk::write_atomically;
-use super::{DriveFile, MapRef, name_beside};
+use super::{DriveFile, MapRef, beside, recorded_name};
+use cheetah_image::own_file::OwnFile;
 
+/// The map beside a drive file. A file that begins in another way is somebody else's.
+pub(crate) const MAP: OwnFile = OwnFile { name: "coverage map", begins: |head| head.starts_with(b"# Cheetah drive ") };
 /// The maximum size of a map file, in bytes: millions of runs.
 const MAP_BYTES_MAX: u64 = 256 << 20;
 
 /// The path of a drive's map.
 pub(crate) fn path(file: &DriveFile) -> PathBuf {
-    file.path.with_file_name(name_beside(&file.path, "map"))
+    beside(&file.path, "map")
 }
 
 /// The ranges of its image that a drive has; `None` unless it is being filled, or was and is incomplete.
@@ -48,7 +48,7 @@ pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
 
 /// Reads the map that the drive file refers to, and checks its digest.
 pub(crate) fn load_recorded(file: &DriveFile, recorded: &MapRef, size: u64) -> Result<Coverage> {
-    let path = file.path.with_file_name(&recorded.file);
+    let path = file.recorded(&recorded.file);
     let text = read(&path)?.filter(|text| blake3::hash(text.as_bytes()).to_hex().as_str() == recorded.blake3);
     let Some(text) = text else {
         return Err(Error::Evidence(format!(
@@ -63,9 +63,8 @@ pub(crate) fn load_recorded(file: &DriveFile, recorded: &MapRef, size: u64) -> R
 /// Replaces the map of the drive with this id, atomically.
 pub(crate) fn save(path: &Path, id: &str, coverage: &Coverage) -> Result<MapRef> {
     let text = format!("{}\n{coverage}", stamp(id));
-    write_atomically(path, text.as_bytes(), true)?;
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(MapRef { file, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() })
+    MAP.replace(path, text.as_bytes())?;
+    Ok(MapRef { file: recorded_name(path), blake3: blake3::hash(text.as_bytes()).to_hex().to_string() })
 }
 
 fn stamp(id: &str) -> String {
@@ -73,14 +72,9 @@ fn stamp(id: &str) -> String {
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
-    let reading = |error: std::io::Error| Error::io(format_args!("reading the map {}", path.display()), &error);
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(reading(error)),
-    };
-    let mut bytes = Vec::new();
-    file.take(MAP_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(reading)?;
+    // A map that was damaged is an evidence problem, whatever it begins with.
+    let map = OwnFile { begins: |_| true, ..MAP };
+    let Some(bytes) = map.read(path, MAP_BYTES_MAX)? else { return Ok(None) };
     match String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MAP_BYTES_MAX) {
         Some(text) => Ok(Some(text)),
         None => Err(Error::Evidence(format!("{}: not a map file; remove it to read everything again", path.display()))),
@@ -101,9 +95,12 @@ fn parse(path: &Path, text: &str, size: u64) -> Result<Coverage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::digests::Digests;
     use crate::file::tests::example;
     use cheetah_device::ByteRange;
     use cheetah_device::coverage::State;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
     fn a_map_of_another_drive_is_refused() {
@@ -125,5 +122,55 @@ mod tests {
         assert_eq!(load_recorded(&file, &recorded, 1 << 20).unwrap_err().exit_code(), 3);
         std::fs::write(path(&file), [0xff, 0xfe]).unwrap();
         assert!(load(&file, 1 << 20).unwrap_err().to_string().contains("not a map file"));
+        assert_eq!(save(&path(&file), &file.id, &coverage).unwrap_err().exit_code(), 2, "it is somebody else's");
+    }
+
+    #[test]
+    fn the_files_beside_a_drive_file_are_never_reached_through_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = DriveFile { path: dir.path().join("case42.drive"), ..example() };
+        let coverage = Coverage::new(1 << 20);
+        let digests = Digests::new(1 << 20).unwrap();
+        let recorded = save(&path(&file), &file.id, &coverage).unwrap();
+        file.image.as_mut().unwrap().digests = Some(digests.save(&file.path).unwrap());
+        let digests_ref = file.image.as_ref().unwrap().digests.clone().unwrap();
+        for beside in [path(&file), file.digests_path()] {
+            let elsewhere = dir.path().join("elsewhere").with_extension(beside.extension().unwrap());
+            std::fs::rename(&beside, &elsewhere).unwrap();
+            std::os::unix::fs::symlink(&elsewhere, &beside).unwrap();
+        }
+        let before = std::fs::read(dir.path().join("elsewhere.digests")).unwrap();
+        for refused in [
+            load(&file, 1 << 20).map(drop),
+            load_recorded(&file, &recorded, 1 << 20).map(drop),
+            save(&path(&file), &file.id, &coverage).map(drop),
+            Digests::load(&file, &digests_ref, 1 << 20).map(drop),
+            digests.save(&file.path).map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains("is a symbolic link"), "{error}");
+        }
+        assert_eq!(std::fs::read(dir.path().join("elsewhere.digests")).unwrap(), before);
+        assert!(path(&file).is_symlink() && file.digests_path().is_symlink());
+    }
+
+    #[test]
+    fn files_beside_a_drive_file_whose_name_is_not_utf8_are_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let coverage = Coverage::new(1 << 20);
+        let drives = [&b"caf\xe9.drive"[..], b"caf\xea.drive"].map(|name| {
+            let mut file = DriveFile { path: dir.path().join(OsStr::from_bytes(name)), ..example() };
+            let digests = Digests::new(1 << 20).unwrap().save(&file.path).unwrap();
+            assert!(digests.file.starts_with("bytes:caf%E") && digests.file.ends_with(".drive.digests"), "{digests:?}");
+            file.image.as_mut().unwrap().digests = Some(digests);
+            file.map = Some(save(&path(&file), &file.id, &coverage).unwrap());
+            file
+        });
+        assert_ne!(drives[0].digests_path(), drives[1].digests_path());
+        for file in drives {
+            let digests = file.image.as_ref().unwrap().digests.clone().unwrap();
+            Digests::load(&file, &digests, 1 << 20).unwrap();
+            assert_eq!(load_recorded(&file, file.map.as_ref().unwrap(), 1 << 20).unwrap(), coverage);
+        }
     }
 }

@@ -3,19 +3,20 @@
 //! The file consists of BLAKE3 digests, 32 bytes for each chunk, in order. Its own digest is in the drive file, under the
 //! seal. So an untouched drive file suffices to tell which chunks of the image have changed.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use cheetah_device::{ByteRange, Data};
 
-use super::disk::write_atomically;
-use super::{DigestsRef, DriveFile, digests_name};
+use super::{DigestsRef, DriveFile, beside, recorded_name};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::feed;
+use cheetah_image::own_file::OwnFile;
 
 /// Bytes covered by a digest; the last one covers the rest.
 pub const CHUNK_BYTES: u64 = 1 << 20;
+
+/// The file of digests, which nothing but its own digest tells from others.
+pub(crate) const DIGESTS: OwnFile = OwnFile { name: "file of chunk digests", begins: |_| true };
 
 /// The digest of one chunk.
 pub type ChunkDigest = [u8; 32];
@@ -77,22 +78,27 @@ impl Digests {
 
     /// Writes the file beside the drive file at `drive`; returns the reference to store in the drive file.
     pub fn save(&self, drive: &Path) -> Result<DigestsRef> {
-        let file = digests_name(drive);
+        let path = beside(drive, "digests");
         let bytes = self.chunks.as_flattened();
-        write_atomically(&drive.with_file_name(&file), bytes, true)?;
-        Ok(DigestsRef { file, chunk: CHUNK_BYTES, blake3: blake3::hash(bytes).to_hex().to_string() })
+        DIGESTS.replace(&path, bytes)?;
+        Ok(DigestsRef {
+            file: recorded_name(&path),
+            chunk: CHUNK_BYTES,
+            blake3: blake3::hash(bytes).to_hex().to_string(),
+        })
     }
 
     /// Reads the file that `drive` refers to, for an image of `size` bytes. Refuses another file than the recorded one.
     pub fn load(drive: &DriveFile, recorded: &DigestsRef, size: u64) -> Result<Self> {
-        let path = drive.path.with_file_name(&recorded.file);
+        let path = drive.recorded(&recorded.file);
         let path_text = path.display();
         let mut digests = Self::new(size)?;
         let expected = digests.chunks.len() as u64 * 32;
-        let mut bytes = Vec::new();
-        File::open(&path)
-            .and_then(|file| file.take(expected + 1).read_to_end(&mut bytes))
-            .map_err(|error| Error::io(format_args!("reading {path_text}, the digests of the image"), &error))?;
+        let Some(bytes) = DIGESTS.read(&path, expected)? else {
+            return Err(Error::failed(format!(
+                "{path_text} is missing, the digests of the image; put it back beside the drive file"
+            )));
+        };
         if bytes.len() as u64 != expected || blake3::hash(&bytes).to_hex().as_str() != recorded.blake3 {
             return Err(Error::Evidence(format!(
                 "{path_text}: not the digests that were made at load; put the original back beside the drive file, \

@@ -47,11 +47,14 @@ pub mod disk;
 
 use std::path::{Path, PathBuf};
 
+use cheetah_device::Size;
+use cheetah_device::path_text::{path_to_text, text_to_path};
 use cheetah_nbd::uri::NbdUri;
 use cheetah_redundancy::{Redundancy, SetGeometry};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::kind::Layout;
+use crate::recognise::CONFIDENCE_PERCENT;
 use cheetah_image::ServedBy;
 use cheetah_image::hash::Hashes;
 
@@ -174,6 +177,10 @@ pub struct Image {
     /// Hashes of the whole; empty until the load has finished.
     #[serde(default)]
     pub hashes: Hashes,
+    /// The most bytes that may differ from the source, because it was opened again while it was read, and compared by a sample
+    /// of what it had sent before. With a confidence of [`CONFIDENCE_PERCENT`]; 0 if all of it was compared.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub differ_bytes_max: u64,
 }
 
 /// The state of an image.
@@ -190,6 +197,19 @@ pub enum ImageState {
     Filling,
     /// Loaded, except for ranges that the source could not read; not opened for writing since.
     Incomplete,
+}
+
+impl Image {
+    /// What must be known of an image that may not have one source, as a sentence.
+    pub fn note(&self) -> Option<String> {
+        (self.differ_bytes_max > 0).then(|| {
+            format!(
+                "the source was opened again while it was read, and not all that it had sent before was compared: with \
+                 {CONFIDENCE_PERCENT} % confidence at most {} of that differ",
+                Size(self.differ_bytes_max)
+            )
+        })
+    }
 }
 
 impl ImageState {
@@ -226,7 +246,8 @@ pub struct Fill {
     /// The hashes that the source itself stores.
     #[serde(default)]
     pub claimed: Hashes,
-    /// The NBD server it is read from, in that server's words; without the instance, which changes.
+    /// The NBD server it is read from, in that server's words. The instance is that of the agent's process that served it
+    /// last, and is known to hold what was sent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServedBy>,
 }
@@ -235,7 +256,7 @@ pub struct Fill {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MapRef {
-    /// The file name, in the drive file's directory.
+    /// The file name, in the drive file's directory, as text ([`path_text`](cheetah_device::path_text)).
     pub file: String,
     /// BLAKE3 of the file.
     pub blake3: String,
@@ -245,7 +266,7 @@ pub struct MapRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DigestsRef {
-    /// The file name, in the drive file's directory.
+    /// The file name, in the drive file's directory, as text ([`path_text`](cheetah_device::path_text)).
     pub file: String,
     /// Bytes covered by a digest; the last one covers the rest.
     pub chunk: u64,
@@ -349,10 +370,15 @@ impl DriveFile {
         self.sets.iter().fold(0, |sum, set| sum.saturating_add(set.size))
     }
 
+    /// The path of the file beside the drive file that it records by this name.
+    pub(crate) fn recorded(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(text_to_path(name))
+    }
+
     /// The path of the file of chunk digests.
     pub fn digests_path(&self) -> PathBuf {
-        let recorded = self.image.as_ref().and_then(|image| image.digests.as_ref()).map(|digests| digests.file.clone());
-        self.path.with_file_name(recorded.unwrap_or_else(|| digests_name(&self.path)))
+        let recorded = self.image.as_ref().and_then(|image| image.digests.as_ref());
+        recorded.map_or_else(|| beside(&self.path, "digests"), |digests| self.recorded(&digests.file))
     }
 }
 
@@ -361,15 +387,17 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Returns `case42.drive.digests` for `dir/case42.drive`.
-pub(crate) fn digests_name(path: &Path) -> String {
-    name_beside(path, "digests")
+/// Returns the path `dir/case42.drive.EXTENSION` for `dir/case42.drive`.
+pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
 }
 
-/// Returns `case42.drive.EXTENSION` for `dir/case42.drive`.
-pub(crate) fn name_beside(path: &Path, extension: &str) -> String {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    format!("{name}.{extension}")
+/// Returns how a drive file records the name of the file at `path`, which lies beside it.
+pub(crate) fn recorded_name(path: &Path) -> String {
+    path_to_text(path.file_name().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -424,6 +452,7 @@ pub(crate) mod tests {
                     blake3: "0".repeat(64),
                 }),
                 hashes: Hashes { md5: Some("9".repeat(32)), ..Hashes::default() },
+                differ_bytes_max: 0,
             }),
             fill: None,
             map: None,

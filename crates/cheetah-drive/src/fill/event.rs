@@ -7,14 +7,24 @@ use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 
 use crate::file::Image;
+use crate::recognise::Opening;
+
+/// A source that was recognised.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its identity now.
+    pub identity: Identity,
+    /// How it was recognised.
+    pub opening: Opening,
+}
 
 /// An event while a drive is being filled.
 #[derive(Debug, Clone)]
 pub enum FillEvent {
     /// A process has begun or resumed the fill. `source` is `None` if the source does not answer.
     Opened {
-        /// The source's identity.
-        source: Option<Identity>,
+        /// The source.
+        source: Option<Box<Found>>,
         /// Bytes that the drive has already.
         read: u64,
     },
@@ -25,8 +35,8 @@ pub enum FillEvent {
     },
     /// The source is back, and it is the same.
     Back {
-        /// Its identity now.
-        source: Identity,
+        /// The source.
+        source: Box<Found>,
     },
     /// The source is another one now.
     Changed {

@@ -12,15 +12,13 @@ use super::files::remove_files;
 use super::record::FillRecord;
 use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{CHUNK_BYTES, Digests};
-use crate::file::{DriveFile, Image, ImageState};
+use crate::file::{DriveFile, ImageState};
 
 /// Finishes a fill.
 pub(super) struct Finish<'a> {
-    /// The drive file; its image is being filled.
-    pub file: DriveFile,
     /// The drive, to be read.
     pub drive: DynDevice,
-    /// The digests of what the source sent.
+    /// The drive file, whose image is being filled, and the digests of what the source sent.
     pub record: &'a FillRecord,
     /// The coverage of the drive; no range is unread.
     pub coverage: Coverage,
@@ -34,30 +32,36 @@ impl Finish<'_> {
     /// Ranges that differ from what the source sent are an error. They are unread again, so that the next fill fetches
     /// them.
     pub(super) async fn run(self, progress: impl FnMut(CopyProgress) + Send) -> Result<DriveFile> {
-        let Some(image) = self.file.image.clone() else {
-            return Err(Error::failed(format!("{} has no image to finish", self.file.name)));
+        let file = self.record.file();
+        let Some(image) = file.image else {
+            return Err(Error::failed(format!("{} has no image to finish", file.name)));
         };
         let whole = self.coverage.is_whole();
-        let hashes = match &self.file.fill {
+        let hashes = match &file.fill {
             Some(fill) if whole => fill.hashes.parse()?,
             // Without some ranges, a hash of the whole means nothing.
             _ => HashChoice::NONE,
         };
-        let (digests, hashes) = self.compare(image.size, hashes, progress).await?;
-        let Self { mut file, record, coverage, .. } = self;
+        let (digests, hashes) = self.compare(&file.name, image.size, hashes, progress).await?;
+        let Self { record, coverage, .. } = self;
         let digests = digests.save(&file.path)?;
         let state = if whole { ImageState::Intact } else { ImageState::Incomplete };
-        file.map = if whole { None } else { Some(record.save(&coverage)?) };
-        file.image = Some(Image { state, digests: Some(digests), hashes, ..image });
-        file.fill = None;
+        let map = if whole { None } else { Some(record.save(&coverage)?) };
         // Last: from now on the image counts as loaded.
-        file.save()?;
+        record.change(|file| {
+            (file.map, file.fill) = (map, None);
+            if let Some(image) = &mut file.image {
+                (image.state, image.digests, image.hashes) = (state, Some(digests), hashes);
+            }
+        })?;
+        let file = record.file();
         remove_files(&file)?;
         Ok(file)
     }
 
     async fn compare(
         &self,
+        name: &str,
         size: u64,
         hashes: HashChoice,
         mut progress: impl FnMut(CopyProgress) + Send,
@@ -67,7 +71,7 @@ impl Finish<'_> {
         let (mut differing, mut unproven) = (Vec::new(), 0);
         let mut reads = std::pin::pin!(chunks(self.drive.clone(), size, size));
         while let Some(ReadChunk { range, read }) = reads.next().await {
-            let (data, digest) = read.map_err(Error::device(format!("reading {} back", self.file.name)))?;
+            let (data, digest) = read.map_err(Error::device(format!("reading {name} back")))?;
             hashing.push(&data).await?;
             // Reads some hundred bytes, most likely from the page cache.
             let known = self.record.grains().digest(range.offset)?;
@@ -86,10 +90,10 @@ impl Finish<'_> {
             progress(CopyProgress { done: range.end(), total: size });
         }
         if unproven > 0 {
-            let (name, unproven) = (&self.file.name, Size(unproven));
+            let unproven = Size(unproven);
             tracing::warn!("{name}: {unproven} came in pieces, and could not be compared with what the source sent");
         }
-        self.refuse(&differing)?;
+        self.refuse(name, &differing)?;
         Ok((digests, hashing.finish().await?))
     }
 
@@ -98,16 +102,15 @@ impl Finish<'_> {
         self.coverage.runs(range).all(|(_, state)| state == State::Read)
     }
 
-    fn refuse(&self, differing: &[ByteRange]) -> Result<()> {
+    fn refuse(&self, name: &str, differing: &[ByteRange]) -> Result<()> {
         let Some(first) = differing.first() else { return Ok(()) };
         let mut coverage = self.coverage.clone();
         differing.iter().for_each(|range| coverage.set(*range, State::Unread));
         // A concurrent fetch may have recorded some of these as read; fetching them once more does no harm.
         self.record.save(&coverage)?;
         Err(Error::Evidence(format!(
-            "{}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no longer \
+            "{name}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no longer \
              served: finish the drive with `cheetah load`, and have the nodes' memory tested",
-            self.file.name,
             differing.len(),
             Size(CHUNK_BYTES)
         )))

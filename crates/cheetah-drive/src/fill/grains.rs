@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -19,14 +20,19 @@ use cheetah_device::copy_on_read::GRAIN;
 use cheetah_device::{ByteRange, Data};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::feed;
+use cheetah_image::own_file::OwnFile;
 use parking_lot::Mutex;
-use rustix::fs::OFlags;
 
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
-use crate::file::{DriveFile, name_beside};
+use crate::file::{DriveFile, beside};
+use crate::recognise::Pieces;
 
+/// The file beside the drive file. It has nothing to tell it by.
+pub(super) const GRAINS: OwnFile = OwnFile { name: "file of partial digests", begins: |_| true };
 /// Bytes of one entry.
 const ENTRY_BYTES: usize = 32;
+/// Entries read at once when looking for values: 1 MiB of them.
+const SCANNED_AT_ONCE: usize = 32768;
 /// The entry of a grain without a value.
 const NONE: ChainingValue = [0; ENTRY_BYTES];
 
@@ -41,17 +47,16 @@ pub(super) struct Grains {
 
 /// The path of a drive's file of grains.
 pub(super) fn path(file: &DriveFile) -> PathBuf {
-    file.path.with_file_name(name_beside(&file.path, "grains"))
+    beside(&file.path, "grains")
 }
 
 impl Grains {
     /// Opens the file at `path`, or creates it, for an image of `size` bytes.
     pub(super) fn open(path: &Path, size: u64) -> Result<Self> {
         let failed = |error| Error::io(format_args!("opening {}", path.display()), &error);
-        let mut options = File::options();
-        // A link could lead to any file, which would be overwritten.
-        options.read(true).write(true).create(true).truncate(false).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let file = options.open(path).map_err(failed)?;
+        let options = &mut File::options();
+        let file = GRAINS.open_with(path, options.read(true).write(true).create(true).truncate(false))?;
+        let file = file.ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
         file.set_len(size.div_ceil(GRAIN) * ENTRY_BYTES as u64).map_err(failed)?;
         Ok(Self { file, path: path.to_owned(), size, fresh: Mutex::default() })
     }
@@ -89,11 +94,35 @@ impl Grains {
 
     /// The recorded value of a whole grain, if it has one and was synced. Blocks.
     pub(super) fn known(&self, grain: ByteRange) -> Result<Option<ChainingValue>> {
-        let mut value = NONE;
-        self.file
-            .read_exact_at(&mut value, grain.offset / GRAIN * ENTRY_BYTES as u64)
-            .map_err(|error| Error::io(format_args!("reading {}", self.path.display()), &error))?;
+        let mut value = [NONE];
+        self.read(&mut value, grain.offset)?;
+        let [value] = value;
         Ok((value != NONE).then_some(value))
+    }
+
+    /// The runs of those of `grains`, pieces of [`GRAIN`], that have values that were synced. Blocks.
+    pub(super) fn known_runs(&self, grains: &Pieces) -> Result<Vec<ByteRange>> {
+        let mut known: Vec<ByteRange> = Vec::new();
+        let mut values = vec![NONE; SCANNED_AT_ONCE];
+        for part in grains.runs().flat_map(|run| run.split_at_multiples(SCANNED_AT_ONCE as u64 * GRAIN)) {
+            let values = &mut values[..part.len.div_ceil(GRAIN) as usize];
+            self.read(values, part.offset)?;
+            for (grain, value) in part.split_at_multiples(GRAIN).zip(&*values) {
+                match known.last_mut() {
+                    _ if *value == NONE => {}
+                    Some(last) if last.end() == grain.offset => last.len += grain.len,
+                    _ => known.push(grain),
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// Reads the entries of the grains from the one at `offset`.
+    fn read(&self, values: &mut [ChainingValue], offset: u64) -> Result<()> {
+        self.file
+            .read_exact_at(values.as_flattened_mut(), offset / GRAIN * ENTRY_BYTES as u64)
+            .map_err(|error| Error::io(format_args!("reading {}", self.path.display()), &error))
     }
 
     /// Puts the values that were added on stable storage. Blocks.
@@ -119,9 +148,7 @@ impl Grains {
         let mut values = [NONE; (CHUNK_BYTES / GRAIN) as usize];
         // At most 16 grains.
         let values = &mut values[..chunk.len.div_ceil(GRAIN) as usize];
-        self.file
-            .read_exact_at(values.as_flattened_mut(), chunk.offset / GRAIN * ENTRY_BYTES as u64)
-            .map_err(|error| Error::io(format_args!("reading {}", self.path.display()), &error))?;
+        self.read(values, chunk.offset)?;
         Ok((!values.contains(&NONE)).then(|| merged(values)))
     }
 }

@@ -7,7 +7,8 @@
 //!  fence …                       as for any drive, see `open`
 //! ```
 //!
-//! [`begin`] marks a new drive as filling, and records what is needed to recognise the source (`origin`). [`Filling::open`]
+//! [`begin`] marks a new drive as filling, and records what is needed to recognise the source (`origin`). Whenever the
+//! source is opened, it is compared with what it sent before (`source`). [`Filling::open`]
 //! takes the write lease, so only one process fills a drive; others are told which one. No other process may open the drive
 //! meanwhile, since ranges not copied yet read as zeros at the nodes. A coverage map and digests of what the source sent
 //! (`grains`) are kept beside the drive file, so that a fill can be resumed, also after a power cut. At the end, the
@@ -19,7 +20,6 @@ mod finish;
 mod grains;
 mod origin;
 mod record;
-mod samples;
 mod source;
 mod sparse_writes;
 
@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::event::Reporter;
-pub use self::event::{FillEvent, FillObserver};
+pub use self::event::{FillEvent, FillObserver, Found};
 use self::files::remove_files;
 use self::finish::Finish;
 use self::record::FillRecord;
@@ -87,6 +87,7 @@ pub fn begin(file: &mut DriveFile, spec: &str, identity: &Identity, hashes: Hash
         state: ImageState::Filling,
         digests: None,
         hashes: Hashes::default(),
+        differ_bytes_max: 0,
     });
     // Files that another drive of this name may have left.
     remove_files(&filling)?;
@@ -194,14 +195,8 @@ impl Parts {
         let coverage = coverage::load(&file, image.size)?;
         let record = Arc::new(FillRecord::open(&file, coverage.clone())?);
         let reporter = Reporter::new(options.observer.clone());
-        let source = ReopeningSource::new(open, fill.clone(), record.clone(), reporter.clone(), options.timeout);
-        let found = match source.connect().await {
-            Err(error) if options.without_source && error.exit_code() != 3 => {
-                tracing::warn!("{error}; what is there can be read, and filling goes on once the source is back");
-                None
-            }
-            connected => Some(connected?),
-        };
+        let source = ReopeningSource::new(open, record.clone(), reporter.clone(), options.timeout);
+        let found = source.connect(options.without_source).await?.map(Box::new);
         let read = coverage.in_state(State::Read).map(|range| range.len).sum();
         reporter.report(FillEvent::Opened { source: found, read }).await?;
         Ok(Some(Self { file, fill, source, record, coverage, reporter }))
@@ -226,15 +221,13 @@ impl Parts {
         };
         let (stages, stage) = watch::channel(FillStage::Copying(copy.progress().borrow().clone()));
         let ahead = prefetch.as_ref().map(Arc::downgrade);
-        let follower =
-            tokio::spawn(follow(file, copy.clone(), ahead, drive.device(), record, reporter.clone(), stages));
+        let follower = tokio::spawn(follow(copy.clone(), ahead, drive.device(), record, reporter.clone(), stages));
         Ok(Filling { device, prefetch, copy, drive, stage, follower, reporter })
     }
 }
 
 /// Waits for the copy to end, then finishes the fill; publishes the stage meanwhile.
 async fn follow(
-    file: DriveFile,
     copy: Arc<CopyOnRead>,
     ahead: Option<Weak<Prefetch>>,
     drive: DynDevice,
@@ -263,7 +256,7 @@ async fn follow(
     };
     let coverage = copy.coverage();
     let unreadable = coverage.in_state(State::Unreadable).collect();
-    let finish = Finish { file, drive, record: &record, coverage, forget: &forget };
+    let finish = Finish { drive, record: &record, coverage, forget: &forget };
     let finished = finish.run(|progress| drop(stages.send_replace(FillStage::Checking(progress)))).await;
     reporter
         .report_or_warn(match &finished {
@@ -324,8 +317,7 @@ mod tests {
         let wrong = ByteRange::new(1 << 20, 1 << 20);
         drive.write(wrong.offset + 5, vec![0xff; 9].into(), false).await.unwrap();
         let (stages, stage) = watch::channel(FillStage::Copying(copy.progress().borrow().clone()));
-        follow(file.clone(), copy.clone(), Some(Arc::downgrade(&ahead)), drive, record, Reporter::default(), stages)
-            .await;
+        follow(copy.clone(), Some(Arc::downgrade(&ahead)), drive, record, Reporter::default(), stages).await;
         let FillStage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
         assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
         let recorded = coverage::load(&file, SIZE).unwrap();

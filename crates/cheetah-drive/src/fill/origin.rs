@@ -1,12 +1,13 @@
-//! Recognising a source: what a drive file records about it, and whether it is still the same.
+//! What a drive file records about the source of a fill, and what is known to differ from it.
 
 use std::fmt::Display;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use cheetah_device::Size;
 use cheetah_error::{Error, Result};
-use cheetah_image::{HashChoice, Hashes, Identity, Kind, ServedBy, spec};
+use cheetah_image::{HashChoice, Identity, Kind, spec};
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
 
 use crate::file::Fill;
 
@@ -23,7 +24,7 @@ pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> R
         serial: identity.serial.clone(),
         hashes: hashes.to_string(),
         claimed: identity.hashes.clone(),
-        server: identity.server.clone().map(|server| ServedBy { instance: None, ..server }),
+        server: identity.server.clone(),
     })
 }
 
@@ -35,53 +36,39 @@ pub(super) fn changed(location: &str, how: impl Display) -> Error {
     ))
 }
 
-/// Fails unless `identity` is that of the recorded source.
-pub(super) fn recognise(fill: &Fill, identity: &Identity) -> Result<()> {
-    let differs = |what: &str, then: &str, now: &str| {
-        Err(changed(&fill.location, format_args!("its {what} was {then} and is {now}")))
-    };
-    let shown = |text: Option<&String>| text.cloned().unwrap_or_else(|| "none".into());
-    if fill.size != identity.size {
-        return differs("size", &Size(fill.size).to_string(), &Size(identity.size).to_string());
-    }
-    // Earlier versions wrote down that it was an export, and not what the agent says it is.
-    let is_old_export = fill.kind == Kind::Nbd.name() && fill.kind != identity.kind.name();
-    if fill.kind != identity.kind.name() && !is_old_export {
-        return differs("kind", &fill.kind, identity.kind.name());
-    }
-    if fill.model != identity.model {
-        return differs("model", &shown(fill.model.as_ref()), &shown(identity.model.as_ref()));
-    }
-    if fill.serial != identity.serial {
-        return differs("serial number", &shown(fill.serial.as_ref()), &shown(identity.serial.as_ref()));
-    }
-    if let Some(then) = &fill.server {
-        let now = identity.server.clone().unwrap_or_default();
-        let facts = [
-            ("export", Some(&then.export), Some(&now.export)),
-            ("machine", then.host.as_ref(), now.host.as_ref()),
-            ("path on that machine", then.path.as_ref(), now.path.as_ref()),
-            ("description", then.description.as_ref(), now.description.as_ref()),
-        ];
-        if let Some((what, then, now)) = facts.into_iter().find(|(_, then, now)| then != now) {
-            return differs(what, &shown(then), &shown(now));
-        }
-    }
-    if fill.claimed != identity.hashes && !is_old_export {
-        let shown = |hashes: &Hashes| {
-            let list: Vec<_> = hashes.iter().map(|(kind, digest)| format!("{} {digest}", kind.name())).collect();
-            if list.is_empty() { "none".to_owned() } else { list.join(", ") }
-        };
-        return differs("stored hash", &shown(&fill.claimed), &shown(&identity.hashes));
+/// Fails if anything is known to differ between the recorded source and `now`, opened at the same place. That their bytes
+/// are the same, only a comparison can tell.
+pub(super) fn known_changes(fill: &Fill, now: &Identity) -> Result<()> {
+    if let Some(difference) = recorded(fill, now)?.differences(now).first() {
+        return Err(changed(&fill.location, difference));
     }
     let modified_ns = spec::path_of(&fill.location).and_then(|(path, _)| modified_ns(&path));
     if fill.modified_ns != modified_ns {
         let seconds = |ns: Option<i64>| {
             ns.map_or_else(|| "unknown".into(), |ns| format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000))
         };
-        return differs("time of modification", &seconds(fill.modified_ns), &seconds(modified_ns));
+        let (then, now) = (seconds(fill.modified_ns), seconds(modified_ns));
+        return Err(changed(&fill.location, format_args!("its time of modification was {then} and is now {now}")));
     }
     Ok(())
+}
+
+/// The identity that was recorded. What earlier versions did not record is taken from `now`.
+fn recorded(fill: &Fill, now: &Identity) -> Result<Identity> {
+    let kind: std::result::Result<Kind, serde::de::value::Error> =
+        Kind::deserialize(fill.kind.as_str().into_deserializer());
+    let kind = kind.map_err(|_| changed(&fill.location, format_args!("its kind was {}", fill.kind)))?;
+    // Earlier versions wrote down that it was an export, and not what the agent says it is.
+    let is_old_export = kind == Kind::Nbd && fill.server.is_none();
+    Ok(Identity {
+        sector_size: if is_old_export { now.sector_size } else { fill.sector_size },
+        model: fill.model.clone(),
+        serial: fill.serial.clone(),
+        hashes: if is_old_export { now.hashes.clone() } else { fill.claimed.clone() },
+        server: fill.server.clone().or_else(|| now.server.clone()),
+        // A location is opened again as it was recorded, and an identity may show it in other words.
+        ..Identity::new(if is_old_export { now.kind } else { kind }, now.location.as_str(), fill.size)
+    })
 }
 
 /// The modification time of the regular file at `path`; `None` for anything else.
@@ -94,7 +81,7 @@ fn modified_ns(path: &Path) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cheetah_image::Kind;
+    use cheetah_image::ServedBy;
 
     #[test]
     fn a_changed_source_is_refused() {
@@ -105,24 +92,25 @@ mod tests {
         let mut identity = Identity::new(Kind::Raw, spec, 1000);
         identity.serial = Some("WD-1".into());
         let fill = remember(spec, &identity, HashChoice::ALL).unwrap();
-        recognise(&fill, &identity).unwrap();
+        known_changes(&fill, &identity).unwrap();
 
         type Change = fn(&mut Identity);
-        let changes: [(&str, Change); 5] = [
-            ("model was none and is ACME", |identity| identity.model = Some("ACME".into())),
-            ("stored hash was none and is md5 00", |identity| identity.hashes.md5 = Some("00".into())),
+        let changes: [(&str, Change); 6] = [
+            ("model was unknown and is now ACME", |identity| identity.model = Some("ACME".into())),
+            ("stored hash was none and is now md5 00", |identity| identity.hashes.md5 = Some("00".into())),
             ("size", |identity| identity.size += 1),
+            ("sector size", |identity| identity.sector_size = Some(4096)),
             ("kind", |identity| identity.kind = Kind::E01),
-            ("serial number was WD-1 and is none", |identity| identity.serial = None),
+            ("serial number was WD-1 and is now unknown", |identity| identity.serial = None),
         ];
         for (what, change) in changes {
             let mut other = identity.clone();
             change(&mut other);
-            let refusal = recognise(&fill, &other).unwrap_err();
+            let refusal = known_changes(&fill, &other).unwrap_err();
             assert!(refusal.to_string().contains(what) && refusal.exit_code() == 3, "{refusal}");
         }
         std::fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
-        assert!(recognise(&fill, &identity).unwrap_err().to_string().contains("time of modification"));
+        assert!(known_changes(&fill, &identity).unwrap_err().to_string().contains("time of modification"));
     }
 
     #[test]
@@ -134,10 +122,13 @@ mod tests {
         let served =
             |path, instance| Identity { server: server(path, instance), ..Identity::new(Kind::Nbd, "nbd://h", 1) };
         let fill = remember("nbd://h", &served("/dev/sda", "1"), HashChoice::NONE).unwrap();
-        recognise(&fill, &served("/dev/sda", "2")).unwrap();
-        let refusal = recognise(&fill, &served("/dev/sdb", "2")).unwrap_err();
-        assert!(refusal.exit_code() == 3 && refusal.to_string().contains("was /dev/sda and is /dev/sdb"), "{refusal}");
-        assert!(recognise(&fill, &Identity::new(Kind::Nbd, "nbd://h", 1)).is_err());
+        known_changes(&fill, &served("/dev/sda", "2")).unwrap();
+        let refusal = known_changes(&fill, &served("/dev/sdb", "2")).unwrap_err();
+        assert!(
+            refusal.exit_code() == 3 && refusal.to_string().contains("was /dev/sda and is now /dev/sdb"),
+            "{refusal}"
+        );
+        assert!(known_changes(&fill, &Identity::new(Kind::Nbd, "nbd://h", 1)).is_err());
     }
 
     #[test]

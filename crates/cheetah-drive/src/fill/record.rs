@@ -3,44 +3,119 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_device::copy_on_read::Ledger;
+use cheetah_device::copy_on_read::{GRAIN, Ledger};
+use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, Error as DeviceError, Io};
 use cheetah_error::Result;
 use parking_lot::Mutex;
 
 use super::grains::{self, Grains};
 use crate::file::coverage;
+use crate::file::digests::CHUNK_BYTES;
 use crate::file::{DriveFile, MapRef};
+use crate::recognise::{Opening, Pieces};
 
-/// The files beside the drive file. Digests are written first, then the map that records their ranges as read.
+/// The drive file, and the files beside it. Digests are written first, then the map that records their ranges as read.
 pub(super) struct FillRecord {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    id: String,
     map: PathBuf,
     grains: Grains,
-    /// The content of the map.
-    recorded: Mutex<Coverage>,
+    /// The drive file as it was last written.
+    file: Mutex<DriveFile>,
+    /// `Read` where the source has sent something: to this process, or to an earlier one that has recorded it.
+    sent: Mutex<Coverage>,
+}
+
+/// What the source has sent, as it can be compared.
+pub(super) struct Sent {
+    /// Whole grains.
+    pub grains: Pieces,
+    /// The whole chunks of these.
+    pub chunks: Pieces,
+    /// The grains outside of these chunks.
+    pub rest: Pieces,
+    /// Bytes without a digest: they came in pieces smaller than a grain.
+    pub incomparable_bytes: u64,
+}
+
+impl Sent {
+    /// Bytes in all.
+    pub(super) fn bytes(&self) -> u64 {
+        self.grains.bytes() + self.incomparable_bytes
+    }
 }
 
 impl FillRecord {
     /// Opens the record of a drive; `recorded` is the content of its map.
     pub(super) fn open(file: &DriveFile, recorded: Coverage) -> Result<Self> {
         let grains = Grains::open(&grains::path(file), recorded.size())?;
-        let (id, map, recorded) = (file.id.clone(), coverage::path(file), Mutex::new(recorded));
-        Ok(Self { inner: Arc::new(Inner { id, map, grains, recorded }) })
+        let (map, file, sent) = (coverage::path(file), Mutex::new(file.clone()), Mutex::new(recorded));
+        Ok(Self { inner: Arc::new(Inner { map, grains, file, sent }) })
     }
 
-    /// The coverage recorded last.
-    pub(super) fn recorded(&self) -> Coverage {
-        self.inner.recorded.lock().clone()
+    /// The drive file as it was last written.
+    pub(super) fn file(&self) -> DriveFile {
+        self.inner.file.lock().clone()
     }
 
     /// The digests of what the source sent.
     pub(super) fn grains(&self) -> &Grains {
         &self.inner.grains
+    }
+
+    /// Notes that the source has sent a range, before any reader gets it.
+    pub(super) fn note_sent(&self, range: ByteRange) {
+        self.inner.sent.lock().set(range, State::Read);
+    }
+
+    /// What the source has sent so far. Blocks.
+    pub(super) fn sent(&self) -> Result<Sent> {
+        let Inner { grains, sent, .. } = &*self.inner;
+        // Before the digests are looked at: a range that is sent now has none yet, and counts as incomparable.
+        let sent = sent.lock().clone();
+        let (size, bytes) = (sent.size(), sent.bytes(State::Read));
+        grains.sync()?;
+        let known = grains.known_runs(&Pieces::within(sent.in_state(State::Read), GRAIN, size))?;
+        let chunks = Pieces::within(known.iter().copied(), CHUNK_BYTES, size);
+        let mut rest = Coverage::new(size);
+        known.iter().for_each(|run| rest.set(*run, State::Read));
+        chunks.runs().for_each(|run| rest.set(run, State::Unread));
+        let rest = Pieces::within(rest.in_state(State::Read), GRAIN, size);
+        let grains = Pieces::within(known, GRAIN, size);
+        let incomparable_bytes = bytes.saturating_sub(grains.bytes());
+        Ok(Sent { grains, chunks, rest, incomparable_bytes })
+    }
+
+    /// Puts on stable storage, in the drive file, which process serves the source and how much of what was sent before may
+    /// differ. Blocks.
+    pub(super) fn opened(&self, opening: &Opening) -> Result<()> {
+        self.change(|file| {
+            // Nothing is noted in a drive that is complete.
+            let Some((fill, image)) = file.fill.as_mut().zip(file.image.as_mut()) else { return };
+            if let Some(server) = &mut fill.server {
+                server.instance.clone_from(&opening.instance);
+            }
+            if let Some(bytes) = opening.comparison.differ_bytes_max() {
+                image.differ_bytes_max = bytes;
+            }
+        })
+    }
+
+    /// Writes the drive file, if `change` changes it. Blocks.
+    pub(super) fn change(&self, change: impl FnOnce(&mut DriveFile)) -> Result<()> {
+        let mut file = self.inner.file.lock();
+        // The map of its nodes may have changed meanwhile.
+        let before = DriveFile::load(&file.path)?;
+        let mut changed = before.clone();
+        change(&mut changed);
+        if changed != before {
+            changed.save()?;
+        }
+        *file = changed;
+        Ok(())
     }
 
     /// Writes the map. Blocks.
@@ -52,9 +127,8 @@ impl FillRecord {
 impl Inner {
     fn save(&self, coverage: &Coverage) -> Result<MapRef> {
         self.grains.sync()?;
-        let saved = coverage::save(&self.map, &self.id, coverage)?;
-        self.recorded.lock().clone_from(coverage);
-        Ok(saved)
+        let id = self.file.lock().id.clone();
+        coverage::save(&self.map, &id, coverage)
     }
 }
 

@@ -1,74 +1,172 @@
-//! A source that may go away and come back: it is reopened after a failure, and used only if it is still the same.
+//! A source that may go away and come back: it is reopened when it is lost, and used only if it is recognised.
+//!
+//! Reopening is the work of one task, however many reads wait for it, since comparing a source with what it sent before
+//! may take long. A read waits for the source as long as [`FillOptions::timeout`](super::FillOptions::timeout) allows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::error::EIO;
-use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size};
 use cheetah_error::{Error, Result};
-use cheetah_image::{Identity, Source};
+use cheetah_image::{Evidence, Identity};
 use futures::future::BoxFuture;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::event::{FillEvent, Reporter};
-use super::origin::recognise;
+use super::event::{FillEvent, Found, Reporter};
+use super::origin::{changed, known_changes};
 use super::record::FillRecord;
-use super::samples;
 use crate::file::Fill;
+use crate::recognise::{Cause, Comparing, Comparison, Equal, Opening, now_s};
 
 /// Opens the source at a path or a URI.
-pub type OpenSource = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Source>> + Send + Sync>;
+pub type OpenSource = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
 
 /// How long the result of reopening the source holds, so that requests that fail together cause one attempt.
 const ATTEMPT_HOLDS: Duration = Duration::from_millis(500);
+/// The pause between attempts to reopen a source that was lost just now.
+const RETRY_EVERY: Duration = Duration::from_millis(250);
 
 /// The source of a drive that is being filled; reopened as often as necessary.
 pub(super) struct ReopeningSource {
+    inner: Arc<Inner>,
+    /// The task that reopens it, if it is lost.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+struct Inner {
     open: OpenSource,
-    fill: Fill,
-    /// The digests of what it has sent so far.
+    /// The drive file, and the digests of what the source has sent so far.
     record: Arc<FillRecord>,
     name: Arc<str>,
+    size: u64,
     reporter: Reporter,
     /// How long a read may wait for the source to come back.
     patience: Duration,
     state: Mutex<State>,
+    /// Notified when the source is open, and when an attempt to open it has failed.
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     open: Option<DynDevice>,
+    /// When it was lost, if it was open before.
+    lost_at: Option<Instant>,
+    /// A task is reopening it.
+    is_reopening: bool,
     /// The last failed attempt, and its error.
     failed: Option<(Instant, Arc<str>)>,
 }
 
 impl ReopeningSource {
-    /// The source that `fill` describes, not open yet.
-    pub(super) fn new(
-        open: OpenSource,
-        fill: Fill,
-        record: Arc<FillRecord>,
-        reporter: Reporter,
-        patience: Duration,
-    ) -> Self {
-        let name = fill.location.as_str().into();
-        Self { open, fill, record, name, reporter, patience, state: Mutex::default() }
+    /// The source of the drive whose `record` this is, not open yet.
+    pub(super) fn new(open: OpenSource, record: Arc<FillRecord>, reporter: Reporter, patience: Duration) -> Self {
+        let fill = record.file().fill;
+        let (name, size) = fill.map_or_else(|| ("the source".into(), 0), |fill| (fill.location.into(), fill.size));
+        let (state, changed) = (Mutex::default(), Notify::new());
+        let inner = Arc::new(Inner { open, record, name, size, reporter, patience, state, changed });
+        Self { inner, tasks: Mutex::default() }
     }
 
-    /// Opens the source, and returns its identity. An evidence error (exit code 3) means that the source has changed.
-    pub(super) async fn connect(&self) -> Result<Identity> {
-        let mut state = self.state.lock().await;
-        match self.open_again().await {
-            Ok(source) => {
-                state.open = Some(source.device);
-                Ok(source.identity)
+    /// Opens and recognises the source. An evidence error (exit code 3) means that it has changed. If the drive may be used
+    /// `without` the source, `None` for any other error, or if the comparison takes long; it is opened later then.
+    pub(super) async fn connect(&self, without: bool) -> Result<Option<Found>> {
+        let inner = &self.inner;
+        let attempt = inner.attempt(Cause::Resumed);
+        let result = match without {
+            false => attempt.await,
+            true => timeout(inner.patience, attempt).await.unwrap_or_else(|_| Err(inner.silent())),
+        };
+        match result {
+            Ok((device, found)) => {
+                inner.state.lock().open = Some(device);
+                Ok(Some(found))
+            }
+            Err(error) if without && error.exit_code() != 3 => {
+                tracing::warn!("{error}; what is there can be read, and filling goes on once the source is back");
+                Ok(None)
             }
             Err(error) => {
-                self.report_if_changed(&error).await;
+                inner.report_if_changed(&error).await;
                 Err(error)
             }
         }
+    }
+
+    /// The source; waits until it is open again.
+    async fn device(&self) -> std::result::Result<DynDevice, Arc<str>> {
+        let give_up_at = Instant::now() + self.inner.patience;
+        loop {
+            // Listen before looking, or a change in between would be missed.
+            let mut changed = std::pin::pin!(self.inner.changed.notified());
+            changed.as_mut().enable();
+            {
+                let mut state = self.inner.state.lock();
+                if let Some(device) = &state.open {
+                    return Ok(device.clone());
+                }
+                if !state.is_reopening {
+                    if let Some((at, why)) = &state.failed
+                        && at.elapsed() < ATTEMPT_HOLDS
+                    {
+                        return Err(why.clone());
+                    }
+                    state.is_reopening = true;
+                    self.spawn_reopening();
+                }
+            }
+            if timeout_at(give_up_at, changed).await.is_err() {
+                return Err(self.inner.silent().to_string().into());
+            }
+        }
+    }
+
+    fn spawn_reopening(&self) {
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(Reopening(self.inner.clone()).run());
+    }
+
+    async fn read_or_reopen(&self, range: ByteRange) -> cheetah_device::Result<Data> {
+        let inner = &self.inner;
+        let mut give_up_at = None;
+        loop {
+            let lost = |why| DeviceError::Lost { device: inner.name.clone(), range, why };
+            let device = self.device().await.map_err(lost)?;
+            let error = match device.read(range).await {
+                Ok(data) if inner.accept(&device, range) => return Ok(data),
+                // The source was lost and perhaps exchanged since it sent this.
+                Ok(_) => lost("the source was lost meanwhile".into()),
+                Err(error) => inner.diagnose(range, error).await,
+            };
+            if error.is_bad_sector() {
+                return Err(error);
+            }
+            inner.lose(&device, &error).await;
+            let give_up_at = *give_up_at.get_or_insert_with(|| Instant::now() + inner.patience);
+            if !matches!(error, DeviceError::Lost { .. }) || Instant::now() >= give_up_at {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// The drive file's record of the source.
+    fn fill(&self) -> Result<Fill> {
+        self.record.file().fill.ok_or_else(|| Error::failed(format!("{}: the drive is complete", self.name)))
+    }
+
+    fn silent(&self) -> Error {
+        let why = match self.state.lock().failed.as_ref().filter(|(at, _)| at.elapsed() < self.patience) {
+            Some((_, why)) => why.to_string(),
+            None => format!("{}: no answer for {:?}, or still being compared", self.name, self.patience),
+        };
+        Error::failed(why)
     }
 
     async fn report_if_changed(&self, error: &Error) {
@@ -77,78 +175,87 @@ impl ReopeningSource {
         }
     }
 
-    /// Opens the source, and compares its identity and samples of its content.
-    async fn open_again(&self) -> Result<Source> {
-        let source = self.open_alike().await?;
-        // Half, so that a waiting read still has time to read.
-        samples::compare(&self.record, &source.device, &self.name, self.patience / 2).await?;
-        Ok(source)
-    }
-
     /// Opens the source, and compares its identity only.
-    async fn open_alike(&self) -> Result<Source> {
-        let opening = timeout(self.patience, (self.open)(self.fill.location.clone()));
+    async fn open_alike(&self) -> Result<Evidence> {
+        let fill = self.fill()?;
+        let opening = timeout(self.patience, (self.open)(fill.location.clone()));
         let silent = |_| Error::failed(format!("{}: no answer for {:?}", self.name, self.patience));
-        let source = opening.await.unwrap_or_else(|elapsed| Err(silent(elapsed)))?;
-        recognise(&self.fill, &source.identity)?;
-        Ok(source)
+        let evidence = opening.await.unwrap_or_else(|elapsed| Err(silent(elapsed)))?;
+        known_changes(&fill, &evidence.source.identity)?;
+        Ok(evidence)
     }
 
-    /// The open source; reopens it if necessary.
-    async fn device(&self) -> std::result::Result<DynDevice, Arc<str>> {
-        let mut state = self.state.lock().await;
-        if let Some(device) = &state.open {
-            return Ok(device.clone());
-        }
-        if let Some((at, why)) = &state.failed
-            && at.elapsed() < ATTEMPT_HOLDS
-        {
-            return Err(why.clone());
-        }
-        match self.come_back().await {
-            Ok(device) => {
-                tracing::info!("{}: the source is back", self.name);
-                state.open = Some(device.clone());
-                Ok(device)
+    /// Opens the source, recognises it, and puts on record how.
+    async fn attempt(&self, cause: Cause) -> Result<(DynDevice, Found)> {
+        let evidence = self.open_alike().await?;
+        let opening = self.recognise(&evidence, cause).await?;
+        let (record, noted) = (self.record.clone(), opening.clone());
+        blocking(move || record.opened(&noted)).await?;
+        let Evidence { source, .. } = evidence;
+        Ok((source.device, Found { identity: source.identity, opening }))
+    }
+
+    /// Compares a source, whose identity is the recorded one, with what it sent before.
+    async fn recognise(&self, evidence: &Evidence, cause: Cause) -> Result<Opening> {
+        let record = self.record.clone();
+        let sent = blocking(move || record.sent()).await?;
+        let Identity { write_protected, .. } = evidence.source.identity;
+        let instance = evidence.source.identity.instance();
+        let served_by = self.fill()?.server.and_then(|server| server.instance);
+        let comparison = if sent.bytes() == 0 {
+            Comparison::Nothing
+        } else if instance.is_some() && instance == served_by.as_ref() {
+            Comparison::SameInstance
+        } else {
+            let client = evidence.digests_client().await?;
+            if client.is_none() && served_by.is_some() {
+                let how = "it is served by another process, which makes no digests to compare";
+                return Err(changed(&self.name, how));
             }
-            Err(error) => {
-                let why: Arc<str> = error.to_string().into();
-                if state.failed.as_ref().is_none_or(|(_, before)| *before != why) {
-                    self.report_if_changed(&error).await;
+            tracing::info!("{}: comparing it with {} that it sent before", self.name, Size(sent.bytes()));
+            let grains = self.record.grains();
+            let changed = |range: ByteRange| changed(&self.name, format_args!("{range} has another content now"));
+            let mut comparing = Comparing { location: &self.name, changed: &changed, compared: &mut |_, _| {} };
+            let source = &evidence.source.device;
+            let is_grain = |grain: ByteRange, data: &Data| Ok(grains.known(grain)? == Some(grains.value(grain, data)));
+            let is_chunk = |chunk: ByteRange, found: &_| Ok(grains.digest(chunk.offset)?.as_ref() == Some(found));
+            let equal = match &client {
+                Some(client) => {
+                    let chunks = comparing.by_digests(client, &sent.chunks, is_chunk).await?;
+                    // An agent's digests are of chunks; a drive that is read while it fills has parts of some.
+                    chunks.and(comparing.by_samples(source, &sent.rest, is_grain).await?)
                 }
-                state.failed = Some((Instant::now(), why.clone()));
-                Err(why)
-            }
-        }
+                None => comparing.by_samples(source, &sent.grains, is_grain).await?,
+            };
+            let differ_bytes_max = sent.incomparable_bytes;
+            let unknown = Equal { differ_bytes_max, ..Equal::default() };
+            comparing.conclude(equal.and(unknown), sent.bytes())?
+        };
+        let (at_s, at) = (now_s(), sent.bytes());
+        Ok(Opening { at_s, at, cause, instance: instance.cloned(), write_protected, vouched: Vec::new(), comparison })
     }
 
-    /// Reopens the source, and reports that it is back.
-    async fn come_back(&self) -> Result<DynDevice> {
-        let Source { device, identity, .. } = self.open_again().await?;
-        self.reporter.report(FillEvent::Back { source: identity }).await?;
-        Ok(device)
+    /// Whether `device` is still the source, so that what it sent counts; if so, this is noted.
+    fn accept(&self, device: &DynDevice, range: ByteRange) -> bool {
+        let state = self.state.lock();
+        let is_open = state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device));
+        if is_open {
+            self.record.note_sent(range);
+        }
+        is_open
     }
 
-    async fn read_or_reopen(&self, range: ByteRange) -> cheetah_device::Result<Data> {
-        let lost = |why| DeviceError::Lost { device: self.name.clone(), range, why };
-        let device = match timeout(self.patience, self.device()).await {
-            Ok(device) => device.map_err(lost)?,
-            Err(_) => return Err(lost(format!("no answer for {:?}", self.patience).into())),
-        };
-        let error = match device.read(range).await {
-            Ok(data) => return Ok(data),
-            Err(error) => self.diagnose(range, error).await,
-        };
-        if !error.is_bad_sector() {
-            let mut state = self.state.lock().await;
-            // Another request may have reopened it already.
-            if state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, &device)) {
-                tracing::warn!("{}: the source failed, and is opened anew: {error}", self.name);
-                state.open = None;
-                self.reporter.report_or_warn(FillEvent::Lost { why: error.to_string() }).await;
+    /// Notes that `device` has failed, unless it was replaced already.
+    async fn lose(&self, device: &DynDevice, error: &DeviceError) {
+        {
+            let mut state = self.state.lock();
+            if !state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device)) {
+                return;
             }
+            (state.open, state.lost_at, state.failed) = (None, Some(Instant::now()), None);
         }
-        Err(error)
+        tracing::warn!("{}: the source failed, and is opened anew: {error}", self.name);
+        self.reporter.report_or_warn(FillEvent::Lost { why: error.to_string() }).await;
     }
 
     /// Distinguishes a bad sector from a disk that was disconnected, which fails every read in the same way, by opening the
@@ -164,9 +271,61 @@ impl ReopeningSource {
     }
 }
 
+/// The task that reopens a source. When it ends, however it ends, another may begin.
+struct Reopening(Arc<Inner>);
+
+impl Reopening {
+    /// Tries until the source is open, is another one, or was lost for longer than reads wait.
+    async fn run(self) {
+        let inner = &self.0;
+        let lost_at = inner.state.lock().lost_at;
+        loop {
+            let error = match self.attempt(lost_at.is_some()).await {
+                Ok(device) => {
+                    tracing::info!("{}: the source is back", inner.name);
+                    inner.state.lock().open = Some(device);
+                    return;
+                }
+                Err(error) => error,
+            };
+            let why: Arc<str> = error.to_string().into();
+            let before = inner.state.lock().failed.replace((Instant::now(), why.clone()));
+            if before.is_none_or(|(_, before)| before != why) {
+                inner.report_if_changed(&error).await;
+            }
+            let is_over = lost_at.is_none_or(|at| at.elapsed() >= inner.patience);
+            if is_over || matches!(error, Error::Evidence(_)) {
+                return;
+            }
+            sleep(RETRY_EVERY.min(inner.patience)).await;
+        }
+    }
+
+    /// Reopens the source, and reports that it is back.
+    async fn attempt(&self, was_open: bool) -> Result<DynDevice> {
+        let cause = if was_open { Cause::Lost } else { Cause::Resumed };
+        let (device, found) = self.0.attempt(cause).await?;
+        self.0.reporter.report(FillEvent::Back { source: Box::new(found) }).await?;
+        Ok(device)
+    }
+}
+
+impl Drop for Reopening {
+    fn drop(&mut self) {
+        self.0.state.lock().is_reopening = false;
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// Runs work that blocks.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|died| Error::failed(format!("keeping the record of a fill: {died}")))?
+}
+
 impl Device for ReopeningSource {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.fill.size, writable: false, block_preferred: 4096 }
+        Geometry { size: self.inner.size, writable: false, block_preferred: 4096 }
     }
 
     fn read(&self, range: ByteRange) -> Io<'_, Data> {
@@ -182,88 +341,250 @@ mod tests {
     use super::*;
     use crate::file::DriveFile;
     use crate::file::tests::example;
+    use crate::fill::FillObserver;
     use cheetah_device::Coverage;
-    use cheetah_device::copy_on_read::Ledger as _;
+    use cheetah_device::copy_on_read::{GRAIN, Ledger as _};
+    use cheetah_device::coverage::State as Covered;
     use cheetah_device::memory::Memory;
-    use cheetah_image::{HashChoice, Identity, Kind};
+    use cheetah_image::{HashChoice, Kind, ServedBy, Source};
     use futures::FutureExt as _;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    /// Fails every read from the second on.
-    struct Once(Memory, AtomicUsize);
+    const URI: &str = "nbd://h";
+    const PATIENCE: Duration = Duration::from_secs(10);
 
-    impl Device for Once {
+    /// A source and its server.
+    struct Server {
+        identity: Mutex<Identity>,
+        content: Mutex<Vec<u8>>,
+        /// How often it was opened.
+        opened: AtomicUsize,
+        /// Attempts to open it that fail from now on.
+        refuses: AtomicUsize,
+        /// Reads that it answers until the link is lost, each time that it is opened.
+        reads: AtomicU64,
+        events: Mutex<Vec<FillEvent>>,
+    }
+
+    impl Server {
+        fn new(content: Vec<u8>) -> Arc<Self> {
+            Arc::new(Self {
+                identity: Mutex::new(Identity::new(Kind::Nbd, URI, content.len() as u64)),
+                content: Mutex::new(content),
+                opened: AtomicUsize::new(0),
+                refuses: AtomicUsize::new(0),
+                reads: AtomicU64::new(u64::MAX),
+                events: Mutex::default(),
+            })
+        }
+
+        /// Changes the instance of the agent that serves it.
+        fn instance(&self, instance: &str) {
+            let (path, instance) = (Some("/dev/sda".to_owned()), Some(instance.to_owned()));
+            self.identity.lock().server = Some(ServedBy { path, instance, ..ServedBy::default() });
+        }
+
+        fn opener(self: &Arc<Self>) -> OpenSource {
+            let server = self.clone();
+            Arc::new(move |_| {
+                server.opened.fetch_add(1, Ordering::Relaxed);
+                let refuses = server.refuses.load(Ordering::Relaxed);
+                server.refuses.store(refuses.saturating_sub(1), Ordering::Relaxed);
+                let memory = Memory::new(server.content.lock().clone());
+                let device =
+                    Arc::new(Link { memory, reads_left: AtomicU64::new(server.reads.load(Ordering::Relaxed)) });
+                let source = Source { device, identity: server.identity.lock().clone(), name: "disk".into() };
+                async move { if refuses > 0 { Err(Error::failed("connection refused")) } else { Ok(source.into()) } }
+                    .boxed()
+            })
+        }
+
+        /// The record of a drive that is filled from it, and of which `read` grains at the start are there.
+        async fn record(&self, dir: &tempfile::TempDir, read: u64) -> Arc<FillRecord> {
+            let identity = self.identity.lock().clone();
+            let mut file = DriveFile { path: dir.path().join("case.drive"), size: identity.size, ..example() };
+            file.sets.truncate(1);
+            file.sets[0].nodes.truncate(1);
+            (file.sets[0].size, file.sets[0].nodes[0].size) = (identity.size, identity.size);
+            crate::fill::begin(&mut file, URI, &identity, HashChoice::NONE).unwrap();
+            let record = Arc::new(FillRecord::open(&file, Coverage::new(identity.size)).unwrap());
+            let range = ByteRange::new(0, (read * GRAIN).min(identity.size));
+            let mut coverage = Coverage::new(identity.size);
+            coverage.set(range, Covered::Read);
+            record.note_sent(range);
+            record.passed(range, &Data::from(self.content.lock().clone()).slice(0, range.len));
+            record.record(coverage).await.unwrap();
+            record
+        }
+
+        fn source(self: &Arc<Self>, record: &Arc<FillRecord>) -> ReopeningSource {
+            let reporter = Reporter::new(Some(Arc::new(Events(self.clone()))));
+            ReopeningSource::new(self.opener(), record.clone(), reporter, PATIENCE)
+        }
+
+        fn opened(&self) -> usize {
+            self.opened.load(Ordering::Relaxed)
+        }
+
+        /// How the source was recognised each time that it came back.
+        fn comparisons(&self) -> Vec<Comparison> {
+            let events = self.events.lock();
+            let back = events.iter().filter_map(|event| match event {
+                FillEvent::Back { source } => Some(source.opening.comparison.clone()),
+                _ => None,
+            });
+            back.collect()
+        }
+    }
+
+    struct Events(Arc<Server>);
+
+    impl FillObserver for Events {
+        fn observe(&self, event: FillEvent) -> Result<()> {
+            self.0.events.lock().push(event);
+            Ok(())
+        }
+    }
+
+    struct Link {
+        memory: Memory,
+        reads_left: AtomicU64,
+    }
+
+    impl Device for Link {
         fn geometry(&self) -> Geometry {
-            self.0.geometry()
+            self.memory.geometry()
         }
         fn read(&self, range: ByteRange) -> Io<'_, Data> {
-            match self.1.fetch_add(1, Ordering::Relaxed) {
-                0 => self.0.read(range),
-                _ => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "pulled".into() }),
+            let left = self.reads_left.load(Ordering::Relaxed);
+            self.reads_left.store(left.saturating_sub(1), Ordering::Relaxed);
+            if left > 0 {
+                return self.memory.read(range);
             }
+            Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "pulled".into() })
         }
+    }
+
+    fn content(grains: u64) -> Vec<u8> {
+        (0..grains * GRAIN).map(|at| (at / 64 % 251) as u8).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_source_is_reopened_only_if_it_is_the_same() {
-        let (opened, size) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(100)));
-        let open: OpenSource = {
-            let (opened, size) = (opened.clone(), size.clone());
-            Arc::new(move |spec| {
-                opened.fetch_add(1, Ordering::Relaxed);
-                let identity = Identity::new(Kind::Nbd, spec, size.load(Ordering::Relaxed));
-                let device = Arc::new(Once(Memory::new(vec![7; 100]), AtomicUsize::new(0)));
-                async move { Ok(Source { device, identity, name: "disk".into() }) }.boxed()
-            })
-        };
-        let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
-        let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
-        let record = Arc::new(FillRecord::open(&file, Coverage::new(100)).unwrap());
-        let source = ReopeningSource::new(open, fill, record, Reporter::default(), Duration::from_secs(1));
-        let read = || source.read(ByteRange::new(0, 10));
-        assert!(read().await.unwrap() == [7; 10][..]);
-        assert!(read().await.unwrap_err().to_string().contains("pulled"));
-        assert!(read().await.is_ok(), "opened again");
-        assert_eq!(opened.load(Ordering::Relaxed), 2);
-
-        size.store(200, Ordering::Relaxed);
-        assert!(read().await.is_err());
-        let refusal = read().await.unwrap_err().to_string();
-        assert!(refusal.contains("its size was 100B and is 200B"), "{refusal}");
-        assert_eq!(read().await.unwrap_err().to_string(), refusal);
-        assert_eq!(opened.load(Ordering::Relaxed), 3, "an attempt that failed just now is not repeated");
-        size.store(100, Ordering::Relaxed);
-        tokio::time::advance(ATTEMPT_HOLDS).await;
-        assert!(read().await.is_ok());
+    async fn a_read_waits_until_a_lost_source_is_back() {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(4)));
+        let record = server.record(&dir, 2).await;
+        let source = server.source(&record);
+        source.connect(false).await.unwrap();
+        // The link is lost at once, and is refused three times.
+        source.inner.state.lock().open = Some(Arc::new(Link { memory: Memory::new(vec![]), reads_left: 0.into() }));
+        server.refuses.store(3, Ordering::Relaxed);
+        let read = source.read(ByteRange::new(3 * GRAIN, 10)).await.unwrap();
+        assert!(read == content(4)[3 * GRAIN as usize..][..10]);
+        assert_eq!(server.opened(), 5);
+        let expected = Comparison::Samples { compared_bytes: 2 * GRAIN, of_bytes: 2 * GRAIN, differ_bytes_max: 0 };
+        assert_eq!(server.comparisons(), [expected]);
     }
 
-    #[tokio::test]
-    async fn another_disk_of_the_same_size_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = DriveFile { path: dir.path().join("case.drive"), ..example() };
-        let record = Arc::new(FillRecord::open(&file, Coverage::new(100)).unwrap());
-        let whole = ByteRange::new(0, 100);
-        let mut coverage = Coverage::new(100);
-        coverage.set(whole, cheetah_device::coverage::State::Read);
-        record.passed(whole, &vec![7; 100].into());
-        record.record(coverage).await.unwrap();
-        let of = |byte| -> OpenSource {
-            Arc::new(move |spec| {
-                let identity = Identity::new(Kind::Nbd, spec, 100);
-                let device = Arc::new(Memory::new(vec![byte; 100]));
-                async move { Ok(Source { device, identity, name: "disk".into() }) }.boxed()
-            })
+    #[tokio::test(start_paused = true)]
+    async fn reads_of_a_source_that_stays_away_fail_after_the_timeout_and_then_at_once() {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(4)));
+        let record = server.record(&dir, 2).await;
+        let source = server.source(&record);
+        server.reads.store(2, Ordering::Relaxed);
+        source.connect(false).await.unwrap();
+        server.refuses.store(usize::MAX, Ordering::Relaxed);
+        let (begun, range) = (Instant::now(), ByteRange::new(3 * GRAIN, 10));
+        let error = source.read(range).await.unwrap_err();
+        assert!(matches!(error, DeviceError::Lost { .. }) && error.to_string().contains("refused"), "{error}");
+        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        let (again, opened) = (Instant::now(), server.opened());
+        assert!(source.read(range).await.is_err() && source.read(range).await.is_err());
+        assert_eq!(again.elapsed(), Duration::ZERO);
+        assert!(server.opened() <= opened + 1, "an attempt that failed just now is not repeated");
+        server.refuses.store(0, Ordering::Relaxed);
+        server.reads.store(100, Ordering::Relaxed);
+        tokio::time::advance(ATTEMPT_HOLDS).await;
+        assert!(source.read(range).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_is_another_one_fails_reads_at_once() {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(4)));
+        let record = server.record(&dir, 2).await;
+        let source = server.source(&record);
+        server.reads.store(2, Ordering::Relaxed);
+        source.connect(false).await.unwrap();
+        server.reads.store(100, Ordering::Relaxed);
+        server.identity.lock().size += 512;
+        let (begun, range) = (Instant::now(), ByteRange::new(3 * GRAIN, 10));
+        let refusal = source.read(range).await.unwrap_err().to_string();
+        assert!(refusal.contains("its size was 262144 and is now 262656"), "{refusal}");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert!(server.events.lock().iter().any(|event| matches!(event, FillEvent::Changed { .. })));
+
+        // Equal in everything that is known, but not in content.
+        server.identity.lock().size -= 512;
+        server.content.lock()[4711] ^= 1;
+        tokio::time::advance(ATTEMPT_HOLDS).await;
+        let refusal = source.read(range).await.unwrap_err().to_string();
+        assert!(refusal.contains("0+65536 has another content now"), "{refusal}");
+        assert_eq!(server.source(&record).connect(true).await.unwrap_err().exit_code(), 3);
+        server.content.lock()[4711] ^= 1;
+        tokio::time::advance(ATTEMPT_HOLDS).await;
+        assert!(source.read(range).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sample_of_a_large_part_leaves_a_bound_in_the_drive_file() {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(300)));
+        let record = server.record(&dir, 256).await;
+        server.source(&record).connect(false).await.unwrap();
+        let saved = DriveFile::load(&dir.path().join("case.drive")).unwrap();
+        let image = saved.image.clone().unwrap();
+        // 64 of 256 grains, and 99.9 %.
+        assert!((15..30).contains(&(image.differ_bytes_max / GRAIN)), "{image:?}");
+        assert!(image.note().unwrap().contains("99.9 %"), "{image:?}");
+        assert_eq!(record.file(), saved);
+
+        // A source of which everything is compared leaves no doubt.
+        let opening = Opening {
+            at_s: 0,
+            at: 0,
+            cause: Cause::Lost,
+            instance: None,
+            write_protected: None,
+            vouched: vec![],
+            comparison: Comparison::Digests { compared_bytes: 256 * GRAIN, unreadable_bytes: 0 },
         };
-        let identity = Identity::new(Kind::Nbd, "nbd://h", 100);
-        let fill = super::super::origin::remember("nbd://h", &identity, HashChoice::NONE).unwrap();
-        let source = |byte| {
-            ReopeningSource::new(of(byte), fill.clone(), record.clone(), Reporter::default(), Duration::from_secs(60))
-        };
-        source(7).connect().await.unwrap();
-        let refusal = source(8).connect().await.unwrap_err();
-        assert!(refusal.exit_code() == 3 && refusal.to_string().contains("is different now"), "{refusal}");
-        assert!(source(8).read(whole).await.is_err(), "nor when it comes back");
+        record.opened(&Opening { comparison: Comparison::SameInstance, ..opening.clone() }).unwrap();
+        assert_eq!(record.file(), saved);
+        record.opened(&opening).unwrap();
+        assert_eq!(DriveFile::load(&saved.path).unwrap().image.unwrap().note(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_is_recognised_by_its_process_and_another_only_by_digests() {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(4)));
+        server.instance("1");
+        let record = server.record(&dir, 2).await;
+        // A comparison would be lost: nothing can be read.
+        server.reads.store(0, Ordering::Relaxed);
+        let found = server.source(&record).connect(false).await.unwrap().unwrap();
+        assert_eq!(found.opening.comparison, Comparison::SameInstance);
+        server.reads.store(100, Ordering::Relaxed);
+        server.instance("2");
+        let refusal = server.source(&record).connect(true).await.unwrap_err();
+        assert!(refusal.exit_code() == 3 && refusal.to_string().contains("another process"), "{refusal}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_that_came_without_a_digest_count_as_different() {
+        let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(4)));
+        let record = server.record(&dir, 2).await;
+        record.note_sent(ByteRange::new(3 * GRAIN, 512));
+        let found = server.source(&record).connect(false).await.unwrap().unwrap();
+        let (compared_bytes, of_bytes) = (2 * GRAIN, 2 * GRAIN + 512);
+        let expected = Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max: 512 };
+        assert_eq!(found.opening.comparison, expected);
     }
 }

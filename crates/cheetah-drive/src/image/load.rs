@@ -50,7 +50,7 @@ pub async fn load(
         hashes: options.hashes,
     };
     *file = match copy.run(Some(&mut digests), progress).await {
-        Ok(hashes) => loader.finish(&digests, hashes, None).await?,
+        Ok(hashes) => loader.finish(&digests, hashes, (None, 0)).await?,
         Err(error) => {
             file.image = Some(loader.image.clone());
             loader.close().await?;
@@ -86,6 +86,7 @@ impl Loader {
             state: ImageState::Loading,
             digests: None,
             hashes: Hashes::default(),
+            differ_bytes_max: 0,
         };
         file.image = Some(image.clone());
         forget_fill(&mut file)?;
@@ -109,7 +110,13 @@ impl Loader {
         }
         let drive = open(&file, options).await?;
         // The image may even be complete: the previous load may have stopped just before it removed its journal.
-        image = Image { state: ImageState::Loading, digests: None, hashes: Hashes::default(), ..image };
+        image = Image {
+            state: ImageState::Loading,
+            digests: None,
+            hashes: Hashes::default(),
+            differ_bytes_max: 0,
+            ..image
+        };
         file.image = Some(image.clone());
         forget_fill(&mut file)?;
         file.save()?;
@@ -131,9 +138,15 @@ impl Loader {
         self.drive.device()
     }
 
-    /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not whole.
-    /// Returns the drive file as it was written.
-    pub async fn finish(self, digests: &Digests, hashes: Hashes, coverage: Option<&Coverage>) -> Result<DriveFile> {
+    /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not whole;
+    /// and the most bytes that may differ from the source ([`Image::differ_bytes_max`]). Returns the drive file as it was
+    /// written.
+    pub async fn finish(
+        self,
+        digests: &Digests,
+        hashes: Hashes,
+        (coverage, differ_bytes_max): (Option<&Coverage>, u64),
+    ) -> Result<DriveFile> {
         let Self { mut file, drive, image } = self;
         let gaps = coverage.filter(|coverage| !coverage.is_whole());
         if let Some(gaps) = gaps {
@@ -148,7 +161,7 @@ impl Loader {
         closed?;
         // Last: from now on the image counts as loaded.
         let state = if gaps.is_some() { ImageState::Incomplete } else { ImageState::Intact };
-        file.image = Some(Image { digests: Some(digests), hashes, state, ..image });
+        file.image = Some(Image { digests: Some(digests), hashes, state, differ_bytes_max, ..image });
         file.save()?;
         Ok(file)
     }

@@ -14,7 +14,7 @@ use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks_of};
 use crate::file::coverage;
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
-use crate::file::{DriveFile, ImageState, name_beside};
+use crate::file::{DriveFile, ImageState, beside};
 use crate::open::{Drive, OpenOptions};
 use cheetah_error::{Error, Result};
 
@@ -52,7 +52,7 @@ pub async fn save_partial(
 ) -> Result<PartialSave> {
     let shown = path.display();
     let failed = |error: std::io::Error| Error::io(format_args!("writing {shown}"), &error);
-    let map = path.with_file_name(name_beside(path, "map"));
+    let map = beside(path, "map");
     if let Some(there) = [path, &map].into_iter().find(|path| !options.force && path.symlink_metadata().is_ok()) {
         let there = there.display();
         return Err(Error::misuse(format!("{there} exists already; choose another name, or --force to replace it")));

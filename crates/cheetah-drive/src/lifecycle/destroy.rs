@@ -9,6 +9,7 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::usage::unused;
+use crate::file::digests::DIGESTS;
 use crate::file::{DriveFile, SetNode, WipeReceipt};
 use crate::fill::files;
 use crate::lease::Leases;
@@ -114,8 +115,10 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         _ => false,
     });
     if file_removed {
-        remove(&file.digests_path())?;
-        files::remove_all(file)?;
+        for removed in [DIGESTS.remove(&file.digests_path()), files::remove_all(file)] {
+            // Nothing refers to them any more.
+            removed.unwrap_or_else(|error| tracing::warn!("the nodes are free, but a file is left: {error}"));
+        }
         remove(&file.path)?;
     } else if let Err(error) = keep_receipts(file, &nodes) {
         tracing::warn!("the receipts of the nodes that were wiped are not in the drive file: {error}");

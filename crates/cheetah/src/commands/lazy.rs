@@ -1,18 +1,19 @@
 //! Lazy drives: code shared by `load`, `mount` and `export`.
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillOptions, FillStage, Filling};
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_source::{LinkUse, opener};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::compared::wrapped;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -40,7 +41,7 @@ pub async fn fill_up(
     };
     filling.close().await?;
     let image = outcome?;
-    say_complete(&file.path, &image, ui);
+    say_complete(&path_to_text(&file.path), &image, ui);
     match image.state {
         ImageState::Incomplete => Err(Failure::evidence(format!(
             "parts of {} could not be read; `cheetah status {name}` says how much, and {name}.map which",
@@ -92,7 +93,7 @@ pub async fn tell(stages: Option<watch::Receiver<FillStage>>, path: &str, ui: Ui
         let over = |stage: &FillStage| matches!(stage, FillStage::Complete(_) | FillStage::Failed(_));
         let last = stages.wait_for(over).await.map(|stage| stage.clone());
         match last {
-            Ok(FillStage::Complete(image)) => say_complete(Path::new(path), &image, ui),
+            Ok(FillStage::Complete(image)) => say_complete(path, &image, ui),
             Ok(FillStage::Failed(error)) => {
                 ui.warn(format_args!("{path} is incomplete, and the fill has ended: {error}"))
             }
@@ -102,21 +103,24 @@ pub async fn tell(stages: Option<watch::Receiver<FillStage>>, path: &str, ui: Ui
     std::future::pending().await
 }
 
-fn say_complete(path: &Path, image: &Image, ui: Ui) {
-    let path = path.display();
+fn say_complete(path: &str, image: &Image, ui: Ui) {
     let size = Size(image.size);
     let mut text = match image.state {
         ImageState::Incomplete => {
             format!("{path}: everything readable of {} is there ({size}); {path}.map lists the rest", image.source)
         }
+        _ if image.differ_bytes_max > 0 => format!("{path}: complete, {size}, from {}", image.source),
         _ => format!("{path}: complete, {size}: identical to a plain acquisition of {}", image.source),
     };
+    if let Some(note) = image.note() {
+        text.push_str(&format!("\n{}", wrapped(&format!("NOTE: {note}"), 2)));
+    }
     for (kind, digest) in image.hashes.iter() {
         text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
     }
     let value = json!({
-        "event": "complete", "drive": path.to_string(), "source": image.source, "size_bytes": image.size,
-        "state": image.state, "hashes": image.hashes,
+        "event": "complete", "drive": path, "source": image.source, "size_bytes": image.size,
+        "state": image.state, "hashes": image.hashes, "note": image.note(),
     });
     ui.answer(text, &value);
 }

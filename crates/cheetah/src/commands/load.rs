@@ -113,7 +113,9 @@ pub struct OpenImage {
 impl OpenImage {
     /// Opens the image that the user named `text`.
     pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
-        let opened = open(text, &SourceOptions::new(link, timeout)).await?;
+        // Another server at the same address must not continue the image.
+        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) };
+        let opened = open(text, &options).await?;
         Ok(Self { source: opened.source, named: text.to_owned() })
     }
 

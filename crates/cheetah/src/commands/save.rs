@@ -8,7 +8,7 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::digests::Digests;
 use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, save};
-use cheetah_drive::{CopyProgress, DriveFile, HashChoice, ImageState};
+use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_source::{Access, Opened};
 use serde_json::json;
 
@@ -103,7 +103,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if let Some(why) = file.image.as_ref().and_then(|image| since_load(image.state)) {
         ui.warn(format_args!("not compared: {why}"));
     }
-    let value = json!({ "image": path_to_text(&args.image), "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared });
+    warn_of_doubt(&file, ui);
+    let value = json!({
+        "image": path_to_text(&args.image), "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared,
+        "note": note(&file),
+    });
     ui.answer(text, &value);
     match &file.image {
         Some(image) if image.state == ImageState::Loading => Err(Failure::evidence(format!(
@@ -128,7 +132,8 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
     for lost in &saved.lost {
         ui.warn(lost);
     }
-    answer_partial(&args.image, &saved, ui);
+    warn_of_doubt(file, ui);
+    answer_partial((&args.image, note(file)), &saved, ui);
     if saved.coverage.is_whole() {
         return Ok(());
     }
@@ -136,7 +141,18 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
     Err(Failure::evidence(format!("{image} is not a whole image: {map} lists the missing ranges")))
 }
 
-fn answer_partial(image: &Path, saved: &PartialSave, ui: Ui) {
+/// What must be known of an image that may not have one source.
+fn note(file: &DriveFile) -> Option<String> {
+    file.image.as_ref().and_then(Image::note)
+}
+
+fn warn_of_doubt(file: &DriveFile, ui: Ui) {
+    if let Some(note) = note(file) {
+        ui.warn(note);
+    }
+}
+
+fn answer_partial((image, note): (&Path, Option<String>), saved: &PartialSave, ui: Ui) {
     let size = saved.coverage.size();
     let [read, unread, unreadable] =
         [State::Read, State::Unread, State::Unreadable].map(|state| saved.coverage.bytes(state));
@@ -151,6 +167,7 @@ fn answer_partial(image: &Path, saved: &PartialSave, ui: Ui) {
     let value = json!({
         "image": path_to_text(image), "map": path_to_text(&saved.map), "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
         "unreadable_bytes": unreadable, "differing_bytes": saved.differing_bytes, "lost": saved.lost,
+        "note": note,
     });
     ui.answer(text, &value);
 }

@@ -55,6 +55,7 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
     if let Some(image) = &found.image {
         let state = image_state(image.state, found.covered.as_ref());
         lines.push(wrapped(&format!("image {}, {}, {state}", image.source, Size(image.size)), 0));
+        lines.extend(image.note.iter().map(|note| wrapped(&format!("NOTE: {note}"), 2)));
         if let Some(covered) = &found.covered {
             lines.extend(describe_covered(covered, image, drive));
         }
@@ -183,6 +184,7 @@ mod tests {
                 state: Condition::Lost,
                 digests: None,
                 hashes: Hashes::default(),
+                note: None,
             }),
             covered: None,
             healthy: false,

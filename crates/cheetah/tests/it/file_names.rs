@@ -108,3 +108,37 @@ fn a_drive_is_loaded_from_and_saved_to_names_that_are_not_utf8() {
     cheetah_os(&["status".as_ref(), drive.as_ref()]).ok();
     cheetah_os(&["destroy".as_ref(), drive.as_ref()]).ok();
 }
+
+#[test]
+fn a_lazy_drive_with_a_name_that_is_not_utf8_is_filled_and_its_parts_are_saved() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, content) = desk.image("plain.raw", 2 * MIB);
+    let [source, saved] = ["disk?.raw", "part?.raw"].map(|name| odd(&desk, name));
+    fs::rename(image, &source).unwrap();
+    // Two names that only differ in a byte that is not UTF-8.
+    let drives = [odd(&desk, "case?.drive"), desk.path().join(OsStr::from_bytes(b"case\xea.drive"))];
+    let [create, nodes, from, lazy] = ["create", "--nodes", "--from", "--lazy"].map(OsStr::new);
+    for drive in &drives {
+        cheetah_os(&[create, drive.as_ref(), nodes, node.address().as_ref(), from, source.as_ref(), lazy]).ok();
+    }
+    for drive in &drives {
+        let partial = [saved.as_ref(), "--partial".as_ref(), "--force".as_ref()];
+        let ran = cheetah_os(&[&["save".as_ref(), drive.as_os_str()], &partial[..]].concat()).ended_with(3);
+        let told: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+        assert!(text(&told, "map").ends_with("/part%E9.raw.map"), "{told}");
+        assert!(odd(&desk, "part?.raw.map").exists());
+        let done = cheetah_os(&["load".as_ref(), drive.as_ref()]).ok().json();
+        assert_eq!(text(&done, "drive"), path_to_text(drive));
+        let mut log = drive.clone().into_os_string();
+        log.push(".custody");
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.contains(&format!("\"{}\"", path_to_text(drive))), "{log}");
+    }
+    for drive in &drives {
+        cheetah_os(&["verify".as_ref(), drive.as_ref()]).ok();
+        cheetah_os(&["save".as_ref(), drive.as_ref(), saved.as_ref(), "--force".as_ref()]).ok();
+        assert!(fs::read(&saved).unwrap() == content);
+        cheetah_os(&["destroy".as_ref(), drive.as_ref()]).ok();
+    }
+}

@@ -15,6 +15,8 @@ use crate::support::{
     Desk, KIB, MIB, Mounted, Node, Peer, Service, cheetah, mapped, need, noise, number, text, three, tool,
 };
 
+mod reopened;
+
 /// The time-out of drives whose source or node stops answering, in seconds.
 const TIMEOUT: [&str; 2] = ["--timeout", "6"];
 /// The time-out of drives whose source is slow.
@@ -266,7 +268,7 @@ fn a_killed_fill_resumes_from_its_record() {
     let known =
         |(offset, len): &(u64, u64)| recorded.iter().any(|(at, size)| *at < offset + len && *offset < at + size);
     let (samples, rest): (Vec<_>, Vec<_>) = again.into_iter().partition(known);
-    assert!(samples.len() <= 8 && samples.iter().all(|(_, len)| *len == 64 * KIB), "read again: {samples:?}");
+    assert!(samples.len() <= 64 && samples.iter().all(|(_, len)| *len == 64 * KIB), "read again: {samples:?}");
     assert_eq!(bytes(&rest), 16 * MIB - bytes(&recorded));
     drop(source);
     cheetah(&["verify", &drive]).ok();
@@ -314,8 +316,8 @@ fn a_fill_survives_a_source_that_goes_away_and_comes_back() {
     mount.unmount();
     let mut all = given(&desk, "first");
     all.extend(given(&desk, "second"));
-    // Both fills were closed in good order, so only ranges in flight can have been read twice.
-    assert!(bytes(&all) < 16 * MIB + 3 * MIB, "{} bytes were read", bytes(&all));
+    // Both fills were closed in good order, so only ranges in flight and a sample of 64 grains can have been read twice.
+    assert!(bytes(&all) < 16 * MIB + 3 * MIB + 4 * MIB, "{} bytes were read", bytes(&all));
     assert_once(&given(&desk, "second"));
     drop(source);
 }
@@ -395,7 +397,7 @@ fn a_changed_source_of_a_lazy_drive_is_refused() {
     cheetah(&["load", &drive]).says(3, &["disk.raw", "time of modification"]);
     std::fs::write(&image, noise(2 * MIB, 99)).unwrap();
     let socket = desk.arg("case.sock");
-    cheetah(&["export", &drive, "--unix", &socket]).says(3, &["its size was 3MiB and is 2MiB"]);
+    cheetah(&["export", &drive, "--unix", &socket]).says(3, &["its size was 3145728 and is now 2097152"]);
     std::fs::remove_file(&image).unwrap();
     cheetah(&["load", &drive]).says(1, &["no such image"]);
     // A load starts over.

@@ -5,7 +5,7 @@ use std::path::Path;
 use cheetah_acquire::custody::{LogReport, Verified, verify_log};
 use cheetah_device::Size;
 use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
-use cheetah_drive::{CopyProgress, DriveFile, ImageState};
+use cheetah_drive::{CopyProgress, DriveFile, Image, ImageState};
 use serde::Serialize;
 
 use super::{Args, Keys, custody, log_beside};
@@ -19,6 +19,8 @@ use crate::ui::Ui;
 struct Answer<'a> {
     #[serde(flatten)]
     report: &'a VerifyReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     custody: Option<&'a LogReport>,
 }
@@ -41,15 +43,20 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let state = file.image.as_ref().map(|image| image.state);
     let problems = problems(&report, state, log.as_ref());
     let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
+    let note = file.image.as_ref().and_then(Image::note);
+    // The log has it, too, if it has the end of the fill.
+    let is_in_log = log.as_ref().and_then(|log| log.finished.as_ref()).is_some_and(|at| !at.finished.notes.is_empty());
+    lines.extend(note.iter().filter(|_| !is_in_log).map(|note| wrapped(&format!("NOTE: {note}"), 2)));
+    let note = note.as_deref();
     if let (Some(path), Some(log)) = (&log_path, &log) {
         lines.push(custody::describe(&path.display().to_string(), log));
         lines.extend(log.problems().iter().map(|problem| wrapped(problem, 2)));
-        ui.answer(lines.join("\n"), &Answer { report: &report, custody: Some(log) });
+        ui.answer(lines.join("\n"), &Answer { report: &report, note, custody: Some(log) });
         if !args.no_log {
             custody::note(path, log, keys, verdict(&report, &problems), ui);
         }
     } else {
-        ui.answer(lines.join("\n"), &Answer { report: &report, custody: None });
+        ui.answer(lines.join("\n"), &Answer { report: &report, note, custody: None });
     }
     match problems.first() {
         None => Ok(()),

@@ -1,8 +1,8 @@
-//! How many chunks to compare, and what that says of the others. No I/O.
+//! How many pieces to compare, and what that says of the others. No I/O.
 //!
-//! A source that was opened again, and cannot show that it is the same, is compared with the digests of what was acquired
-//! of it. Reading all of it again would double the work, so a sample is read: `n` of the `N` chunks, chosen at random
-//! without replacement. If `K` of the chunks differed, the chance to miss all of them would be
+//! A source that was opened again, and cannot show that it is the same, is compared with the digests of what was read of
+//! it before. Reading all of it again would double the work, so a sample is read: `n` of the `N` pieces, chosen at random
+//! without replacement. If `K` of the pieces differed, the chance to miss all of them would be
 //!
 //! ```text
 //! P(K) = (N-K)/N · (N-K-1)/(N-1) · … · (N-K-n+1)/(N-n+1)          (hypergeometric, no hit in n draws)
@@ -13,21 +13,21 @@
 //! the source without knowing the sample in advance, hence the random numbers of the operating system. It bounds how much
 //! may differ. It does not say that nothing does.
 
-use crate::journal::CONFIDENCE_PERCENT;
+use super::CONFIDENCE_PERCENT;
 
-/// Up to this many chunks, all of them are compared.
+/// Up to this many pieces, all of them are compared.
 const ALL_UP_TO: u64 = 64;
-/// The largest sample. With more than that the bound stays below 1 % of what was acquired.
+/// The largest sample. With more than that the bound stays below 1 % of what was read.
 const SAMPLE_MAX: u64 = 690;
-/// The divisor of a large number of chunks that gives the sample: a comparison costs 1 % of the previous work.
+/// The divisor of a large number of pieces that gives the sample: a comparison costs 1 % of the previous work.
 const ONE_IN: u64 = 100;
 
-/// The number of chunks to compare out of `population`.
+/// The number of pieces to compare out of `population`.
 pub fn sample_size(population: u64) -> u64 {
     (population / ONE_IN).clamp(ALL_UP_TO, SAMPLE_MAX).min(population)
 }
 
-/// The most chunks of `population` that can differ, with the confidence of [`CONFIDENCE_PERCENT`], if `sample` of them,
+/// The most pieces of `population` that can differ, with the confidence of [`CONFIDENCE_PERCENT`], if `sample` of them,
 /// chosen at random, are equal.
 pub fn differing_max(population: u64, sample: u64) -> u64 {
     let sample = sample.min(population);

@@ -1,6 +1,7 @@
-//! How a source was known again when it was opened anew.
+//! The record of how a source was recognised.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_device::Size;
 use serde::{Deserialize, Serialize};
@@ -8,12 +9,17 @@ use serde::{Deserialize, Serialize};
 /// The confidence of the bound in [`Comparison::Samples`], in percent.
 pub const CONFIDENCE_PERCENT: f64 = 99.9;
 
+/// Seconds since 1970 (UTC).
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// One time that the source was opened again after a part of it may have been acquired.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
     /// When, in seconds since 1970 (UTC).
     pub at_s: u64,
-    /// Bytes that had been acquired: the first ones of the source.
+    /// Bytes that had been read: for an acquisition, the first ones of the source.
     pub at: u64,
     /// Why it was opened again.
     pub cause: Cause,
@@ -41,11 +47,11 @@ pub enum Cause {
     Lost,
 }
 
-/// How a source was compared with what had been acquired of it. In every case nothing was found to differ.
+/// How a source was compared with what had been read of it. In every case nothing was found to differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum Comparison {
-    /// Nothing had been acquired that could be compared.
+    /// Nothing had been read that could be compared.
     Nothing,
     /// It was not: the agent is the same process, with the source open all the while.
     SameInstance,
@@ -56,15 +62,26 @@ pub enum Comparison {
         /// Bytes that could be read before, and could not be read now.
         unreadable_bytes: u64,
     },
-    /// Chunks of it, chosen at random, were read again.
+    /// Pieces of it, chosen at random, were read again.
     Samples {
         /// Bytes compared.
         compared_bytes: u64,
-        /// Bytes that could have been chosen.
+        /// Bytes that had been read.
         of_bytes: u64,
         /// The most bytes of these that can differ, with a confidence of [`CONFIDENCE_PERCENT`].
         differ_bytes_max: u64,
     },
+}
+
+impl Comparison {
+    /// Returns the most bytes of those read before that may differ now; `None` if nothing new is known of them.
+    pub const fn differ_bytes_max(&self) -> Option<u64> {
+        match self {
+            Self::Nothing | Self::SameInstance => None,
+            Self::Digests { unreadable_bytes, .. } => Some(*unreadable_bytes),
+            Self::Samples { differ_bytes_max, .. } => Some(*differ_bytes_max),
+        }
+    }
 }
 
 impl Opening {

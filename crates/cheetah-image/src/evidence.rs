@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use cheetah_image::Source;
+use cheetah_error::{Error, Result};
 use cheetah_nbd::client::Client;
 use futures::future::BoxFuture;
 use serde::Serialize;
+
+use crate::source::Source;
 
 /// A source that is open.
 pub struct Evidence {
@@ -22,6 +24,19 @@ pub struct Evidence {
 
 /// Connects to an agent for digests ([`Client::digests`]); `None` if it makes none.
 pub type ConnectDigests = Arc<dyn Fn() -> BoxFuture<'static, cheetah_device::Result<Option<Client>>> + Send + Sync>;
+
+impl Evidence {
+    /// Connects to the agent that serves the source for digests; `None` where it makes none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if the agent takes no further connection.
+    pub async fn digests_client(&self) -> Result<Option<Client>> {
+        let Some(connect) = &self.digests else { return Ok(None) };
+        let location = &self.source.identity.location;
+        connect().await.map_err(Error::device(format!("asking {location} for digests")))
+    }
+}
 
 impl From<Source> for Evidence {
     fn from(source: Source) -> Self {
