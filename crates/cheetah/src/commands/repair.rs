@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// For how long nodes announced on the network are collected.
+/// The time for which `--nodes auto` listens for announcements.
 const BROWSE: Duration = Duration::from_secs(2);
 
 /// The options of `repair`.
@@ -23,13 +23,13 @@ const BROWSE: Duration = Duration::from_secs(2);
 #[command(about = "Restore a drive's full redundancy")]
 #[command(long_about = "Restores the full redundancy of a drive that has lost nodes.
 
-A node that came back, with what it held, gets the writes that it missed. A node that \
-is lost, or came back empty, is replaced by one of --nodes, which gets its part of the \
-drive from the others. Readers go on meanwhile, and follow. A repair that was \
-interrupted is continued by the next.
+A node that returns with its content receives the writes that it missed. A node that \
+is lost, or returns empty, is replaced by one of --nodes, whose part is computed from \
+the other nodes. Readers continue meanwhile, and switch to the new node. If a repair is \
+interrupted, the next one continues it.
 
-A drive that is open for writing is repaired by its writer when its nodes come back; \
-to replace a node, close it first.
+If a drive is open for writing, its writer updates nodes that return. To replace a \
+node, close the drive first.
 
   cheetah repair case42.drive
   cheetah repair case42.drive --nodes lab7,lab8
@@ -59,12 +59,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let options = RepairOptions { spares: spares(&args, timeout).await?, force_lease: args.force_lease, timeout };
     let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
     let size = file.capacity();
-    let told = |so_far: RepairProgress| {
+    let shown = |so_far: RepairProgress| {
         let all = (so_far.done + so_far.left).max(1);
         progress.set(size / all * so_far.done);
     };
     let repaired = tokio::select! {
-        repaired = repair(&mut file, options, told) => repaired?,
+        repaired = repair(&mut file, options, shown) => repaired?,
         signal = stop.asked() => {
             return Err(Failure::failed(format!("stopped by {signal}; the next repair continues from here")));
         }
@@ -92,10 +92,10 @@ async fn spares(args: &Args, timeout: Duration) -> Result<Vec<AvailableNode>> {
 fn describe(args: &Args, repaired: &Repaired) -> String {
     let mut text = format!("{}: survives the loss of {} of its nodes", args.drive.display(), repaired.survives);
     for node in &repaired.resynced {
-        text.push_str(&format!("\n  {node} came back, and has what it missed"));
+        text.push_str(&format!("\n  {node} is back, and has received the writes that it missed"));
     }
     for replacement in &repaired.replaced {
-        text.push_str(&format!("\n  {} has taken the place of {}", replacement.by, replacement.lost));
+        text.push_str(&format!("\n  {} replaces {}", replacement.by, replacement.lost));
     }
     text
 }
