@@ -14,6 +14,7 @@ use cheetah_image::Identity;
 use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
+use super::compared::wrapped;
 use super::load::{self, LoadSettings, OpenImage};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
 use super::tune::TuneArgs;
@@ -201,8 +202,9 @@ fn describe_survival(file: &DriveFile) -> String {
 fn answer(file: &DriveFile, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
     let layout = file.sets.iter().map(Set::describe).collect::<Vec<_>>().join(", then ");
-    let mut text = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
-    text.push_str(&format!("\n{}", describe_survival(file)));
+    let drive = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
+    let mut text = wrapped(&drive, 0);
+    text.push_str(&format!("\n{}", wrapped(&describe_survival(file), 0)));
     match (&file.image, &file.fill) {
         (Some(image), Some(_)) => text.push_str(&format!(
             "\nto be filled from {}\nIt fills while mounted or exported. To fill it now: `cheetah load {}`.",

@@ -9,6 +9,7 @@ use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
 use cheetah_source::{Opened, SingleExport};
 use serde_json::json;
 
+use super::compared::wrapped;
 use super::lazy;
 use super::options::{AccessArgs, source};
 use crate::failure::{Context, Failure, Result};
@@ -68,7 +69,7 @@ async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<
     let value = json!({
         "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });
-    ui.answer(format_args!("{}, {size}, is served at {uri}", args.source), &value);
+    ui.answer(wrapped(&format!("{}, {size}, is served at {uri}", args.source), 0), &value);
     // The limit for all clients together, besides the read-ahead. Few links need more, and a client that waits for memory
     // loses only time.
     let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_USUAL, ..ServerConfig::default() };

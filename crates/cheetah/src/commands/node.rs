@@ -7,6 +7,7 @@ use cheetah_device::Size;
 use cheetah_node::{Node, NodeConfig, NodeError};
 use serde_json::json;
 
+use super::compared::wrapped;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -112,7 +113,8 @@ fn say_ready(node: &Node, ui: Ui) {
         "event": "ready", "name": status.name, "nbd": nbd, "http": http, "instance": status.instance,
         "lent_bytes": lent.0, "usable_bytes": status.memory.usable_bytes, "locked": status.memory.locked,
     });
-    ui.answer(format_args!("node {} lends {lent}: drives on {nbd}, control on http://{http}", status.name), &value);
+    let ready = format!("node {} lends {lent}: drives on {nbd}, control on http://{http}", status.name);
+    ui.answer(wrapped(&ready, 0), &value);
 }
 
 /// Formats the receipt as one line.

@@ -13,6 +13,7 @@ use cheetah_probe::far::{Caller, FarConfig, router};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use super::compared::wrapped;
 use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -186,9 +187,9 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
     let (location, size) = (&identity.location, Size(identity.size));
     ui.answer(
         format_args!(
-            "{location}{disk}, {size}, is served read-only {}\nwrites by this machine: {}",
-            places.join(" and "),
-            state(agent.protection()).1
+            "{}\n{}",
+            wrapped(&format!("{location}{disk}, {size}, is served read-only {}", places.join(" and ")), 0),
+            wrapped(&format!("writes by this machine: {}", state(agent.protection()).1), 0)
         ),
         &value,
     );
