@@ -48,7 +48,7 @@ fn capacities_of_recorded_paths_are_right() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let trace = read(&path);
-        let observed = Observations { trains: trace.trains, paced: Vec::new() };
+        let observed = Observations { trains: trace.trains, ..Observations::default() };
         let told = estimate(Method::Tcp, &observed).unwrap();
         let error = (told.bits_per_s / trace.bits_per_s - 1.0).abs();
         println!("{}: {error:.4} {told:?}", path.display());

@@ -7,6 +7,10 @@
 //!
 //! A train that fits into one batch looks exactly like a train over a faster link. [`hold_ns`] tells them apart with packets sent
 //! at wider gaps, which a link leaves alone and a batcher pulls together.
+//!
+//! Two things make bounds agree on a wrong time: cross traffic, which spreads all trains alike if it is steady, and a second
+//! batcher, which cuts the batches of the first. Both show in trains sent at a known rate a little below the capacity
+//! ([`calibrate`]): an idle path leaves their gaps alone, so the bounds of their gaps must hold.
 
 use std::time::Duration;
 
@@ -14,8 +18,17 @@ use super::{Arrival, TrainArrivals, dispersion, stats};
 
 /// A gap below this share of the train's mean gap is one inside a batch.
 const INSIDE: f64 = 0.5;
-/// A gap between two batches is at least this share of the time a batch is gathered for.
+/// A gap between two batches is at least this share of the time a batch is gathered for,
 const BETWEEN: f64 = 0.3;
+/// and this share of most such gaps. Timestamps that are late make narrower ones inside a batch.
+const BETWEEN_TYPICAL: f64 = 0.6;
+/// The fewest batches of a train: where the first and the last end matters less with more.
+const BATCHES_MIN: usize = 6;
+/// The lower bound of the time a packet takes is this quantile of those of the trains, and the upper bound that of theirs. Cross
+/// traffic raises both bounds of some trains, so the upper one must hold for more of them.
+const BOUNDS_QUANTILES: (f64, f64) = (0.6, 0.25);
+/// The most that a packet of a calibration train may be off its place, in mean gaps.
+const CALIBRATION_ERROR_MAX: f64 = 0.5;
 /// With this share of such gaps, packets arrive in batches. Late timestamps and queues make fewer.
 const INSIDE_MIN: f64 = 0.1;
 /// A gap that shrank to less than this share on its way was pulled together.
@@ -75,7 +88,7 @@ pub struct Bounds {
     pub low_ns: f64,
     /// See `low_ns`.
     pub high_ns: f64,
-    /// The share of the trains that agree.
+    /// The share of the trains whose own bounds hold for the middle between these.
     pub agree: f64,
     /// Trains that bound the time at all.
     pub trains: usize,
@@ -86,24 +99,57 @@ pub struct Bounds {
 pub fn bounds(trains: &[TrainArrivals], hold_ns: f64) -> Option<Bounds> {
     let runs = trains.iter().filter_map(dispersion::longest_run);
     let bounds = runs.filter_map(|run| of_train(run, hold_ns)).map(widened).collect::<Vec<_>>();
-    let mut ends = bounds.iter().flat_map(|(low, high)| [*low, *high]).collect::<Vec<_>>();
-    ends.sort_unstable_by(f64::total_cmp);
-    let covering = |ns: f64| bounds.iter().filter(|(low, high)| *low <= ns && ns <= *high).count();
-    let stretches = ends.windows(2).filter_map(|ends| match ends {
-        [low, high] if high > low => Some((*low, *high, covering(f64::midpoint(*low, *high)))),
-        _ => None,
-    });
-    let stretches = stretches.collect::<Vec<_>>();
-    let most = stretches.iter().map(|(.., count)| *count).max()?;
-    // One train may be misled, so also count where all the others agree.
-    let fewest = most.saturating_sub(1).max(1);
-    let likely = || stretches.iter().filter(|(.., count)| *count >= fewest);
-    Some(Bounds {
-        low_ns: likely().map(|(low, ..)| *low).fold(f64::INFINITY, f64::min),
-        high_ns: likely().map(|(_, high, _)| *high).fold(0.0, f64::max),
-        agree: most as f64 / bounds.len() as f64,
-        trains: bounds.len(),
-    })
+    let low_ns = stats::percentile(&stats::sorted(bounds.iter().map(|(low, _)| *low)), BOUNDS_QUANTILES.0)?;
+    let high_ns = stats::percentile(&stats::sorted(bounds.iter().map(|(_, high)| *high)), BOUNDS_QUANTILES.1)?;
+    let middle_ns = f64::midpoint(low_ns, high_ns);
+    let agree = bounds.iter().filter(|(low, high)| *low <= middle_ns && middle_ns <= *high).count();
+    let trains = bounds.len();
+    (low_ns <= high_ns).then_some(Bounds { low_ns, high_ns, agree: agree as f64 / trains as f64, trains })
+}
+
+/// The result of trains that were sent at known rates below the capacity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Calibration {
+    /// The share of the trains whose bounds hold for the gap that they were sent with.
+    pub agree: f64,
+    /// Trains that have bounds and left evenly.
+    pub trains: usize,
+    /// The largest share of the link that cross traffic can take without having widened the gaps beyond their bounds, 0 to 1.
+    pub load_max: f64,
+}
+
+/// Compares the bounds of trains of even gaps with the gaps that they were sent with. `found` are the bounds of trains sent back to
+/// back, `sent_ns` apart.
+#[must_use]
+pub fn calibrate(trains: &[TrainArrivals], hold_ns: f64, found: &Bounds, sent_ns: f64) -> Calibration {
+    let (mut loads, mut all) = (Vec::new(), 0);
+    for run in trains.iter().filter_map(dispersion::longest_run).filter(|run| is_even(run)) {
+        let Some((low, high)) = of_train(run, hold_ns).map(widened) else { continue };
+        let gap_ns = sent_gap_ns(run);
+        all += 1;
+        if low <= gap_ns && gap_ns <= high {
+            // A packet takes its own time and that of the cross traffic that arrives in one gap, in both kinds of trains.
+            loads.push(((high - found.low_ns) / (gap_ns - sent_ns)).clamp(0.0, 1.0));
+        }
+    }
+    let agree = loads.len() as f64 / f64::from(all.max(1));
+    // The narrowest gaps bound the load best.
+    let load_max = stats::percentile(&stats::sorted(loads), 0.25).unwrap_or(1.0);
+    Calibration { agree, trains: all as usize, load_max }
+}
+
+/// Returns the mean gap with which packets were sent, in nanoseconds.
+#[must_use]
+pub fn sent_gap_ns(run: &[Arrival]) -> f64 {
+    let span = run.last().zip(run.first()).map_or(0, |(last, first)| last.sent.0.saturating_sub(first.sent.0));
+    span as f64 / run.len().saturating_sub(1).max(1) as f64
+}
+
+/// Returns whether packets were sent with even gaps.
+fn is_even(run: &[Arrival]) -> bool {
+    let (gap_ns, start) = (sent_gap_ns(run), run.first().map_or(0, |first| first.sent.0));
+    let off = |(place, arrival): (usize, &Arrival)| arrival.sent.0.saturating_sub(start) as f64 - place as f64 * gap_ns;
+    run.iter().enumerate().map(off).all(|off| off.abs() <= CALIBRATION_ERROR_MAX * gap_ns)
 }
 
 /// Packets that were released together: when the first and the last came, and the place of the last in the train.
@@ -118,8 +164,7 @@ struct Batch {
 fn of_train(run: &[Arrival], hold_ns: f64) -> Option<(f64, f64)> {
     let batches = batches(run, hold_ns);
     let span_ns = batches.last()?.last_ns - batches.first()?.first_ns;
-    // One whole batch bounds nothing.
-    if batches.len() < 3 || span_ns < 2.0 * hold_ns {
+    if batches.len() < BATCHES_MIN || span_ns < 2.0 * hold_ns {
         return None;
     }
     let (mut low, mut high) = (0.0_f64, f64::INFINITY);
@@ -144,7 +189,9 @@ fn widened((low, high): (f64, f64)) -> (f64, f64) {
 }
 
 fn batches(run: &[Arrival], hold_ns: f64) -> Vec<Batch> {
-    let limit_ns = (INSIDE * mean_gap_ns(run)).max(BETWEEN * hold_ns);
+    let least_ns = (INSIDE * mean_gap_ns(run)).max(BETWEEN * hold_ns);
+    let between = stats::sorted(run.windows(2).map(gap_ns).filter(|gap_ns| *gap_ns >= least_ns));
+    let limit_ns = least_ns.max(BETWEEN_TYPICAL * stats::median(&between).unwrap_or_default());
     let start = run.first().map_or(0, |first| first.came.0);
     let at = |arrival: &Arrival| arrival.came.0.saturating_sub(start) as f64;
     let mut batches: Vec<Batch> = Vec::new();

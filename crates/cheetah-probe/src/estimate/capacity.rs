@@ -8,6 +8,13 @@
 //!
 //! A train is long if it takes longer than delays vary by. Shorter ones may arrive in one batch (see [`batches`]), at a rate that is
 //! not the path's, so the capacity is then unknown.
+//!
+//! Where packets arrive in batches, pairs have no modes that could tell cross traffic from the link. There, the capacity is known
+//! only if trains bound it to within 2 %, and calibration trains confirm the bounds; so it is seldom known while there is cross
+//! traffic. A batcher whose interval differs from the time that a packet takes by a few per cent delivers single packets, and is not
+//! recognised beside cross traffic: the capacity is then off by as much (4 % at most in simulations).
+
+use std::time::Duration;
 
 use super::dispersion::Sample;
 use super::stats::{self, Mode};
@@ -35,17 +42,28 @@ const SENT_SHARE: f64 = 0.85;
 const JITTER_SHARE: f64 = 0.5;
 /// A train that takes longer is long enough: no batcher is expected to hold packets for so long.
 const LONG_NS: f64 = 20e6;
-/// Trains in batches must bound the capacity to within this share, either way, and this share of them must agree.
-const BOUNDS_WIDTH: f64 = 0.02;
+/// Trains as a whole, without their first packets, must arrive at the rate of their halves to within this share. None does where a
+/// batcher delivers single packets at intervals that are almost the time a packet takes.
+const WHOLE_AGREES: f64 = 0.012;
+/// The largest error of a capacity measured by trains in batches, as a share of it, by their bounds and the cross traffic that
+/// calibration trains do not show.
+const BATCHED_ERROR_MAX: f64 = 0.0195;
+/// The share of the trains in batches that must agree.
 const BOUNDS_AGREE: f64 = 0.75;
+/// The share of the calibration trains that must confirm the bounds.
+const CALIBRATION_AGREE: f64 = 0.8;
+/// The share of a link that calibration trains cannot tell from an idle one, as a rule.
+const LOAD_HIDDEN: f64 = 0.06;
 
-/// The arrivals of trains sent back to back, and of paced trains that detect batching.
+/// The arrivals of trains sent back to back, of paced trains that detect batching, and of calibration trains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observations {
     /// Pairs and trains sent back to back.
     pub trains: Vec<TrainArrivals>,
     /// Trains with the gaps of [`batches::paced_gaps`].
     pub paced: Vec<TrainArrivals>,
+    /// Trains of even gaps wider than [`Unknown::Unconfirmed`] has.
+    pub calibration: Vec<TrainArrivals>,
 }
 
 impl Observations {
@@ -71,6 +89,12 @@ pub enum Unknown {
     /// The trains disagree.
     #[error("the trains disagree")]
     Disagree,
+    /// The trains in batches agree that a packet takes this long; calibration trains, with wider gaps, must confirm it.
+    #[error("packets arrive in batches, and no trains at a lower rate confirm the rate of the batches")]
+    Unconfirmed(Duration),
+    /// Calibration trains do not arrive as they were sent.
+    #[error("packets arrive in batches, and other traffic or more batching changes their number")]
+    Disturbed,
 }
 
 /// Returns the capacity.
@@ -88,11 +112,11 @@ pub fn estimate(method: Method, seen: &Observations) -> Result<Capacity, Unknown
     }
     let hold_ns = batches::hold_ns(&seen.paced);
     let found = if hold_ns.is_some() || batches::are_visible(&long) {
-        of_batches(&long, hold_ns.unwrap_or_default())?
+        of_batches(&long, &seen.calibration, hold_ns.unwrap_or_default())?
     } else if jitter_ns(&seen.trains) > JITTER_SHARE * span_ns(&long) && span_ns(&long) < LONG_NS {
         return Err(Unknown::TooShort);
     } else {
-        of_gaps(&seen.trains, &samples, &slopes(&long))?
+        of_gaps(&seen.trains, &samples, &long)?
     };
     let sent =
         stats::median(&stats::sorted(samples.iter().map(|train| train.sent_bits_per_s))).ok_or(Unknown::TooFew)?;
@@ -121,19 +145,31 @@ struct Estimate {
 }
 
 /// The capacity where packets arrive in batches.
-fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Estimate, Unknown> {
+fn of_batches(trains: &[TrainArrivals], calibration: &[TrainArrivals], hold_ns: f64) -> Result<Estimate, Unknown> {
     let bounds = batches::bounds(trains, hold_ns).ok_or(Unknown::TooShort)?;
-    let is_narrow = bounds.high_ns <= bounds.low_ns * (1.0 + BOUNDS_WIDTH).powi(2);
-    if bounds.trains < TRAINS_MIN || bounds.trains * 4 < trains.len() * 3 || !is_narrow {
+    let middle_ns = f64::midpoint(bounds.low_ns, bounds.high_ns);
+    let sent = stats::sorted(trains.iter().filter_map(dispersion::longest_run).map(batches::sent_gap_ns));
+    let sent_ns = stats::median(&sent).unwrap_or_default();
+    // The error of the bounds, and the cross traffic that arrives between two packets if it takes this share of the link.
+    let error = |load: f64| bounds.high_ns / middle_ns - 1.0 + load * sent_ns / middle_ns;
+    let is_most = bounds.trains >= TRAINS_MIN && bounds.trains * 4 >= trains.len() * 3;
+    if !is_most || error(LOAD_HIDDEN) > BATCHED_ERROR_MAX {
         return Err(Unknown::TooShort);
     }
     if bounds.agree < BOUNDS_AGREE {
         return Err(Unknown::Disagree);
     }
+    let calibrated = batches::calibrate(calibration, hold_ns, &bounds, sent_ns);
+    if calibrated.trains < TRAINS_MIN {
+        return Err(Unknown::Unconfirmed(Duration::from_nanos(middle_ns as u64)));
+    }
+    if calibrated.agree < CALIBRATION_AGREE || error(calibrated.load_max) > BATCHED_ERROR_MAX {
+        return Err(Unknown::Disturbed);
+    }
     let first = trains.iter().find_map(|train| train.arrivals.first()).ok_or(Unknown::TooFew)?;
     let rate = |ns: f64| dispersion::frame_bits(first) * 1e9 / ns;
     Ok(Estimate {
-        bits_per_s: rate(f64::midpoint(bounds.low_ns, bounds.high_ns)),
+        bits_per_s: rate(middle_ns),
         low: rate(bounds.high_ns),
         high: rate(bounds.low_ns),
         confidence: bounds.agree,
@@ -143,8 +179,9 @@ fn of_batches(trains: &[TrainArrivals], hold_ns: f64) -> Result<Estimate, Unknow
 }
 
 /// The capacity where every packet arrives by itself: a mode of the pairs between the bounds that trains set, or the trains.
-/// `slopes` are the seconds a bit of each train by its slope, in order.
-fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<Estimate, Unknown> {
+/// `trains` are the dispersions of the trains that are `long`.
+fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> Result<Estimate, Unknown> {
+    let slopes = slopes(long);
     let medians = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
     let middle = Quartiles::of(&medians).ok_or(Unknown::TooFew)?;
     let sent = stats::sorted(trains.iter().map(|train| 1.0 / train.sent_bits_per_s));
@@ -158,7 +195,12 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<E
     let samples = pair_times.len() + trains.len();
     let mode = modes.max_by(|a, b| a.density.total_cmp(&b.density));
     let is_refined = |mode: &Mode| middle.is_narrow() && (middle.middle / mode.median - 1.0).abs() <= TRAINS_AGREE;
+    let whole = Quartiles::of(&wholes(long)).ok_or(Unknown::TooFew)?;
     let times = match mode {
+        // A path is not slower than its trains: these gaps are a batcher's.
+        Some(mode) if mode.median > whole.middle * (1.0 + WHOLE_AGREES) && !is_refined(&mode) => {
+            return Err(Unknown::TooShort);
+        }
         Some(mode) if !is_refined(&mode) => {
             return Ok(Estimate {
                 bits_per_s: 1.0 / mode.median,
@@ -171,10 +213,14 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], slopes: &[f64]) -> Result<E
         }
         // The error of timestamps is spread over a whole train.
         Some(_) => &medians,
-        None if Quartiles::of(slopes).is_some_and(|slopes| slopes.is_narrow()) => slopes,
+        None if Quartiles::of(&slopes).is_some_and(|slopes| slopes.is_narrow()) => &slopes,
         None => &medians,
     };
     let Quartiles { low, middle, high } = Quartiles::of(times).filter(Quartiles::is_narrow).ok_or(Unknown::Disagree)?;
+    // Cross traffic slows some of the trains; a batcher's interval makes all slower or faster.
+    if whole.low > middle * (1.0 + WHOLE_AGREES) || whole.high < middle * (1.0 - WHOLE_AGREES) {
+        return Err(Unknown::TooShort);
+    }
     let confidence = stats::share_within(times, middle, TRAINS_AGREE);
     let [bits_per_s, low, high] = [middle, high, low].map(|time| 1.0 / time);
     Ok(Estimate { bits_per_s, low, high, confidence, samples, batched: false })
@@ -203,6 +249,16 @@ impl Quartiles {
 fn slopes(trains: &[TrainArrivals]) -> Vec<f64> {
     let runs = trains.iter().filter_map(dispersion::longest_run);
     stats::sorted(runs.filter_map(dispersion::slope_ns_per_bit).map(|ns| ns / 1e9))
+}
+
+/// The seconds a bit that each whole train takes without its first packet, in order.
+fn wholes(trains: &[TrainArrivals]) -> Vec<f64> {
+    let time = |run: &[Arrival]| {
+        let (first, rest) = run.get(1..)?.split_first()?;
+        let bits = rest.iter().map(dispersion::frame_bits).sum::<f64>();
+        Some(rest.last()?.came.0.saturating_sub(first.came.0) as f64 / 1e9 / bits)
+    };
+    stats::sorted(trains.iter().filter_map(dispersion::longest_run).filter_map(time))
 }
 
 /// Returns the pairs that a link has spread: those that arrived as they were sent measure the sender. If most arrived so, no link

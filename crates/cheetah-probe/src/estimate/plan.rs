@@ -1,11 +1,13 @@
-//! What to send to measure the capacity: longer trains until it is known, or until they would be too long.
+//! What to send to measure the capacity: longer trains until it is known, or until they would be too long. If they arrive in batches,
+//! calibration trains follow.
 
 use std::time::Duration;
 
-use super::TrainArrivals;
 use super::batches::paced_gaps;
 use super::capacity::{self, Observations, Unknown, estimate};
+use super::{TrainArrivals, stats};
 use crate::path::{Capacity, Method};
+use crate::schedule::Pattern;
 
 /// Pairs sent.
 const PAIRS: usize = 40;
@@ -13,12 +15,19 @@ const PAIRS: usize = 40;
 const PACED: usize = 6;
 /// Trains sent back to back of each length.
 const TRAINS: usize = 12;
-/// The number of packets in the shortest trains: it averages timestamp errors, and fits a router's queue.
-const PACKETS_MIN: usize = 32;
+/// The number of packets in the shortest trains: it averages timestamp errors, fits most routers' queues, and is enough to tell the
+/// time that a packet takes from a batcher's interval that differs by 2 %.
+const PACKETS_MIN: usize = 64;
+/// That number where pairs arrive further apart than this, longer than batchers hold packets: such trains take long enough.
+const PACKETS_MIN_SLOW: (usize, Duration) = (32, Duration::from_millis(3));
 /// Packets in the longest trains.
 const PACKETS_MAX: usize = 256;
 /// Trains that take longer are not followed by longer ones, which would fill queues.
 const SPAN_MAX: Duration = Duration::from_millis(50);
+
+/// The gaps of calibration trains, in times that a packet takes on the path: every second has the first of these gaps, which cross
+/// traffic disturbs most, and the others have wider ones, each by the second of these more than the one before.
+const CALIBRATION_GAPS: (f64, f64) = (1.03, 0.1);
 
 /// A train to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +36,8 @@ pub enum Step {
     BackToBack(usize),
     /// A train with the gaps of [`paced_gaps`].
     Paced,
+    /// A calibration train: this many packets with this gap.
+    Calibration(usize, Duration),
 }
 
 impl Step {
@@ -35,6 +46,7 @@ impl Step {
     pub fn offsets(self) -> Vec<Duration> {
         match self {
             Self::BackToBack(packets) => vec![Duration::ZERO; packets],
+            Self::Calibration(packets, gap) => Pattern::Train { packets, gap }.offsets(),
             Self::Paced => {
                 let later = paced_gaps().into_iter().scan(Duration::ZERO, |at, gap| {
                     *at += gap;
@@ -52,6 +64,8 @@ pub struct Plan {
     seen: Observations,
     done: usize,
     packets: usize,
+    /// The time that a packet seems to take on the path, and the number of calibration trains planned for it.
+    calibration: Option<(Duration, u32)>,
 }
 
 impl Plan {
@@ -62,22 +76,40 @@ impl Plan {
         if nth < PAIRS {
             return Some(Step::BackToBack(2));
         }
+        if self.calibration.is_some() {
+            return self.next_calibration();
+        }
         let Some(train) = nth.checked_sub(PAIRS + PACED) else { return Some(Step::Paced) };
         if train == 0 {
-            self.packets = PACKETS_MIN;
+            let (packets, gap) = PACKETS_MIN_SLOW;
+            self.packets = if self.pair_gap_ns() > gap.as_nanos() as f64 { packets } else { PACKETS_MIN };
         } else if train.is_multiple_of(TRAINS) {
-            if !self.needs_longer() {
-                return None;
+            // The method makes no difference to the arithmetic.
+            match self.capacity(Method::Icmp) {
+                Err(Unknown::TooShort | Unknown::Disagree) if self.may_lengthen() => self.packets *= 2,
+                Err(Unknown::Unconfirmed(time)) => {
+                    self.calibration = Some((time, 0));
+                    return self.next_calibration();
+                }
+                _ => return None,
             }
-            self.packets *= 2;
         }
         Some(Step::BackToBack(self.packets))
+    }
+
+    fn next_calibration(&mut self) -> Option<Step> {
+        let (time, nth) = self.calibration.as_mut().filter(|(_, nth)| (*nth as usize) < TRAINS)?;
+        *nth += 1;
+        let (narrowest, wider) = CALIBRATION_GAPS;
+        let gap = if nth.is_multiple_of(2) { narrowest + wider * f64::from(*nth / 2) } else { narrowest };
+        Some(Step::Calibration(self.packets, time.mul_f64(gap)))
     }
 
     /// Takes note of what arrived of a train.
     pub fn note(&mut self, step: Step, train: TrainArrivals) {
         match step {
             Step::BackToBack(_) => self.seen.trains.push(train),
+            Step::Calibration(..) => self.seen.calibration.push(train),
             Step::Paced => self.seen.paced.push(train),
         }
     }
@@ -98,10 +130,16 @@ impl Plan {
         estimate(method, &self.seen)
     }
 
-    fn needs_longer(&self) -> bool {
-        // The method makes no difference to the arithmetic.
-        self.packets * 2 <= PACKETS_MAX
-            && capacity::span_ns(&self.seen.longest()) <= SPAN_MAX.as_nanos() as f64
-            && self.capacity(Method::Icmp) == Err(Unknown::TooShort)
+    /// The median time between the arrivals of a pair.
+    fn pair_gap_ns(&self) -> f64 {
+        let gap = |train: &TrainArrivals| match train.arrivals[..] {
+            [first, second] => Some(second.came.0.saturating_sub(first.came.0) as f64),
+            _ => None,
+        };
+        stats::median(&stats::sorted(self.seen.trains.iter().filter_map(gap))).unwrap_or_default()
+    }
+
+    fn may_lengthen(&self) -> bool {
+        self.packets * 2 <= PACKETS_MAX && capacity::span_ns(&self.seen.longest()) <= SPAN_MAX.as_nanos() as f64
     }
 }

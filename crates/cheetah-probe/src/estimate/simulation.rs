@@ -54,12 +54,12 @@ pub(super) enum Batching {
     Late(f64, (f64, f64)),
 }
 
-/// The time from one packet of a batch to the next.
-const RELEASE_NS: f64 = 4_300.0;
+/// The time from one packet of a batch to the next, at most.
+const RELEASE_NS_MAX: f64 = 4_300.0;
 
 impl Batching {
     /// Returns when packets that arrive at `came`, in order, are released.
-    fn release(self, came: &[f64], random: &mut Random) -> Vec<f64> {
+    fn release(self, came: &[f64], release_ns: f64, random: &mut Random) -> Vec<f64> {
         let phase = random.share();
         let (mut last, mut opens) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         let release = |came: &f64| {
@@ -71,7 +71,7 @@ impl Batching {
                 Self::Late(share, by) if came > last && random.share() < share => opens = came + random.between(by),
                 Self::HoldOff(_) | Self::Throttle(_) | Self::Late(..) => {}
             }
-            last = came.max(opens).max(last + RELEASE_NS);
+            last = came.max(opens).max(last + release_ns);
             last
         };
         came.iter().map(release).collect()
@@ -89,6 +89,8 @@ pub(super) struct SimulatedPath {
     pub(super) noise_ns: f64,
     /// The length limit of the queue, in bytes.
     pub(super) queue_bytes: f64,
+    /// The time from one packet of a batch to the next, in nanoseconds.
+    pub(super) release_ns: f64,
     /// Batching before the narrow link.
     pub(super) before: Option<Batching>,
     /// Batching after it: on the way there, and on the way back.
@@ -98,18 +100,20 @@ pub(super) struct SimulatedPath {
 impl SimulatedPath {
     pub(super) fn idle(bits_per_s: f64) -> Self {
         let cross = (0.0, Cross::Mixed);
-        Self { bits_per_s, cross, noise_ns: 300.0, queue_bytes: 1e6, before: None, after: [None; 2] }
+        // A batcher that took as long for a packet as the link would be the narrowest link itself.
+        let release_ns = RELEASE_NS_MAX.min(0.35 * 1514.0 * 8e9 / bits_per_s);
+        Self { bits_per_s, cross, noise_ns: 300.0, queue_bytes: 1e6, release_ns, before: None, after: [None; 2] }
     }
 
     /// Carries packets of `ip_bytes` that leave at `sent`; those that find the queue full are lost.
     pub(super) fn carry(&self, sent: &[Nanos], ip_bytes: u32, random: &mut Random) -> Vec<Arrival> {
         let mut entered = sent.iter().map(|at| at.0 as f64).collect::<Vec<_>>();
         if let Some(before) = self.before {
-            entered = before.release(&entered, random);
+            entered = before.release(&entered, self.release_ns, random);
         }
         let (places, mut came): (Vec<_>, Vec<_>) = self.through_link(&entered, ip_bytes, random).into_iter().unzip();
         for after in self.after.into_iter().flatten() {
-            came = after.release(&came, random);
+            came = after.release(&came, self.release_ns, random);
         }
         let mut stamped = 0.0_f64;
         let arrive = |(place, came): (usize, f64)| {

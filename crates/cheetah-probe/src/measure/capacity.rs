@@ -181,7 +181,7 @@ fn collect(
         let arrivals = match step {
             Step::BackToBack(_) => wire.train(prober, shape, &offsets, patience)?,
             // Only when its packets really left counts.
-            Step::Paced => Some(wire.loose_train(prober, shape, &offsets, patience)?),
+            Step::Paced | Step::Calibration(..) => Some(wire.loose_train(prober, shape, &offsets, patience)?),
         };
         if let Some(arrivals) = arrivals {
             let is_whole = dispersion::train(&arrivals, packets).is_some();
