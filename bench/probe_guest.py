@@ -1,5 +1,5 @@
-"""A guest with a kernel of Debian's, for what this machine's kernel may not have: made of packages, run by QEMU without any
-help of the processor, so that everything in it takes its time."""
+"""A guest that runs Debian's kernel, for features that this machine's kernel may lack. It is made of packages, and emulated by
+QEMU without hardware virtualisation, so it is slow."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ MEMORY_MIB = 1024
 
 
 def kernel() -> tuple[str, list[str]]:
-    """The kernel and the modules, downloaded once: their paths."""
+    """Returns the paths of the kernel and the modules, which are downloaded once."""
     image = os.path.join(DIR, "vmlinuz")
     modules = [os.path.join(DIR, f"{name}.ko") for name in MODULES]
     if not all(os.path.exists(path) for path in (image, *modules)):
         for program in ("apt-get", "apt-cache", "dpkg-deb", "tar"):
             if not shutil.which(program):
-                raise BenchError(f"{program} is not here: the guest's kernel is a package of Debian's")
+                raise BenchError(f"{program} is not installed; it is needed to unpack Debian's kernel")
         _unpack(_download(), image, modules)
     return image, modules
 
 
 def _download() -> str:
-    """The package that the kernel's newest version is in."""
+    """Downloads the package of the newest kernel; returns its path."""
     depends = run(["apt-cache", "depends", "--important", KERNEL], check=False)
     found = re.search(r"Depends: (linux-image-\S+)", depends)
     if not found:
-        raise BenchError(f"there is no package {KERNEL} here; it is in Debian 12's security updates")
+        raise BenchError(f"apt knows no package {KERNEL}; it is in Debian 12's security updates")
     os.makedirs(DIR, exist_ok=True)
     before = set(os.listdir(DIR))
     done = subprocess.run(["apt-get", "-q", "download", found[1]], cwd=DIR, capture_output=True, text=True, check=False)
     packages = [name for name in set(os.listdir(DIR)) - before if name.endswith(".deb")]
     if done.returncode != 0 or not packages:
-        raise BenchError(f"{found[1]} cannot be had: {done.stderr.strip()[-400:]}")
+        raise BenchError(f"{found[1]} could not be downloaded: {done.stderr.strip()[-400:]}")
     return os.path.join(DIR, packages[0])
 
 
 def _unpack(package: str, image: str, modules: Sequence[str]) -> None:
-    """Takes what is needed out of the package, and removes the rest."""
+    """Extracts the kernel and the modules from the package, and removes it."""
     root = os.path.join(DIR, "root")
     os.makedirs(root, exist_ok=True)
     wanted = ["./boot/vmlinuz-*", *(f"*/{name}.ko*" for name in MODULES)]
@@ -75,12 +75,12 @@ def _unpack(package: str, image: str, modules: Sequence[str]) -> None:
 
 
 def _libraries(program: str) -> list[str]:
-    """What a program is linked with, the loader included; nothing if it is static."""
+    """Returns the libraries that a program is linked with, and its loader; none if it is static."""
     return re.findall(r"(/\S+) \(0x", run(["ldd", program], check=False))
 
 
 class Archive:
-    """The files that a kernel starts with (cpio, "newc"; Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    """An initial RAM file system (cpio, "newc"; Documentation/driver-api/early-userspace/buffer-format.rst)."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -97,23 +97,23 @@ class Archive:
         self._parts.append(entry + content + b"\0" * (-len(content) % 4))
 
     def directory(self, name: str) -> None:
-        """A directory, and those it is in."""
+        """Adds a directory and its parents."""
         parent = os.path.dirname(name)
         if parent:
             self.directory(parent)
         self._add(name, stat.S_IFDIR | 0o755, b"")
 
     def file(self, name: str, content: bytes) -> None:
-        """A file that may be run."""
+        """Adds an executable file."""
         self.directory(os.path.dirname(name) or "tmp")
         self._add(name, stat.S_IFREG | 0o755, content)
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link."""
+        """Adds a symbolic link."""
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def copy(self, name: str, path: str) -> None:
-        """A file of this machine's; of a program what it is linked with, too."""
+        """Adds a file of this machine, and the libraries that it is linked with."""
         with open(path, "rb") as file:
             self.file(name, file.read())
         for library in _libraries(path):
@@ -121,15 +121,15 @@ class Archive:
                 self.file(library.lstrip("/"), file.read())
 
     def content(self) -> bytes:
-        """The archive."""
+        """Returns the archive."""
         self._add("TRAILER!!!", 0, b"")
         return b"".join(self._parts)
 
 
 def archive(script: str, programs: Mapping[str, str], modules: Sequence[str]) -> bytes:
-    """What the guest starts with: busybox, `ip`, `tc`, modules, programs by name, and the script that it runs."""
+    """Returns the guest's file system: busybox, `ip`, `tc`, modules, programs by name, and the script that it runs."""
     if not os.path.exists(BUSYBOX):
-        raise BenchError("busybox is not here; it is in the package busybox-static")
+        raise BenchError("busybox is not installed; it is in the package busybox-static")
     made = Archive()
     for name in ("bin", "dev", "proc", "sys", "tmp", "modules"):
         made.directory(name)
@@ -139,7 +139,7 @@ def archive(script: str, programs: Mapping[str, str], modules: Sequence[str]) ->
     for name in PROGRAMS:
         path = shutil.which(name)
         if not path:
-            raise BenchError(f"{name} is not here; it is in the package iproute2")
+            raise BenchError(f"{name} is not installed; it is in the package iproute2")
         made.copy(f"bin/{name}", path)
     for path in modules:
         made.copy(f"modules/{os.path.basename(path)}", path)
@@ -150,9 +150,9 @@ def archive(script: str, programs: Mapping[str, str], modules: Sequence[str]) ->
 
 
 def boot(script: str, programs: Mapping[str, str], scratch_dir: str) -> str:
-    """Runs a script in the guest, which has to power it off; returns what came over the console."""
+    """Runs a script in the guest, which has to power it off; returns the console's output."""
     if not shutil.which("qemu-system-x86_64"):
-        raise BenchError("qemu-system-x86_64 is not here; it is in the package qemu-system-x86")
+        raise BenchError("qemu-system-x86_64 is not installed; it is in the package qemu-system-x86")
     image, modules = kernel()
     initrd = os.path.join(scratch_dir, "initrd")
     with open(initrd, "wb") as file:

@@ -1,13 +1,13 @@
-//! Reading clocks, and waiting for them.
+//! Clocks, and waiting until a time.
 
-/// What the monotonic clock says, in nanoseconds.
+/// Returns the time of `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// How far the clock that the kernel stamps packets with is ahead of the monotonic one.
+/// Returns how far `CLOCK_REALTIME`, by which the kernel stamps packets, is ahead of `CLOCK_MONOTONIC`.
 pub fn wall_offset_ns() -> u64 {
-    // Of several attempts, the one during which least time passed was the least disturbed.
+    // The attempt that took the least time was disturbed least.
     let attempt = || {
         let before = now_ns();
         let wall = read(libc::CLOCK_REALTIME);
@@ -17,17 +17,17 @@ pub fn wall_offset_ns() -> u64 {
     (0..16).map(|_| attempt()).min().map_or(0, |(_, offset_ns)| offset_ns)
 }
 
-/// Burns time until then.
+/// Spins until `due_ns`.
 pub fn spin_until(due_ns: u64) {
     while now_ns() < due_ns {
         std::hint::spin_loop();
     }
 }
 
-/// Sleeps until then, as well as the kernel can.
+/// Sleeps until `due_ns`.
 pub fn sleep_until(due_ns: u64) {
     let due = libc::timespec { tv_sec: (due_ns / 1_000_000_000) as _, tv_nsec: (due_ns % 1_000_000_000) as _ };
-    // SAFETY: `due` is a timespec that lives through the call; nothing is to be told of what was left.
+    // SAFETY: `due` is a timespec that lives through the call; the remaining time is not asked for.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const due, std::ptr::null_mut()) };
 }
 

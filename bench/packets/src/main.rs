@@ -1,5 +1,5 @@
-//! Trains of UDP packets, sent as plain programs send them (`sleep`, `spin`, `mmsg`); and the judge, which says when packets
-//! arrived (`receive`). Times are nanoseconds of `CLOCK_MONOTONIC`.
+//! Sends trains of UDP packets as plain programs do (`sleep`, `spin`, `mmsg`), and reports when packets arrived (`receive`).
+//! Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 mod clock;
 mod receive;
@@ -11,12 +11,12 @@ use std::process;
 use std::str::FromStr;
 
 use receive::Receiver;
-use send::{Trains, Way};
+use send::{Method, TrainRequest};
 
 const USAGE: &str = "usage: bench-packets sleep|spin|mmsg ADDRESS:PORT IP-BYTES PACKETS GAP-NS TRAINS INTERVAL-US
-           sends so many trains; prints `due left` for each packet, an empty line after each train
+           sends TRAINS trains; prints `due left` for each packet, and an empty line after each train
        bench-packets receive INTERFACE PORT
-           prints `ready`; for each line of input what has arrived since, `arrived ip-bytes` each, then `dropped N`";
+           prints `ready`; for each line of input, prints `arrived ip-bytes` for each new packet, then `dropped N`";
 
 fn main() {
     if let Err(error) = run() {
@@ -30,14 +30,14 @@ fn run() -> Result<(), Box<dyn Error>> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["receive", interface, port] => Receiver::open(interface, parse(port)?)?.serve(),
-        [way, to, ip_bytes, packets, gap_ns, trains, interval_us] => {
-            let way = match *way {
-                "sleep" => Way::Sleep,
-                "spin" => Way::Spin,
-                "mmsg" => Way::Mmsg,
+        [method, to, ip_bytes, packets, gap_ns, trains, interval_us] => {
+            let method = match *method {
+                "sleep" => Method::Sleep,
+                "spin" => Method::Spin,
+                "mmsg" => Method::Mmsg,
                 _ => return Err(USAGE.into()),
             };
-            let wanted = Trains {
+            let request = TrainRequest {
                 to: parse::<SocketAddrV4>(to)?,
                 ip_bytes: parse(ip_bytes)?,
                 packets: parse(packets)?,
@@ -45,12 +45,12 @@ fn run() -> Result<(), Box<dyn Error>> {
                 trains: parse(trains)?,
                 interval_us: parse(interval_us)?,
             };
-            send::send(way, &wanted)
+            send::send(method, &request)
         }
         _ => Err(USAGE.into()),
     }
 }
 
 fn parse<T: FromStr>(word: &str) -> Result<T, Box<dyn Error>> {
-    word.parse().map_err(|_| format!("'{word}' makes no sense here\n{USAGE}").into())
+    word.parse().map_err(|_| format!("invalid argument '{word}'\n{USAGE}").into())
 }

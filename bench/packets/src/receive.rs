@@ -1,5 +1,5 @@
-//! The judge: a packet socket on the receiver's interface, whose kernel says when each packet arrived. Nobody reads while
-//! packets arrive, so that no process is woken and disturbs the sender on the same machine; they wait in the socket.
+//! The receiver: a packet socket on an interface, where the kernel stamps each packet on arrival. It is read only on request, so
+//! that no process wakes up and disturbs a sender on the same machine; packets wait in the socket.
 
 use std::error::Error;
 use std::ffi::CString;
@@ -12,13 +12,13 @@ use crate::clock::wall_offset_ns;
 
 /// Room for some 100,000 packets.
 const BUFFER_BYTES: libc::c_int = 256 << 20;
-/// What of a packet is kept: its headers.
+/// Bytes kept of each packet: its headers.
 const SNAP_BYTES: u32 = 64;
-/// Not in the libc crate for every target.
+/// Missing from the libc crate for some targets.
 const PACKET_STATISTICS: libc::c_int = 6;
 const IP_LENGTH_AT: usize = 14 + 2;
 
-/// Hears UDP packets to one port.
+/// Receives UDP packets to one port.
 pub struct Receiver {
     socket: OwnedFd,
 }
@@ -32,7 +32,7 @@ impl Receiver {
         if index == 0 {
             return Err(format!("{interface}: {}", io::Error::last_os_error()).into());
         }
-        // Protocol 0 hears nothing: not a packet slips in before the filter is there.
+        // Protocol 0 receives nothing, so no packet arrives before the filter is set.
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: plain system call; the descriptor is checked and owned at once.
         let socket = unsafe {
@@ -48,25 +48,25 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// Answers each line of input with what has arrived since the one before.
+    /// Answers each line of input with the packets that arrived since the previous one.
     pub fn serve(&self) -> Result<(), Box<dyn Error>> {
         println!("ready");
         for line in io::stdin().lock().lines() {
             line?;
             let offset_ns = wall_offset_ns();
-            let mut told = String::new();
+            let mut report = String::new();
             while let Some((wall_ns, ip_bytes)) = self.next()? {
-                writeln!(told, "{} {ip_bytes}", wall_ns.saturating_sub(offset_ns))?;
+                writeln!(report, "{} {ip_bytes}", wall_ns.saturating_sub(offset_ns))?;
             }
-            writeln!(told, "dropped {}", self.dropped()?)?;
+            writeln!(report, "dropped {}", self.dropped()?)?;
             let mut out = io::stdout().lock();
-            out.write_all(told.as_bytes())?;
+            out.write_all(report.as_bytes())?;
             out.flush()?;
         }
         Ok(())
     }
 
-    /// The next packet that waits: when it arrived, by the wall's clock, and its length.
+    /// Returns the next waiting packet: its arrival time by `CLOCK_REALTIME`, and its length.
     fn next(&self) -> io::Result<Option<(u64, u16)>> {
         let mut frame = [0u8; SNAP_BYTES as usize];
         let mut control = [0u64; 16];
@@ -83,24 +83,24 @@ impl Receiver {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
         }
-        let arrived_ns = timestamp_ns(&message).ok_or_else(|| io::Error::other("the kernel stamps no packets"))?;
+        let arrived_ns = timestamp_ns(&message).ok_or_else(|| io::Error::other("the kernel did not stamp a packet"))?;
         Ok(Some((arrived_ns, u16::from_be_bytes([frame[IP_LENGTH_AT], frame[IP_LENGTH_AT + 1]]))))
     }
 
-    /// Packets that found no room since this was last asked.
+    /// Returns the number of packets dropped since the last call because the socket was full.
     fn dropped(&self) -> io::Result<u32> {
         // `struct tpacket_stats`: packets, drops.
         let mut stats = [0u32; 2];
         let mut length = size_of_val(&stats) as libc::socklen_t;
         let pointer = stats.as_mut_ptr().cast();
-        // SAFETY: `pointer` is to as many bytes as `length` says.
+        // SAFETY: `pointer` points to `length` bytes.
         check(unsafe {
             libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS, pointer, &raw mut length)
         })?;
         Ok(stats[1])
     }
 
-    /// Lets through what is IPv4, UDP, not a later fragment, and to that port.
+    /// Accepts only IPv4 UDP packets to `port`, and no fragments but the first.
     fn filter(&self, port: u16) -> io::Result<()> {
         let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let load = libc::BPF_LD | libc::BPF_ABS;
@@ -135,7 +135,7 @@ impl Receiver {
 
     fn set_option<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: `value` is a reference, and the size of what it is to is passed.
+        // SAFETY: `value` is a reference, and the size of its target is passed.
         check(unsafe {
             libc::setsockopt(self.socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
         })

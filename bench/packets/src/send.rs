@@ -1,4 +1,4 @@
-//! The sequential model: wait, then send, packet by packet; and all at once.
+//! Sends packet by packet, each when it is due, or a whole train by one call.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -11,68 +11,68 @@ use crate::clock::{now_ns, sleep_until, spin_until};
 
 /// Headers of IP and UDP.
 const HEADERS_BYTES: usize = 28;
-/// From when a train is made to when its first packet is due.
+/// The time from building a train until its first packet is due.
 const LEAD_NS: u64 = 200_000;
 const PACKETS_MAX: usize = 1024;
 
-/// How each packet is waited for.
+/// How to wait for the time a packet is due.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub enum Method {
     /// `clock_nanosleep`, then `sendto`.
     Sleep,
-    /// Reading the clock until it is time, then `sendto`.
+    /// Read the clock until the packet is due, then `sendto`.
     Spin,
-    /// No waiting: one `sendmmsg` for the whole train.
+    /// One `sendmmsg` for the whole train, without waiting for single packets.
     Mmsg,
 }
 
-/// What is to be sent.
+/// The trains to send.
 #[derive(Debug)]
-pub struct Trains {
-    /// Where to.
+pub struct TrainRequest {
+    /// The destination.
     pub to: SocketAddrV4,
-    /// Of each packet, headers included.
+    /// Bytes of each packet, headers included.
     pub ip_bytes: usize,
-    /// In each train.
+    /// Packets in each train.
     pub packets: usize,
-    /// From the start of one packet to that of the next.
+    /// The time from the start of one packet to the start of the next.
     pub gap_ns: u64,
-    /// How many.
+    /// The number of trains.
     pub trains: usize,
-    /// From the end of one train to the start of the next.
+    /// The time from the end of one train to the start of the next.
     pub interval_us: u64,
 }
 
-/// Sends all of it and prints when each packet was due and had left, as a program can know it: after the call.
-pub fn send(way: Way, wanted: &Trains) -> Result<(), Box<dyn Error>> {
-    if wanted.packets == 0
-        || wanted.packets > PACKETS_MAX
-        || wanted.ip_bytes < HEADERS_BYTES + 8
-        || wanted.ip_bytes > 65_000
+/// Sends the trains, and prints when each packet was due and when the call that sent it had returned.
+pub fn send(method: Method, request: &TrainRequest) -> Result<(), Box<dyn Error>> {
+    if request.packets == 0
+        || request.packets > PACKETS_MAX
+        || request.ip_bytes < HEADERS_BYTES + 8
+        || request.ip_bytes > 65_000
     {
         return Err(format!("1 to {PACKETS_MAX} packets of 36 to 65000 bytes").into());
     }
     // SAFETY: plain system call. Without it the kernel may round waits of ordinary threads up by 50 µs.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    let to = wanted.to;
-    let payloads: Vec<Vec<u8>> = (0..wanted.packets).map(|_| vec![0; wanted.ip_bytes - HEADERS_BYTES]).collect();
-    let mut told = String::new();
-    for _ in 0..wanted.trains {
+    let to = request.to;
+    let payloads: Vec<Vec<u8>> = (0..request.packets).map(|_| vec![0; request.ip_bytes - HEADERS_BYTES]).collect();
+    let mut report = String::new();
+    for _ in 0..request.trains {
         let start_ns = now_ns() + LEAD_NS;
-        let due: Vec<u64> = (0..wanted.packets as u64).map(|number| start_ns + number * wanted.gap_ns).collect();
-        let left = match way {
-            Way::Mmsg => at_once(&socket, to, &payloads, start_ns)?,
-            Way::Sleep => one_by_one(&socket, to, &payloads, &due, sleep_until)?,
-            Way::Spin => one_by_one(&socket, to, &payloads, &due, spin_until)?,
+        let due: Vec<u64> = (0..request.packets as u64).map(|number| start_ns + number * request.gap_ns).collect();
+        let left = match method {
+            Method::Mmsg => at_once(&socket, to, &payloads, start_ns)?,
+            Method::Sleep => one_by_one(&socket, to, &payloads, &due, sleep_until)?,
+            Method::Spin => one_by_one(&socket, to, &payloads, &due, spin_until)?,
         };
         for (due_ns, left_ns) in due.iter().zip(left) {
-            writeln!(told, "{due_ns} {left_ns}")?;
+            writeln!(report, "{due_ns} {left_ns}")?;
         }
-        told.push('\n');
-        sleep_until(now_ns() + wanted.interval_us * 1000);
+        report.push('\n');
+        sleep_until(now_ns() + request.interval_us * 1000);
     }
-    Ok(io::stdout().write_all(told.as_bytes())?)
+    Ok(io::stdout().write_all(report.as_bytes())?)
 }
 
 fn one_by_one(
@@ -92,7 +92,7 @@ fn one_by_one(
 }
 
 fn at_once(socket: &UdpSocket, to: SocketAddrV4, payloads: &[Vec<u8>], start_ns: u64) -> io::Result<Vec<u64>> {
-    // Not connected: somebody's word that nobody listens would be an error of a later train.
+    // On a connected socket, an ICMP error (port unreachable) would fail a later train.
     let mut address = libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: to.port().to_be(),
@@ -116,7 +116,7 @@ fn at_once(socket: &UdpSocket, to: SocketAddrV4, payloads: &[Vec<u8>], start_ns:
         })
         .collect();
     spin_until(start_ns);
-    // SAFETY: as many messages are passed as there are; each points to the address, a slice and a payload, which live through the call.
+    // SAFETY: the count is that of the messages; each points to the address, a slice and a payload, which live through the call.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), messages.len() as libc::c_uint, 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());

@@ -1,15 +1,15 @@
-//! Traffic of others, which takes its turns on the wire. Nobody sends it: only the time that it would take is counted, so that
-//! it costs no processor time, which whoever measures on the same machine would notice.
+//! Cross traffic on the wire. It is not sent: only the time that its frames would take is counted, so that it uses no processor
+//! time, which would disturb measurements on the same machine.
 
 use crate::random::Random;
 
-/// Bytes of a frame, and how many of four are such: bulk data, some of it in smaller pieces, and acknowledgements.
+/// Frame sizes in bytes, and how many of four frames have each: bulk data, smaller pieces of it, and acknowledgements.
 const SIZES: [(u64, u64); 3] = [(1514, 2), (590, 1), (66, 1)];
-/// Of a long pause only so many frames are made up: those before have left the wire, but for the rarest of queues.
+/// The most frames generated after a pause: earlier ones have left the wire, unless its queue is extremely long.
 const FRAMES_REMEMBERED: u64 = 1000;
 const MILLION: u64 = 1_000_000;
 
-/// A stream of frames whose arrivals nothing foretells (Poisson).
+/// A stream of frames with Poisson arrivals.
 #[derive(Debug)]
 pub struct Cross {
     mean_interval_ns: f64,
@@ -18,7 +18,7 @@ pub struct Cross {
 }
 
 impl Cross {
-    /// Takes `share_ppm` millionths of a wire of so many bits a second.
+    /// Creates traffic that takes `share_ppm` millionths of a wire of `rate_bits` bits a second.
     pub fn new(rate_bits: u64, share_ppm: u64) -> Self {
         let (bytes, frames) =
             SIZES.iter().fold((0, 0), |(bytes, frames), (size, count)| (bytes + size * count, frames + count));
@@ -27,7 +27,7 @@ impl Cross {
         Self { mean_interval_ns: mean_bits * 1e9 / rate, next_ns: 0, random: Random::default() }
     }
 
-    /// The next frame that arrives until `now_ns`, as when and how many bytes.
+    /// Returns the time and the bytes of the next frame that arrives until `now_ns`.
     pub fn next(&mut self, now_ns: u64) -> Option<(u64, u64)> {
         self.next_ns = self.next_ns.max(now_ns.saturating_sub(FRAMES_REMEMBERED * self.mean_interval_ns as u64));
         if self.next_ns > now_ns {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_is_taken() {
+    fn cross_traffic_takes_its_share() {
         let mut cross = Cross::new(100_000_000, 500_000);
         let mut bytes = 0;
         for now_ns in (0..2_000_000_000).step_by(100_000) {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pause_is_soon_made_up() {
+    fn after_a_long_pause_a_limited_number_of_frames_is_generated() {
         let mut cross = Cross::new(1_000_000_000, 500_000);
         let mut frames = 0;
         while cross.next(3_600_000_000_000).is_some() {

@@ -6,7 +6,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const BUFFER_BYTES: libc::c_int = 64 << 20;
-/// Not in the libc crate for every target.
+/// Missing from the libc crate for some targets.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
 /// One end of the relay.
@@ -23,7 +23,7 @@ impl Port {
         if index == 0 {
             return Err(io::Error::last_os_error());
         }
-        // Protocol 0 hears nothing: not a frame of another interface slips in before the bind.
+        // Protocol 0 receives nothing, so no frame of another interface arrives before the bind.
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: plain system call; the descriptor is checked and owned at once.
         let socket = unsafe {
@@ -43,7 +43,7 @@ impl Port {
 
     fn set_option(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
         let pointer = (&raw const value).cast();
-        // SAFETY: `pointer` is to a c_int, and its size is passed.
+        // SAFETY: `pointer` points to a c_int, and its size is passed.
         check(unsafe { libc::setsockopt(self.fd(), level, option, pointer, socklen::<libc::c_int>()) })
     }
 
@@ -77,7 +77,7 @@ impl Port {
         Ok(Some((&buffer[..read as usize], arrived_ns)))
     }
 
-    /// Sends one frame with its virtio-net header. Says false where the kernel had no room and it is lost.
+    /// Sends one frame with its virtio-net header. Returns false if the kernel had no room, and the frame is lost.
     pub fn send(&self, bytes: &[u8]) -> io::Result<bool> {
         // SAFETY: pointer and length are of one slice.
         let sent = unsafe { libc::send(self.fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
@@ -91,7 +91,7 @@ impl Port {
         }
     }
 
-    /// Waits until a frame can be read, or `timeout_ns` has passed; says which, true for a frame.
+    /// Waits until a frame can be read, or `timeout_ns` has passed. Returns whether a frame can be read.
     pub fn wait(&self, timeout_ns: Option<u64>) -> io::Result<bool> {
         wait(&[self], timeout_ns)
     }
@@ -101,14 +101,14 @@ impl Port {
     }
 }
 
-/// Waits until a frame can be read from one of them, or `timeout_ns` has passed; says which, true for a frame.
+/// Waits until a frame can be read from one of `ports`, or `timeout_ns` has passed. Returns whether a frame can be read.
 pub fn wait(ports: &[&Port], timeout_ns: Option<u64>) -> io::Result<bool> {
     let mut polls: Vec<libc::pollfd> =
         ports.iter().map(|port| libc::pollfd { fd: port.fd(), events: libc::POLLIN, revents: 0 }).collect();
     let timeout =
         timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
     let pointer = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
-    // SAFETY: as many pollfds are passed as there are, and `pointer` is null or to a timespec that lives through the call.
+    // SAFETY: the count is that of the pollfds, and `pointer` is null or points to a timespec that lives through the call.
     match check(unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, pointer, std::ptr::null()) }) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
         Err(error) => Err(error),
@@ -116,7 +116,7 @@ pub fn wait(ports: &[&Port], timeout_ns: Option<u64>) -> io::Result<bool> {
     }
 }
 
-/// The clock the kernel stamps frames with.
+/// Returns the time of `CLOCK_REALTIME`, by which the kernel stamps frames.
 pub fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a timespec. The call cannot fail for this clock.

@@ -84,7 +84,7 @@ async fn about(State(far): Far) -> Json<About> {
 async fn receive(
     State(far): Far,
     Extension(caller): Extension<Caller>,
-    Asked(request): Asked<ReceiveRequest>,
+    JsonBody(request): JsonBody<ReceiveRequest>,
 ) -> Answer<(StatusCode, Json<Receiving>)> {
     within("packets_max", request.packets_max, LIMITS.packets_max)?;
     within("seconds_max", request.seconds_max, LIMITS.seconds_max)?;
@@ -110,7 +110,7 @@ async fn forget(State(far): Far, Extension(caller): Extension<Caller>, Path(toke
 async fn send(
     State(far): Far,
     Extension(caller): Extension<Caller>,
-    Asked(request): Asked<SendRequest>,
+    JsonBody(request): JsonBody<SendRequest>,
 ) -> Answer<Json<SendReply>> {
     far.config.may_send()?;
     let pattern: Pattern = request.pattern.parse().map_err(Refusal::bad)?;
@@ -202,24 +202,24 @@ fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().eq_ignore_ascii_case(b"application/json"))
 }
 
-/// The value of `key` in a query. Values here are numbers, so nothing needs unescaping.
+/// Returns the value of `key` in a query. Values here are numbers, so nothing needs unescaping.
 fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
 }
 
-fn within(what: &str, asked: u32, max: u32) -> Answer<()> {
-    if (1..=max).contains(&asked) { Ok(()) } else { Err(Refusal::bad(format!("{what} is 1 to {max}"))) }
+fn within(what: &str, value: u32, max: u32) -> Answer<()> {
+    if (1..=max).contains(&value) { Ok(()) } else { Err(Refusal::bad(format!("{what} is 1 to {max}"))) }
 }
 
-/// A request's body: JSON, and said to be JSON, which other sites' pages in a browser may not send; in time.
-struct Asked<T>(T);
+/// A request's body, received in time. Its content type has to be JSON, which pages of other sites in a browser may not send.
+struct JsonBody<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Answer<Self> {
         match timeout(JSON_TIMEOUT, Json::<T>::from_request(request, state)).await {
-            Ok(Ok(Json(asked))) => Ok(Self(asked)),
+            Ok(Ok(Json(body))) => Ok(Self(body)),
             Ok(Err(JsonRejection::BytesRejection(why))) => Err(Refusal::new(why.status(), why.body_text())),
             Ok(Err(why)) => Err(Refusal::new(why.status(), format!("not understood: {}", why.body_text()))),
             Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
@@ -227,7 +227,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
     }
 }
 
-/// An answer that is an error.
+/// An error response.
 struct Refusal {
     status: StatusCode,
     error: String,
@@ -247,7 +247,7 @@ impl Refusal {
     }
 
     fn unknown() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "no such train is waited for, for you")
+        Self::new(StatusCode::NOT_FOUND, "no train with this token is expected from you")
     }
 }
 

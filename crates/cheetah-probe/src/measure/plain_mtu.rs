@@ -33,23 +33,23 @@ pub(super) fn measure(
     budget: &mut Budget,
     problems: &mut Vec<String>,
 ) -> Result<Option<Mtu>, Stop> {
-    // What the interface does not take, the kernel refuses to send, whatever is known of the interface.
+    // The kernel refuses to send packets that are larger than the interface takes.
     let largest =
         Route::to(address).map_or(BYTES_MAX, |route| usize::try_from(route.mtu).unwrap_or(BYTES_MAX)).min(BYTES_MAX);
     let socket = Datagram::udp(address, options.udp_port)?;
     socket.set_dont_fragment()?;
     let session = Session { nonce: secret()?, local_port: 0, port: options.udp_port };
-    let mut asked = Asked { socket, session, budget, remote: address, seq: 0, until: Nanos::now() + TAKES_MAX };
-    // Sizes mean something only of a host that answers at all.
-    let mut heard = false;
+    let mut prober = UdpProber { socket, session, budget, remote: address, seq: 0, until: Nanos::now() + TAKES_MAX };
+    // Silence means "too large" only if the host answers small packets.
+    let mut answers = false;
     for _ in 0..TRIES {
-        heard = heard || asked.ask(0, options.timeout, watch)?.is_some();
+        answers = answers || prober.probe(0, options.timeout, watch)?.is_some();
     }
-    if heard {
+    if answers {
         return search(largest, address.is_ipv4(), problems, |done, ip_bytes| {
             watch.progress(Aspect::Mtu, done, SIZES_MAX);
             for _ in 0..TRIES {
-                if let Some(fate) = asked.ask(ip_bytes, PATIENCE, watch)? {
+                if let Some(fate) = prober.probe(ip_bytes, PATIENCE, watch)? {
                     return Ok(fate);
                 }
             }
@@ -60,8 +60,8 @@ pub(super) fn measure(
     Ok(None)
 }
 
-/// The measured host.
-struct Asked<'a> {
+/// Sends UDP probes to the measured host.
+struct UdpProber<'a> {
     socket: Datagram,
     session: Session,
     budget: &'a mut Budget,
@@ -71,9 +71,9 @@ struct Asked<'a> {
     until: Nanos,
 }
 
-impl Asked<'_> {
+impl UdpProber<'_> {
     /// Sends a packet of `ip_bytes` bytes, or the smallest possible, and returns its fate within `patience`.
-    fn ask(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
+    fn probe(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
         if Nanos::now() >= self.until {
             return Ok(None);
         }
@@ -82,20 +82,20 @@ impl Asked<'_> {
         let payload = self.session.payload(self.seq, ip_bytes.saturating_sub(headers).max(TAG_BYTES));
         take(self.budget, watch, 1, (payload.len() + headers + ETHERNET_BYTES) as u64)?;
         match self.socket.send(&payload) {
-            Ok(_) => self.told(ip_bytes, Nanos::now() + patience, watch),
-            // By our own kernel: of the interface.
+            Ok(_) => self.await_fate(ip_bytes, Nanos::now() + patience, watch),
+            // Refused by our own kernel: larger than the interface takes.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => Ok(Some(Fate::TooBig(None))),
             Err(error) => Err(Stop::Unsent(error)),
         }
     }
 
-    fn told(&mut self, ip_bytes: usize, until: Nanos, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
+    fn await_fate(&mut self, ip_bytes: usize, until: Nanos, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
         while Nanos::now() < until {
             watch.heed()?;
             let soon = until.min(Nanos::now() + Duration::from_millis(50));
             let Some(answer) = self.socket.recv_until(soon)? else { continue };
             let Some(error) = answer.error else { continue };
-            // Where enough is quoted to tell, it must be the last one. The kernel has compared the ports.
+            // If the quote is long enough, it must be of the last packet. The kernel has compared the ports.
             if answer.message.len() >= TAG_BYTES && self.session.sequence(answer.message) != Some(self.seq) {
                 continue;
             }
@@ -107,8 +107,8 @@ impl Asked<'_> {
     }
 }
 
-/// What an error says of a packet of `ip_bytes` bytes, if it is of that. Who says that a link takes no less than that means another
-/// one: errors come late, and twice.
+/// Returns the fate of a packet of `ip_bytes` bytes, if the error is about it. An error with an MTU of that size or more is about an
+/// earlier packet: errors come late, and twice.
 fn fate(error: &IcmpError, remote: IpAddr, ip_bytes: usize) -> Option<Fate> {
     if error.mtu > 0 {
         return usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes).map(|mtu| Fate::TooBig(Some(mtu)));
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_late_of_a_larger_packet_tells_nothing_of_this_one() {
+    fn late_error_about_a_larger_packet_is_ignored() {
         let (remote, router) = (IpAddr::from([10, 0, 0, 2]), IpAddr::from([10, 0, 0, 1]));
         let says = |kind, code, mtu, from, ip_bytes| {
             fate(&IcmpError { remote: true, kind, code, mtu, from: Some(from) }, remote, ip_bytes)

@@ -1,6 +1,6 @@
 //! When the packets of a train left.
 
-use super::call::Call;
+use super::call::SendCall;
 use crate::clock::Nanos;
 use crate::selfcheck::{Bound, TimeRange, Verdict, check, check_whole, gap_errors};
 
@@ -35,14 +35,14 @@ impl Departures {
 
     /// By our own clock readings around all calls. A packet sent alone left when its call returned, or shortly before by what
     /// is the same each time. Of several the last did; the others left at any time of the call.
-    pub(super) fn called(calls: &[Call]) -> Self {
+    pub(super) fn called(calls: &[SendCall]) -> Self {
         let each = || calls.iter().flat_map(|call| (1..=call.packets).map(move |nth| (call, nth)));
-        let between = |(call, nth): (&Call, usize)| {
+        let between = |(call, nth): (&SendCall, usize)| {
             let earliest = if nth < call.packets { call.before } else { call.after };
             Some(TimeRange { earliest, latest: call.after })
         };
         Self {
-            left: each().map(|(call, nth)| Some(spread(call, nth))).collect(),
+            left: each().map(|(call, nth)| Some(interpolate(call, nth))).collect(),
             stamp: Stamp::Own,
             between: each().map(between).collect(),
         }
@@ -78,7 +78,7 @@ impl Departures {
 }
 
 /// When the `nth` packet of a call left, from 1, if all took the same time.
-fn spread(call: &Call, nth: usize) -> Nanos {
+fn interpolate(call: &SendCall, nth: usize) -> Nanos {
     let took = u128::from(call.after.0.saturating_sub(call.before.0));
     let (nth, packets) = (nth as u128, (call.packets as u128).max(1));
     Nanos(call.before.0 + u64::try_from(took * nth / packets).unwrap_or_default())
@@ -93,7 +93,7 @@ mod tests {
     const BOUND: Bound = Bound { gap_error_max: Duration::from_micros(5) };
 
     fn called(calls: &[(usize, u64, u64)]) -> Departures {
-        let call = |&(packets, before, after): &_| Call { packets, before: Nanos(before), after: Nanos(after) };
+        let call = |&(packets, before, after): &_| SendCall { packets, before: Nanos(before), after: Nanos(after) };
         Departures::called(&calls.iter().map(call).collect::<Vec<_>>())
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::allowance::Allowance;
-use super::call::Call;
+use super::call::SendCall;
 use super::error::SendError;
 use super::lead::{with_lead, without_lead};
 use super::realtime::Realtime;
@@ -34,7 +34,7 @@ pub(super) trait FrameQueue: Send {
         Self: Sized;
 
     /// Returns when the packets of the calls left by the kernel's timestamps; `None` if there are none. Called once after each train.
-    fn stamps(&mut self, calls: &[Call]) -> Option<Vec<Option<Nanos>>>;
+    fn stamps(&mut self, calls: &[SendCall]) -> Option<Vec<Option<Nanos>>>;
 }
 
 /// A sender that releases queued frames when they are due.
@@ -122,7 +122,7 @@ fn drive(
     train: &Train,
     when: PreDispatch,
     mut heed: impl FnMut(Nanos),
-    calls: &mut Vec<Call>,
+    calls: &mut Vec<SendCall>,
 ) -> io::Result<()> {
     let (mut put, mut gone) = (0, 0);
     let mut now = Nanos::now();
@@ -154,7 +154,7 @@ fn drive(
             let before = Nanos::now();
             line.go(ready)?;
             let after = Nanos::now();
-            calls.push(Call { packets: ready, before, after });
+            calls.push(SendCall { packets: ready, before, after });
             gone += ready;
             (now, last_gone) = (after, after);
         }
@@ -223,7 +223,7 @@ mod tests {
             None
         }
 
-        fn stamps(&mut self, _: &[Call]) -> Option<Vec<Option<Nanos>>> {
+        fn stamps(&mut self, _: &[SendCall]) -> Option<Vec<Option<Nanos>>> {
             None
         }
     }

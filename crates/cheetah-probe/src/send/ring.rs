@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use rustix::net::{SendFlags, send};
 
-use super::call::Call;
+use super::call::SendCall;
 use super::memory::Memory;
 use super::packet::{PacketSocket, set_option};
 use super::queue::{FrameQueue, SpinSender};
@@ -134,7 +134,7 @@ impl FrameQueue for Ring {
         let _ = send(self.socket.as_fd(), &[], SendFlags::DONTWAIT);
     }
 
-    fn stamps(&mut self, calls: &[Call]) -> Option<Vec<Option<Nanos>>> {
+    fn stamps(&mut self, calls: &[SendCall]) -> Option<Vec<Option<Nanos>>> {
         let packets = calls.iter().map(|call| call.packets).sum();
         let left = self.stamps.collect(&self.socket, packets);
         // The next train counts its packets from 0 again.

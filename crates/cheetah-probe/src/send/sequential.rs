@@ -1,6 +1,6 @@
 //! Sleeps until a packet is due, then sends it: the usual method, for comparison with the others.
 
-use super::call::Call;
+use super::call::SendCall;
 use super::packet::PacketSocket;
 use super::queue::check;
 use super::realtime::Realtime;
@@ -52,7 +52,7 @@ impl Sender for Sequential {
                 wait::sleep_until(*due);
                 let before = Nanos::now();
                 self.socket.send(frame).map_err(sending)?;
-                calls.push(Call { packets: 1, before, after: Nanos::now() });
+                calls.push(SendCall { packets: 1, before, after: Nanos::now() });
             }
             self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }

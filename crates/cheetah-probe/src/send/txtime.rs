@@ -1,8 +1,8 @@
-//! Sending packets with the time they are due at, which the kernel holds until then (`SO_TXTIME`). Once they are handed over,
-//! this program need not even run.
+//! Sends packets with their due times, until which the kernel holds them (`SO_TXTIME`). Once they are handed over, this program need
+//! not run.
 //!
-//! The times of the ETF discipline are those a network card is to send at: packets are given to its driver earlier by the
-//! discipline's `delta`. If no card waits for the rest, so much is added to the times, and packets leave when they are due.
+//! The ETF discipline passes a packet to the driver `delta` before its time, and expects the network card to wait for the rest. If
+//! the card does not wait, `delta` is added to the times, so that packets leave when they are due.
 
 mod qdisc;
 
@@ -18,41 +18,42 @@ use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError
 use crate::clock::{Nanos, WallOffset};
 use crate::route::Route;
 
-/// Longest time packets are handed over ahead. FQ takes packets for the next 10 s, and what cannot be called back should not
-/// be much.
+/// The longest time that packets are handed over ahead. FQ would accept 10 s, but packets cannot be cancelled once handed over.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
 
-/// ETF drops what comes later than its `delta` ahead; so much more is kept.
+/// The margin beyond `delta`: ETF drops packets that are handed over less than `delta` ahead.
 const ETF_MARGIN: Duration = Duration::from_micros(200);
 
-/// Most packets handed over to ETF, which holds as many as the interface's queue is long, 1000 by default.
+/// The most packets handed over to ETF, which holds up to the interface's queue length, 1000 by default.
 const ETF_PACKETS_MAX: usize = 500;
 
-/// Hands packets over with their times.
+/// A sender that hands packets over with their due times.
 pub(super) struct Txtime {
     socket: PacketSocket,
     interface: String,
     frame_bytes_max: usize,
     backend: Backend,
     pre_dispatch: PreDispatch,
-    /// Most packets held at once.
+    /// The most packets that the discipline holds at once.
     packets_max: usize,
-    /// What is added to the times, and how long ahead packets have to come.
+    /// The time added to due times.
     delay: Duration,
+    /// The least time ahead that packets are handed over.
     ahead_min: Duration,
     stamps: Stamps,
 }
 
 impl Txtime {
-    /// Opens one if the interface's queue discipline goes by the time, and is the one asked for.
+    /// Opens a sender if the interface has the queue discipline that `backend` requires.
     pub(super) fn open(backend: Backend, route: &Route, options: Options) -> Result<Self, SendError> {
         let opening = |error| SendError::opening(backend, &route.interface, error);
         let holding = qdisc::of(route.index).map_err(opening)?;
         let absent = |has: &str| {
-            let wanted = if backend == Backend::TxtimeEtf { "etf, by CLOCK_TAI" } else { "fq" };
+            let required = if backend == Backend::TxtimeEtf { "etf, by CLOCK_TAI" } else { "fq" };
             let interface = &route.interface;
-            let why =
-                format!("the queue discipline of {interface} is {has}, which does not hold packets; it takes {wanted}");
+            let why = format!(
+                "the queue discipline of {interface} is {has}, which does not hold packets; {required} is required"
+            );
             SendError::unavailable(backend, why)
         };
         let (clock, packets_max, delay, ahead_min) = match (backend, holding) {
@@ -84,17 +85,17 @@ impl Txtime {
         })
     }
 
-    /// When the `nth` packet is handed over: as asked, but not so early that more would be held than can be.
+    /// Returns when the `nth` packet is handed over: as configured, but not before the discipline has room for it.
     fn handed_over(&self, train: &[Nanos], nth: usize, due: Nanos) -> Nanos {
-        let asked = match self.pre_dispatch {
+        let ahead_of_due = match self.pre_dispatch {
             PreDispatch::Initial => AHEAD_MAX,
             PreDispatch::OnTheFly(ahead) => ahead.clamp(self.ahead_min, AHEAD_MAX.max(self.ahead_min)),
         };
         let room = nth.checked_sub(self.packets_max).and_then(|before| train.get(before));
-        room.copied().unwrap_or_default().max(due - asked)
+        room.copied().unwrap_or_default().max(due - ahead_of_due)
     }
 
-    /// Hands the packets over; counts in `held` those that then leave by themselves.
+    /// Hands the packets over, and counts them in `held`.
     fn hand_over(&self, train: &Train, held: &mut usize) -> io::Result<()> {
         self.stamps.restart(&self.socket)?;
         let clock = match self.backend {
@@ -131,13 +132,13 @@ impl Sender for Txtime {
         check(train, self.frame_bytes_max)?;
         let mut held = 0;
         let handed_over = self.hand_over(train, &mut held);
-        // What is held cannot be called back. If the train was broken off, nothing that is sent next is to meet it; that takes
-        // no longer than packets are handed over ahead.
+        // Packets that are held cannot be cancelled. After an error, wait until they have left, so that they do not mix with the
+        // next train. That takes no longer than AHEAD_MAX.
         if let Some(last) = held.checked_sub(1).and_then(|last| train.due.get(last)) {
             wait::sleep_until(*last);
         }
         handed_over.map_err(|error| SendError::sending(&self.interface, error))?;
-        // Without stamps nobody knows when they left: handing over is not sending.
+        // Without timestamps the departure times are unknown: handing over is not sending.
         let packets = train.frames.len();
         let left = self.stamps.collect(&self.socket, packets).unwrap_or_else(|| vec![None; packets]);
         Ok(Departures::stamped(left))
@@ -151,8 +152,8 @@ mod tests {
     use crate::send::warm::LOOPBACK;
 
     #[test]
-    fn after_an_error_what_is_held_leaves_before_anything_else_is_sent() {
-        // Nothing is held by the loopback interface, which does not matter here.
+    fn after_an_error_held_packets_leave_before_the_next_train() {
+        // The loopback interface holds nothing, but the sender waits all the same.
         let socket = match PacketSocket::sending(LOOPBACK) {
             Ok(socket) => socket,
             Err(error) => return skip(&format!("raw sockets are not permitted here: {error}")),
@@ -170,7 +171,7 @@ mod tests {
             ahead_min: Duration::ZERO,
             stamps: Stamps::default(),
         };
-        // The second is more than the interface takes.
+        // The second is larger than the interface accepts.
         let frames = [64, 1 << 18].map(|bytes| vec![0; bytes]).to_vec();
         let due = [200, 900].map(|ms| Nanos::now() + Duration::from_millis(ms)).to_vec();
         let first = due[0];

@@ -8,27 +8,27 @@ use super::queue::FrameQueue;
 use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;
 
-/// How long before a packet is due the last warm-up frame is sent: longer than one takes.
+/// How long before a packet is due the last warm-up frame is sent: longer than sending one takes.
 const BEFORE: Duration = Duration::from_micros(20);
 
-/// How long before a packet is due warming up begins, unless all has gone cold in a sleep.
+/// How long before a packet is due warming up begins, if the thread did not sleep.
 pub(super) const BEGIN: Duration = Duration::from_micros(100);
 
 /// The loopback interface's index, in every network namespace.
 pub(super) const LOOPBACK: u32 = 1;
 
-/// A frame as long as most, so that as much memory is had for it and copied.
+/// The size of most frames, so that as much memory is allocated and copied.
 const FRAME_BYTES: usize = 1514;
 
-/// Sends frames of no protocol to this machine's own loopback interface, where they are dropped. They take most of the way
-/// that packets through other interfaces take, and nothing of it is on any network.
+/// Sends frames without a protocol to this machine's loopback interface, which drops them. They take most of the kernel's transmit
+/// path, and do not appear on any network.
 pub(super) struct Warm<L> {
     line: Option<L>,
     frame: Vec<u8>,
 }
 
 impl<L: FrameQueue> Warm<L> {
-    /// Warms up by this line through the loopback interface; without one, not at all.
+    /// Warms up through this queue of the loopback interface; without one, not at all.
     pub(super) fn by(line: Option<L>) -> Self {
         let mut frame = vec![0; FRAME_BYTES];
         if let Some(protocol) = frame.get_mut(ETHERNET_BYTES - 2..ETHERNET_BYTES) {
@@ -37,13 +37,13 @@ impl<L: FrameQueue> Warm<L> {
         Self { line, frame }
     }
 
-    /// Warms up until shortly before `due`, with `also` in between.
+    /// Warms up until shortly before `due`, and calls `also` before each frame.
     pub(super) fn up(&mut self, due: Nanos, mut also: impl FnMut()) {
         while Nanos::now() + BEFORE < due {
             also();
             let sent = self.line.as_mut().is_some_and(|line| line.put(&self.frame) && line.go(1).is_ok());
             if !sent {
-                // Loopback may be down. Then it is as cold as it is.
+                // Loopback may be down; then there is no warming up.
                 self.line = None;
                 return;
             }

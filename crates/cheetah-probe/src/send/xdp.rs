@@ -1,9 +1,8 @@
-//! Sending through `AF_XDP` in copy mode: frames lie in memory the kernel knows, descriptors of them in a ring, and one call
-//! sends those the ring's producer index has been moved past. It takes less of a way through the kernel than packet sockets
-//! do. (Linux `Documentation/networking/af_xdp.rst`, `xsk-tx-metadata.rst`.)
+//! Sends through `AF_XDP` in copy mode. Frames lie in memory shared with the kernel and their descriptors in a ring; one call sends
+//! all frames before the ring's producer index. The path through the kernel is shorter than that of packet sockets. (Linux
+//! `Documentation/networking/af_xdp.rst`, `xsk-tx-metadata.rst`.)
 //!
-//! Copy mode is asked for, always: taking an interface's queue over for zero copy would restart the interface of a machine
-//! that is being examined.
+//! Always in copy mode, since zero copy would restart the interface of a machine that is being examined.
 
 mod rings;
 mod umem;
@@ -18,7 +17,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send,
 
 use self::rings::{Completions, Descriptors};
 use self::umem::Umem;
-use super::call::Call;
+use super::call::SendCall;
 use super::packet::set_option;
 use super::queue::{FrameQueue, SpinSender};
 use super::wait::Patience;
@@ -27,45 +26,45 @@ use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::{Nanos, WallOffset};
 use crate::route::Route;
 
-/// Places for frames. Trains that are longer are refilled as they go.
+/// Places for frames. Places are reused while a longer train is sent.
 const PLACES: u32 = 1024;
 
-/// `XDP_MAX_TX_SKB_BUDGET`, Linux 6.17: how many packets one call sends, 32 unless told.
+/// `XDP_MAX_TX_SKB_BUDGET`, Linux 6.17: the most packets that one call sends, 32 by default.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// How often a queue that another socket has is tried, at intervals.
+/// Attempts to bind to a queue that another socket has.
 const BIND_ATTEMPTS: u32 = 40;
 const BIND_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long frames may take to be done with after the call that sent them, before their stamps are done without.
+/// How long to wait for the completion of frames after the call that sent them; without it they have no timestamps.
 const DONE_WAIT: Duration = Duration::from_millis(2);
 
-/// Two clock readings that should be one may be so far apart.
+/// The tolerance when times of two clocks are compared.
 const CLOCK_SLACK: Duration = Duration::from_micros(1);
 
-/// Frames in a shared memory, and the ring that says which are to go.
+/// Frames in shared memory, and the ring of their descriptors.
 pub(super) struct Xdp {
     socket: OwnedFd,
     umem: Umem,
     descriptors: Descriptors,
     completions: Completions,
-    /// Frames put and gone since it was opened.
+    /// Frames queued and released since the socket was opened.
     put: u32,
     gone: u32,
-    /// Of each place, the frame in it the kernel is not done with yet.
+    /// For each place, the frame in it that the kernel has not completed.
     busy: Vec<Option<u32>>,
-    /// Which frame the train at hand begins with.
+    /// The first frame of the current train.
     train: u32,
-    /// When the frames of the train at hand were done with, in nanoseconds of `CLOCK_TAI`.
+    /// When the frames of the current train were completed, in nanoseconds of `CLOCK_TAI`.
     done: Vec<Option<u64>>,
 }
 
-/// Opens one on the first queue of the route's interface.
+/// Opens a sender on the first queue of the route's interface.
 pub(super) fn open(route: &Route, options: Options) -> Result<SpinSender<Xdp>, SendError> {
     let frame_bytes = route.mtu as usize + ETHERNET_BYTES;
     if frame_bytes > umem::FRAME_BYTES_MAX {
         let why = format!(
-            "frames of {} have up to {frame_bytes} bytes, and it takes {}",
+            "frames of {} have up to {frame_bytes} bytes, and AF_XDP takes {}",
             route.interface,
             umem::FRAME_BYTES_MAX
         );
@@ -92,8 +91,8 @@ impl Xdp {
         Ok(Self { socket, umem, descriptors, completions, put: 0, gone: 0, busy, train: 0, done })
     }
 
-    /// Takes back the places of frames the kernel is done with, and notes when it was.
-    fn take_back(&mut self) {
+    /// Frees the places of completed frames, and notes when they were completed.
+    fn reclaim(&mut self) {
         while let Some(address) = self.completions.take() {
             let place = Umem::place(address);
             let Some(nth) = self.busy.get_mut(place).and_then(Option::take) else { continue };
@@ -104,7 +103,7 @@ impl Xdp {
     }
 }
 
-/// A queue has one socket. One that was closed just now leaves it some milliseconds later.
+/// Binds to the interface's queue, which admits one socket. A socket that was just closed leaves it some milliseconds later.
 fn bind_when_free(socket: &OwnedFd, index: u32, attempts: u32) -> io::Result<()> {
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);
     for _ in 0..attempts {
@@ -126,7 +125,7 @@ impl FrameQueue for Xdp {
     fn put(&mut self, frame: &[u8]) -> bool {
         let place = (self.put % PLACES) as usize;
         if self.busy.get(place).is_none_or(Option::is_some) {
-            self.take_back();
+            self.reclaim();
         }
         let Some(free) = self.busy.get_mut(place).filter(|busy| busy.is_none()) else { return false };
         *free = Some(self.put);
@@ -145,7 +144,7 @@ impl FrameQueue for Xdp {
         let (mut patience, mut taken) = (Patience::since(Nanos::now()), self.descriptors.taken());
         loop {
             match send(&self.socket, &[], SendFlags::DONTWAIT) {
-                // As many as one call sends were sent, or there is no room for packets just now.
+                // The call sent as many as one call may, or there is no room at the moment.
                 Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -170,13 +169,13 @@ impl FrameQueue for Xdp {
         let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
     }
 
-    /// The kernel stamps frames when the driver is done with them. Drivers that hand packets on at once do so within the call
-    /// that sends them; those of network cards only when the card interrupts for it, which is no measure of when they left.
-    fn stamps(&mut self, calls: &[Call]) -> Option<Vec<Option<Nanos>>> {
+    /// The kernel stamps frames when the driver has completed them. Virtual drivers do so within the call that sends them. Those of
+    /// network cards do so at a later interrupt, which is not a departure time, so such stamps are rejected.
+    fn stamps(&mut self, calls: &[SendCall]) -> Option<Vec<Option<Nanos>>> {
         let until = Nanos::now() + DONE_WAIT;
-        self.take_back();
+        self.reclaim();
         while self.busy.iter().any(Option::is_some) && Nanos::now() < until {
-            self.take_back();
+            self.reclaim();
         }
         let done = std::mem::take(&mut self.done);
         self.train = self.put;

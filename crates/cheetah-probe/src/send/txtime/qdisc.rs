@@ -1,5 +1,5 @@
-//! Whether packets are held until they are due: the kernel takes the time with any packet, and only two queue disciplines
-//! go by it.
+//! Finds out whether an interface holds packets until they are due. The kernel accepts a time with any packet, but only two queue
+//! disciplines respect it.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use crate::route::{ask, attribute, number};
 /// The parent of the root (`TC_H_ROOT`).
 const ROOT: u32 = u32::MAX;
 
-/// `TCA_FQ_FLOW_PLIMIT`: most packets of one socket FQ holds.
+/// `TCA_FQ_FLOW_PLIMIT`: the most packets of one socket that FQ holds.
 const FQ_FLOW_PACKETS_MAX: u16 = 2;
 
-/// What FQ has if it does not say.
+/// FQ's default, assumed where the kernel does not report the limit.
 const FQ_FLOW_PACKETS_MAX_DEFAULT: u32 = 100;
 
 /// `TCA_ETF_PARMS`, a `struct tc_etf_qopt`.
@@ -28,23 +28,23 @@ const ETF_OFFLOAD: u32 = 1 << 1;
 pub(super) enum Holding {
     /// Fair queueing, tc-fq(8), by `CLOCK_MONOTONIC`.
     Fq {
-        /// Most packets of one socket it holds.
+        /// The most packets of one socket that it holds.
         packets_max: u32,
     },
     /// Earliest TxTime first, tc-etf(8).
     Etf {
-        /// How long ahead of its time a packet is given to the driver, in nanoseconds.
+        /// How long before its time a packet is passed to the driver, in nanoseconds.
         delta_ns: u32,
-        /// The clock the times are of.
+        /// The clock of the times.
         clock: i32,
-        /// Whether the network card waits for the rest.
+        /// Whether the network card waits for the remaining time.
         offload: bool,
-        /// Whether times are the latest ones packets may leave at.
+        /// Whether times are deadlines, before which packets may leave.
         deadline: bool,
     },
 }
 
-/// A queue discipline of an interface, as the kernel tells it.
+/// A queue discipline of an interface, as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Qdisc {
     handle: u32,
@@ -53,7 +53,7 @@ struct Qdisc {
     options: Vec<u8>,
 }
 
-/// What holds packets that leave through the interface of that index; or, for why nothing does, what it has instead.
+/// Returns the discipline that holds packets on the interface of that index, or else the name of the one it has.
 pub(super) fn of(index: u32) -> io::Result<Result<Holding, String>> {
     let question = TcmsgBuilder::default()
         .tcm_family(0)
@@ -67,13 +67,13 @@ pub(super) fn of(index: u32) -> io::Result<Result<Holding, String>> {
         let kind = String::from_utf8_lossy(attribute(qdisc.rtattrs(), Tca::Kind)?).trim_end_matches('\0').to_owned();
         let options = attribute(qdisc.rtattrs(), Tca::Options).unwrap_or_default().to_vec();
         let (handle, parent) = (*qdisc.tcm_handle(), *qdisc.tcm_parent());
-        // Older kernels tell those of all interfaces.
+        // Older kernels report those of all interfaces.
         (u32::try_from(*qdisc.tcm_ifindex()) == Ok(index)).then_some(Qdisc { handle, parent, kind, options })
     })?;
     Ok(holding(&qdiscs))
 }
 
-/// The root is what counts, or, where each queue of a card has one (`mq`), all of those alike.
+/// Returns the root discipline, or the one that all queues of a card (`mq`) have in common.
 fn holding(qdiscs: &[Qdisc]) -> Result<Holding, String> {
     let none = || "noqueue".to_owned();
     let root = qdiscs.iter().find(|qdisc| qdisc.parent == ROOT).ok_or_else(none)?;
@@ -85,7 +85,7 @@ fn holding(qdiscs: &[Qdisc]) -> Result<Holding, String> {
     let first = queues.next().ok_or_else(|| root.kind.clone())??;
     for other in queues {
         if other? != first {
-            return Err("mq with different ones".to_owned());
+            return Err("mq with different disciplines".to_owned());
         }
     }
     Ok(first)
@@ -108,7 +108,7 @@ fn one(qdisc: &Qdisc) -> Result<Holding, String> {
     held.ok_or_else(|| qdisc.kind.clone())
 }
 
-/// The content of an attribute within attributes: length and kind, 16 bits each, then content up to a multiple of 4.
+/// Returns the content of a nested attribute. Each has a length and a kind of 16 bits, and content padded to a multiple of 4.
 fn nested(mut options: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let ([length0, length1, kind0, kind1], _) = options.split_first_chunk()?;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_go_by_the_time_are_known() {
+    fn fq_and_etf_are_recognised() {
         assert_eq!(holding(&[fq(ROOT, 70)]), Ok(Holding::Fq { packets_max: 70 }));
         let parameters = [300_000_u32, 11, ETF_OFFLOAD].map(u32::to_ne_bytes).concat();
         assert_eq!(
@@ -164,19 +164,19 @@ mod tests {
     }
 
     #[test]
-    fn others_are_named() {
+    fn disciplines_that_hold_nothing_are_named() {
         assert_eq!(holding(&[]), Err("noqueue".to_owned()));
         for kind in ["noqueue", "pfifo_fast", "fq_codel", "etf"] {
             assert_eq!(holding(&[qdisc(0, ROOT, kind, Vec::new())]), Err(kind.to_owned()));
         }
-        // One further down does not see all packets.
+        // An inner discipline does not see all packets.
         let inner = [qdisc(1 << 16, ROOT, "prio", Vec::new()), fq(1 << 16 | 1, 100)];
         assert_eq!(holding(&inner), Err("prio".to_owned()));
     }
 
     proptest! {
         #[test]
-        fn no_options_are_too_odd(options in proptest::collection::vec(any::<u8>(), 0..64), wanted in 0_u16..4) {
+        fn any_options_are_parsed_without_panic(options in proptest::collection::vec(any::<u8>(), 0..64), wanted in 0_u16..4) {
             let _ = nested(&options, wanted);
         }
     }

@@ -1,4 +1,4 @@
-//! The rings of an `AF_XDP` socket: one side moves the producer's index, the other the consumer's.
+//! The rings of an `AF_XDP` socket. One side advances the producer's index, the other the consumer's.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use rustix::net::xdp::{XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XdpDes
 
 use crate::send::memory::Memory;
 
-/// A socket that receives nothing has a ring to be filled nevertheless.
+/// Entries of the fill ring, which is required even for a socket that receives nothing.
 const FILL_ENTRIES: u32 = 64;
 
 struct Ring {
@@ -22,13 +22,13 @@ struct Ring {
     mask: u32,
 }
 
-/// What is to be sent: our producer's index, the kernel's consumer's.
+/// The frames to send. We advance the producer's index, the kernel the consumer's.
 pub(super) struct Descriptors(Ring);
 
-/// What is done with: the kernel's producer's index, our consumer's.
+/// The completed frames. The kernel advances the producer's index, we the consumer's.
 pub(super) struct Completions(Ring);
 
-/// Makes both, of `entries` (a power of two) each.
+/// Creates both rings, with `entries` (a power of two) each.
 pub(super) fn open(socket: &impl AsFd, entries: u32) -> io::Result<(Descriptors, Completions)> {
     set_xdp_umem_fill_ring_size(socket, FILL_ENTRIES)?;
     set_xdp_umem_completion_ring_size(socket, entries)?;
@@ -53,7 +53,7 @@ impl Ring {
 }
 
 impl Descriptors {
-    /// Describes the `nth` frame; it does not go yet.
+    /// Writes the descriptor of the `nth` frame, which is not released yet.
     pub(super) fn describe(&self, nth: u32, address: u64, bytes: u32, options: u32) {
         let entry = self.0.entry(nth, size_of::<XdpDesc>());
         self.0.memory.wide_cell(entry).store(address, Relaxed);
@@ -61,19 +61,19 @@ impl Descriptors {
         self.0.memory.cell(entry + 12).store(options, Relaxed);
     }
 
-    /// All frames before the `end`th are to go.
+    /// Releases all frames before the `end`th.
     pub(super) fn publish(&self, end: u32) {
         self.0.memory.cell(self.0.producer).store(end, Release);
     }
 
-    /// Frames the kernel took so far.
+    /// Returns the number of frames that the kernel has taken so far.
     pub(super) fn taken(&self) -> u32 {
         self.0.memory.cell(self.0.consumer).load(Acquire)
     }
 }
 
 impl Completions {
-    /// Takes out the address of a frame the kernel is done with.
+    /// Takes the address of a completed frame.
     pub(super) fn take(&self) -> Option<u64> {
         let consumer = self.0.memory.cell(self.0.consumer);
         let (next, end) = (consumer.load(Relaxed), self.0.memory.cell(self.0.producer).load(Acquire));

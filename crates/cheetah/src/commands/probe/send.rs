@@ -1,4 +1,4 @@
-//! `cheetah probe --send`: packets on a schedule, and how well they kept it.
+//! `cheetah probe --send`: sends packets on a schedule, and reports how well they kept it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// Where trains go: the first port that traceroute uses, which hardly anything listens on.
+/// The destination port of trains: the first port that traceroute uses, where few programs listen.
 const PORT: u16 = 33434;
-/// How far off a gap may be: what trains are to keep to on an idle machine.
+/// The largest error of a gap by default, which an idle machine keeps.
 const GAP_ERROR_MAX: Duration = Duration::from_micros(5);
-/// How long before the first packet is due everything is handed over, at least.
+/// The time from handing a train over until its first packet is due,
 const LEAD: Duration = Duration::from_millis(5);
-/// And for each packet.
+/// and this much more for each packet.
 const LEAD_EACH: Duration = Duration::from_micros(5);
-/// How long a train that is under way may go on when it is to stop.
+/// How long to wait for the current train after a signal,
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And when it is not.
+/// and without a signal.
 const PATIENCE_FOR_EVER: Duration = Duration::from_secs(1 << 30);
-/// How often it is looked at whether to stop.
+/// How often to check for a signal.
 const NAP: Duration = Duration::from_millis(100);
-/// Trains told of, and not yet shown.
+/// The most trains sent but not yet shown.
 const SHOWN_BEHIND_MAX: usize = 64;
 
-/// What is sent.
+/// The options of `--send`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "With --send")]
 pub struct SendArgs {
@@ -48,7 +48,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "N", requires = "send", value_parser = clap::value_parser!(u32).range(48..=65535))]
     packet_bytes: Option<u32>,
 
-    /// How many trains are to leave as they are due
+    /// How many trains have to leave on time
     #[arg(long, value_name = "N", requires = "send", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
@@ -68,7 +68,7 @@ struct TrainRecord {
     verdict: Verdict,
 }
 
-/// How it went.
+/// The result.
 #[derive(Default)]
 struct Tally {
     sent: u32,
@@ -81,7 +81,7 @@ struct Tally {
     notes: Vec<String>,
 }
 
-/// All that the sending thread needs.
+/// The work of the sending thread.
 struct Job {
     sender: Box<dyn Sender>,
     frames: Vec<Vec<u8>>,
@@ -90,10 +90,10 @@ struct Job {
     packets: PacketArgs,
     bound: Bound,
     stopped: Arc<AtomicBool>,
-    told: mpsc::Sender<TrainRecord>,
+    records: mpsc::Sender<TrainRecord>,
 }
 
-/// Runs it.
+/// Runs `cheetah probe --send`.
 pub async fn run(
     host: &str,
     address: IpAddr,
@@ -103,21 +103,21 @@ pub async fn run(
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
-    let route = tokio::task::spawn_blocking(move || Route::to(address)).await.context("looking for the way")?;
+    let route = tokio::task::spawn_blocking(move || Route::to(address)).await.context("finding the route")?;
     let route = route.map_err(Failure::failed)?;
     let frames = frames(&route, &pattern, &args, packets)?;
     let frame_bytes = frames.first().map_or(0, Vec::len);
     let sender = packets.open(&route).map_err(Failure::failed)?;
     let backend = sender.backend();
-    let (told, mut tells) = mpsc::channel(SHOWN_BEHIND_MAX);
+    let (records, mut recorded) = mpsc::channel(SHOWN_BEHIND_MAX);
     let stopped = Arc::new(AtomicBool::new(false));
     let (offsets, repeat) = (pattern.offsets(), args.repeat);
     let (packets, bound) = (packets.clone(), Bound { gap_error_max: packets.gap_error_max(GAP_ERROR_MAX) });
-    let job = Job { sender, frames, offsets, args, packets, bound, stopped: stopped.clone(), told };
+    let job = Job { sender, frames, offsets, args, packets, bound, stopped: stopped.clone(), records };
     // A thread of its own, which may be given real-time priority.
     let working = tokio::task::spawn_blocking(move || job.run());
     let mut tally = Tally::default();
-    let signal = follow(&mut tells, &mut tally, &stopped, stop, ui).await?;
+    let signal = follow(&mut recorded, &mut tally, &stopped, stop, ui).await?;
     let (sender, ended) = working.await.context("sending ended")?;
     tally.notes.extend(sender.notes().iter().cloned());
     tally.notes.extend(ended.as_ref().err().map(ToString::to_string));
@@ -137,16 +137,16 @@ pub async fn run(
             Err(Failure::failed(format!("stopped by {signal} after {good} of {repeat} trains")))
         }
         None if good < repeat => Err(Failure::failed(format!(
-            "{good} of {repeat} trains left as they were due; give the machine less to do, or allow more with \
+            "{good} of {repeat} trains left on time; reduce the load of this machine, or allow larger errors with \
              --gap-error-max"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Counts and shows trains until there are no more, or a signal ends it, which is returned.
+/// Counts and shows trains until all are sent. Returns the signal that ended it, if one did.
 async fn follow(
-    tells: &mut mpsc::Receiver<TrainRecord>,
+    recorded: &mut mpsc::Receiver<TrainRecord>,
     tally: &mut Tally,
     stopped: &AtomicBool,
     stop: &mut Stop,
@@ -155,20 +155,20 @@ async fn follow(
     let (mut signal, mut patience) = (None, PATIENCE_FOR_EVER);
     loop {
         tokio::select! {
-            sent = tells.recv() => match sent {
+            sent = recorded.recv() => match sent {
                 Some(sent) => tally.note(&sent, ui),
                 None => return Ok(signal),
             },
-            asked = stop.asked() => {
+            received = stop.asked() => {
                 stopped.store(true, Ordering::Relaxed);
-                (signal, patience) = (Some(asked), PATIENCE);
+                (signal, patience) = (Some(received), PATIENCE);
             }
             () = sleep(patience) => return Err(Failure::failed("stopped in the middle of a train")),
         }
     }
 }
 
-/// The packets of the train.
+/// Returns the frames of a train.
 fn frames(route: &Route, pattern: &Pattern, args: &SendArgs, packets: &PacketArgs) -> Result<Vec<Vec<u8>>> {
     let limits = packets.limits();
     let count = u32::try_from(pattern.packets()).unwrap_or(u32::MAX);
@@ -183,7 +183,7 @@ fn frames(route: &Route, pattern: &Pattern, args: &SendArgs, packets: &PacketArg
         return Err(Failure::misused(format!("{} takes packets of up to {} bytes", route.interface, route.mtu)));
     }
     let nonce = Token::random().context("no random numbers")?.0;
-    // From a port that programs are given only when they do not care which.
+    // From an ephemeral port.
     let (port, from) = (packets.port.unwrap_or(PORT), 0xC000 | (nonce as u16));
     let session = Session { nonce, local_port: if from == port { from ^ 1 } else { from }, port };
     let ends = route.ends();
@@ -191,7 +191,7 @@ fn frames(route: &Route, pattern: &Pattern, args: &SendArgs, packets: &PacketArg
 }
 
 impl Job {
-    /// Sends until enough trains left as they were due, or no more may be sent.
+    /// Sends until enough trains left on time, or the limits are reached.
     fn run(mut self) -> (Box<dyn Sender>, Result<()>) {
         let mut budget = Budget::new(self.packets.limits());
         let (mut good, mut again) = (0, self.args.again);
@@ -210,7 +210,7 @@ impl Job {
         (self.sender, Ok(()))
     }
 
-    /// Sends one train: whether it left as it was due, as far as is known.
+    /// Sends one train. Returns whether it left on time, as far as is known.
     fn one(&mut self, budget: &mut Budget) -> Result<bool> {
         let count = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
         let bytes = self.frames.iter().map(|frame| frame.len() as u64).sum();
@@ -219,7 +219,7 @@ impl Job {
                 Take::Now => break,
                 Take::At(at) => thread::sleep(at.since(Nanos::now())),
                 Take::Exhausted => {
-                    return Err(Failure::failed("all packets that may be sent were sent; --packets-max allows more"));
+                    return Err(Failure::failed("the limit of packets is reached; --packets-max raises it"));
                 }
             }
         }
@@ -230,8 +230,8 @@ impl Job {
         self.frames = frames;
         let departures = departures.map_err(Failure::failed)?;
         let verdict = departures.check(&due, self.bound);
-        // Nobody listens any more only when the program ends.
-        let _ = self.told.blocking_send(TrainRecord { due, departures, verdict });
+        // The receiver is closed only when the program ends.
+        let _ = self.records.blocking_send(TrainRecord { due, departures, verdict });
         Ok(!matches!(verdict, Verdict::Spoiled { .. }))
     }
 }
@@ -278,14 +278,17 @@ impl Tally {
         };
         let mut text = format!("{what}{stamps}\n");
         let plural = if self.sent == 1 { "" } else { "s" };
-        text.push_str(&format!("{} train{plural} sent: {} as due, {} spoiled", self.sent, self.accepted, self.spoiled));
+        text.push_str(&format!(
+            "{} train{plural} sent: {} on time, {} spoiled",
+            self.sent, self.accepted, self.spoiled
+        ));
         if self.unknown > 0 {
-            text.push_str(&format!(", {} of which nothing is known", self.unknown));
+            text.push_str(&format!(", {} without known departure times", self.unknown));
         }
         if let Some(errors) = self.gap_errors() {
             let us = |ns: u64| ns as f64 / 1e3;
             text.push_str(&format!(
-                "\ngaps of those as due are off by {:.3} µs (median), {:.3} µs (99 %), {:.3} µs (most)",
+                "\ngap errors of those on time: {:.3} µs median, {:.3} µs 99th percentile, {:.3} µs maximum",
                 us(errors.p50_ns),
                 us(errors.p99_ns),
                 us(errors.max_ns)
