@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_device::{ByteRange, Data, Error, Result};
+use futures::StreamExt as _;
 use futures::future::{join_all, try_join_all};
+use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
 use crate::array::Inner;
@@ -19,19 +21,21 @@ use crate::members::Failure;
 const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 const MISMATCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// A unit of a group: data, or redundancy.
+/// A part of a group: a unit of data or of redundancy, or the digests beside a unit of redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum Part {
     Data(usize),
     Redundancy(usize),
+    Digests(usize),
 }
 
 /// What was read of a group's rows.
 struct Rows {
     data: Vec<Option<Bytes>>,
     redundancy: Vec<Option<Bytes>>,
-    /// Units that could not be read, with the last reason.
-    failed: Vec<Unit>,
+    digests: Vec<Option<Bytes>>,
+    /// Parts that could not be read, with the last reason.
+    failed: Vec<Part>,
     error: Option<Error>,
 }
 
@@ -102,36 +106,33 @@ impl Inner {
         wanted: &[bool],
     ) -> Result<Option<Vec<Option<Bytes>>>> {
         let (k, m) = (self.geometry.data_units(), self.geometry.redundancy_units());
-        let mut read = Rows { data: vec![None; k], redundancy: vec![None; m], failed: Vec::new(), error: None };
-        let all_data = (0..k).map(Unit::Data);
-        let first: Vec<Unit> =
-            all_data.clone().filter(|unit| matches!(unit, Unit::Data(index) if wanted[*index])).collect();
-        self.fetch(group, &rows, &first, false, &mut read).await?;
-        let is_complete = |read: &Rows| (0..k).all(|index| !wanted[index] || read.data[index].is_some());
-        // Late members are asked again, patiently, only where the others do not suffice.
-        for patient in [false, true] {
-            while !is_complete(&read) {
-                let have = read.data.iter().chain(&read.redundancy).flatten().count();
-                if have >= k {
-                    break;
-                }
-                let rest = all_data.clone().chain((0..m).map(Unit::Redundancy));
-                let candidates: Vec<Unit> = rest
-                    .filter(|unit| !read.has(*unit) && self.may_ask(group, *unit, patient, &read.failed))
-                    .take(k - have)
-                    .collect();
-                if have + candidates.len() < k {
-                    break;
-                }
-                self.fetch(group, &rows, &candidates, patient, &mut read).await?;
+        let mut read = Rows {
+            data: vec![None; k],
+            redundancy: vec![None; m],
+            digests: vec![None; m],
+            failed: Vec::new(),
+            error: None,
+        };
+        let mut next: Vec<Part> = (0..k).filter(|index| wanted[*index]).map(Part::Data).collect();
+        while !next.is_empty() {
+            self.fetch(group, &rows, &next, &mut read).await?;
+            if let Some(data) = self.evaluate(wanted, &read)? {
+                return Ok(Some(data));
             }
-            if is_complete(&read) {
-                return Ok(Some(read.data));
+            next = self.next_parts(group, &read);
+        }
+        // Members that were late are asked once more, patiently. The first that suffice are taken.
+        let rest = self.parts().filter(|part| !read.has(*part) && self.members.is_in_sync(self.member_of(group, *part)));
+        let mut answers: FuturesUnordered<_> = rest.map(|part| self.ask(group, &rows, part, true)).collect();
+        while let Some((part, answer)) = answers.next().await {
+            if self.take(group, part, answer, &mut read)?
+                && let Some(data) = self.evaluate(wanted, &read)?
+            {
+                return Ok(Some(data));
             }
-            if read.data.iter().chain(&read.redundancy).flatten().count() >= k {
-                return self.compute(group, rows, wanted, read).await;
-            }
-            read.failed.clear();
+        }
+        if read.units() >= k {
+            return Ok(None);
         }
         let range = self.geometry.group_range(group).shifted(self.start);
         Err(read.error.unwrap_or(Error::Lost {
@@ -141,56 +142,133 @@ impl Inner {
         }))
     }
 
-    /// Whether a unit may be read, and has not failed.
-    fn may_ask(&self, group: u64, unit: Unit, patient: bool, failed: &[Unit]) -> bool {
-        let member = self.places[self.member_of(group, unit)].0;
-        let usable = if patient { self.members.is_in_sync(member) } else { self.members.is_ready(member) };
-        usable && !failed.contains(&unit)
-    }
-
-    fn member_of(&self, group: u64, unit: Unit) -> usize {
-        match unit {
-            Unit::Data(index) => self.geometry.data_member(group, index),
-            Unit::Redundancy(index) => self.geometry.redundancy_member(group, index),
+    /// What to read next from members that answer in time: as many units as are needed, then digests, one at a time, then
+    /// further units, because one of those read may be of another version. Empty if there is nothing more.
+    fn next_parts(&self, group: u64, read: &Rows) -> Vec<Part> {
+        let may_ask = |part: &Part| {
+            !read.has(*part) && !read.failed.contains(part) && self.members.is_ready(self.member_of(group, *part))
+        };
+        let (digests, units): (Vec<Part>, Vec<Part>) =
+            self.parts().filter(may_ask).partition(|part| matches!(part, Part::Digests(_)));
+        let lacking = self.geometry.data_units().saturating_sub(read.units());
+        if lacking > units.len() {
+            return Vec::new();
+        }
+        match lacking {
+            0 => digests.into_iter().chain(units).take(1).collect(),
+            _ => units.into_iter().take(lacking).collect(),
         }
     }
 
-    /// Reads units at the same time. Units whose member cannot be read count as failed.
-    async fn fetch(
+    fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+        let (k, m) = (self.geometry.data_units(), self.geometry.redundancy_units());
+        let digests = if self.geometry.has_digests() { m } else { 0 };
+        (0..k).map(Part::Data).chain((0..m).map(Part::Redundancy)).chain((0..digests).map(Part::Digests))
+    }
+
+    /// The member, by its number in the drive, that holds a part.
+    fn member_of(&self, group: u64, part: Part) -> usize {
+        let index = match part {
+            Part::Data(index) => self.geometry.data_member(group, index),
+            Part::Redundancy(index) | Part::Digests(index) => self.geometry.redundancy_member(group, index),
+        };
+        self.places[index].0
+    }
+
+    async fn ask(
         self: &Arc<Self>,
         group: u64,
         rows: &Range<u64>,
-        units: &[Unit],
+        part: Part,
         patient: bool,
-        into: &mut Rows,
-    ) -> Result<()> {
-        let one = |unit: Unit| async move {
-            if !self.may_ask(group, unit, patient, &[]) {
-                return (unit, None);
-            }
-            let (member, start) = self.places[self.member_of(group, unit)];
-            let offset = match unit {
-                Unit::Data(index) => self.geometry.data_offset(group, index),
-                Unit::Redundancy(index) => self.geometry.redundancy_offset(group, index),
-            };
-            let range = ByteRange::between(rows.start * PAGE_BYTES, rows.end * PAGE_BYTES).shifted(start + offset);
-            (unit, Some(self.members.read(member, range, patient).await))
+    ) -> (Part, std::result::Result<Data, Failure>) {
+        let pages = ByteRange::between(rows.start * PAGE_BYTES, rows.end * PAGE_BYTES);
+        let (index, range) = match part {
+            Part::Data(index) => (
+                self.geometry.data_member(group, index),
+                pages.shifted(self.geometry.data_offset(group, index)),
+            ),
+            Part::Redundancy(index) => (
+                self.geometry.redundancy_member(group, index),
+                pages.shifted(self.geometry.redundancy_offset(group, index)),
+            ),
+            Part::Digests(index) => (
+                self.geometry.redundancy_member(group, index),
+                self.geometry.digest_range(group, index, rows.clone()),
+            ),
         };
-        for (unit, answer) in join_all(units.iter().copied().map(one)).await {
-            match answer {
-                Some(Ok(data)) => *into.place(unit) = Some(data.into_bytes()),
-                Some(Err(Failure::Fatal(error))) => return Err(error),
-                Some(Err(failure)) => {
-                    if let Failure::Damaged(_) = failure {
-                        self.note_damage(group);
-                    }
-                    into.failed.push(unit);
-                    into.error = Some(failure.into_error());
-                }
-                None => into.failed.push(unit),
-            }
+        let (member, start) = self.places[index];
+        (part, self.members.read(member, range.shifted(start), patient).await)
+    }
+
+    /// Reads parts at the same time. Those whose member is not ready count as failed.
+    async fn fetch(self: &Arc<Self>, group: u64, rows: &Range<u64>, parts: &[Part], into: &mut Rows) -> Result<()> {
+        let (ready, unready): (Vec<Part>, Vec<Part>) =
+            parts.iter().partition(|part| self.members.is_ready(self.member_of(group, **part)));
+        into.failed.extend(unready);
+        for (part, answer) in join_all(ready.into_iter().map(|part| self.ask(group, rows, part, false))).await {
+            self.take(group, part, answer, into)?;
         }
         Ok(())
+    }
+
+    /// Takes the answer for a part; whether it was read.
+    fn take(
+        &self,
+        group: u64,
+        part: Part,
+        answer: std::result::Result<Data, Failure>,
+        into: &mut Rows,
+    ) -> Result<bool> {
+        match answer {
+            Ok(data) => {
+                *into.place(part) = Some(data.into_bytes());
+                return Ok(true);
+            }
+            Err(Failure::Fatal(error)) => return Err(error),
+            Err(failure) => {
+                if let Failure::Damaged(_) = failure {
+                    self.note_damage(group);
+                }
+                into.failed.push(part);
+                into.error = Some(failure.into_error());
+            }
+        }
+        Ok(false)
+    }
+
+    /// The units that are wanted, if what was read gives them. What is computed matches a digest.
+    fn evaluate(&self, wanted: &[bool], read: &Rows) -> Result<Option<Vec<Option<Bytes>>>> {
+        let k = self.geometry.data_units();
+        let is_missing = |data: &[Option<Bytes>], index: usize| wanted[index] && data[index].is_none();
+        if !(0..k).any(|index| is_missing(&read.data, index)) {
+            return Ok(Some(read.data.clone()));
+        }
+        if read.units() < k || (self.geometry.has_digests() && read.digests.iter().flatten().next().is_none()) {
+            return Ok(None);
+        }
+        // With more units than are needed, each is left out once: it may be of another version than the others.
+        let spare = self.parts().filter(|part| read.units() > k && !matches!(part, Part::Digests(_)) && read.has(*part));
+        for left_out in std::iter::once(None).chain(spare.map(Some)) {
+            let (mut data, mut redundancy) = (read.data.clone(), read.redundancy.clone());
+            match left_out {
+                Some(Part::Data(index)) => data[index] = None,
+                Some(Part::Redundancy(index)) => redundancy[index] = None,
+                _ => {}
+            }
+            let missing: Vec<usize> = (0..k).filter(|index| is_missing(&data, *index)).collect();
+            code::decode(&mut data, &redundancy)?;
+            let fits = |cell: &Bytes| {
+                let fits = |index: &usize| data[*index].as_ref().is_some_and(|unit| code::matches(unit, cell, *index, k));
+                missing.iter().all(fits)
+            };
+            if !self.geometry.has_digests() || read.digests.iter().flatten().any(fits) {
+                let bytes = missing.iter().filter_map(|index| data[*index].as_ref()).map(|unit| unit.len() as u64).sum();
+                self.members.counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 
     /// Has a group with a damaged page rewritten; only the holder of the lease can.
@@ -205,54 +283,28 @@ impl Inner {
         let range = range.shifted(self.start);
         self.members.regions_touched(range.offset, range.end())
     }
-
-    async fn compute(
-        self: &Arc<Self>,
-        group: u64,
-        rows: Range<u64>,
-        wanted: &[bool],
-        read: Rows,
-    ) -> Result<Option<Vec<Option<Bytes>>>> {
-        let k = self.geometry.data_units();
-        let Rows { mut data, redundancy, .. } = read;
-        let missing: Vec<usize> = (0..k).filter(|index| wanted[*index] && data[*index].is_none()).collect();
-        code::decode(&mut data, &redundancy)?;
-        let bytes = (rows.end - rows.start) * PAGE_BYTES * missing.len() as u64;
-        self.members.counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if !self.geometry.has_digests() {
-            return Ok(Some(data));
-        }
-        // The digests of any redundancy member will do: it need not be the one whose redundancy was used.
-        for index in 0..self.geometry.redundancy_units() {
-            let (member, start) = self.places[self.geometry.redundancy_member(group, index)];
-            if !self.members.is_in_sync(member) {
-                continue;
-            }
-            let cell = self.geometry.digest_range(group, index, rows.clone()).shifted(start);
-            let Ok(cell) = self.members.read(member, cell, true).await else { continue };
-            let cell = cell.into_bytes();
-            let fits = |index: &usize| data[*index].as_ref().is_some_and(|unit| code::matches(unit, &cell, *index, k));
-            if missing.iter().all(fits) {
-                return Ok(Some(data));
-            }
-        }
-        Ok(None)
-    }
 }
 
 impl Rows {
-    fn place(&mut self, unit: Unit) -> &mut Option<Bytes> {
-        match unit {
-            Unit::Data(index) => &mut self.data[index],
-            Unit::Redundancy(index) => &mut self.redundancy[index],
+    fn place(&mut self, part: Part) -> &mut Option<Bytes> {
+        match part {
+            Part::Data(index) => &mut self.data[index],
+            Part::Redundancy(index) => &mut self.redundancy[index],
+            Part::Digests(index) => &mut self.digests[index],
         }
     }
 
-    fn has(&self, unit: Unit) -> bool {
-        match unit {
-            Unit::Data(index) => self.data[index].is_some(),
-            Unit::Redundancy(index) => self.redundancy[index].is_some(),
+    fn has(&self, part: Part) -> bool {
+        match part {
+            Part::Data(index) => self.data[index].is_some(),
+            Part::Redundancy(index) => self.redundancy[index].is_some(),
+            Part::Digests(index) => self.digests[index].is_some(),
         }
+    }
+
+    /// The number of units of data and redundancy.
+    fn units(&self) -> usize {
+        self.data.iter().chain(&self.redundancy).flatten().count()
     }
 }
 

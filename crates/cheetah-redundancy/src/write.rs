@@ -155,6 +155,21 @@ impl Inner {
     }
 
     async fn send_to(self: &Arc<Self>, member: usize, edits: Vec<(u64, Data)>, fua: bool) -> Result<()> {
+        self.insist(member, || self.members.write(member, &edits, fua)).await
+    }
+
+    /// Flushes the members that take part.
+    pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
+        let one = |member: usize| self.insist(member, move || self.members.flush(member));
+        join_all(self.places.iter().map(|(member, _)| one(*member))).await.into_iter().collect()
+    }
+
+    /// Runs an operation on a member that takes part, and returns once it is done there, or the member is recorded as stale.
+    /// It is repeated for a while where the drive cannot do without the member.
+    async fn insist<F>(self: &Arc<Self>, member: usize, operation: impl Fn() -> F) -> Result<()>
+    where
+        F: Future<Output = std::result::Result<(), Failure>>,
+    {
         let begun = Instant::now();
         loop {
             if !self.members.is_written(member) {
@@ -164,7 +179,7 @@ impl Inner {
                 }
                 continue;
             }
-            let failure = match self.members.write(member, &edits, fua).await {
+            let failure = match operation().await {
                 Ok(()) => return Ok(()),
                 Err(Failure::Fatal(error)) => return Err(error),
                 Err(failure) => failure.into_error(),
@@ -175,23 +190,5 @@ impl Inner {
                 Err(_) => sleep(INDISPENSABLE_PAUSE).await,
             }
         }
-    }
-
-    /// Flushes the members that take part.
-    pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
-        let one = |member: usize| async move {
-            if !self.members.is_written(member) {
-                return self.members.stale_recorded(member).await.map(|_| ());
-            }
-            match self.members.flush(member).await {
-                Ok(()) => Ok(()),
-                Err(Failure::Fatal(error)) => Err(error),
-                Err(failure) => {
-                    let error = failure.into_error();
-                    self.members.missed(member, &error).await?.map_err(|_| error)
-                }
-            }
-        };
-        join_all(self.places.iter().map(|(member, _)| one(*member))).await.into_iter().collect()
     }
 }

@@ -262,7 +262,7 @@ impl World {
                 }
                 if state.random.chance(state.weather.stalled_ppm) {
                     state.faults.stalled += 1;
-                    return 20 + state.random.below(380);
+                    return 20 + state.random.below(200);
                 }
                 state.random.below(3) / 2
             };
@@ -378,13 +378,16 @@ pub async fn ask(
     term: u64,
     request: Request,
 ) -> std::result::Result<Reply, String> {
-    let connection = world.connect(process, node, None, Lease { term, session: 0 });
-    match tokio::time::timeout(Duration::from_secs(1), world.request(process, &connection, request)).await {
-        Ok(Some(Reply::Failed(error))) => Err(error.to_string()),
-        Ok(Some(reply)) => Ok(reply),
-        Ok(None) => Err("the connection broke".into()),
-        Err(_) => Err("it does not answer".into()),
+    for _ in 0..4 {
+        let connection = world.connect(process, node, None, Lease { term, session: 0 });
+        match tokio::time::timeout(Duration::from_secs(1), world.request(process, &connection, request.clone())).await {
+            Ok(Some(Reply::Failed(error))) => return Err(error.to_string()),
+            Ok(Some(reply)) => return Ok(reply),
+            Ok(None) => {}
+            Err(_) => return Err("it does not answer".into()),
+        }
     }
+    Err("the connection breaks".into())
 }
 
 impl SimulatedLink {

@@ -82,10 +82,7 @@ impl SimulatedEnvironment {
                 if self.world.with_node(place.node, |node| node.instance) != place.instance {
                     return Err("it is another instance".to_owned());
                 }
-                match ask(&self.world, &self.process, place.node, self.term, request.clone()).await {
-                    Err(_) => ask(&self.world, &self.process, place.node, self.term, request).await,
-                    answer => answer,
-                }
+                ask(&self.world, &self.process, place.node, self.term, request).await
             }
         });
         let answers = join_all(puts).await;

@@ -397,7 +397,11 @@ impl Run {
     /// Whether redundancy agrees with the data, as far as the writer knows.
     fn is_settled(&self) -> bool {
         let writer = self.writer.lock().clone();
-        writer.is_some_and(|writer| writer.process.is_alive() && writer.drive.members().to_settle() == 0)
+        writer.is_some_and(|writer| {
+            writer.process.is_alive()
+                && !self.is_deposed(&writer)
+                && writer.drive.members().to_settle() == 0
+        })
     }
 
     async fn inject(self: Arc<Self>) {
