@@ -122,7 +122,8 @@ impl Inner {
             next = self.next_parts(group, &read);
         }
         // Members that were late are asked once more, patiently. The first that suffice are taken.
-        let rest = self.parts().filter(|part| !read.has(*part) && self.members.is_in_sync(self.member_of(group, *part)));
+        let rest =
+            self.parts().filter(|part| !read.has(*part) && self.members.is_in_sync(self.member_of(group, *part)));
         let mut answers: FuturesUnordered<_> = rest.map(|part| self.ask(group, &rows, part, true)).collect();
         while let Some((part, answer)) = answers.next().await {
             if self.take(group, part, answer, &mut read)?
@@ -184,18 +185,16 @@ impl Inner {
     ) -> (Part, std::result::Result<Data, Failure>) {
         let pages = ByteRange::between(rows.start * PAGE_BYTES, rows.end * PAGE_BYTES);
         let (index, range) = match part {
-            Part::Data(index) => (
-                self.geometry.data_member(group, index),
-                pages.shifted(self.geometry.data_offset(group, index)),
-            ),
+            Part::Data(index) => {
+                (self.geometry.data_member(group, index), pages.shifted(self.geometry.data_offset(group, index)))
+            }
             Part::Redundancy(index) => (
                 self.geometry.redundancy_member(group, index),
                 pages.shifted(self.geometry.redundancy_offset(group, index)),
             ),
-            Part::Digests(index) => (
-                self.geometry.redundancy_member(group, index),
-                self.geometry.digest_range(group, index, rows.clone()),
-            ),
+            Part::Digests(index) => {
+                (self.geometry.redundancy_member(group, index), self.geometry.digest_range(group, index, rows.clone()))
+            }
         };
         let (member, start) = self.places[index];
         (part, self.members.read(member, range.shifted(start), patient).await)
@@ -248,7 +247,8 @@ impl Inner {
             return Ok(None);
         }
         // With more units than are needed, each is left out once: it may be of another version than the others.
-        let spare = self.parts().filter(|part| read.units() > k && !matches!(part, Part::Digests(_)) && read.has(*part));
+        let spare =
+            self.parts().filter(|part| read.units() > k && !matches!(part, Part::Digests(_)) && read.has(*part));
         for left_out in std::iter::once(None).chain(spare.map(Some)) {
             let (mut data, mut redundancy) = (read.data.clone(), read.redundancy.clone());
             match left_out {
@@ -259,11 +259,13 @@ impl Inner {
             let missing: Vec<usize> = (0..k).filter(|index| is_missing(&data, *index)).collect();
             code::decode(&mut data, &redundancy)?;
             let fits = |cell: &Bytes| {
-                let fits = |index: &usize| data[*index].as_ref().is_some_and(|unit| code::matches(unit, cell, *index, k));
+                let fits =
+                    |index: &usize| data[*index].as_ref().is_some_and(|unit| code::matches(unit, cell, *index, k));
                 missing.iter().all(fits)
             };
             if !self.geometry.has_digests() || read.digests.iter().flatten().any(fits) {
-                let bytes = missing.iter().filter_map(|index| data[*index].as_ref()).map(|unit| unit.len() as u64).sum();
+                let bytes =
+                    missing.iter().filter_map(|index| data[*index].as_ref()).map(|unit| unit.len() as u64).sum();
                 self.members.counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
                 return Ok(Some(data));
             }

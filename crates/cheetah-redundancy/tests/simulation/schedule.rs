@@ -398,9 +398,7 @@ impl Run {
     fn is_settled(&self) -> bool {
         let writer = self.writer.lock().clone();
         writer.is_some_and(|writer| {
-            writer.process.is_alive()
-                && !self.is_deposed(&writer)
-                && writer.drive.members().to_settle() == 0
+            writer.process.is_alive() && !self.is_deposed(&writer) && writer.drive.members().to_settle() == 0
         })
     }
 
