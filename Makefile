@@ -3,13 +3,15 @@
 SHELL := /bin/bash
 
 FUZZ_SECONDS ?= 10
+FAULTS       ?= 1000000
+SEED         ?= 1
 DEMO_IMAGE   ?=
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 BINARY       ?= target/static/cheetah
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-python static install fuzz attack bench
+.PHONY: help demo test test-rust test-python lint lint-rust lint-python static install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +66,10 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-deps --build
 	@scripts/install-cargo-tool cargo-fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+simulate: ## inject FAULTS (1000000) into redundant drives, in virtual time, from seed SEED (1) on
+	@scripts/install-deps --build
+	@SIMULATE_FAULTS=$(FAULTS) SIMULATE_SEED=$(SEED) SIMULATE_THREADS=$$(nproc) cargo test --release -p cheetah-redundancy --test simulation no_fault_makes_a_wrong_byte -- --nocapture
 
 attack: ## attack every server on loopback, for some minutes (ATTACK=quick: about two)
 	@scripts/install-deps --build --python

@@ -25,10 +25,15 @@ use crate::map::{Map, MemberState, Regions};
 /// An epoch of the map.
 pub type Epoch = u64;
 
+/// Each writer begins above the next multiple of this: its epochs are above those that a former one stored in part.
+const EPOCHS_OF_WRITER: Epoch = (1 << 20) - 1;
+
 /// The engine of one writer.
 #[derive(Debug)]
 pub struct Engine {
     map: Map,
+    /// Epochs up to this one may have been stored in part by a former writer, at members that this one has not heard.
+    former_epochs: Epoch,
     losses_max: usize,
     stored: Epoch,
     storing: Option<Epoch>,
@@ -69,6 +74,7 @@ impl Engine {
         debug_assert!(map.unsettled.divide(size), "the map is of this drive");
         Self {
             stored: map.epoch,
+            former_epochs: map.epoch | EPOCHS_OF_WRITER,
             storing: None,
             to_settle: map.unsettled.clone(),
             writes: BTreeMap::new(),
@@ -304,7 +310,7 @@ impl Engine {
     /// Makes a change part of the next epoch.
     fn change(&mut self, change: impl FnOnce(&mut Map)) {
         change(&mut self.map);
-        self.map.epoch += 1;
+        self.map.epoch = self.map.epoch.max(self.former_epochs) + 1;
     }
 
     fn assert_recorded(&self) {
@@ -435,6 +441,19 @@ mod tests {
         assert_eq!(engine.next_resync(), Resync::Incomplete);
         engine.close();
         assert_eq!(engine.map().unsettled.to_string(), "4");
+    }
+
+    #[test]
+    fn the_next_writer_uses_no_epoch_that_the_former_one_may_have_stored_in_part() {
+        let mut first = engine(2);
+        first.admit(0..1);
+        let stored = store(&mut first).unwrap();
+        let mut second = Engine::new(stored, SIZE, 1);
+        (0..100).for_each(|_| {
+            first.mark_stale(0).unwrap();
+            first.rejoin(0);
+        });
+        assert!(second.admit(1..2) > first.map().epoch);
     }
 
     #[test]

@@ -202,6 +202,11 @@ impl ArrayGeometry {
         self.data_section_bytes() + self.cycles * self.redundancy_units() as u64 * self.unit
     }
 
+    /// What no digest uses of the last page of digests.
+    pub(crate) fn digest_padding(&self) -> ByteRange {
+        ByteRange::between(self.digests_start() + self.cycles * self.digest_cycle_bytes(), self.member_bytes())
+    }
+
     fn digest_cell_bytes(&self) -> u64 {
         if self.has_digests() { self.group_bytes() / PAGE_BYTES * DIGEST_BYTES } else { 0 }
     }

@@ -505,6 +505,10 @@ impl Members {
                 pause = (pause * 2).min(PROBE_PAUSE_MAX);
                 let Some(members) = weak.upgrade() else { return };
                 let Some(writer) = &members.writer else { return };
+                // Another connection would cut off the one that a replaced member has by now.
+                if members.ends_reconnecting(member) {
+                    return;
+                }
                 let environment = writer.environment.clone();
                 let generation = members.members[member].generation.load(Ordering::Acquire);
                 drop(members);
@@ -519,17 +523,20 @@ impl Members {
                 };
                 if let Some(epoch) = rejoined {
                     members.record_return(member, epoch).await;
-                }
-                let is_connected = members.change_member(member, |member| {
-                    let is_connected = member.link.read().is_some();
-                    member.reconnecting.store(!is_connected, Ordering::Release);
-                    is_connected
-                });
-                if is_connected {
-                    return;
+                    if members.ends_reconnecting(member) {
+                        return;
+                    }
                 }
             }
         });
+    }
+
+    fn ends_reconnecting(&self, member: usize) -> bool {
+        self.change_member(member, |member| {
+            let is_connected = member.link.read().is_some();
+            member.reconnecting.store(!is_connected, Ordering::Release);
+            is_connected
+        })
     }
 
     /// Takes a new connection to a member, unless another one was made or the member was replaced meanwhile.

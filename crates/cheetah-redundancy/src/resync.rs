@@ -62,6 +62,7 @@ impl Inner {
         let targets: Vec<bool> = (0..self.places.len()).map(|index| settle || syncing(index)).collect();
         let pages = self.geometry.unit() / PAGE_BYTES;
         let wanted = vec![true; self.geometry.data_units()];
+        let is_last = groups.end == self.geometry.groups();
         let reads = groups.map(|group| {
             let wanted = &wanted;
             async move { (group, self.read_rows(group, 0..pages, wanted).await) }
@@ -82,6 +83,11 @@ impl Inner {
                 edits.push(member, self.geometry.data_offset(group, index), content(unit));
             }
             self.edit_redundancy(group, 0..pages, &units, &mut edits)?;
+        }
+        if is_last {
+            // The last page of digests is written as a whole, too.
+            let padding = self.geometry.digest_padding();
+            (0..targets.len()).for_each(|member| edits.push(member, padding.offset, Data::zeros(padding.len)));
         }
         edits.retain(|member| targets[member]);
         self.send(edits, false).await?;

@@ -26,6 +26,9 @@ pub(crate) struct Edits(BTreeMap<usize, Vec<(u64, Data)>>);
 impl Edits {
     /// Adds a piece; pieces that continue the last one of their member become one request.
     pub fn push(&mut self, member: usize, offset: u64, data: Data) {
+        if data.is_empty() {
+            return;
+        }
         let edits = self.0.entry(member).or_default();
         // Data, redundancy and digests of a request take turns, so the piece to continue is one of the last three.
         let recent = edits.iter_mut().rev().take(3).find(|(start, data)| start + data.len() == offset);

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::expect_used, reason = "a test")]
 
 mod checker;
+mod directed;
 mod network;
 mod node;
 mod process;
@@ -47,10 +48,12 @@ fn no_fault_makes_a_wrong_byte() {
                     let outcome = run(&plan);
                     let mut total = total.lock().unwrap();
                     total.0.add(&outcome.faults);
+                    total.1.trace ^= outcome.trace;
                     total.1.reads += outcome.reads;
                     total.1.blocks_read += outcome.blocks_read;
                     total.1.writes += outcome.writes;
                     total.1.errors += outcome.errors;
+                    total.1.reader_errors += outcome.reader_errors;
                     total.2 += 1;
                     if wanted == 1 {
                         println!("{plan:?}\ntrace {:016x}, {:?}", outcome.trace, outcome.faults);
@@ -71,15 +74,19 @@ fn no_fault_makes_a_wrong_byte() {
     let (faults, outcome, seeds) = total.into_inner().unwrap();
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{} faults in {seconds:.1} s ({:.0} a second) over {seeds} seeds: {} writes, {} reads, {} blocks checked, {} errors",
+        "{} faults in {seconds:.1} s ({:.0} a second) over {seeds} seeds: {} writes, {} reads, {} blocks checked, \
+         {} errors beyond the bounds, {} of readers behind the map, {} seeds with wrong bytes or errors within bounds",
         faults.total(),
         faults.total() as f64 / seconds,
         outcome.writes,
         outcome.reads,
         outcome.blocks_read,
-        outcome.errors
+        outcome.errors,
+        outcome.reader_errors,
+        outcome.problems.len()
     );
     println!("{faults:?}");
+    println!("trace {:016x} of the seeds from {first} on", outcome.trace);
     assert!(outcome.problems.is_empty(), "{} seeds failed: {:?}", outcome.problems.len(), outcome.problems);
 }
 

@@ -86,6 +86,10 @@ pub struct State {
     pub drive_file: Option<Box<Stored>>,
     pub term: u64,
     pub instances: u64,
+    /// So many writes still arrive; the others vanish.
+    pub writes_left: Option<u64>,
+    /// Maps are not stored for now.
+    pub maps_held: bool,
 }
 
 use crate::node::Stored;
@@ -169,6 +173,8 @@ impl World {
             drive_file: None,
             term: 0,
             instances: nodes as u64 + 1,
+            writes_left: None,
+            maps_held: false,
         };
         Arc::new(Self { state: Mutex::new(state), begun: Instant::now() })
     }
@@ -315,6 +321,14 @@ async fn carry(world: Arc<World>, connection: Arc<Connection>, number: u64, requ
     wait(false).await;
     if connection.state.lock().broken && !delays.arrives {
         return;
+    }
+    if let Request::Write(..) = request
+        && let Some(left) = &mut world.state.lock().writes_left
+    {
+        match left.checked_sub(1) {
+            Some(fewer) => *left = fewer,
+            None => return,
+        }
     }
     let kind = match &request {
         Request::Read(range) => [1, range.offset, range.len],

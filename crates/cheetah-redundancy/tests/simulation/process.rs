@@ -70,6 +70,9 @@ pub struct SimulatedEnvironment {
 
 impl SimulatedEnvironment {
     async fn store_stored(&self, stored: Box<Stored>) -> Result<(), NotStored> {
+        while self.world.state.lock().maps_held {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         let map = &stored.map;
         let in_sync: Vec<usize> =
             (0..map.members.len()).filter(|member| map.members[*member].state == MemberState::InSync).collect();
@@ -164,6 +167,29 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
 }
 
 impl Writer {
+    /// The process is killed: nothing more leaves it.
+    pub fn kill(self, world: &World) {
+        self.process.alive.store(false, std::sync::atomic::Ordering::Relaxed);
+        world.break_connections(|connection| connection.process == self.process.id);
+    }
+
+    /// Returns once every member is in sync, and redundancy agrees with the data.
+    pub async fn until_complete(&self, patience: Duration) -> bool {
+        let complete = async {
+            while self.map().members_in_sync() < self.map().members.len() || self.drive.members().to_settle() > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(patience, complete).await.is_ok()
+    }
+
+    /// Waits until a member is, or is no longer, stale.
+    pub async fn until_stale(&self, member: usize, stale: bool) {
+        while (self.map().members[member].state == MemberState::Stale) != stale {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub fn map(&self) -> Map {
         self.drive.members().map().unwrap()
     }

@@ -41,6 +41,7 @@ pub struct Outcome {
     pub blocks_read: u64,
     pub writes: u64,
     pub errors: u64,
+    pub reader_errors: u64,
     pub problems: Vec<String>,
 }
 
@@ -358,7 +359,7 @@ impl Run {
                 }
                 Ok(Err(_)) => {
                     // Its map may be old.
-                    self.outcome.lock().errors += 1;
+                    self.outcome.lock().reader_errors += u64::from(self.plan.bounded);
                     polled = Instant::now() - Duration::from_secs(1);
                 }
                 Err(_) => self.problem("a reader hangs".into()),
@@ -489,11 +490,9 @@ impl Run {
                         run.world.with_node(node, |node| node.refuse_maps = 0);
                     });
                 }
-                13 if self.below(12) == 0
-                    && (!self.plan.bounded || !parity || bad.is_empty())
-                    && self.kill_writer() =>
-                {
-                    faults(|faults| faults.writers_killed += 1);
+                13 if self.below(12) == 0 && (!self.plan.bounded || !parity || bad.is_empty()) => {
+                    let killed = self.kill_writer();
+                    self.world.state.lock().faults.writers_killed += u64::from(killed);
                 }
                 14 if self.below(20) == 0 && (!self.plan.bounded || !parity || bad.is_empty()) => {
                     rivals += 1;

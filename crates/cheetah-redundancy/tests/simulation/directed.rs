@@ -1,0 +1,280 @@
+//! Schedules in which one message is held up, or one party dies, in a state that matters.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::{ByteRange, Data, Device, Result};
+use cheetah_redundancy::{MemberState, Redundancy};
+use tokio::time::sleep;
+
+use crate::network::{Process, Weather, World};
+use crate::process::{Reader, Shape, Writer, open};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const PARITY: Redundancy = Redundancy::Parity { parities: 1 };
+const MIRROR: Redundancy = Redundancy::Mirror { copies: 2 };
+
+struct Rig {
+    world: Arc<World>,
+    shape: Shape,
+    processes: u64,
+}
+
+impl Rig {
+    fn new(redundancy: Redundancy, members: usize) -> Self {
+        let shape = Shape { redundancy, members, unit: 4096, cycles: 4, region_bytes: 16384 };
+        let world = World::new(1, members + 1, shape.geometry().member_bytes(), Weather::default());
+        world.state.lock().drive_file = Some(shape.created(&world));
+        Self { world, shape, processes: 0 }
+    }
+
+    async fn open(&mut self) -> Writer {
+        self.processes += 1;
+        open(&self.world, &Process::new(self.processes), &self.shape).await.unwrap()
+    }
+
+    async fn write(&self, writer: &Writer, byte: u8) -> Result<()> {
+        let content = vec![byte; self.shape.size() as usize];
+        writer.drive.write(0, content.into(), false).await
+    }
+
+    /// The bytes are all `byte`, also without any one member.
+    async fn check(&self, writer: &Writer, byte: u8) {
+        let whole = ByteRange::new(0, self.shape.size());
+        let is_right = |data: Data| data.into_bytes().iter().all(|held| *held == byte);
+        assert!(is_right(writer.drive.read(whole).await.unwrap()));
+        for without in 0..self.shape.members {
+            let reader = Reader::open(&self.world, &Process::new(99), &self.shape).await.unwrap();
+            reader.drive.members().follow(&writer.map(), vec![(without, None)]);
+            assert!(is_right(reader.drive.read(whole).await.unwrap()), "without member {without}");
+        }
+    }
+}
+
+/// Runs in virtual time.
+fn play(schedule: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let schedule = async { tokio::time::timeout(Duration::from_secs(3600), schedule).await };
+    assert!(runtime.block_on(schedule).is_ok(), "nothing takes an hour");
+}
+
+#[test]
+fn a_silent_member_that_wakes_up_after_others_went_on_is_resynchronized() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.freeze(1, true);
+        rig.write(&writer, 2).await.unwrap();
+        assert_eq!(writer.map().members[1].state, MemberState::Stale);
+        rig.write(&writer, 3).await.unwrap();
+        // What was sent to it before takes effect now, if at all.
+        rig.world.freeze(1, false);
+        assert!(writer.until_complete(PATIENCE).await);
+        rig.check(&writer, 3).await;
+    });
+}
+
+#[test]
+fn a_write_that_skips_a_lost_member_waits_until_the_loss_is_stored() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        let shared = &writer.drive;
+        rig.world.state.lock().maps_held = true;
+        rig.world.kill(1);
+        let page = |byte: u8| Data::from(vec![byte; 4096]);
+        let first = async { shared.write(0, page(2), false).await };
+        let second = async {
+            writer.until_stale(1, true).await;
+            // Both groups touch member 1, but this write never reaches it.
+            shared.write(8192, page(3), false).await
+        };
+        let both = async { tokio::join!(first, second) };
+        let mut both = std::pin::pin!(both);
+        assert!(tokio::time::timeout(Duration::from_secs(2), &mut both).await.is_err(), "the loss is not stored");
+        let second_alone = tokio::time::timeout(Duration::from_secs(2), shared.write(8192, page(4), false));
+        assert!(
+            second_alone.await.is_err(),
+            "acknowledged although a map in which the member is in sync is the newest"
+        );
+        rig.world.state.lock().maps_held = false;
+        let (first, second) = both.await;
+        first.unwrap();
+        second.unwrap();
+        let stored = rig.world.state.lock().drive_file.clone().unwrap();
+        assert_eq!(stored.map.members[1].state, MemberState::Stale);
+    });
+}
+
+#[test]
+fn a_mirror_of_two_takes_writes_after_one_was_lost_while_idle() {
+    play(async {
+        let mut rig = Rig::new(MIRROR, 2);
+        let writer = rig.open().await;
+        // No map was stored yet, and this one cannot be at both.
+        rig.world.kill(1);
+        rig.write(&writer, 1).await.unwrap();
+        assert_eq!(writer.map().members[1].state, MemberState::Stale);
+    });
+}
+
+#[test]
+fn a_member_that_takes_no_map_counts_as_lost() {
+    play(async {
+        let mut rig = Rig::new(MIRROR, 2);
+        let writer = rig.open().await;
+        rig.world.with_node(0, |node| node.refuse_maps = u32::MAX);
+        rig.write(&writer, 1).await.unwrap();
+        assert_eq!(writer.map().members[0].state, MemberState::Stale);
+        rig.world.with_node(0, |node| node.refuse_maps = 0);
+        assert!(writer.until_complete(PATIENCE).await);
+        rig.check(&writer, 1).await;
+    });
+}
+
+#[test]
+fn a_member_lost_while_idle_is_noticed() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.kill(2);
+        tokio::time::timeout(Duration::from_secs(5), writer.until_stale(2, true)).await.unwrap();
+        rig.world.restart(3);
+        writer.replace(&rig.world, 2, 3).await.unwrap();
+        assert!(writer.until_complete(PATIENCE).await);
+        rig.check(&writer, 1).await;
+    });
+}
+
+#[test]
+fn a_writer_that_dies_between_the_map_and_the_write_leaves_what_was_there() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.state.lock().writes_left = Some(0);
+        let stalled = tokio::time::timeout(Duration::from_millis(100), rig.write(&writer, 2)).await;
+        assert!(stalled.is_err());
+        assert!(rig.world.state.lock().drive_file.as_ref().unwrap().map.open);
+        writer.kill(&rig.world);
+        rig.world.state.lock().writes_left = None;
+        let next = rig.open().await;
+        assert!(next.drive.members().to_settle() > 0, "redundancy is computed anew");
+        assert!(next.until_complete(PATIENCE).await);
+        rig.check(&next, 1).await;
+    });
+}
+
+#[test]
+fn a_member_lost_during_its_own_resynchronization_returns_in_the_end() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.isolate(0, true);
+        rig.write(&writer, 2).await.unwrap();
+        // It takes a few writes of its resynchronization, then its connection breaks and it is silent again.
+        rig.world.isolate(0, false);
+        writer.until_stale(0, false).await;
+        rig.world.isolate(0, true);
+        rig.world.break_connections(|connection| connection.node == 0);
+        rig.write(&writer, 3).await.unwrap();
+        assert_eq!(writer.map().members[0].state, MemberState::Stale);
+        rig.world.isolate(0, false);
+        assert!(writer.until_complete(PATIENCE).await);
+        rig.check(&writer, 3).await;
+    });
+}
+
+#[test]
+fn a_spare_that_dies_while_it_is_filled_is_replaced_by_the_next() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.kill(1);
+        writer.until_stale(1, true).await;
+        rig.world.with_node(3, |node| node.dies_after_writes = Some(2));
+        writer.replace(&rig.world, 1, 3).await.unwrap();
+        writer.until_stale(1, true).await;
+        assert!(!rig.world.with_node(3, |node| node.up));
+        rig.world.restart(1);
+        writer.replace(&rig.world, 1, 1).await.unwrap();
+        assert!(writer.until_complete(PATIENCE).await);
+        rig.check(&writer, 1).await;
+    });
+}
+
+#[test]
+fn the_connection_to_a_spare_is_not_cut_off_by_the_search_for_the_former_member() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.kill(1);
+        writer.until_stale(1, true).await;
+        writer.replace(&rig.world, 1, 3).await.unwrap();
+        assert!(writer.until_complete(PATIENCE).await);
+        sleep(Duration::from_secs(20)).await;
+        rig.write(&writer, 2).await.unwrap();
+        assert_eq!(writer.map().members[1].state, MemberState::InSync);
+        assert_eq!(writer.drive.members().stats().members_lost, 1);
+    });
+}
+
+#[test]
+fn damaged_pages_of_data_redundancy_and_digests_are_written_anew() {
+    play(async {
+        for page in 0..Rig::new(PARITY, 3).shape.geometry().member_bytes() / crate::node::PAGE {
+            let mut rig = Rig::new(PARITY, 3);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            rig.world.with_node(1, |node| node.damaged.insert(page));
+            // Whatever the page holds, these meet it.
+            writer.drive.read(ByteRange::new(0, rig.shape.size())).await.unwrap();
+            for at in (50..rig.shape.size()).step_by(4096) {
+                writer.drive.write(at, vec![1; 100].into(), false).await.unwrap();
+            }
+            assert!(writer.until_complete(PATIENCE).await);
+            assert!(rig.world.with_node(1, |node| node.damaged.is_empty()), "page {page}");
+            rig.check(&writer, 1).await;
+        }
+    });
+}
+
+#[test]
+fn a_deposed_writer_acknowledges_nothing() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let first = rig.open().await;
+        rig.write(&first, 1).await.unwrap();
+        let second = rig.open().await;
+        rig.write(&second, 2).await.unwrap();
+        assert!(rig.write(&first, 3).await.is_err());
+        rig.check(&second, 2).await;
+    });
+}
+
+#[test]
+fn a_member_of_two_that_is_indispensable_is_waited_for() {
+    play(async {
+        let mut rig = Rig::new(MIRROR, 2);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        rig.world.kill(1);
+        writer.until_stale(1, true).await;
+        rig.world.freeze(0, true);
+        let thaw = async {
+            sleep(Duration::from_secs(4)).await;
+            rig.world.freeze(0, false);
+        };
+        let (written, ()) = tokio::join!(rig.write(&writer, 2), thaw);
+        written.unwrap();
+        rig.world.freeze(0, true);
+        assert!(rig.write(&writer, 3).await.is_err(), "a write fails in the end rather than wait for ever");
+    });
+}
