@@ -82,28 +82,23 @@ fn a_write_that_skips_a_lost_member_waits_until_the_loss_is_stored() {
         let mut rig = Rig::new(PARITY, 3);
         let writer = rig.open().await;
         rig.write(&writer, 1).await.unwrap();
-        let shared = &writer.drive;
         rig.world.state.lock().maps_held = true;
         rig.world.kill(1);
-        let page = |byte: u8| Data::from(vec![byte; 4096]);
-        let first = async { shared.write(0, page(2), false).await };
-        let second = async {
-            writer.until_stale(1, true).await;
-            // Both groups touch member 1, but this write never reaches it.
-            shared.write(8192, page(3), false).await
-        };
-        let both = async { tokio::join!(first, second) };
-        let mut both = std::pin::pin!(both);
-        assert!(tokio::time::timeout(Duration::from_secs(2), &mut both).await.is_err(), "the loss is not stored");
-        let second_alone = tokio::time::timeout(Duration::from_secs(2), shared.write(8192, page(4), false));
-        assert!(
-            second_alone.await.is_err(),
-            "acknowledged although a map in which the member is in sync is the newest"
-        );
+        // The second write is admitted, and waits for what it has to read from member 0.
+        rig.world.isolate(0, true);
+        let mut second = writer.drive.write(8192, vec![3; 4096].into(), false);
+        sleep(Duration::from_millis(1)).await;
+        // The first reads nothing, and finds member 1 lost.
+        let mut first = writer.drive.write(0, vec![2; 8192].into(), false);
+        writer.until_stale(1, true).await;
+        rig.world.isolate(0, false);
+        // The second never reaches member 1, which is in sync by every map that is stored.
+        let second_alone = tokio::time::timeout(Duration::from_secs(2), &mut second).await;
+        assert!(second_alone.is_err(), "acknowledged before the loss is stored");
+        assert!(tokio::time::timeout(Duration::from_secs(2), &mut first).await.is_err());
         rig.world.state.lock().maps_held = false;
-        let (first, second) = both.await;
-        first.unwrap();
-        second.unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
         let stored = rig.world.state.lock().drive_file.clone().unwrap();
         assert_eq!(stored.map.members[1].state, MemberState::Stale);
     });
