@@ -21,7 +21,7 @@ pub trait MemberLink: Send + Sync {
 /// A shared connection.
 pub type DynLink = Arc<dyn MemberLink>;
 
-/// A writer's environment.
+/// A writer's environment. Both operations end in bounded time: writes wait for them.
 pub trait Environment: Send + Sync {
     /// Stores a map at more members in sync than losses are still survived. A member refuses an epoch older than one it
     /// has.

@@ -28,6 +28,10 @@
 //! from the data: it matches only if the page computed is one that was written. The alternative is full-group writes with small
 //! writes out of place (Carbink, OSDI 2022): it has no half-finished groups, but needs a table of where each page is,
 //! compaction, and memory for both, and small writes lose the simple placement that makes a healthy read a stripe's read.
+//! Which units are of one version is found by leaving each out in turn, where there are more than are needed (P+Q). With a
+//! single parity, a page may be lost for good if the writer dies in step 4 *and* a member is lost before the next writer has
+//! settled the group: that is an error.
+//!
 //! The price of digests is 8 bytes a page beside each redundancy unit, and one more small write.
 
 #![forbid(unsafe_code)]

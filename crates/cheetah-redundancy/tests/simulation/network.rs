@@ -41,9 +41,9 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// All but messages that were held up, of which there are most.
     pub fn total(&self) -> u64 {
-        self.stalled
-            + self.connections_broken
+        self.connections_broken
             + self.repeated
             + self.killed
             + self.frozen

@@ -102,10 +102,6 @@ impl Node {
         Reply::Failed(Error::Io { context: what.into(), why: "page digest".into(), errno: cheetah_device::error::EIO })
     }
 
-    fn lost(why: &str) -> Reply {
-        Reply::Failed(Error::Lost { device: "node".into(), range: ByteRange::new(0, 0), why: why.into() })
-    }
-
     /// Answers one request; `None` if it is not the instance that is meant, or dies of it.
     pub fn handle(&mut self, instance: Option<u64>, lease: Lease, request: Request) -> Option<Reply> {
         if !self.up || instance.is_some_and(|meant| meant != self.instance) {
@@ -119,7 +115,8 @@ impl Node {
                 Reply::Data(Bytes::copy_from_slice(&self.content[range.offset as usize..range.end() as usize]))
             }
             Request::Write(..) if lease.term < self.lease.term => Reply::Failed(Error::Fenced("a newer lease".into())),
-            Request::Write(..) if lease != self.lease => Self::lost("the connection was cut off"),
+            // The connection was cut off by a newer one.
+            Request::Write(..) if lease != self.lease => return None,
             Request::Write(offset, data) => {
                 let range = ByteRange::new(offset, data.len());
                 let whole = |page: u64| range.contains(ByteRange::new(page * PAGE, PAGE));
