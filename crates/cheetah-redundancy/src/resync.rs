@@ -23,17 +23,11 @@ impl Inner {
         let Some(range) = range.intersection(own) else { return Ok(()) };
         let range = ByteRange::new(range.offset - self.start, range.len);
         let groups = self.geometry.groups_of(range);
-        // A member that is written anew needs whole pages of digests only at its ends.
-        let (batch, mut at, last) = match settle {
-            true => {
-                let batch = self.batch_groups();
-                (batch, groups.start / batch * batch, self.geometry.groups())
-            }
-            false => ((BATCH_BYTES / self.geometry.group_bytes()).max(1), groups.start, groups.end),
-        };
+        let batch = self.batch_groups();
+        let mut at = groups.start / batch * batch;
         let mut result = Ok(());
         while at < groups.end {
-            let end = (at + batch).min(last);
+            let end = (at + batch).min(self.geometry.groups());
             if let Err(error) = self.resync_groups(at..end, settle).await {
                 result = Err(error);
             }

@@ -21,9 +21,6 @@ use crate::open::OpenOptions;
 /// The pause between looks for what a writer records of a node that cannot be reached.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// The epochs that are left to a former writer.
-const EPOCHS_OF_A_WRITER: u64 = 1 << 20;
-
 /// An open redundant drive.
 pub(crate) struct Opened {
     pub redundant: Arc<Redundant>,
@@ -105,9 +102,7 @@ async fn assemble_writer(
     held: &[bool],
 ) -> Result<(Arc<Redundant>, Vec<String>)> {
     // Only now can no other writer change the map any more.
-    let Newest { mut map, .. } = newest(file, access.timeout).await?;
-    // A writer that was deposed may have stored later epochs at a node that does not answer now.
-    map.map.epoch += EPOCHS_OF_A_WRITER;
+    let Newest { map, .. } = newest(file, access.timeout).await?;
     let nodes = map.nodes.len();
     let connect = |index: usize| {
         let (node, state) = (&map.nodes[index], map.map.members[index].state);
