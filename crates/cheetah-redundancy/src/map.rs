@@ -17,7 +17,7 @@ use std::str::FromStr;
 /// The most regions of a drive.
 pub const REGIONS_MAX: u64 = 1024;
 /// The smallest region, in bytes.
-pub const REGION_BYTES_MIN: u64 = 32 << 20;
+pub const REGION_BYTES_MIN: u64 = 4 << 20;
 
 /// The part that a member plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -30,8 +30,8 @@ const PROBE_PAUSE: Duration = Duration::from_millis(100);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often storing the map may fail before the write that needs it fails.
-const STORE_ATTEMPTS: u32 = 3;
+/// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost meanwhile.
+const STORE_ATTEMPTS: u32 = 6;
 /// The first bytes of a member are read to see whether it answers.
 const PROBE: ByteRange = ByteRange::new(0, 4096);
 
@@ -67,6 +67,7 @@ pub struct Members {
     /// The division of the drive into regions.
     regions: Regions,
     pub(crate) counters: Counters,
+    met_damage: AtomicBool,
     /// Notified when there may be something to resynchronize.
     pub(crate) work: Notify,
 }
@@ -164,6 +165,7 @@ impl Members {
             writer,
             regions: map.unsettled.clone(),
             counters: Counters::default(),
+            met_damage: AtomicBool::new(false),
             work: Notify::new(),
         });
         all.apply(map);
@@ -556,6 +558,10 @@ impl Members {
     /// Tries once to reach a stale member. Returns whether it takes part again.
     pub async fn rejoin(self: &Arc<Self>, member: usize) -> bool {
         let Some(writer) = &self.writer else { return false };
+        if self.is_connected(member) {
+            // Another connection would cut off this one.
+            return self.is_written(member);
+        }
         let generation = self.members[member].generation.load(Ordering::Acquire);
         match writer.environment.reconnect(member).await {
             Ok(link) => {
@@ -616,8 +622,14 @@ impl Members {
 
     /// Notes that a member holds a damaged page in these regions.
     pub(crate) fn damaged(&self, regions: Range<u64>) {
+        self.met_damage.store(true, Ordering::Release);
         self.engine(|engine| regions.for_each(|region| engine.damaged(region)));
         self.work.notify_one();
+    }
+
+    /// Whether a member has reported a damaged page.
+    pub(crate) fn met_damage(&self) -> bool {
+        self.met_damage.load(Ordering::Acquire)
     }
 
     /// Runs an event of resynchronization.

@@ -23,11 +23,17 @@ impl Inner {
         let Some(range) = range.intersection(own) else { return Ok(()) };
         let range = ByteRange::new(range.offset - self.start, range.len);
         let groups = self.geometry.groups_of(range);
-        let batch = self.batch_groups();
-        let mut at = groups.start / batch * batch;
+        // A member that is written anew needs no whole pages of digests at the ends of the range, unless they may be damaged.
+        let (batch, mut at, last) = match settle || self.members.met_damage() {
+            true => {
+                let batch = self.batch_groups();
+                (batch, groups.start / batch * batch, self.geometry.groups())
+            }
+            false => ((BATCH_BYTES / self.geometry.group_bytes()).max(1), groups.start, groups.end),
+        };
         let mut result = Ok(());
         while at < groups.end {
-            let end = (at + batch).min(self.geometry.groups());
+            let end = (at + batch).min(last);
             if let Err(error) = self.resync_groups(at..end, settle).await {
                 result = Err(error);
             }
@@ -56,6 +62,8 @@ impl Inner {
         let targets: Vec<bool> = (0..self.places.len()).map(|index| settle || syncing(index)).collect();
         let pages = self.geometry.unit() / PAGE_BYTES;
         let wanted = vec![true; self.geometry.data_units()];
+        let start = groups.start * self.geometry.group_bytes();
+        let regions = self.regions_of(ByteRange::between(start, groups.end * self.geometry.group_bytes()));
         let is_last = groups.end == self.geometry.groups();
         let reads = groups.map(|group| {
             let wanted = &wanted;
@@ -84,7 +92,7 @@ impl Inner {
             (0..targets.len()).for_each(|member| edits.push(member, padding.offset, Data::zeros(padding.len)));
         }
         edits.retain(|member| targets[member]);
-        self.send(edits, false).await?;
+        self.send(edits, regions, false).await?;
         failed.map_or(Ok(()), Err)
     }
 }

@@ -1,6 +1,7 @@
 //! Writing: data, redundancy and digests at once, to every member that takes part.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Inner {
         let mut admitted = self.members.admit(self.regions_of(range)).await?;
         let _lock = self.locks.lock(self.geometry.groups_of(range), true).await;
         let edits = self.encode(range, &data).await?;
-        let sent = self.send(edits, fua).await;
+        let sent = self.send(edits, self.regions_of(range), fua).await;
         admitted.consistent = sent.is_ok();
         sent
     }
@@ -128,7 +129,7 @@ impl Inner {
     pub(crate) fn edit_redundancy(
         &self,
         group: u64,
-        rows: std::ops::Range<u64>,
+        rows: Range<u64>,
         units: &[Bytes],
         edits: &mut Edits,
     ) -> Result<()> {
@@ -146,30 +147,37 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends edits to the members that take part. Members that miss them are recorded as stale before this returns.
-    pub(crate) async fn send(self: &Arc<Self>, edits: Edits, fua: bool) -> Result<()> {
+    /// Sends edits of these regions to the members that take part. Members that miss them are recorded as stale before this
+    /// returns.
+    pub(crate) async fn send(self: &Arc<Self>, edits: Edits, regions: Range<u64>, fua: bool) -> Result<()> {
         let members = edits.0.into_iter().map(|(index, edits)| {
             let (member, start) = self.places[index];
             let edits: Vec<_> = edits.into_iter().map(|(offset, data)| (offset + start, data)).collect();
-            self.send_to(member, edits, fua)
+            self.send_to(member, edits, regions.clone(), fua)
         });
         // Waits for all: what is still in flight must not take effect after the group is unlocked.
         join_all(members).await.into_iter().collect()
     }
 
-    async fn send_to(self: &Arc<Self>, member: usize, edits: Vec<(u64, Data)>, fua: bool) -> Result<()> {
-        self.insist(member, || self.members.write(member, &edits, fua)).await
+    async fn send_to(
+        self: &Arc<Self>,
+        member: usize,
+        edits: Vec<(u64, Data)>,
+        regions: Range<u64>,
+        fua: bool,
+    ) -> Result<()> {
+        self.insist(member, regions, || self.members.write(member, &edits, fua)).await
     }
 
     /// Flushes the members that take part.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
-        let one = |member: usize| self.insist(member, move || self.members.flush(member));
+        let one = |member: usize| self.insist(member, 0..0, move || self.members.flush(member));
         join_all(self.places.iter().map(|(member, _)| one(*member))).await.into_iter().collect()
     }
 
     /// Runs an operation on a member that takes part, and returns once it is done there, or the member is recorded as stale.
     /// It is repeated for a while where the drive cannot do without the member.
-    async fn insist<F>(self: &Arc<Self>, member: usize, operation: impl Fn() -> F) -> Result<()>
+    async fn insist<F>(self: &Arc<Self>, member: usize, regions: Range<u64>, operation: impl Fn() -> F) -> Result<()>
     where
         F: Future<Output = std::result::Result<(), Failure>>,
     {
@@ -185,7 +193,12 @@ impl Inner {
             let failure = match operation().await {
                 Ok(()) => return Ok(()),
                 Err(Failure::Fatal(error)) => return Err(error),
-                Err(failure) => failure.into_error(),
+                Err(Failure::Damaged(error)) => {
+                    // It cannot take a part of a damaged page: whole pages are written where redundancy is computed anew.
+                    self.members.damaged(regions.clone());
+                    error
+                }
+                Err(Failure::Lost(error)) => error,
             };
             match self.members.missed(member, &failure).await? {
                 Ok(()) => return Ok(()),
