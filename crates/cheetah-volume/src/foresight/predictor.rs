@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
-use cheetah_device::link_estimate::LinkModel;
 
 use super::file_map::{FileIndex, FileMap, FileOrder};
 use super::file_stream::{FileAccess, FileStreams};
-use super::locality::LocalityPredictor;
 use crate::survey::WINDOW_BYTES;
 
 /// The maximum number of open files remembered.
@@ -45,7 +43,6 @@ pub(super) struct ReadPredictor {
     file_map: Arc<FileMap>,
     open: VecDeque<OpenFile>,
     streams: FileStreams,
-    locality: LocalityPredictor,
     /// The absent bytes hinted in all.
     hinted: u64,
 }
@@ -68,14 +65,11 @@ impl ReadPredictor {
         range: ByteRange,
         starved: bool,
         usage: HintUsage,
-        link: LinkModel,
         mut hint: impl FnMut(ByteRange) -> u64,
     ) {
         let file_map = Arc::clone(&self.file_map);
-        let allowance = self.allowance(usage);
-        let found = file_map.file_at(range);
-        // Knowledge of files predicts better than locality.
-        let mut allowed = if found.is_some() { allowance } else { allowance / 2 };
+        let Some((file, at)) = file_map.file_at(range) else { return };
+        let mut allowed = self.allowance(usage);
         let mut spend = |range: ByteRange, hinted: &mut u64| {
             if range.len <= allowed {
                 let bytes = hint(range);
@@ -84,12 +78,6 @@ impl ReadPredictor {
                 return true;
             }
             false
-        };
-        let Some((file, at)) = found else {
-            for part in self.locality.read(range, link).into_iter().filter(|part| starved && !part.is_empty()) {
-                spend(part, &mut self.hinted);
-            }
-            return;
         };
         let rank = file_map.rank(FileOrder::Listing, file);
         tracing::trace!(%range, file, at, rank, starved, "a file is read");
