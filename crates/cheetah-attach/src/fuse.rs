@@ -13,7 +13,6 @@ mod unmount;
 mod view;
 
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,6 @@ use tokio::sync::watch;
 
 use self::filesystem::{REQUEST_BYTES_MAX, ViewFiles};
 use self::kernel::{MountRequest, Unmounted};
-use self::task::Alarm;
 pub use self::unmount::unmount;
 use self::view::FileView;
 use crate::{Error, Result};
@@ -43,6 +41,12 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 const NAME_BYTES_MAX: usize = 200;
 /// The maximum number of threads that read requests; they do not wait, so a few suffice.
 const THREADS_MAX: usize = 4;
+
+/// Whether the kernel's requests are served: `None` while they are, then how that ended. Without a value for an end if the
+/// thread that serves them panicked.
+type Ended = watch::Receiver<Option<End>>;
+/// How serving ended: by unmounting, or for this reason.
+type End = std::result::Result<(), Arc<str>>;
 
 /// How to mount.
 #[derive(Debug, Clone)]
@@ -76,8 +80,7 @@ pub struct Mount {
     files: Vec<String>,
     device: DynDevice,
     writable: bool,
-    ended: watch::Receiver<bool>,
-    alarm: Alarm,
+    ended: Ended,
 }
 
 /// Mounts `device` on `dir`, an empty directory: the whole device is `NAME.raw`, and each partition `NAME.pN.raw`. The
@@ -92,14 +95,13 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
     let views = views(&device, &options.name).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
-    let alarm = Alarm::default();
-    let filesystem = ViewFiles::new(views, writable, options.read_ahead_bytes, Handle::current(), alarm.clone());
+    let filesystem = ViewFiles::new(views, writable, options.read_ahead_bytes, Handle::current());
     let (number, ended) = {
         let dir = dir.clone();
         blocking(move || start(filesystem, &dir, &options, writable)).await?
     };
     tracing::info!(dir = %dir.display(), writable, "mounted");
-    Ok(Mount { dir, number, files, device, writable, ended, alarm })
+    Ok(Mount { dir, number, files, device, writable, ended })
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -119,12 +121,7 @@ async fn views(device: &DynDevice, name: &str) -> Result<Vec<FileView>> {
 }
 
 /// Mounts, and starts serving requests. Blocks.
-fn start(
-    filesystem: ViewFiles,
-    dir: &Path,
-    options: &MountOptions,
-    writable: bool,
-) -> Result<(u64, watch::Receiver<bool>)> {
+fn start(filesystem: ViewFiles, dir: &Path, options: &MountOptions, writable: bool) -> Result<(u64, Ended)> {
     let allow_other = options.allow_other && kernel::may_allow_other();
     if options.allow_other && !allow_other {
         tracing::info!("only this user can use the mount; 'user_allow_other' in /etc/fuse.conf would change that");
@@ -154,26 +151,21 @@ fn threads(wanted: usize) -> usize {
 }
 
 /// Starts threads that serve the kernel's requests. The receiver is set when the mount has ended.
-fn serve(filesystem: ViewFiles, connection: OwnedFd, threads: usize) -> std::io::Result<watch::Receiver<bool>> {
+fn serve(filesystem: ViewFiles, connection: OwnedFd, threads: usize) -> std::io::Result<Ended> {
     let mut config = Config::default();
     config.n_threads = Some(threads);
     // One queue of replies per thread.
     config.clone_fd = threads > 1;
     // The kernel checks access, according to the mount options.
-    let (pages, alarm) = (filesystem.pages(), filesystem.alarm().clone());
+    let pages = filesystem.pages();
     let session = Session::from_fd(filesystem, connection, SessionACL::All, config)?;
     if let Some(pages) = pages.filter(|_| threads > 1) {
         pages.open(session.notifier());
     }
-    let (sender, ended) = watch::channel(false);
+    let (sender, ended) = watch::channel(None);
     std::thread::Builder::new().name("cheetah-fuse".to_owned()).spawn(move || {
-        // The receiver must be set in any case, or the mount would wait for ever.
-        match catch_unwind(AssertUnwindSafe(|| session.run())) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => alarm.raise(&format!("the connection to the kernel broke: {error}")),
-            Err(panic) => alarm.raise_panic(&*panic),
-        }
-        sender.send_replace(true);
+        let result = session.run().map_err(|error| format!("the connection to the kernel broke: {error}").into());
+        sender.send_replace(Some(result));
     })?;
     Ok(ended)
 }
@@ -193,19 +185,15 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// If it can no longer be served because of a panic or a broken connection to the kernel. Unmount it then.
+    /// If it can no longer be served because of a broken connection to the kernel. Unmount it then.
     pub async fn wait(&self) -> Result<()> {
-        tokio::select! {
-            biased;
-            why = self.alarm.raised() => Err(Error::Broken { dir: self.dir.clone(), why: why.to_string() }),
-            () = self.ended() => Ok(()),
-        }
+        self.ended().await.map_err(|why| Error::Broken { dir: self.dir.clone(), why: why.to_string() })
     }
 
-    /// Waits until the kernel's requests are no longer served.
-    async fn ended(&self) {
-        // An error means that the serving thread has ended, and with it the mount.
-        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    /// Waits until the kernel's requests are no longer served; returns how that ended.
+    async fn ended(&self) -> End {
+        let ended = self.ended.clone().wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+        ended.unwrap_or_else(|| Err("the thread that serves it panicked".into()))
     }
 
     /// Unmounts, and returns when all written data is on stable storage.
@@ -245,7 +233,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         // A broken mount is still in the tree, although nothing serves it.
-        if *self.ended.borrow() && !self.alarm.is_raised() {
+        if matches!(*self.ended.borrow(), Some(Ok(()))) {
             return;
         }
         let result = match kernel::unmount(&self.dir, self.number, false) {

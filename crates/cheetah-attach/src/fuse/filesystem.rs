@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 
 use super::pages::Pages;
 use super::table::PID_ATTRIBUTE;
-use super::task::{self, Alarm};
+use super::task;
 use super::view::{FileView, Seek, in_one_piece};
 
 /// The maximum size of a request, which is also the kernel's default.
@@ -44,31 +44,19 @@ pub(super) struct ViewFiles {
     pages: Arc<Pages>,
     read_ahead_bytes: u32,
     runtime: Handle,
-    alarm: Alarm,
     mounted: SystemTime,
 }
 
 impl ViewFiles {
-    pub(super) fn new(
-        views: Vec<FileView>,
-        writable: bool,
-        read_ahead_bytes: u32,
-        runtime: Handle,
-        alarm: Alarm,
-    ) -> Self {
+    pub(super) fn new(views: Vec<FileView>, writable: bool, read_ahead_bytes: u32, runtime: Handle) -> Self {
         let (views, pages) = (views.into_iter().map(Arc::new).collect(), Arc::new(Pages::new()));
         let read_ahead_bytes = read_ahead_bytes.min(REQUEST_BYTES_MAX);
-        Self { views, writable, pages, read_ahead_bytes, runtime, alarm, mounted: SystemTime::now() }
+        Self { views, writable, pages, read_ahead_bytes, runtime, mounted: SystemTime::now() }
     }
 
     /// The kernel's page cache, if the mount is read-only: a store must not overwrite pages that were written meanwhile.
     pub(super) fn pages(&self) -> Option<Arc<Pages>> {
         (!self.writable).then(|| Arc::clone(&self.pages))
-    }
-
-    /// Raised when a request panics.
-    pub(super) fn alarm(&self) -> &Alarm {
-        &self.alarm
     }
 
     fn view(&self, ino: INodeNo) -> Option<&Arc<FileView>> {
@@ -124,7 +112,7 @@ impl ViewFiles {
     ) {
         let Some(view) = self.view(ino) else { return reply.error(Errno::ENOENT) };
         let operation = operation(Arc::clone(view));
-        task::run(&self.runtime, &self.alarm, async move {
+        task::run(&self.runtime, async move {
             match operation.await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno),
@@ -213,7 +201,7 @@ impl Filesystem for ViewFiles {
     ) {
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let (pages, thread) = (Arc::clone(&self.pages), std::thread::current().id());
-        task::run(&self.runtime, &self.alarm, async move {
+        task::run(&self.runtime, async move {
             let range = view.clip(offset, size.into());
             match view.read(range).await {
                 Ok(data) => {
@@ -250,7 +238,7 @@ impl Filesystem for ViewFiles {
         let Ok(len) = u32::try_from(range.len) else { return reply.error(Errno::EINVAL) };
         let data = Data::from(Bytes::copy_from_slice(&data[..len as usize]));
         let fua = flags.0 & libc::O_DSYNC != 0;
-        task::run(&self.runtime, &self.alarm, async move {
+        task::run(&self.runtime, async move {
             match view.write(offset, data, fua).await {
                 Ok(()) => reply.written(len),
                 Err(errno) => reply.error(errno),
@@ -293,7 +281,7 @@ impl Filesystem for ViewFiles {
         };
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        task::run(&self.runtime, &self.alarm, async move {
+        task::run(&self.runtime, async move {
             match view.seek(offset, what).await.map(i64::try_from) {
                 Ok(Ok(found)) => reply.offset(found),
                 Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
