@@ -31,6 +31,8 @@ pub mod placement;
 pub mod prefetch;
 pub mod range;
 pub mod readonly;
+pub mod receive;
+pub mod reconnect;
 pub mod size;
 mod spread;
 pub mod stripe;

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use cheetah_device::ByteRange;
 use cheetah_nbd::Method;
 use cheetah_nbd::client::inflight::{Answer, Ask, Inflight, Woken};
-use cheetah_nbd::client::receive::{Receiver, Target};
+use cheetah_nbd::client::receive::Receiver;
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
 use cheetah_nbd::proto::{Command, TransmissionFlags};
@@ -50,20 +50,7 @@ pub fn run(data: &[u8]) {
     }
     let at_once = usize::from(choice >> 2) * 100 + 1;
     while !data.is_empty() {
-        let (len, direct) = match receiver.target(table.read_len_mean()) {
-            Target::Input(len_max) => {
-                let len = len_max.min(at_once).min(data.len());
-                input.extend_from_slice(&data[..len]);
-                (len, false)
-            }
-            Target::Payload(buffer, len_max) => {
-                let len = len_max.min(at_once).min(data.len());
-                buffer.extend_from_slice(&data[..len]);
-                (len, true)
-            }
-        };
-        data = &data[len..];
-        if direct {
+        if let Some(len) = receiver.target(table.read_len_mean()).receive_from(&mut data, at_once, &mut input) {
             receiver.received(len, &mut input);
         }
         if receiver.take(&mut input, &mut table, &mut Woken::new()).is_err() {

@@ -6,7 +6,7 @@ use cheetah_iscsi::login::{Discovery, Login, LoginParameters, NegotiatedLogin, S
 use cheetah_iscsi::pdu::request::Numbers;
 use cheetah_iscsi::pdu::{Digests, Sequence};
 use cheetah_iscsi::scsi::{Capacity, Cdb, Standard, serial_number};
-use cheetah_iscsi::session::{OTHER_LEN_MAX, Outcome, Session, Target};
+use cheetah_iscsi::session::{OTHER_LEN_MAX, Outcome, Session};
 use cheetah_iscsi::{Credentials, IscsiUri, Password};
 
 const ISID: [u8; 6] = [0x80, 0, 0, 0, 0, 0];
@@ -67,20 +67,7 @@ fn carry(mut session: Session, mut data: &[u8], at_once: usize) {
     }
     session.ping(&mut out);
     while !data.is_empty() {
-        let (len, direct) = match session.target() {
-            Target::Input(len_max) => {
-                let len = len_max.min(at_once).min(data.len());
-                input.extend_from_slice(&data[..len]);
-                (len, false)
-            }
-            Target::Payload(buffer, len_max) => {
-                let len = len_max.min(at_once).min(data.len());
-                buffer.extend_from_slice(&data[..len]);
-                (len, true)
-            }
-        };
-        data = &data[len..];
-        if direct {
+        if let Some(len) = session.target().receive_from(&mut data, at_once, &mut input) {
             session.received(len, &mut input);
         }
         if session.take(&mut input, &mut out, &mut ended).is_err() {

@@ -7,13 +7,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
+use cheetah_device::receive::Target;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::login::{Discovery, Login, LoginError, LoginParameters, Step};
 use crate::scsi::Cdb;
-use crate::session::{Outcome, Session, SessionEnd, Target};
+use crate::session::{Outcome, Session, SessionEnd};
 use crate::uri::IscsiUri;
 
 /// The silence after which the kernel detects a dead peer.

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use cheetah_device::reconnect::{Backoff, PAUSE_MAX, ticker};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, sleep, timeout};
 
 use crate::connection::{ConnectionError, IscsiConnection};
 use crate::inquiry::{Identity, identify};
@@ -20,11 +21,6 @@ use crate::login::LoginParameters;
 use crate::scsi::Cdb;
 use crate::session::Outcome;
 use crate::uri::{IscsiUri, Unit};
-
-/// The first pause before a reconnection; it doubles with each attempt.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause before a reconnection.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The address of a logical unit and the parameters of its connection.
 #[derive(Debug, Clone)]
@@ -77,7 +73,7 @@ pub(crate) struct Keeper {
     progress_at: Instant,
     /// The last failure since there was progress.
     why: Option<Arc<str>>,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 /// The reason a connection ended.
@@ -104,7 +100,7 @@ impl Keeper {
             sent: VecDeque::new(),
             progress_at: Instant::now(),
             why: None,
-            pause: Duration::ZERO,
+            backoff: Backoff::default(),
         }
     }
 
@@ -135,7 +131,7 @@ impl Keeper {
 
     /// Serves one connection until it ends.
     async fn run(&mut self, mut connection: IscsiConnection) -> End {
-        let mut tick = self.ticker();
+        let mut tick = ticker(self.route.timeout);
         let mut heard = Instant::now();
         loop {
             self.submit(&mut connection);
@@ -234,7 +230,7 @@ impl Keeper {
     fn progressed(&mut self) {
         self.progress_at = Instant::now();
         self.why = None;
-        self.pause = Duration::ZERO;
+        self.backoff = Backoff::default();
     }
 
     fn look_at_time(&mut self, connection: &mut IscsiConnection, heard: Instant) -> Result<(), ConnectionError> {
@@ -275,8 +271,7 @@ impl Keeper {
     /// Reconnects, with any number of attempts. `None` once all callers are gone.
     async fn reopen(&mut self) -> Option<IscsiConnection> {
         loop {
-            let pause = self.pause;
-            self.pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+            let pause = self.backoff.next_pause();
             self.watching(sleep(pause)).await?;
             let route = self.route.clone();
             // A short time-out fails the calls that wait now; an attempt may still succeed for later ones.
@@ -302,7 +297,7 @@ impl Keeper {
 
     /// Runs `attempt` while it accepts calls and fails overdue ones. `None` once all callers are gone.
     async fn watching<T>(&mut self, attempt: impl Future<Output = T>) -> Option<T> {
-        let mut tick = self.ticker();
+        let mut tick = ticker(self.route.timeout);
         let mut attempt = pin!(attempt);
         poll_fn(|cx| {
             while tick.poll_tick(cx).is_ready() {
@@ -327,12 +322,5 @@ impl Keeper {
         while let Some(call) = self.calls.recv().await {
             let _ = call.reply.send(Err(Arc::clone(&why)));
         }
-    }
-
-    /// A timer fine enough that no call exceeds its time-out by much.
-    fn ticker(&self) -> Interval {
-        let mut tick = interval((self.route.timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(500)));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        tick
     }
 }

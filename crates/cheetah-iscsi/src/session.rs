@@ -8,20 +8,13 @@
 use std::collections::HashMap;
 
 use bytes::{Buf, Bytes, BytesMut};
+use cheetah_device::receive::{DIRECT_LEN_MIN, HEAD_LEN, INPUT_LEN, SURPLUS_LEN, Target, split_surplus};
 
 use crate::login::{NegotiatedLogin, SEGMENT_LEN_MAX};
 use crate::pdu::request::{self, Numbers};
 use crate::pdu::{Digests, NO_TAG, Response, Sequence, Violation, frame, serial};
 use crate::scsi::{CHECK_CONDITION, Cdb, GOOD, Sense};
 
-/// The minimum length of a segment that is received straight into the memory handed up; copying smaller ones is cheaper.
-const DIRECT_LEN_MIN: usize = 16 << 10;
-/// Spare room behind a command's data, so that one system call also receives the digest and the next header.
-const SURPLUS_LEN: usize = 256;
-/// Bytes received at once while large segments are expected: enough for a header, so that little is copied.
-const HEAD_LEN: usize = 4 << 10;
-/// Bytes received at once otherwise.
-const INPUT_LEN: usize = 256 << 10;
 /// The maximum length of a data segment other than a command's data, in bytes.
 pub const OTHER_LEN_MAX: usize = 64 << 10;
 /// The maximum number of unsent bytes. Only a target that pings without reading the replies reaches it.
@@ -38,14 +31,6 @@ pub enum Outcome {
     Status(u8),
     /// The target did not execute it, with its response code (RFC 7143, 11.4.3).
     Failed(u8),
-}
-
-/// The destination of the next received bytes.
-pub enum Target<'a> {
-    /// The input buffer, at most this number of bytes.
-    Input(usize),
-    /// This buffer, at most this number of bytes; then call [`Session::received`].
-    Payload(&'a mut BytesMut, usize),
 }
 
 /// An outstanding command.
@@ -149,7 +134,7 @@ impl Session {
         self.tasks.get(&itt).map_or(0, |task| task.verified)
     }
 
-    /// The destination of the next received bytes.
+    /// Where to receive the next bytes. After a payload, call [`received`](Self::received).
     pub fn target(&mut self) -> Target<'_> {
         if let Some(Segment { response: Response::DataIn { itt, .. }, missing: missing @ DIRECT_LEN_MIN.., .. }) =
             &self.segment
@@ -169,11 +154,7 @@ impl Session {
         let Some(segment) = &mut self.segment else { return };
         let Response::DataIn { itt, .. } = segment.response else { return };
         let Some(task) = self.tasks.get_mut(&itt) else { return };
-        let surplus = len.saturating_sub(segment.missing);
-        segment.missing -= len - surplus;
-        let end = task.data.len() - surplus;
-        input.extend_from_slice(&task.data[end..]);
-        task.data.truncate(end);
+        segment.missing = split_surplus(&mut task.data, segment.missing, len, input);
     }
 
     /// Consumes complete PDUs from `input`: appends completed commands to `ended`, and replies to `out`.

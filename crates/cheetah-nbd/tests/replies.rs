@@ -10,7 +10,7 @@ use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Extent};
 use cheetah_nbd::Method;
 use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, ReadChunk, ReadChunks, Woken};
-use cheetah_nbd::client::receive::{Receiver, Target};
+use cheetah_nbd::client::receive::Receiver;
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
 use cheetah_nbd::proto::packed::{self, Compression, Press};
@@ -56,22 +56,9 @@ impl Core {
     /// Receives `bytes` as a socket would hand them out, at most `at_once` a time.
     fn feed(&mut self, mut bytes: &[u8], at_once: usize) -> Result<(), Violation> {
         while !bytes.is_empty() {
-            let (here, direct) = match self.receiver.target(self.table.read_len_mean()) {
-                Target::Input(len_max) => {
-                    let (here, rest) = bytes.split_at(len_max.min(at_once).min(bytes.len()));
-                    self.input.extend_from_slice(here);
-                    bytes = rest;
-                    (here, false)
-                }
-                Target::Payload(buffer, len_max) => {
-                    let (here, rest) = bytes.split_at(len_max.min(at_once).min(bytes.len()));
-                    buffer.extend_from_slice(here);
-                    bytes = rest;
-                    (here, true)
-                }
-            };
-            if direct {
-                self.receiver.received(here.len(), &mut self.input);
+            let target = self.receiver.target(self.table.read_len_mean());
+            if let Some(len) = target.receive_from(&mut bytes, at_once, &mut self.input) {
+                self.receiver.received(len, &mut self.input);
             }
             self.receiver.take(&mut self.input, &mut self.table, &mut Woken::new())?;
         }

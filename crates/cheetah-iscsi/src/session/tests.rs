@@ -11,20 +11,7 @@ fn session(digests: Digests, in_flight_max: usize) -> Session {
 fn feed(session: &mut Session, mut wire: &[u8], at_once: usize) -> Result<(Vec<(u32, Outcome)>, BytesMut), SessionEnd> {
     let (mut input, mut out, mut ended) = (BytesMut::new(), BytesMut::new(), Vec::new());
     while !wire.is_empty() {
-        let (len, direct) = match session.target() {
-            Target::Input(len_max) => {
-                let len = len_max.min(at_once).min(wire.len());
-                input.extend_from_slice(&wire[..len]);
-                (len, false)
-            }
-            Target::Payload(buffer, len_max) => {
-                let len = len_max.min(at_once).min(wire.len());
-                buffer.extend_from_slice(&wire[..len]);
-                (len, true)
-            }
-        };
-        wire = &wire[len..];
-        if direct {
+        if let Some(len) = session.target().receive_from(&mut wire, at_once, &mut input) {
             session.received(len, &mut input);
         }
         session.take(&mut input, &mut out, &mut ended)?;

@@ -8,14 +8,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use cheetah_device::receive::{INPUT_LEN, Target};
+use cheetah_device::reconnect::{Backoff, PAUSE_MAX, tick_of, ticker};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, sleep, timeout};
 
 use super::Shared;
 use super::handle::{ConnectionHandle, Written};
 use super::health::Refused;
-use super::receive::{INPUT_LEN, Receiver, Target};
+use super::receive::Receiver;
 use super::stream::{Dialled, ReadHalf, WriteHalf, dial};
 use crate::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step};
 use crate::proto::{Command, CommandFlags, Request, Violation};
@@ -23,10 +25,6 @@ use crate::uri::Address;
 
 /// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);
-/// The first pause before reconnecting; it doubles with each attempt.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// A connection after its handshake.
 pub(super) struct Opened {
@@ -168,10 +166,14 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
 
 /// Reconnects, with as many attempts as it takes. `None` once the client is over.
 async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::default();
     let address = &shared.uri.address;
     let inbound = matches!(address, Address::Inbound(_));
     loop {
+        // A server that calls has its own pauses.
+        if !inbound {
+            watched(shared, link, sleep(backoff.next_pause())).await?;
+        }
         let wanted = link.next_request(&shared.wanted);
         let attempt = open(address, &wanted, shared.timeout.max(PAUSE_MAX));
         let error = match watched(shared, link, attempt).await? {
@@ -198,13 +200,11 @@ async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
         if shared.links.iter().all(|link| link.load().is_none()) {
             shared.health.down(Instant::now(), error.to_string().into());
         }
-        // A server that calls has its own pauses, and the failed call may have been another server's.
+        // The failed call to a client may have been another server's.
         if !inbound {
             link.note_refused();
             shared.health.changed().notify_waiters();
-            watched(shared, link, sleep(pause)).await?;
         }
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -245,18 +245,6 @@ impl Refused {
         };
         Some(Self { fenced, why: why.into() })
     }
-}
-
-/// Ticks often enough that no request outlives its time-out by much.
-fn ticker(timeout: Duration) -> Interval {
-    let mut tick = interval(tick_of(timeout));
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tick
-}
-
-/// The granularity of all deadlines.
-pub(super) fn tick_of(timeout: Duration) -> Duration {
-    (timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(500))
 }
 
 /// An event on a connection.

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_device::data::Part;
+use cheetah_device::receive::{DIRECT_LEN_MIN, HEAD_LEN, INPUT_LEN, SURPLUS_LEN, Target, split_surplus};
 
 use super::inflight::{Inflight, ReadChunk, Woken};
 use super::pool;
@@ -10,15 +11,6 @@ use crate::packing::Method;
 use crate::proto::packed::{self, Codec, Head};
 use crate::proto::reply::{self, ChunkKind, ErrorPayload, Header};
 use crate::proto::{Command, EXTENTS_MAX, ErrorCode, OPTION_LEN_MAX, Violation};
-
-/// Payloads from this size on are received straight into their own buffer; smaller ones are cheaper to copy.
-const DIRECT_LEN_MIN: usize = 16 << 10;
-/// Room behind such a payload, so that the same system call receives the next header.
-const SURPLUS_LEN: usize = 256;
-/// The most received at once while large payloads are expected: enough for a header, so that little is copied.
-const HEAD_LEN: usize = 4 << 10;
-/// The most received at once otherwise: many small replies.
-pub const INPUT_LEN: usize = 256 << 10;
 
 /// Parses received bytes into answers in the table of in-flight requests.
 ///
@@ -63,14 +55,6 @@ impl Payload {
     }
 }
 
-/// Where the next bytes are to be received.
-pub enum Target<'a> {
-    /// Into the input, up to this many bytes.
-    Input(usize),
-    /// Into this buffer, up to this many bytes; then call [`Receiver::received`].
-    Payload(&'a mut BytesMut, usize),
-}
-
 impl Receiver {
     /// A parser for a connection with this agreement.
     pub fn new(agreement: &Agreement) -> Self {
@@ -78,7 +62,8 @@ impl Receiver {
         Self { structured, allocation, packed, payload: None }
     }
 
-    /// Where to receive the next bytes, while reads of `read_len_mean` bytes are in flight.
+    /// Where to receive the next bytes, while reads of `read_len_mean` bytes are in flight. After a payload, call
+    /// [`received`](Self::received).
     pub fn target(&mut self, read_len_mean: u64) -> Target<'_> {
         match &mut self.payload {
             Some(Payload { content: Content::Data { .. } | Content::Packed(_), missing, buffer, .. }) => match *missing
@@ -94,11 +79,7 @@ impl Receiver {
     /// Notes that `len` bytes were received into the payload's own buffer. Moves bytes behind the payload to `input`.
     pub fn received(&mut self, len: usize, input: &mut BytesMut) {
         let Some(payload) = &mut self.payload else { return };
-        let surplus = len.saturating_sub(payload.missing);
-        payload.missing -= len - surplus;
-        let end = payload.buffer.len() - surplus;
-        input.extend_from_slice(&payload.buffer[end..]);
-        payload.buffer.truncate(end);
+        payload.missing = split_surplus(&mut payload.buffer, payload.missing, len, input);
     }
 
     /// Parses as much of `input` as possible.

@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
+use cheetah_device::reconnect::tick_of;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use tokio::time::Instant;
 
 use super::Shared;
-use super::connection::tick_of;
 use super::handle::{Call, ConnectionHandle};
 use super::health::Outlook;
 use super::inflight::{Answer, Ask, Failed};
