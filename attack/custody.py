@@ -61,7 +61,8 @@ def tampering(stage: Stage) -> None:
 
 
 def _must_be_found(stage: Stage, log: Path, what: str, content: bytes, original: bytes) -> None:
-    if content == original:
+    # The newline of the last record is not part of it: the next append supplies a missing one.
+    if content in (original, original.removesuffix(b"\n")):
         return
     log.write_bytes(content)
     code, _, complaint = stage.run("verify", log)
