@@ -30,8 +30,9 @@ def drive_over(scratch: Scratch, count: int, size_bytes: int, options: Any, imag
     return path, nodes
 
 
-def compare(workloads: Any, ours: Any, stripe: Any, layout: str, settings: Settings) -> list[Figure]:
+def compare(workloads: Any, servers: Any, layout: str, settings: Settings) -> list[Figure]:
     """Interleaves each workload on the redundant drive and on the stripe."""
+    ours, stripe = servers
     figures = []
     for key, what, rw, block_bytes, depth, bar in workloads:
         metric = "iops" if block_bytes < MIB else "rate"
@@ -76,12 +77,12 @@ def measure_layout(settings: Settings, layout: str, options: Any, count: int, ba
             )
 
         with scratch.child() as turn:
-            figures = compare(reads(read_bar), *servers(turn, False), layout, settings)
+            figures = compare(reads(read_bar), servers(turn, False), layout, settings)
         with scratch.child() as turn:
-            figures += compare(writes, *servers(turn, True), layout, settings)
+            figures += compare(writes, servers(turn, True), layout, settings)
         nodes[0].process.kill()
         with scratch.child() as turn:
-            figures += compare(reads(DEGRADED_BAR, " with a node lost"), *servers(turn, False), layout, settings)
+            figures += compare(reads(DEGRADED_BAR, " with a node lost"), servers(turn, False), layout, settings)
         spare = cheetah.node(scratch, size_bytes + 8 * MIB)
         spare.wait_for_memory()
         started = time.monotonic()
