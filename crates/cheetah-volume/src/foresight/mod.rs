@@ -12,6 +12,11 @@
 //! ahead, and further the longer the file is read. A reader that goes through files in an order (that of a listing, by
 //! number, or by offset; every file or every n-th) gets the next ones fetched, as many as it takes not to wait.
 //!
+//! # Locality
+//!
+//! Where no file is known, the bytes ahead of a read and behind it are fetched, if readers come back near earlier reads
+//! and the round trip is long enough for that to pay (`locality`).
+//!
 //! These are predictions, so they have a budget: never more bytes are wasted than were read, plus 4 MiB. Metadata,
 //! which is not predicted, is fetched up to three quarters of the cache.
 //!
@@ -23,11 +28,12 @@
 //!
 //! # The parts
 //!
-//! `predictor` (with `file_stream` and `file_map`) decides what to fetch after a read: a state machine that
+//! `predictor` (with `file_stream`, `file_map` and `locality`) decides what to fetch after a read: a state machine that
 //! does no I/O and reads no clock. `survey_driver` runs the surveys, which are state machines too.
 
 mod file_map;
 mod file_stream;
+mod locality;
 mod predictor;
 mod shell;
 mod survey_driver;

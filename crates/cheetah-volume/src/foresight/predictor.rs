@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
+use cheetah_device::link_estimate::LinkModel;
 
 use super::file_map::{FileIndex, FileMap, FileOrder};
 use super::file_stream::{FileAccess, FileStreams};
+use super::locality::LocalityPredictor;
 use crate::survey::WINDOW_BYTES;
 
 /// The maximum number of open files remembered.
@@ -43,6 +45,7 @@ pub(super) struct ReadPredictor {
     file_map: Arc<FileMap>,
     open: VecDeque<OpenFile>,
     streams: FileStreams,
+    locality: LocalityPredictor,
     /// The absent bytes hinted in all.
     hinted: u64,
 }
@@ -65,11 +68,14 @@ impl ReadPredictor {
         range: ByteRange,
         starved: bool,
         usage: HintUsage,
+        link: LinkModel,
         mut hint: impl FnMut(ByteRange) -> u64,
     ) {
         let file_map = Arc::clone(&self.file_map);
-        let Some((file, at)) = file_map.file_at(range) else { return };
-        let mut allowed = self.allowance(usage);
+        let allowance = self.allowance(usage);
+        let found = file_map.file_at(range);
+        // Knowledge of files predicts better than locality.
+        let mut allowed = if found.is_some() { allowance } else { allowance / 2 };
         let mut spend = |range: ByteRange, hinted: &mut u64| {
             if range.len <= allowed {
                 let bytes = hint(range);
@@ -78,6 +84,12 @@ impl ReadPredictor {
                 return true;
             }
             false
+        };
+        let Some((file, at)) = found else {
+            for part in self.locality.read(range, link).into_iter().filter(|part| starved && !part.is_empty()) {
+                spend(part, &mut self.hinted);
+            }
+            return;
         };
         let rank = file_map.rank(FileOrder::Listing, file);
         tracing::trace!(%range, file, at, rank, starved, "a file is read");

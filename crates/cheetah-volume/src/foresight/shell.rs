@@ -1,8 +1,11 @@
 //! State shared by the layer and its surveys.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use cheetah_device::cache::{Cache, Urgency};
+use cheetah_device::link_estimate::LinkModel;
 use cheetah_device::{ByteRange, Device};
 use parking_lot::Mutex;
 
@@ -18,12 +21,14 @@ pub(super) struct ForesightShared {
     pub(super) metadata_bytes_max: u64,
     predictor: Mutex<ReadPredictor>,
     builder: Mutex<FileMapBuilder>,
+    /// Whether all surveys are over.
+    surveyed: AtomicBool,
 }
 
 impl ForesightShared {
     pub(super) fn new(cache: Arc<Cache>, metadata_bytes_max: u64) -> Arc<Self> {
         let (predictor, builder) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { cache, metadata_bytes_max, predictor, builder })
+        Arc::new(Self { cache, metadata_bytes_max, predictor, builder, surveyed: AtomicBool::new(false) })
     }
 
     /// Returns the number of files known.
@@ -51,18 +56,27 @@ impl ForesightShared {
         }
     }
 
+    /// Notes that no more files will be found.
+    pub(super) fn surveyed(&self) {
+        self.surveyed.store(true, Ordering::Relaxed);
+    }
+
     /// Returns the ranges to fetch for a read of `range`.
     pub(super) fn predict(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut hints = Vec::new();
         let (starved, stats) = (!self.cache.holds(range), self.cache.stats());
         let mut predictor = self.predictor.lock();
-        if predictor.files() == 0 {
+        // During surveys, locality is not used: they know better what is near metadata, and fetch it.
+        let surveyed = self.surveyed.load(Ordering::Relaxed);
+        if predictor.files() == 0 && !surveyed {
             return hints;
         }
         let next = stats.hinted[Urgency::Next as usize];
         let usage = HintUsage { demanded: stats.demanded_bytes, hinted: next.bytes, used: next.used_bytes };
+        let link = LinkModel { bandwidth: stats.bandwidth, round_trip: Duration::from_micros(stats.round_trip_us) };
+        let link = if surveyed { link } else { LinkModel::default() };
         let device = ByteRange::new(0, self.cache.geometry().size);
-        predictor.read(range, starved, usage, |hint| {
+        predictor.read(range, starved, usage, link, |hint| {
             let Some(hint) = hint.intersection(device) else { return 0 };
             let bytes = self.cache.absent(hint).iter().map(|part| part.len).sum();
             if bytes > 0 {

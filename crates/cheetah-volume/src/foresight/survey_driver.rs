@@ -40,6 +40,7 @@ pub(super) async fn survey_all(shared: Arc<ForesightShared>) {
     let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, u32::MAX, whole, &left) };
     // The outcome of the probes does not matter: they locate nothing.
     let _ = futures::join!(join_all(surveys), probes.run(Box::new(ProbeSurveyor::new(whole.len))));
+    shared.surveyed();
     tracing::info!("foresight: {} files of all volumes are known", shared.files());
 }
 

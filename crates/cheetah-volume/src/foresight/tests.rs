@@ -1,8 +1,10 @@
 //! The predictor with traces of readers; hinted data is held at once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cheetah_device::ByteRange;
+use cheetah_device::link_estimate::LinkModel;
 use proptest::prelude::*;
 use smallvec::smallvec;
 
@@ -13,6 +15,7 @@ use crate::survey::{FileRuns, WINDOW_BYTES};
 const MIB: u64 = 1 << 20;
 const GRAIN: u64 = 4096;
 const DEVICE: ByteRange = ByteRange::new(0, 1 << 50);
+const LINK: LinkModel = LinkModel { bandwidth: 125_000_000, round_trip: Duration::from_millis(40) };
 const DIRECTORIES: u64 = 20;
 const FILES_EACH: u64 = 50;
 
@@ -74,7 +77,7 @@ impl Reader {
                 Some(true) => {}
             }
         }
-        self.predictor.read(range, !held, before, |hint| {
+        self.predictor.read(range, !held, before, LINK, |hint| {
             let new: Vec<_> = grains(hint).filter(|grain| !here.contains_key(grain)).collect();
             here.extend(new.iter().map(|grain| (*grain, false)));
             usage.hinted += GRAIN * new.len() as u64;
@@ -192,7 +195,7 @@ fn the_window_of_a_long_file_grows_while_its_reader_waits() {
         let mut end = 0;
         let rich = HintUsage { demanded: 1 << 30, ..HintUsage::default() };
         for nth in 0..16 {
-            predictor.read(ByteRange::new(nth * MIB, MIB), starved, rich, |hint| {
+            predictor.read(ByteRange::new(nth * MIB, MIB), starved, rich, LINK, |hint| {
                 end = hint.end();
                 hint.len
             });
@@ -229,16 +232,14 @@ fn extraction_of_small_files_that_share_windows_waits_for_few() {
 
 /// For example the directories of an unknown file system: read in no order, but near each other.
 #[test]
-fn reads_where_no_file_is_known_hint_nothing_and_leave_the_budget_of_files_alone() {
+fn scattered_reads_in_a_region_without_files_wait_for_fewer() {
     let mut reader = Reader::new();
-    for node in (0..64).map(|nth| (2 << 40) + nth * 29 % 64 * 5 * GRAIN) {
-        reader.read(ByteRange::new(node, GRAIN));
+    let mut nodes: Vec<u64> = (0..64).map(|nth| (2 << 40) + nth * 29 % 64 * 5 * GRAIN).collect();
+    for region in 0..4 {
+        nodes.iter().for_each(|node| reader.read(ByteRange::new(node + (region << 35), GRAIN)));
+        nodes.reverse();
     }
-    assert_eq!((reader.starved, reader.usage.hinted), (reader.reads, 0));
-    let before = (reader.starved, reader.reads);
-    contents()[100..300].iter().for_each(|rank| reader.read_file(*rank));
-    let (starved, reads) = (reader.starved - before.0, reader.reads - before.1);
-    assert!(starved <= 4, "{starved} of {reads}");
+    assert!(reader.starved <= reader.reads / 4, "{} of {}", reader.starved, reader.reads);
 }
 
 proptest! {
@@ -277,7 +278,7 @@ proptest! {
         let mut predictor = ReadPredictor::default();
         predictor.learn(builder.build().into());
         for (at, len) in reads {
-            predictor.read(ByteRange::new(at, len.into()), true, HintUsage::default(), |range| range.len);
+            predictor.read(ByteRange::new(at, len.into()), true, HintUsage::default(), LINK, |range| range.len);
         }
     }
 }
