@@ -421,7 +421,7 @@ fn a_full_disk_is_said_and_can_be_gone_on_with() {
     let result = std::panic::catch_unwind(|| {
         let error = run(request(&disk, &limited, &["x.raw"])).unwrap_err();
         assert!(error.exit_code() == 1 && error.to_string().contains("x.raw.partial"), "{error}");
-        assert!(error.to_string().contains("make room, and run the same command"), "{error}");
+        assert!(error.to_string().contains("free some space, and run the same command"), "{error}");
         assert!(mount_tmpfs(&limited, "remount,size=30m"));
         let report = run(request(&disk, &limited, &["x.raw"])).unwrap();
         assert!(std::fs::read(limited.join("x.raw")).unwrap() == disk.bytes && report.is_whole());

@@ -408,7 +408,7 @@ async fn a_full_disk_is_an_error_and_leaves_no_complete_image() {
         everyone_reads(&image, &bytes).await;
     }
     unmount(());
-    assert!(error.to_string().contains("make room"), "{error}");
+    assert!(error.to_string().contains("free some space"), "{error}");
     assert!(!whole);
     again.unwrap();
 }

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(shortened("saving a.raw", 24), "saving a.raw");
         assert_eq!(shortened("saving /evidence/case42/disk.raw", 24), "saving …case42/disk.raw");
         assert_eq!(shortened(&"x".repeat(30), 10), format!("…{}", "x".repeat(8)));
-        assert_eq!(shortened("saving 証拠証拠証拠証拠証拠", 20), "saving …証拠証拠証");
+        assert_eq!(shortened("saving 証拠証拠証拠証拠証拠", 20), "saving …拠証拠証拠");
     }
 
     #[test]
