@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+import tempfile
 from pathlib import Path
 
 from attack.images import mutated
@@ -67,6 +68,7 @@ def _must_be_found(stage: Stage, log: Path, what: str, content: bytes, original:
     log.write_bytes(content)
     code, _, complaint = stage.run("verify", log)
     if code != 3:
-        kept = Path("/tmp/attack-tampered.custody")
+        # In a folder of its own: beside a custody log, the storage benchmark refuses to write.
+        kept = Path(tempfile.mkdtemp(prefix="cheetah-attack-"), "tampered.custody")
         kept.write_bytes(content)
         raise Broken(f"{what} is not found: exit code {code}, {complaint.strip()}; see {kept}")

@@ -22,7 +22,7 @@ def test_a_build_by_pip_leaves_the_target_directory_of_the_checkout_alone(tmp_pa
         f"""#!/bin/sh
 case "$*" in
     *metadata*) exec {cargo} "$@" ;;
-    *rustc* | *build*) printf %s "$CARGO_TARGET_DIR" >{tmp_path}/told; exit 1 ;;
+    *rustc* | *build*) printf %s "$CARGO_TARGET_DIR" >{tmp_path}/marker; exit 1 ;;
 esac
 exec {cargo} "$@"
 """
