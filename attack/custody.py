@@ -1,8 +1,8 @@
 """Tampering with custody logs: every change must be found."""
 
 import json
-from collections.abc import Callable
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from attack.images import mutated
