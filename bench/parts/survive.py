@@ -1,6 +1,7 @@
 """Drives with redundancy beside a stripe over as many nodes, whole and with a node lost, and their repair."""
 
 import os
+import signal
 import time
 from typing import Any
 
@@ -46,12 +47,12 @@ def compare(workloads: Any, servers: Any, layout: str, settings: Settings) -> li
     return figures
 
 
-def reads(bar: float, suffix: str = "") -> Any:
+def reads(bar: float, key: str = "", condition: str = "") -> Any:
     """The reading workloads."""
     return (
-        (f"seq-read-1m{suffix}", f"1 MiB sequential read, depth 16{suffix}", "read", MIB, 16, bar),
-        (f"rand-read-4k-qd1{suffix}", f"4 KiB random read, depth 1{suffix}", "randread", 4 * KIB, 1, bar),
-        (f"rand-read-4k-qd32{suffix}", f"4 KiB random read, depth 32{suffix}", "randread", 4 * KIB, 32, bar),
+        (f"seq-read-1m{key}", f"1 MiB sequential read, depth 16{condition}", "read", MIB, 16, bar),
+        (f"rand-read-4k-qd1{key}", f"4 KiB random read, depth 1{condition}", "randread", 4 * KIB, 1, bar),
+        (f"rand-read-4k-qd32{key}", f"4 KiB random read, depth 32{condition}", "randread", 4 * KIB, 32, bar),
     )
 
 
@@ -80,9 +81,9 @@ def measure_layout(settings: Settings, layout: str, options: Any, count: int, ba
             figures = compare(reads(read_bar), servers(turn, False), layout, settings)
         with scratch.child() as turn:
             figures += compare(writes, servers(turn, True), layout, settings)
-        nodes[0].process.kill()
+        os.kill(nodes[0].process.pid, signal.SIGKILL)
         with scratch.child() as turn:
-            figures += compare(reads(DEGRADED_BAR, " with a node lost"), servers(turn, False), layout, settings)
+            figures += compare(reads(DEGRADED_BAR, "-degraded", " with a node lost"), servers(turn, False), layout, settings)
         spare = cheetah.node(scratch, size_bytes + 8 * MIB)
         spare.wait_for_memory()
         started = time.monotonic()
