@@ -83,7 +83,8 @@ def measure_layout(settings: Settings, layout: str, options: Any, count: int, ba
             figures += compare(writes, servers(turn, True), layout, settings)
         os.kill(nodes[0].process.pid, signal.SIGKILL)
         with scratch.child() as turn:
-            figures += compare(reads(DEGRADED_BAR, "-degraded", " with a node lost"), servers(turn, False), layout, settings)
+            degraded = reads(DEGRADED_BAR, "-degraded", " with a node lost")
+            figures += compare(degraded, servers(turn, False), layout, settings)
         spare = cheetah.node(scratch, size_bytes + 8 * MIB)
         spare.wait_for_memory()
         started = time.monotonic()
