@@ -68,11 +68,14 @@ impl Opened {
 
     /// Records that it is not open any more, and releases the leases. Flush it first.
     pub async fn close(self) -> Result<()> {
-        let closed = match self.holder.as_ref().is_some_and(|holder| holder.fence().is_up()) {
+        let Self { redundant, holder, .. } = self;
+        let closed = match holder.as_ref().is_some_and(|holder| holder.fence().is_up()) {
             true => Ok(()),
-            false => self.redundant.close().await.map_err(Error::device("closing the drive")),
+            false => redundant.close().await.map_err(Error::device("closing the drive")),
         };
-        if let Some(holder) = self.holder {
+        // Before the leases are released: a connection would take that for a lease lost.
+        drop(redundant);
+        if let Some(holder) = holder {
             holder.release().await;
         }
         closed
