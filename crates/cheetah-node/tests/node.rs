@@ -138,7 +138,7 @@ async fn a_map_is_stored_under_the_lease_and_only_a_later_epoch_replaces_it() {
         assert_eq!(outdated, (409, "the export holds a map of epoch 7: a new one must have a later epoch".into()));
     }
 
-    // Taken over, then given back: neither token may store any more, not even what is there.
+    // After a takeover and a release, both tokens have ended. Neither may store, not even the map that is stored already.
     let bob = client.acquire_lease("e", &lease("Bob", true)).await.unwrap().token;
     assert_eq!(refusal(client.store_map("e", &new_map(&ada, 8, "a")).await.unwrap_err()), (409, ended.into()));
     client.store_map("e", &new_map(&bob, 8, "eight")).await.unwrap();

@@ -15,7 +15,7 @@
 //! | [`close`](Engine::close): the writer ends in order | the epoch to store last |
 //!
 //! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in sync
-//! only through syncing, once it has missed nothing; so many members stay in sync that every byte can be read; epochs grow.
+//! only through syncing, once it lacks no write; the members in sync suffice to read every byte; epochs grow.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

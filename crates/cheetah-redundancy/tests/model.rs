@@ -180,7 +180,7 @@ impl Model {
                 writer.replace(&self.world, node, node).await.unwrap();
             }
         }
-        // Damage is found by whoever reads the page; here, all is.
+        // A read finds a damaged page, so everything is read.
         self.world.state.lock().nodes.iter_mut().for_each(|node| node.damaged.clear());
         let begun = tokio::time::Instant::now();
         loop {

@@ -87,7 +87,7 @@ impl ReopeningSource {
                 Ok(Some(found))
             }
             Err(error) if without && error.exit_code() != 3 => {
-                tracing::warn!("{error}; what is there can be read, and filling goes on once the source is back");
+                tracing::warn!("{error}; filled ranges can still be read, and filling resumes when the source returns");
                 Ok(None)
             }
             Err(error) => {

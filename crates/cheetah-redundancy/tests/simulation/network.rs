@@ -86,7 +86,7 @@ pub struct State {
     pub drive_file: Option<Box<Stored>>,
     pub term: u64,
     pub instances: u64,
-    /// So many writes still arrive; the others vanish.
+    /// The number of writes that still arrive. Later ones are lost.
     pub writes_left: Option<u64>,
     /// Maps are not stored for now.
     pub maps_held: bool,
@@ -290,7 +290,7 @@ struct Delays {
     arrives: bool,
 }
 
-/// Carries one message and its answer. Whoever sent it may be gone.
+/// Carries one message and its answer. The sender may have ended meanwhile.
 async fn carry(world: Arc<World>, connection: Arc<Connection>, number: u64, request: Request, delays: Delays) {
     if delays.there > 0 {
         sleep(Duration::from_millis(delays.there)).await;
