@@ -6,7 +6,7 @@
 //! | [`map`] | which members hold what is current: versions of it, and what a member missed |
 //! | [`engine`] | the recovery engine, without I/O: what has to be stored before what is acknowledged |
 //! | [`environment`] | what a drive needs from outside: connections, and a place for the map |
-//! | [`members`] | the members' condition, and what carries out the engine's decisions |
+//! | [`members`] | the members' connections and condition; `writer` carries out the engine's decisions |
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
 //! | `code` | redundancy and digests of a group |

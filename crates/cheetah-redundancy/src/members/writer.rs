@@ -1,0 +1,358 @@
+//! What only a writer does with the members: it carries out the engine's decisions.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cheetah_device::reconnect::Backoff;
+use cheetah_device::{ByteRange, Error, Result};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::{Members, PROBE, PROBE_PAUSE};
+use crate::engine::{Engine, Epoch, Indispensable};
+use crate::environment::{DynLink, Environment};
+use crate::map::Map;
+
+/// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost meanwhile.
+const STORE_ATTEMPTS: u32 = 6;
+
+/// What only a writer has.
+pub(super) struct Writer {
+    engine: Mutex<Engine>,
+    environment: Arc<dyn Environment>,
+    stored: Notify,
+    /// Why the map could not be stored last.
+    store_failure: Mutex<Option<Arc<str>>>,
+    /// How often in a row it could not.
+    store_failures: AtomicUsize,
+}
+
+impl Writer {
+    pub fn new(engine: Engine, environment: Arc<dyn Environment>) -> Self {
+        Self {
+            engine: Mutex::new(engine),
+            environment,
+            stored: Notify::new(),
+            store_failure: Mutex::new(None),
+            store_failures: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Members {
+    fn engine<T>(&self, with: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        let writer = self.writer.as_ref()?;
+        let mut engine = writer.engine.lock();
+        let epoch = engine.map().epoch;
+        let out = with(&mut engine);
+        if engine.map().epoch != epoch {
+            let map = engine.map().clone();
+            drop(engine);
+            self.apply(&map);
+        }
+        Some(out)
+    }
+
+    /// The map as this writer has it; `None` for a reader.
+    pub fn map(&self) -> Option<Map> {
+        self.writer.as_ref().map(|writer| writer.engine.lock().map().clone())
+    }
+
+    /// The number of regions whose redundancy may not agree with the data, other than by writes in flight.
+    pub fn to_settle(&self) -> u64 {
+        self.writer.as_ref().map_or(0, |writer| writer.engine.lock().to_settle())
+    }
+
+    /// Whether writes are sent to a member.
+    pub(crate) fn is_written(&self, member: usize) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.engine.lock().map().members[member].state.is_written())
+    }
+
+    /// The regions that the drive's bytes from `start` up to `end` touch.
+    pub(crate) fn regions_touched(&self, start: u64, end: u64) -> Range<u64> {
+        self.regions.touched(start, end)
+    }
+
+    /// The range of the drive that a region is.
+    pub(crate) fn region_range(&self, region: u64) -> ByteRange {
+        ByteRange::new(region * self.regions.region_bytes(), self.regions.region_bytes())
+    }
+
+    /// Admits a write to the regions, once they are recorded in a stored map.
+    pub(crate) async fn admit(self: &Arc<Self>, regions: Range<u64>) -> Result<Admitted> {
+        let Some(epoch) = self.engine(|engine| engine.admit(regions.clone())) else { return Err(Error::ReadOnly) };
+        let admitted = Admitted { members: self.clone(), regions, consistent: true };
+        self.settle(epoch).await?;
+        Ok(admitted)
+    }
+
+    /// Notes that a member missed a write or a flush, and returns once that is stored. Fails if the member is indispensable.
+    pub(crate) async fn missed(
+        self: &Arc<Self>,
+        member: usize,
+        why: &Error,
+    ) -> Result<std::result::Result<(), Indispensable>> {
+        let marked = self.engine(|engine| (engine.stale_since(member).is_none(), engine.mark_stale(member)));
+        match marked {
+            None => Err(Error::ReadOnly),
+            Some((_, Err(indispensable))) => {
+                // What it was sent must not take effect after the write was given up.
+                self.cut(member);
+                Ok(Err(indispensable))
+            }
+            Some((lost, Ok(epoch))) => {
+                if lost {
+                    tracing::warn!("{} is lost, the drive goes on without it: {why}", self.name(member));
+                    self.counters.members_lost.fetch_add(1, Ordering::Relaxed);
+                    self.cut(member);
+                }
+                self.settle(epoch).await.map(Ok)
+            }
+        }
+    }
+
+    /// Returns once it is stored that a member is stale; false if it is not stale any more.
+    pub(crate) async fn stale_recorded(self: &Arc<Self>, member: usize) -> Result<bool> {
+        match self.engine(|engine| engine.stale_since(member)).flatten() {
+            Some(epoch) => self.settle(epoch).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Drops the connection to a member, and with it what is queued there, and connects anew later.
+    fn cut(self: &Arc<Self>, member: usize) {
+        self.change_member(member, |member| *member.link.write() = None);
+        self.reconnect_later(member);
+    }
+
+    /// Tries to reach a member that is not connected. If it is stale, it rejoins.
+    pub(crate) fn reconnect_later(self: &Arc<Self>, member: usize) {
+        if !self.is_writer() || self.members[member].reconnecting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut backoff = Backoff::default();
+            loop {
+                sleep(PROBE_PAUSE + backoff.next_pause()).await;
+                let Some(members) = weak.upgrade() else { return };
+                let Some(writer) = &members.writer else { return };
+                // Another connection would cut off the one that a replaced member has by now.
+                if members.ends_reconnecting(member) {
+                    return;
+                }
+                let environment = writer.environment.clone();
+                let generation = members.members[member].generation.load(Ordering::Acquire);
+                drop(members);
+                let link = environment.reconnect(member).await;
+                let Some(members) = weak.upgrade() else { return };
+                let rejoined = match link {
+                    Ok(link) => members.reconnected(member, link, generation),
+                    Err(why) => {
+                        tracing::debug!("{} is still lost: {why}", members.name(member));
+                        None
+                    }
+                };
+                if let Some(epoch) = rejoined {
+                    members.record_return(member, epoch).await;
+                    if members.ends_reconnecting(member) {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    fn ends_reconnecting(&self, member: usize) -> bool {
+        self.change_member(member, |member| {
+            let is_connected = member.link.read().is_some();
+            member.reconnecting.store(!is_connected, Ordering::Release);
+            is_connected
+        })
+    }
+
+    /// Takes a new connection to a member, unless another one was made or the member was replaced meanwhile.
+    fn reconnected(&self, member: usize, link: DynLink, generation: u64) -> Option<Epoch> {
+        self.engine(|engine| {
+            let own = &self.members[member];
+            if self.is_connected(member) || own.generation.load(Ordering::Acquire) != generation {
+                return None;
+            }
+            // Connected first: from the change of state on, writes are sent to it.
+            self.connect(member, link);
+            Some(engine.rejoin(member))
+        })
+        .flatten()
+    }
+
+    /// Tries once to reach a stale member. Returns whether it takes part again.
+    pub async fn rejoin(self: &Arc<Self>, member: usize) -> bool {
+        let Some(writer) = &self.writer else { return false };
+        if self.is_connected(member) {
+            // Another connection would cut off this one.
+            return self.is_written(member);
+        }
+        let generation = self.members[member].generation.load(Ordering::Acquire);
+        match writer.environment.reconnect(member).await {
+            Ok(link) => {
+                if let Some(epoch) = self.reconnected(member, link, generation) {
+                    self.record_return(member, epoch).await;
+                }
+                self.is_written(member)
+            }
+            Err(why) => {
+                tracing::debug!("{} is lost: {why}", self.name(member));
+                false
+            }
+        }
+    }
+
+    /// Puts an empty member in the place of one that the drive can spare.
+    pub(crate) async fn replace(self: &Arc<Self>, member: usize, link: DynLink) -> Result<()> {
+        let replaced = self.engine(|engine| {
+            let epoch = engine.replace(member)?;
+            self.members[member].generation.fetch_add(1, Ordering::AcqRel);
+            self.connect(member, link);
+            Ok::<_, Indispensable>(epoch)
+        });
+        match replaced.ok_or(Error::ReadOnly)? {
+            Ok(epoch) => {
+                self.record_return(member, epoch).await;
+                Ok(())
+            }
+            Err(Indispensable) => {
+                let why =
+                    format!("{} cannot be replaced: the other members do not hold all its bytes", self.name(member));
+                Err(Error::Invalid(why.into()))
+            }
+        }
+    }
+
+    /// Stores that a member takes part again.
+    async fn record_return(self: &Arc<Self>, member: usize, epoch: Epoch) {
+        if let Err(error) = self.settle(epoch).await {
+            tracing::warn!("{} takes part again, which could not be recorded yet: {error}", self.name(member));
+        }
+        self.work.notify_one();
+    }
+
+    /// Looks after the members while nothing else does: one that is lost is to be noticed, and replaced, before the next.
+    pub(crate) async fn watch(self: &Arc<Self>) {
+        let look = |member: usize| async move {
+            if !self.is_in_sync(member) {
+            } else if !self.is_connected(member) {
+                self.missed(member, &self.lost(member, PROBE, "it cannot be reached")).await.ok();
+                self.reconnect_later(member);
+            } else if self.is_ready(member) {
+                self.read(member, PROBE, false).await.ok();
+            }
+        };
+        futures::future::join_all((0..self.len()).map(look)).await;
+    }
+
+    /// Notes that a member holds a damaged page in these regions.
+    pub(crate) fn damaged(&self, regions: Range<u64>) {
+        self.met_damage.store(true, Ordering::Release);
+        self.engine(|engine| regions.for_each(|region| engine.damaged(region)));
+        self.work.notify_one();
+    }
+
+    /// Whether a member has reported a damaged page.
+    pub(crate) fn met_damage(&self) -> bool {
+        self.met_damage.load(Ordering::Acquire)
+    }
+
+    /// Runs an event of resynchronization.
+    pub(crate) fn with_engine<T>(&self, with: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        self.engine(with)
+    }
+
+    /// Returns once a map of at least this epoch is stored.
+    pub(crate) async fn settle(self: &Arc<Self>, epoch: Epoch) -> Result<()> {
+        let Some(writer) = &self.writer else { return Err(Error::ReadOnly) };
+        let mut failures = 0;
+        loop {
+            let mut stored = std::pin::pin!(writer.stored.notified());
+            stored.as_mut().enable();
+            let next = {
+                let mut engine = writer.engine.lock();
+                if engine.stored() >= epoch {
+                    return Ok(());
+                }
+                if failures >= STORE_ATTEMPTS
+                    && let Some(why) = writer.store_failure.lock().clone()
+                {
+                    let why = format!("the drive's map cannot be stored at enough nodes: {why}");
+                    return Err(Error::Io {
+                        context: "writing".into(),
+                        why: why.into(),
+                        errno: cheetah_device::error::EIO,
+                    });
+                }
+                engine.next_store()
+            };
+            if let Some(map) = next {
+                self.store(map);
+            }
+            stored.await;
+            failures += u32::from(writer.store_failure.lock().is_some());
+        }
+    }
+
+    /// Stores a map in a task of its own: the write that wants it may be given up.
+    fn store(self: &Arc<Self>, map: Map) {
+        let members = self.clone();
+        tokio::spawn(async move {
+            let Some(writer) = &members.writer else { return };
+            let stored = writer.environment.store(map).await;
+            *writer.store_failure.lock() = stored.as_ref().err().map(|failed| failed.why.as_str().into());
+            writer.engine.lock().store_finished(stored.is_ok());
+            match stored {
+                Ok(()) => writer.store_failures.store(0, Ordering::Relaxed),
+                Err(failed) if writer.store_failures.fetch_add(1, Ordering::Relaxed) > 0 => {
+                    failed.members.into_iter().for_each(|member| members.lacks_map(member, &failed.why));
+                }
+                Err(_) => {}
+            }
+            writer.stored.notify_waiters();
+        });
+    }
+
+    /// A member that takes no maps would hold an old one, in which it is in sync: it counts as lost.
+    fn lacks_map(self: &Arc<Self>, member: usize, why: &str) {
+        let lost = self.engine(|engine| engine.stale_since(member).is_none() && engine.mark_stale(member).is_ok());
+        if lost == Some(true) {
+            tracing::warn!("{} takes no map, the drive goes on without it: {why}", self.name(member));
+            self.counters.members_lost.fetch_add(1, Ordering::Relaxed);
+            self.cut(member);
+        }
+    }
+
+    /// Ends in order: records that no writer has the drive open.
+    pub async fn close(self: &Arc<Self>) -> Result<()> {
+        match self.engine(Engine::close) {
+            Some(epoch) => self.settle(epoch).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A write that was admitted. Dropping it ends the write.
+pub(crate) struct Admitted {
+    members: Arc<Members>,
+    regions: Range<u64>,
+    /// Set to false if the write may have torn a group.
+    pub consistent: bool,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let (regions, consistent) = (self.regions.clone(), self.consistent);
+        self.members.engine(|engine| engine.finish(regions, consistent));
+        if !consistent {
+            self.members.work.notify_one();
+        }
+    }
+}
