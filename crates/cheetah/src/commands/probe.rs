@@ -5,12 +5,12 @@ mod path;
 mod send;
 mod show;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use cheetah_probe::schedule::Pattern;
 
 use self::options::{Family, PacketArgs};
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -70,9 +70,18 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 /// The host's first address of the family that is wanted.
 async fn resolve(host: &str, family: Family) -> Result<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    let addresses: Vec<_> =
-        tokio::net::lookup_host((bare, 0)).await.context(format_args!("{host} has no address"))?.collect();
-    // An address of one link alone is another host's on another link, and which it is gets lost on the way to who sends.
+    if let Some((name, port)) = bare.rsplit_once(':')
+        && port.parse::<u16>().is_ok()
+        && bare.parse::<Ipv6Addr>().is_err()
+    {
+        return Err(Failure::misused(format!("a path leads to a host, not to a port: cheetah probe {name}")));
+    }
+    let unknown = |error| {
+        tracing::debug!("looking up {bare}: {error}");
+        Failure::failed(format!("no address is known for {host}; check the name, or name its IP address"))
+    };
+    let addresses: Vec<_> = tokio::net::lookup_host((bare, 0)).await.map_err(unknown)?.collect();
+    // Without the link's name, which the sender is not told, such an address is ambiguous.
     let (local, rest): (Vec<_>, Vec<_>) =
         addresses.iter().map(|address| address.ip().to_canonical()).partition(is_link_local);
     let wanted = rest.into_iter().find(|address| match family {

@@ -327,3 +327,10 @@ fn a_cable_is_measured() {
         run(Cable::command(&cable.near, &[], &absent)).ended_with(1);
     });
 }
+
+#[test]
+fn a_host_with_a_port_or_without_an_address_is_refused_in_plain_words() {
+    cheetah_plain(&["probe", "127.0.0.1:10809"]).says(2, &["cheetah probe 127.0.0.1"]);
+    let unknown = cheetah_plain(&["probe", "no-such-host.invalid"]).says(1, &["no address is known for", "IP address"]);
+    assert!(!unknown.stderr.contains("failed to lookup"), "{}", unknown.stderr);
+}
