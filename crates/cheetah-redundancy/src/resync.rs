@@ -79,12 +79,17 @@ impl Inner {
                     continue;
                 }
             };
+            // A group whose redundancy no target holds is not encoded, and units of other members are not searched for zeros.
             for (index, unit) in units.iter().enumerate() {
                 let member = self.geometry.data_member(group, index);
-                // Data that was read from its member needs no writing, unless a page of it is damaged.
-                edits.push(member, self.geometry.data_offset(group, index), content(unit));
+                if targets[member] {
+                    edits.push(member, self.geometry.data_offset(group, index), content(unit));
+                }
             }
-            self.edit_redundancy(group, 0..pages, &units, &mut edits)?;
+            if (0..self.geometry.redundancy_units()).any(|index| targets[self.geometry.redundancy_member(group, index)])
+            {
+                self.edit_redundancy(group, 0..pages, &units, &mut edits)?;
+            }
         }
         if is_last {
             // The last page of digests is written as a whole, too.
