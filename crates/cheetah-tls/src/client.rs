@@ -1,0 +1,291 @@
+//! The client's side of TLS.
+
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
+use rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ClientConnection, CommonState, DigitallySignedStruct, SignatureScheme};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::error::TlsError;
+use crate::identity::{Fingerprint, Identity};
+use crate::provider::provider;
+use crate::role::{Role, Roles};
+use crate::trust::{Trust, time_of};
+
+/// The most servers whose sessions can be resumed.
+const SESSIONS_MAX: usize = 256;
+
+/// What a client expects of a server. It is irrelevant for servers of others, which are verified by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Expected {
+    /// The server has one of these roles.
+    pub roles: Roles,
+    /// The server has this key.
+    pub key: Option<Fingerprint>,
+}
+
+impl Expected {
+    /// A server of this role, with any key.
+    pub const fn role(role: Role) -> Self {
+        Self { roles: Roles::of(&[role]), key: None }
+    }
+
+    /// A server of one of these roles, with any key.
+    pub const fn roles(roles: Roles) -> Self {
+        Self { roles, key: None }
+    }
+
+    /// The same, with this key only.
+    #[must_use]
+    pub const fn with_key(self, key: Fingerprint) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    fn check(&self, identity: &Identity) -> Result<(), TlsError> {
+        if !self.roles.contains(identity.role) {
+            return Err(TlsError::OtherRole(Box::new(identity.clone()), self.roles));
+        }
+        if self.key.is_some_and(|key| key != identity.key) {
+            return Err(TlsError::OtherKey(Box::new(identity.clone())));
+        }
+        Ok(())
+    }
+}
+
+/// TLS for connections to servers. Clones share resumable sessions; two are equal if they are clones, or were made by one
+/// credential with equal expectations.
+#[derive(Debug, Clone)]
+pub struct ClientTls {
+    rule: Arc<Rule>,
+    config: Arc<ClientConfig>,
+}
+
+/// Which servers are accepted.
+#[derive(Debug)]
+enum Rule {
+    /// Members of the room that are as expected.
+    Member { trust: Arc<Trust>, expected: Expected },
+    /// Servers of others: any with a certificate for the name that was dialled.
+    Foreign { trust: Arc<Trust>, verifier: Arc<WebPkiServerVerifier> },
+    /// The enrolment server of the room whose authority has this key.
+    Authority(Fingerprint),
+}
+
+impl ClientTls {
+    pub(crate) fn member(
+        trust: &Arc<Trust>,
+        own: Option<&Arc<CertifiedKey>>,
+        expected: Expected,
+    ) -> Result<Self, TlsError> {
+        Self::new(Rule::Member { trust: Arc::clone(trust), expected }, own)
+    }
+
+    pub(crate) fn foreign(trust: &Arc<Trust>, own: Option<&Arc<CertifiedKey>>) -> Result<Self, TlsError> {
+        let roots = Arc::clone(&trust.roots);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider())).build();
+        let verifier = verifier.map_err(|_| TlsError::Malformed("the authority's certificate cannot be used"))?;
+        Self::new(Rule::Foreign { trust: Arc::clone(trust), verifier }, own)
+    }
+
+    /// TLS for enrolment, without a certificate: the server must present a certificate of role `room` or `examiner`, and
+    /// with it that of its authority, whose key must be `authority`. Nothing is sent before that is verified.
+    ///
+    /// # Errors
+    ///
+    /// If the TLS library refuses.
+    pub fn for_enrolment(authority: Fingerprint) -> Result<Self, TlsError> {
+        Self::new(Rule::Authority(authority), None)
+    }
+
+    fn new(rule: Rule, own: Option<&Arc<CertifiedKey>>) -> Result<Self, TlsError> {
+        let rule = Arc::new(rule);
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider()))
+            .with_protocol_versions(&[&TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Verifier(Arc::clone(&rule))));
+        let mut config = match own {
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own)))),
+            None => builder.with_no_client_auth(),
+        };
+        config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+        config.enable_sni = matches!(*rule, Rule::Foreign { .. });
+        Ok(Self { rule, config: Arc::new(config) })
+    }
+
+    /// Begins a connection to a server. `host` is the name or address that is dialled, without brackets or port.
+    ///
+    /// # Errors
+    ///
+    /// If a server of others, which is verified by name, is dialled by what is neither a name nor an address.
+    pub fn connection(&self, host: &str, port: u16) -> Result<ClientConnection, TlsError> {
+        Ok(ClientConnection::new(Arc::clone(&self.config), self.server_name(host, port)?)?)
+    }
+
+    fn server_name(&self, host: &str, port: u16) -> Result<ServerName<'static>, TlsError> {
+        if self.is_foreign() {
+            let name = ServerName::try_from(host.to_owned());
+            return name
+                .map_err(|_| TlsError::Malformed("the server's address is no name that a certificate could have"));
+        }
+        // Members are verified by role and key; the name, which is not sent, only selects sessions to resume.
+        let digest: [u8; 32] = Sha256::digest(format!("{host} {port}")).into();
+        let name = Fingerprint(digest).to_string();
+        let name = DnsName::try_from(format!("s{}.invalid", &name[..40]));
+        Ok(ServerName::DnsName(name.map_err(|_| TlsError::Malformed("the server's address is malformed"))?))
+    }
+
+    /// Checks the server of a completed handshake, resumed or not, and returns who it is; `None` for servers of others,
+    /// of which only the name is verified.
+    ///
+    /// # Errors
+    ///
+    /// If the server is not as expected, or was revoked since the session that is resumed.
+    pub fn peer(&self, connection: &CommonState) -> Result<Option<Identity>, TlsError> {
+        let certificate = connection.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
+        self.rule.accept(certificate)
+    }
+
+    /// Performs the handshake over `stream`, and returns the server's identity as [`Self::peer`] does.
+    ///
+    /// # Errors
+    ///
+    /// The stream's, and if the handshake fails or the server is not as expected. Not limited in time.
+    pub async fn connect<S>(&self, host: &str, port: u16, stream: S) -> io::Result<(TlsStream<S>, Option<Identity>)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = self.server_name(host, port).map_err(io::Error::other)?;
+        let stream = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await?;
+        let identity = self.peer(stream.get_ref().1).map_err(io::Error::other)?;
+        Ok((stream, identity))
+    }
+
+    /// Whether servers are verified by name rather than as members of a room.
+    pub fn is_foreign(&self) -> bool {
+        matches!(*self.rule, Rule::Foreign { .. })
+    }
+}
+
+impl PartialEq for ClientTls {
+    fn eq(&self, other: &Self) -> bool {
+        match (&*self.rule, &*other.rule) {
+            (Rule::Member { trust, expected }, Rule::Member { trust: others, expected: other }) => {
+                Arc::ptr_eq(trust, others) && expected == other
+            }
+            (Rule::Foreign { trust, .. }, Rule::Foreign { trust: others, .. }) => Arc::ptr_eq(trust, others),
+            (Rule::Authority(key), Rule::Authority(other)) => key == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for ClientTls {}
+
+impl Hash for ClientTls {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &*self.rule {
+            Rule::Member { trust, .. } | Rule::Foreign { trust, .. } => trust.key.hash(state),
+            Rule::Authority(key) => key.hash(state),
+        }
+    }
+}
+
+impl Rule {
+    /// Checks the certificate of a server, which is properly signed.
+    fn accept(&self, certificate: &CertificateDer<'_>) -> Result<Option<Identity>, TlsError> {
+        match self {
+            Self::Member { trust, expected } => {
+                let identity = Identity::of_certificate(certificate)?;
+                trust.check(&identity)?;
+                expected.check(&identity)?;
+                Ok(Some(identity))
+            }
+            Self::Foreign { trust, .. } => trust.check_serial(certificate).map(|()| None),
+            Self::Authority(_) => {
+                let identity = Identity::of_certificate(certificate)?;
+                Expected::roles(Roles::of(&[Role::Room, Role::Examiner])).check(&identity)?;
+                Ok(Some(identity))
+            }
+        }
+    }
+}
+
+/// Verifies a server's certificate by a [`Rule`].
+#[derive(Debug)]
+struct Verifier(Arc<Rule>);
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let algorithms = provider().signature_verification_algorithms.all;
+        let other = |error: TlsError| error.into_rustls();
+        match &*self.0 {
+            Rule::Member { trust, .. } => {
+                let time = time_of([end_entity].into_iter().chain(intermediates)).map_err(other)?;
+                let parsed = ParsedCertificate::try_from(end_entity)?;
+                verify_server_cert_signed_by_trust_anchor(&parsed, &trust.roots, intermediates, time, algorithms)?;
+            }
+            Rule::Foreign { verifier, .. } => {
+                let time = time_of([end_entity].into_iter().chain(intermediates)).map_err(other)?;
+                verifier.verify_server_cert(end_entity, intermediates, server_name, &[], time)?;
+                if verifier.verify_server_cert(end_entity, intermediates, server_name, &[], now).is_err() {
+                    tracing::warn!(
+                        "the TLS certificate of {} is expired or not yet valid by this machine's clock",
+                        server_name.to_str()
+                    );
+                }
+            }
+            Rule::Authority(key) => {
+                let authority =
+                    intermediates.iter().find(|der| Fingerprint::of_certificate(der).is_ok_and(|k| k == *key));
+                let authority = authority.ok_or(TlsError::OtherAuthority).map_err(other)?;
+                let trust = Trust::new(authority.clone().into_owned()).map_err(other)?;
+                let time = time_of([end_entity]).map_err(other)?;
+                let parsed = ParsedCertificate::try_from(end_entity)?;
+                verify_server_cert_signed_by_trust_anchor(&parsed, &trust.roots, &[], time, algorithms)?;
+                trust.check(&Identity::of_certificate(end_entity).map_err(other)?).map_err(other)?;
+            }
+        }
+        self.0.accept(end_entity).map_err(other)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not accepted".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,297 @@
+//! What a machine proves its identity with.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use rustls::pki_types::pem::{PemObject as _, SectionKind};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use zeroize::Zeroizing;
+
+use crate::client::{ClientTls, Expected};
+use crate::error::TlsError;
+use crate::identity::{self, Fingerprint, Identity, RoomId};
+use crate::provider::provider;
+use crate::revocation::REVOCATIONS_BYTES_MAX;
+use crate::server::ServerTls;
+use crate::trust::Trust;
+
+/// The most bytes of a credential file.
+const FILE_BYTES_MAX: usize = 2 * REVOCATIONS_BYTES_MAX;
+/// The most certificates of a credential.
+const CERTIFICATES_MAX: usize = 8;
+/// The most expectations with sessions to resume.
+const CLIENTS_MAX: usize = 1024;
+
+/// A certificate with its private key, the certificate of the authority that peers must have, and revoked certificates.
+///
+/// Clones share everything; two are equal if they are clones. The private key never leaves it.
+#[derive(Debug, Clone)]
+pub struct Credential(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// `None`: a client without a certificate, as some foreign servers accept.
+    own: Option<Arc<CertifiedKey>>,
+    identity: Option<Identity>,
+    trust: Arc<Trust>,
+    /// One for each expectation, so that sessions are resumed.
+    clients: Mutex<HashMap<Option<Expected>, ClientTls>>,
+}
+
+/// The sections of PEM files.
+#[derive(Default)]
+struct Sections {
+    certificates: Vec<CertificateDer<'static>>,
+    key: Option<PrivateKeyDer<'static>>,
+    revocations: Option<Vec<u8>>,
+}
+
+impl Credential {
+    /// Reads a member's credential from PEM: a private key, its certificate, the certificate of the room's authority
+    /// (self-signed), and optionally a list of revoked certificates; in any order.
+    ///
+    /// # Errors
+    ///
+    /// If a part is missing or malformed, or the parts do not belong together.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
+        let mut sections = Sections::default();
+        sections.add(pem)?;
+        let (own, authority) = sections.split()?;
+        let key = sections.key.take().ok_or(TlsError::Malformed("the credential has no private key"))?;
+        if own.is_empty() {
+            return Err(TlsError::Malformed("the credential has no certificate beside its authority's"));
+        }
+        let identity = Identity::of_certificate(&own[0])?;
+        let credential = Self::new(Some((own, key)), authority, Some(identity))?;
+        credential.check_own()?;
+        if let Some(der) = sections.revocations {
+            credential.replace_revocations(&der)?;
+        }
+        Ok(credential)
+    }
+
+    /// Reads a member's credential from a file that nobody else may read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::from_pem`], and if the file cannot be read, is a symbolic link, or is readable for others.
+    pub fn from_file(path: &Path) -> Result<Self, TlsError> {
+        let failed = |error| TlsError::Read { path: path.to_owned(), error };
+        let open = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path);
+        let mut file = open.map_err(failed)?;
+        let mode = file.metadata().map_err(failed)?.mode();
+        if mode & 0o077 != 0 {
+            let why = format!("others may read this private key; run: chmod 600 {}", path.display());
+            return Err(failed(io::Error::other(why)));
+        }
+        Self::from_pem(&read(&mut file).map_err(failed)?)
+    }
+
+    /// Reads the PEM files of the NBD tools from a folder: `ca-cert.pem`, optionally `client-cert.pem` and `client-key.pem`
+    /// (both, or neither), and optionally `ca-crl.pem`.
+    ///
+    /// If the certificate is that of a room's member, so is the credential. Otherwise, servers are verified by name.
+    ///
+    /// # Errors
+    ///
+    /// If a file is missing, cannot be read, or is malformed, or they do not belong together.
+    pub fn from_dir(dir: &Path) -> Result<Self, TlsError> {
+        let mut sections = Sections::default();
+        let mut add = |name: &str, required: bool| {
+            let path = dir.join(name);
+            let failed = |error| TlsError::Read { path: path.clone(), error };
+            match File::open(&path) {
+                Ok(mut file) => sections.add(&read(&mut file).map_err(failed)?),
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !required => Ok(()),
+                Err(error) => Err(failed(error)),
+            }
+        };
+        add("ca-cert.pem", true)?;
+        add("client-cert.pem", false)?;
+        add("client-key.pem", false)?;
+        add("ca-crl.pem", false)?;
+        let (own, authority) = sections.split()?;
+        let (own, identity) = match (own.is_empty(), sections.key.take()) {
+            (true, None) => (None, None),
+            (false, Some(key)) => {
+                let identity =
+                    if Identity::is_member(&own[0])? { Some(Identity::of_certificate(&own[0])?) } else { None };
+                (Some((own, key)), identity)
+            }
+            _ => return Err(TlsError::Malformed("one of client-cert.pem and client-key.pem is missing")),
+        };
+        let credential = Self::new(own, authority, identity)?;
+        credential.check_own()?;
+        if let Some(der) = sections.revocations {
+            credential.replace_revocations(&der)?;
+        }
+        Ok(credential)
+    }
+
+    fn new(
+        own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+        authority: CertificateDer<'static>,
+        identity: Option<Identity>,
+    ) -> Result<Self, TlsError> {
+        let own = own.map(|(chain, key)| CertifiedKey::from_der(chain, key, provider())).transpose()?;
+        let trust = Arc::new(Trust::new(authority)?);
+        Ok(Self(Arc::new(Inner { own: own.map(Arc::new), identity, trust, clients: Mutex::default() })))
+    }
+
+    /// Checks that the certificate is signed by the authority, and for its room.
+    fn check_own(&self) -> Result<(), TlsError> {
+        let (Some(own), Some(identity)) = (&self.0.own, &self.0.identity) else { return Ok(()) };
+        let authority = identity::parse(&self.0.trust.authority)?;
+        identity::parse(&own.cert[0])?
+            .verify_signature(Some(authority.public_key()))
+            .map_err(|_| TlsError::Malformed("the credential's certificate is not signed by its authority"))?;
+        if identity.room != self.0.trust.room() {
+            return Err(TlsError::Malformed("the credential's certificate is for another room than its authority's"));
+        }
+        Ok(())
+    }
+
+    /// The member, if the certificate is one of a room's member.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.0.identity.as_ref()
+    }
+
+    /// The room, if the certificate is one of a room's member.
+    pub fn room(&self) -> Option<RoomId> {
+        self.identity().map(|identity| identity.room)
+    }
+
+    /// The fingerprint of the authority's key.
+    pub fn authority_key(&self) -> Fingerprint {
+        self.0.trust.key
+    }
+
+    /// TLS for connections to members that are what `expected` says. With a credential that is not a room's, any server
+    /// with a certificate for the name that is dialled is accepted. Sessions are resumed across connections made with
+    /// equal expectations.
+    ///
+    /// # Errors
+    ///
+    /// If the authority's certificate cannot be used.
+    pub fn client(&self, expected: Expected) -> Result<ClientTls, TlsError> {
+        let (trust, own) = (&self.0.trust, self.0.own.as_ref());
+        let expected = self.room().map(|_| expected);
+        let mut clients = self.0.clients.lock();
+        if let Some(known) = clients.get(&expected) {
+            return Ok(known.clone());
+        }
+        if clients.len() == CLIENTS_MAX {
+            clients.clear();
+        }
+        let made = match expected {
+            Some(expected) => ClientTls::member(trust, own, expected)?,
+            None => ClientTls::foreign(trust, own)?,
+        };
+        clients.insert(expected, made.clone());
+        Ok(made)
+    }
+
+    /// TLS for a server. Clients must be members of the same room, of any role.
+    ///
+    /// # Errors
+    ///
+    /// If the credential is not that of a room's member.
+    pub fn server(&self) -> Result<ServerTls, TlsError> {
+        ServerTls::new(&self.0.trust, self.own()?)
+    }
+
+    /// TLS for an enrolment server: clients have no certificate, and are shown the authority's beside this one.
+    ///
+    /// # Errors
+    ///
+    /// If the credential is not that of a room's member.
+    pub fn enrolment_server(&self) -> Result<ServerTls, TlsError> {
+        ServerTls::for_enrolment(&self.0.trust, self.own()?)
+    }
+
+    fn own(&self) -> Result<&Arc<CertifiedKey>, TlsError> {
+        self.0.own.as_ref().filter(|_| self.0.identity.is_some()).ok_or(TlsError::NotOfARoom)
+    }
+
+    /// Replaces the list of revoked certificates. Peers with a certificate on it are refused from now on, and connections
+    /// that have one end at their next request.
+    ///
+    /// # Errors
+    ///
+    /// If `der` is malformed, is not signed by the authority, or is older than the list in use.
+    pub fn replace_revocations(&self, der: &[u8]) -> Result<(), TlsError> {
+        self.0.trust.replace_revocations(der)
+    }
+
+    /// The list of revoked certificates in use, in DER, if there is one.
+    pub fn revocations(&self) -> Option<Vec<u8>> {
+        self.0.trust.revocations()
+    }
+}
+
+impl PartialEq for Credential {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Credential {}
+
+impl Sections {
+    /// Adds the sections of a file.
+    fn add(&mut self, pem: &[u8]) -> Result<(), TlsError> {
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
+            let (kind, der) = section.map_err(|_| TlsError::Malformed("the PEM is malformed"))?;
+            match kind {
+                SectionKind::Certificate if self.certificates.len() == CERTIFICATES_MAX => {
+                    return Err(TlsError::Malformed("the credential has too many certificates"));
+                }
+                SectionKind::Certificate => self.certificates.push(der.into()),
+                SectionKind::Crl => self.revocations = Some(der),
+                SectionKind::PrivateKey | SectionKind::EcPrivateKey | SectionKind::RsaPrivateKey => {
+                    if self.key.is_some() {
+                        return Err(TlsError::Malformed("the credential has several private keys"));
+                    }
+                    self.key = PrivateKeyDer::from_pem(kind, der);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The chain of the credential's certificate, which comes first, and the authority's certificate.
+    fn split(&mut self) -> Result<(Vec<CertificateDer<'static>>, CertificateDer<'static>), TlsError> {
+        let mut authority = None;
+        let mut chain = Vec::new();
+        for der in self.certificates.drain(..) {
+            let certificate = identity::parse(&der)?;
+            if certificate.is_ca() && certificate.subject() == certificate.issuer() {
+                authority = Some(der);
+            } else {
+                chain.push(der);
+            }
+        }
+        let missing = TlsError::Malformed("the credential lacks the self-signed certificate of its authority");
+        Ok((chain, authority.ok_or(missing)?))
+    }
+}
+
+/// Reads a file of limited size, into memory that is wiped.
+fn read(file: &mut File) -> io::Result<Zeroizing<Vec<u8>>> {
+    // With its final capacity from the start, the buffer leaves no copies behind.
+    let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if len > FILE_BYTES_MAX {
+        return Err(io::Error::other("it is too long for a credential"));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(len + 1));
+    file.take(FILE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

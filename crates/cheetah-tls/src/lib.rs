@@ -1,0 +1,41 @@
+//! TLS 1.3 between the machines of a room.
+//!
+//! A room has an authority, whose key signs the certificates of its members. Each has a [`Role`]. A [`Credential`] is a
+//! member's certificate and private key; from it come [`ClientTls`] and [`ServerTls`], which verify the other side: signed
+//! by the same authority, not revoked and, on the client's side, of the role and with the key that it [expects](Expected).
+//! This machine's clock plays no part in it. What a role may do is the server's decision, by the peer's [`Identity`].
+//!
+//! A member's certificate has the member's name as the subject's common name, and one URI, [`Identity::urn`], among the
+//! subject's alternative names. Servers of others, such as nbdkit with TLS, are verified by name against an authority from PEM files
+//! ([`Credential::from_dir`]).
+//!
+//! The cryptography is `ring`'s. Only TLS 1.3 is spoken, without early data.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod credential;
+mod error;
+mod identity;
+mod provider;
+mod revocation;
+mod role;
+mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod trust;
+pub mod wallet;
+
+pub use client::{ClientTls, Expected};
+pub use credential::Credential;
+pub use error::TlsError;
+pub use identity::{Fingerprint, Identity, NAME_LEN_MAX, NotHexadecimal, RoomId, Serial, is_name};
+pub use revocation::REVOCATIONS_BYTES_MAX;
+pub use role::{Role, Roles, UnknownRole};
+pub use server::ServerTls;
+pub use trust::Standing;
+
+/// The TLS library, for code that drives a connection itself.
+pub use rustls;
+/// The TLS library's streams.
+pub use tokio_rustls;

@@ -1,0 +1,146 @@
+//! The server's side of TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{CommonState, DigitallySignedStruct, DistinguishedName, ServerConfig, ServerConnection, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::error::TlsError;
+use crate::identity::Identity;
+use crate::provider::provider;
+use crate::trust::{Standing, Trust, time_of};
+
+/// The most sessions that can be resumed. Each takes one or two KiB.
+const SESSIONS_MAX: usize = 1024;
+
+/// TLS for a server. Clones share resumable sessions.
+#[derive(Debug, Clone)]
+pub struct ServerTls {
+    trust: Arc<Trust>,
+    config: Arc<ServerConfig>,
+}
+
+impl ServerTls {
+    /// A server whose clients must be members of its room, of any role: the caller decides what each role may do.
+    pub(crate) fn new(trust: &Arc<Trust>, own: &Arc<CertifiedKey>) -> Result<Self, TlsError> {
+        let verifier = Verifier::new(trust)?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(&[&TLS13])?;
+        let builder = builder.with_client_cert_verifier(Arc::new(verifier));
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own))));
+        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+        Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
+    }
+
+    /// A server for enrolment: clients have no certificate, and are told the authority's.
+    pub(crate) fn for_enrolment(trust: &Arc<Trust>, own: &Arc<CertifiedKey>) -> Result<Self, TlsError> {
+        let mut chain = own.cert.clone();
+        chain.push(trust.authority.clone());
+        let own = Arc::new(CertifiedKey::new(chain, Arc::clone(&own.key)));
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(&[&TLS13])?;
+        let builder = builder.with_no_client_auth();
+        let config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
+    }
+
+    /// Begins a connection with a client.
+    ///
+    /// # Errors
+    ///
+    /// If the TLS library refuses.
+    pub fn connection(&self) -> Result<ServerConnection, TlsError> {
+        Ok(ServerConnection::new(Arc::clone(&self.config))?)
+    }
+
+    /// Checks the client of a completed handshake, resumed or not, and returns who it is. `None` for enrolment, where
+    /// clients have no certificate.
+    ///
+    /// # Errors
+    ///
+    /// If the client was revoked since the session that is resumed.
+    pub fn peer(&self, connection: &CommonState) -> Result<Option<Standing>, TlsError> {
+        let Some(certificate) = connection.peer_certificates().and_then(<[_]>::first) else { return Ok(None) };
+        let identity = Identity::of_certificate(certificate)?;
+        self.trust.check(&identity)?;
+        Ok(Some(Standing::new(Arc::clone(&self.trust), identity)))
+    }
+
+    /// Performs the handshake over `stream`, and returns the client as [`Self::peer`] does.
+    ///
+    /// # Errors
+    ///
+    /// The stream's, and if the handshake fails. Not limited in time.
+    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<Standing>)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await?;
+        let standing = self.peer(stream.get_ref().1).map_err(io::Error::other)?;
+        Ok((stream, standing))
+    }
+}
+
+/// Verifies the certificates of members.
+#[derive(Debug)]
+struct Verifier {
+    trust: Arc<Trust>,
+    inner: Arc<dyn ClientCertVerifier>,
+}
+
+impl Verifier {
+    fn new(trust: &Arc<Trust>) -> Result<Self, TlsError> {
+        let roots = Arc::clone(&trust.roots);
+        let inner = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider())).build();
+        let inner = inner.map_err(|_| TlsError::Malformed("the authority's certificate cannot be used"))?;
+        Ok(Self { trust: Arc::clone(trust), inner })
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let time = time_of([end_entity].into_iter().chain(intermediates)).map_err(TlsError::into_rustls)?;
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, time)?;
+        let identity = Identity::of_certificate(end_entity).map_err(TlsError::into_rustls)?;
+        self.trust.check(&identity).map_err(TlsError::into_rustls)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not accepted".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
