@@ -14,6 +14,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use cheetah_control::ControlClient;
 use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join};
+use cheetah_device::supervise::{contain, panic_point};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
@@ -95,9 +96,16 @@ fn refuse(status: StatusCode, error: String) -> Answer {
     (status, Json(serde_json::json!(ErrorBody { error })))
 }
 
+/// A panic costs the node that offers itself one attempt.
 async fn join(State(gate): State<Arc<Gate>>, ConnectInfo(peer): ConnectInfo<SocketAddr>, body: Bytes) -> Answer {
+    let accepted = contain("a node's joining", accept(&gate, peer, &body)).await;
+    accepted.unwrap_or_else(|panicked| refuse(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))
+}
+
+async fn accept(gate: &Gate, peer: SocketAddr, body: &[u8]) -> Answer {
+    panic_point("gather");
     let welcome = (StatusCode::OK, Json(serde_json::json!({})));
-    let join = match serde_json::from_slice::<Join>(&body) {
+    let join = match serde_json::from_slice::<Join>(body) {
         Ok(join) if is_hex(&join.instance, 32) && join.nbd_port != 0 && join.http_port != 0 => join,
         Ok(_) => return refuse(StatusCode::BAD_REQUEST, "the instance or a port is malformed".into()),
         Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("not an offer to join: {error}")),

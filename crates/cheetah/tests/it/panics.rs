@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::node::http_get;
 use crate::support::run::program;
 use crate::support::service::PATIENCE;
-use crate::support::{Desk, MIB, Node, Service, text};
+use crate::support::{Desk, MIB, Node, Service, cheetah, text};
 
 const NODE: [&str; 5] = ["node", "--memory", "16MiB", "--listen", "127.0.0.1:0"];
 /// The first bytes an NBD server sends.
@@ -79,6 +79,22 @@ fn joining_goes_on_after_a_panic() {
     let node = Node::of(panicking("join", &[&NODE[..], &["--join", "127.0.0.1:9"]].concat()));
     eventually("the panic is counted", || panics(&node) == 1);
     assert!(greets(&node.nbd));
+    node.stop();
+}
+
+#[test]
+fn a_drive_that_waits_for_nodes_gets_them_after_a_panic() {
+    let desk = Desk::new();
+    let drive = desk.arg("a.drive");
+    let mut command = program();
+    command.args(["--json", "create", &drive, "--wait", "1", "--listen", "127.0.0.1:0", "--size", "1MiB"]);
+    command.env("CHEETAH_TEST_PANIC", "gather");
+    let mut create = Service::spawn(command, "waiting").unwrap();
+    // Its first offer to join panics; it repeats it.
+    let node = Node::start_with("16MiB", "127.0.0.1:0", &["--join", text(&create.ready, "listen")]);
+    assert_eq!(create.wait().0, Some(0), "{}", create.stderr());
+    assert!(create.stderr().contains("asked for by CHEETAH_TEST_PANIC=gather"), "{}", create.stderr());
+    cheetah(&["destroy", &drive]).ok();
     node.stop();
 }
 
