@@ -28,7 +28,7 @@ MAX_U32, MAX_U64 = (1 << 32) - 1, (1 << 64) - 1
 
 def boundary_requests(_: Stage, target: Target) -> None:
     """Sends reads whose ranges touch every limit, and other requests beyond the end. A read either returns the right bytes
-    or fails; what is written must change nothing."""
+    or fails; a write must change nothing."""
     size = len(target.content)
     offsets = (
         0,

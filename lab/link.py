@@ -99,7 +99,7 @@ class Link:
 
     @classmethod
     def parse(cls, text: str, base: Link | None = None) -> Link:
-        """Reads `rate=100mbit,delay=10ms,queue=256KiB,loss=0.1%`; what is not named is as in `base`."""
+        """Reads `rate=100mbit,delay=10ms,queue=256KiB,loss=0.1%`; omitted values are those of `base`."""
         link = base or cls()
         for item in text.split(","):
             key, _, value = item.partition("=")

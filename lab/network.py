@@ -235,7 +235,7 @@ class Lab:
 
     @staticmethod
     def _shape(namespace: Namespace, interface: str, link: Link, netem: bool) -> None:
-        """Limits the rate of what leaves `interface`; netem, if used, delays and drops it before that."""
+        """Limits the rate of packets that leave `interface`; netem, if used, delays and drops them before that."""
         qdisc = ["tc", "qdisc", "add", "dev", interface]
         parent = ["root", "handle", "1:"]
         if netem:

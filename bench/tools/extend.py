@@ -3,7 +3,7 @@
 read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
 
 `extend.py HOST PORT SOCKET AHEAD BEHIND` serves the default export of the server at HOST:PORT on a Unix socket, and
-says `ready`. What is there already is not asked for again; with AHEAD and BEHIND 0 that alone is left.
+says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def _cheetah(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def probe(lab: Lab) -> dict[str, Any]:
-    """What is learnt of the path from the examiner to the node."""
+    """Measures the path from the examiner to the node."""
     argv = [*relay.beside_prefix(), verbs.binary(), "--json", "probe", lab.nodes[0].address, "--only", "capacity"]
     done = subprocess.run(lab.examiner.command(argv), capture_output=True, text=True, check=False)
     # 1 is nothing learnt, which is an answer here.

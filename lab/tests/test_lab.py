@@ -282,7 +282,7 @@ ATTEMPTS = 8
 
 
 def nearest(measure: Callable[[], float], asked: float, bound: float) -> float:
-    """What is measured, the nearest to what was asked for of some attempts: others are at work on the machine, too."""
+    """The measured value nearest to `asked` of several attempts, since other processes disturb the machine."""
     found = measure()
     for _ in range(1, ATTEMPTS):
         if abs(found - asked) <= bound:

@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_source::Opened;
+use cheetah_source::OpenedSource;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 16 << 20;
 #[pyclass(frozen, module = "cheetah._native")]
 pub struct Device {
     /// `None` once closed.
-    opened: RwLock<Option<Opened>>,
+    opened: RwLock<Option<OpenedSource>>,
     /// The name of the source.
     #[pyo3(get)]
     name: String,
@@ -36,7 +36,7 @@ impl Device {
     /// Opens a source.
     #[new]
     fn new(py: Python<'_>, source: &str, options: &OpenOptions) -> PyResult<Self> {
-        let opened = runtime::wait(py, Opened::open(source, options.access()))?;
+        let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })

@@ -28,7 +28,7 @@ impl OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns the options for [`cheetah_source::Opened::open`].
+    /// Returns the options for [`cheetah_source::OpenedSource::open`].
     pub fn access(&self) -> &Access {
         &self.0
     }

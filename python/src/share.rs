@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use cheetah_nbd::server::{Listener, Server, ServerConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
-use cheetah_source::{Opened, ReadCounter, SingleExport, Stats};
+use cheetah_source::{OpenedSource, ReadCounter, SingleExport, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -38,7 +38,7 @@ pub struct Share {
 }
 
 struct Serving {
-    opened: Opened,
+    opened: OpenedSource,
     served: Arc<ReadCounter>,
     /// Stops the server when dropped.
     stop: oneshot::Sender<()>,
@@ -50,7 +50,7 @@ impl Share {
     /// Opens a source, and serves it on a new socket at `socket`.
     #[new]
     fn new(py: Python<'_>, source: &str, socket: PathBuf, options: &OpenOptions) -> PyResult<Self> {
-        let opened = runtime::wait(py, Opened::open(source, options.access()))?;
+        let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         let uri = NbdUri { address: Address::Unix(socket.clone()), export: name.clone() }.to_string();

@@ -274,7 +274,7 @@ def test_a_drive_of_a_killed_run_is_reported_and_removed(own_tmp: Path) -> None:
     (said,) = leftover.others([ram_drive.parent(), own_tmp])
     assert str(own_tmp / "out") in said and f"process {process.pid}," in said
     assert leftover.cleared([own_tmp]) == []
-    assert ready.is_dir(), "what is in use stays"
+    assert ready.is_dir(), "a directory in use stays"
     process.kill()
     process.wait(PATIENCE_S)
     assert soon(lambda: not any(one.startswith("process") for one in left(own_tmp))), "nodes end with their run"

@@ -116,8 +116,8 @@ def _in_use(tools: analysis.Tools, image: Path, entry: Entry) -> int:
 
 
 class NoTable(Raw):
-    """A USB stick whose allocation table cannot be read in one piece, for as long as `fails`. In small pieces it can, which is
-    how The Sleuth Kit reads what it needs of it."""
+    """A USB stick whose allocation table cannot be read in one piece while `fails`, but in small pieces, as The Sleuth
+    Kit reads it."""
 
     fails = True
 

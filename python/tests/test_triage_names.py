@@ -36,7 +36,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is looked for."""
+    """The searched names."""
     path = tmp_path_factory.mktemp("words") / "words.txt"
     path.write_text("password\nof a folder\nübergröße\nnever\n")
     return path

@@ -24,7 +24,7 @@ from cheetah.triage.workers.worker import Worker
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is looked for."""
+    """The searched content."""
     path = tmp_path_factory.mktemp("words") / "words.txt"
     path.write_text("ledger\nbottom\n")
     return path

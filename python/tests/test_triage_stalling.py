@@ -142,7 +142,7 @@ def test_a_source_lost_midway_is_reported_and_the_run_resumes(
     assert "no longer answers" in first["sentence"] and first["stage"] == stage
     assert pq.read_schema(out / "files.parquet").metadata[b"complete"] == b"false"
     assert "PARTIAL: stopped early" in (out / "report.html").read_text()
-    # What is listed is right as far as it goes; only a whole listing has the name of one.
+    # A partial listing is correct, but only a whole listing gets the name of one.
     name = "bodyfile.txt" if stage == "content" else "bodyfile.unfinished.txt"
     lines = (out / name).read_bytes().splitlines()
     assert {line for line in lines if b"|0|0|0|0|0|0|0" not in line and b"/$OrphanFiles/" not in line} <= set(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cheetah.triage.tables import store
 
-# What is in memory at a time is less than it is otherwise, as the number of files is.
+# Fewer files are in memory at a time, since the number of files is smaller.
 store.BATCH_ROWS = 1024
 
 from cheetah.triage.hub import run  # noqa: E402

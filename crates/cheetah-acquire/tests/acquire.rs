@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cheetah_acquire::acquire::{
-    Cause, Comparison, ErrorsMax, Event, Evidence, Opener, Opening, Report, Request, acquire,
+    AcquireEvent, Cause, Comparison, ErrorsMax, Evidence, Opener, Opening, Report, Request, acquire,
 };
 use cheetah_acquire::custody::{SigningKey, verify_log};
 use cheetah_device::coverage::State;
@@ -84,9 +84,9 @@ fn bad_sectors_stop_it_unless_told_otherwise() {
     check(&disk, dir.path(), &report);
     assert!(!report.is_whole() && report.unreadable_bytes == 3 * SECTOR && report.interruptions == 2);
     assert!(report.sinks.iter().all(|sink| sink.verified == Some(true) && sink.map.is_some()), "{report}");
-    let bad: Vec<_> = events.iter().filter(|event| matches!(event, Event::Unreadable(_))).collect();
+    let bad: Vec<_> = events.iter().filter(|event| matches!(event, AcquireEvent::Unreadable(_))).collect();
     assert_eq!(bad.len(), 1, "the first was dealt with before");
-    assert!(disk.read_so_far() - read <= 4 * MIB, "what was safe was not read again");
+    assert!(disk.read_so_far() - read <= 4 * MIB, "durable data was not read again");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
                 if compared_bytes == opening.at)
     };
     assert!(report.openings.iter().all(all) && report.notes.is_empty(), "{:?}", report.openings);
-    assert_eq!(events.iter().filter(|event| matches!(event, Event::Lost { .. })).count(), 2);
+    assert_eq!(events.iter().filter(|event| matches!(event, AcquireEvent::Lost { .. })).count(), 2);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn stopped_between_naming_the_images_and_forgetting_the_journal() {
     let mut saved = None;
     let request = || request(&disk, dir.path(), &["x.raw", "x.E01"]);
     run_telling(request(), |event| {
-        if matches!(event, Event::Completing { .. }) {
+        if matches!(event, AcquireEvent::Completing { .. }) {
             saved = Some(std::fs::read(&journal).unwrap());
         }
     })
@@ -236,7 +236,7 @@ fn stopped_between_naming_the_images_and_forgetting_the_journal() {
     let read = disk.read_so_far();
     let report = run(request()).unwrap();
     check(&disk, dir.path(), &report);
-    assert!(disk.read_so_far() - read <= 5 * MIB, "what was acquired is compared once");
+    assert!(disk.read_so_far() - read <= 5 * MIB, "acquired data is compared once");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn what_was_read_back_wrong_is_not_said_to_have_the_hashes() {
     let wanted = Request { key: Some(key), verify: true, ..request(&disk, dir.path(), &["x.E01", "x.raw"]) };
     let report = run_telling(wanted, |event| {
         // While the one before it is read back.
-        if matches!(event, Event::Verifying { .. }) && !std::mem::replace(&mut spoilt, true) {
+        if matches!(event, AcquireEvent::Verifying { .. }) && !std::mem::replace(&mut spoilt, true) {
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[MIB as usize] ^= 1;
             std::fs::write(&path, bytes).unwrap();

@@ -16,7 +16,7 @@ pub struct CoverageFilter {
 }
 
 impl CoverageFilter {
-    /// Allows reads of what `coverage` says has been read from the source, and of everything after its end. `name` is
+    /// Allows reads of the ranges that are `Read` in `coverage`, and of everything after its end. `name` is
     /// what errors call the device, and `when` says when it was read, as in `when the image was made`.
     pub fn new(below: DynDevice, coverage: Coverage, name: impl Into<Arc<str>>, when: &'static str) -> Self {
         Self { below, coverage, name: name.into(), when }

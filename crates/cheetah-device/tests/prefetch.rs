@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cheetah_device::prefetch::{Direction, Pattern, Prefetch, PrefetchConfig};
 use cheetah_device::{ByteRange, Data, Device, Io};
 use proptest::prelude::*;
-use support::{Ledger, SECTOR, Slow, Step, run_virtual, steps};
+use support::{SECTOR, Slow, Step, WriteHistory, run_virtual, steps};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -222,17 +222,17 @@ proptest! {
         failing in prop::bool::ANY,
     ) {
         run_virtual(async move {
-            let ledger = Arc::new(Ledger::new(SIZE));
-            let slow = Slow::new(ledger.initial(), seed);
+            let history = Arc::new(WriteHistory::new(SIZE));
+            let slow = Slow::new(history.initial(), seed);
             if failing {
                 slow.fail_one_in(20);
             }
             let device = Prefetch::new(Arc::new(slow), budget(budget_kib * KIB));
             let work = workers.into_iter().map(|steps| {
-                let (device, ledger) = (device.clone(), ledger.clone());
+                let (device, history) = (device.clone(), history.clone());
                 tokio::spawn(async move {
                     for step in steps {
-                        ledger.perform(&*device, step).await;
+                        history.perform(&*device, step).await;
                         let stats = device.stats();
                         assert!(stats.held_bytes + stats.in_flight_bytes <= budget_kib * KIB, "{stats:?}");
                     }
@@ -242,7 +242,7 @@ proptest! {
                 result.unwrap();
             }
             // Nothing stale is left.
-            ledger.perform(&*device, Step::Read(ByteRange::new(0, SIZE))).await;
+            history.perform(&*device, Step::Read(ByteRange::new(0, SIZE))).await;
             let stats = device.stats();
             assert!(stats.used_bytes + stats.unused_bytes <= stats.prefetched_bytes, "{stats:?}");
         });

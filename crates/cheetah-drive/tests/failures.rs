@@ -103,7 +103,7 @@ async fn a_restarted_node_is_refused_as_empty() {
     }
     assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[1].state, NodeState::Empty);
     let report = verified(&file).await;
-    assert!(report.mismatched.is_empty(), "what is lost is unreadable, not different");
+    assert!(report.mismatched.is_empty(), "lost bytes are unreadable, not different");
     assert_eq!(report.unreadable[0].range(), ByteRange::new(UNIT, UNIT));
     assert!(report.unreadable[0].why.contains("came back empty"), "{:?}", report.unreadable[0]);
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use cheetah_acquire::custody::{CustodyLog, Event, PublicKey, SigningKey, check};
+use cheetah_acquire::custody::{CustodyEvent, CustodyLog, PublicKey, SigningKey, check};
 
 /// An intact log, and the key that signed it.
 static WHOLE: LazyLock<(Vec<u8>, PublicKey)> = LazyLock::new(|| {
@@ -21,9 +21,9 @@ fn whole(log: &Path, key: &Path) -> Option<(Vec<u8>, PublicKey)> {
     let public = key.public();
     let mut open = CustodyLog::open(log, key).ok()?;
     for at in 0..3 {
-        open.append(&Event::Checkpoint { at }).ok()?;
+        open.append(&CustodyEvent::Checkpoint { at }).ok()?;
     }
-    open.append(&Event::Finished(Box::default())).ok()?;
+    open.append(&CustodyEvent::Finished(Box::default())).ok()?;
     Some((std::fs::read(log).ok()?, public))
 }
 

@@ -22,14 +22,14 @@ pub enum Format {
     /// Hyper-V's disk.
     Vhdx,
     /// A known format that is not supported.
-    Refused(Refusal),
+    Unsupported(Unsupported),
     /// No known format: a raw image.
     Unknown,
 }
 
 /// A format that is not supported, and what to do instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Unsupported {
     /// The description after `this is …`.
     pub what: &'static str,
     /// What to do next.
@@ -63,7 +63,7 @@ const REFUSED: [(&[u8], &str, &str); 15] = [
 /// fewer).
 pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     if let Some((_, what, instead)) = REFUSED.into_iter().find(|(magic, ..)| start.starts_with(magic)) {
-        return Format::Refused(Refusal { what, instead });
+        return Format::Unsupported(Unsupported { what, instead });
     }
     let magics: [(&[u8], Format); 9] = [
         (b"EVF\x09\x0d\x0a\xff\x00", Format::Ewf),
@@ -80,13 +80,13 @@ pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
         return format;
     }
     if is_bzip2(start) {
-        return Format::Refused(Refusal { what: "compressed with bzip2", instead: UNPACK });
+        return Format::Unsupported(Unsupported { what: "compressed with bzip2", instead: UNPACK });
     }
     if start.get(0x40..0x44) == Some(&[0x7f, 0x10, 0xda, 0xbe]) {
-        return Format::Refused(Refusal { what: "a VirtualBox VDI image", instead: CONVERT });
+        return Format::Unsupported(Unsupported { what: "a VirtualBox VDI image", instead: CONVERT });
     }
     if end.len() == END_LEN && end.starts_with(b"koly\0\0\0\x04") {
-        return Format::Refused(Refusal { what: "an Apple disk image (DMG)", instead: CONVERT });
+        return Format::Unsupported(Unsupported { what: "an Apple disk image (DMG)", instead: CONVERT });
     }
     // A raw image may end like a fixed VHD by chance or by malice: only a footer that is consistent counts.
     match Footer::parse(end) {
@@ -160,8 +160,8 @@ mod tests {
             (b"BZh91AY&SY", "bzip2"),
             (b"QFI\xfb\0\0\0\x01", "version 1"),
         ] {
-            let Format::Refused(refusal) = detect(start, start, 5) else { panic!("{word}") };
-            assert!(refusal.what.contains(word), "{refusal:?}");
+            let Format::Unsupported(unsupported) = detect(start, start, 5) else { panic!("{word}") };
+            assert!(unsupported.what.contains(word), "{unsupported:?}");
         }
         assert_eq!(detect(b"BZh9 is how this text begins", b"", 5), Format::Unknown);
         assert_eq!(detect(b"", b"", 0), Format::Unknown);

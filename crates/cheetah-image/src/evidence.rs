@@ -14,7 +14,7 @@ pub struct Evidence {
     /// The source.
     pub source: Source,
     /// Reads the counters of its link, if there is one.
-    pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
+    pub wire: Option<Arc<dyn Fn() -> LinkCounters + Send + Sync>>,
     /// Whether it called us. Then any host may have called, and a source that differs from the expected one is a stranger's, not
     /// one that changed.
     pub inbound: bool,
@@ -46,7 +46,7 @@ impl From<Source> for Evidence {
 
 /// Counters of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Wire {
+pub struct LinkCounters {
     /// Bytes received, headers included.
     pub received_bytes: u64,
     /// Bytes of content in them, holes included.
@@ -55,7 +55,7 @@ pub struct Wire {
     pub reconnects: u64,
 }
 
-impl Wire {
+impl LinkCounters {
     /// Returns the bytes of content for each byte received.
     pub fn compression(self) -> Option<f64> {
         (self.received_bytes > 0).then(|| self.content_bytes as f64 / self.received_bytes as f64)

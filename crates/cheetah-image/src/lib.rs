@@ -22,7 +22,7 @@ mod source;
 pub mod spec;
 pub mod split;
 
-pub use evidence::{ConnectDigests, Evidence, Wire};
+pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};
 pub use open::open;

@@ -86,9 +86,9 @@ fn look(spec: &str, heed_map: bool) -> Result<Detected> {
         Format::Vmdk => Ok(Detected::Virtual(path.into(), Virtual::Vmdk)),
         Format::Vhd => Ok(Detected::Virtual(path.into(), Virtual::Vhd)),
         Format::Vhdx => Ok(Detected::Virtual(path.into(), Virtual::Vhdx)),
-        Format::Refused(refusal) => Err(Error::failed(format!(
+        Format::Unsupported(unsupported) => Err(Error::failed(format!(
             "{spec} is {}, which is not supported; {} (its own bytes are read as raw:{spec})",
-            refusal.what, refusal.instead
+            unsupported.what, unsupported.instead
         ))),
         Format::Unknown => {
             if let Some(refusal) = side_file::refusal(path, &start) {

@@ -139,7 +139,7 @@ impl OwnFile {
         self.open_with(path, OpenOptions::new().read(true)).map(drop)
     }
 
-    /// Replaces the file at `path` atomically; what it replaces must be of this kind. A file that another process puts
+    /// Replaces the file at `path` atomically; the file that it replaces must be of this kind. A file that another process puts
     /// there between the check and the renaming is replaced, too.
     ///
     /// # Errors

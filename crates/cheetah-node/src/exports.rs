@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
-use crate::lease::{BadToken, Lease, Refused, Token};
+use crate::lease::{BadToken, Lease, LeaseRefusal, Token};
 use crate::maps::{self, Maps};
 use crate::replaced::{ConnectionNumber, Connections, Cut};
 use crate::store::Store;
@@ -74,10 +74,10 @@ pub enum ExportsError {
     Store(#[from] Error),
     /// The lease refused.
     #[error("{0}")]
-    Lease(#[from] Refused),
+    Lease(#[from] LeaseRefusal),
     /// The map was refused.
     #[error("{0}")]
-    Map(#[from] maps::Refused),
+    Map(#[from] maps::MapRefusal),
 }
 
 type Result<T> = std::result::Result<T, ExportsError>;
@@ -128,7 +128,7 @@ impl Exports {
             let lease = entry.lease.write();
             match lease.check(token, Instant::now()) {
                 // The lease has expired: there is no writer to protect.
-                Err(Refused::Ended) if lease.holder(Instant::now()).is_none() => {}
+                Err(LeaseRefusal::Ended) if lease.holder(Instant::now()).is_none() => {}
                 checked => checked?,
             }
             let mut by_name = self.by_name.write();
@@ -332,11 +332,11 @@ impl Session {
 }
 
 impl Writer {
-    fn may_write(self, lease: &Lease, now: Instant) -> std::result::Result<(), Refused> {
+    fn may_write(self, lease: &Lease, now: Instant) -> std::result::Result<(), LeaseRefusal> {
         match self {
             Self::Leased(token) => lease.check(Some(token), now),
             Self::Anybody => lease.check(None, now),
-            Self::Denied => Err(Refused::Ended),
+            Self::Denied => Err(LeaseRefusal::Ended),
         }
     }
 }

@@ -26,11 +26,11 @@ pub struct BadToken;
 /// The lease of one export.
 #[derive(Debug, Default)]
 pub struct Lease {
-    held: Option<Held>,
+    held: Option<HeldLease>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldLease {
     token: Token,
     holder: String,
     ttl: Duration,
@@ -39,7 +39,7 @@ struct Held {
 
 /// Why a lease, or a write, was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum LeaseRefusal {
     /// Another writer holds it.
     #[error("held by {holder} for another {expires_in_s} s")]
     Held {
@@ -68,45 +68,45 @@ impl Lease {
         ttl_s: u64,
         force: bool,
         now: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), LeaseRefusal> {
         if !TTL_S.contains(&ttl_s) {
-            return Err(Refused::BadTtl(ttl_s));
+            return Err(LeaseRefusal::BadTtl(ttl_s));
         }
         // Shown on other users' terminals.
         if holder.is_empty() || holder.len() > HOLDER_BYTES_MAX || holder.contains(char::is_control) {
-            return Err(Refused::BadHolder);
+            return Err(LeaseRefusal::BadHolder);
         }
         if let (Some(held), false) = (self.live(now), force) {
             return Err(held.refusal(now));
         }
         let ttl = Duration::from_secs(ttl_s);
-        self.held = Some(Held { token, holder: holder.to_owned(), ttl, expires: now + ttl });
+        self.held = Some(HeldLease { token, holder: holder.to_owned(), ttl, expires: now + ttl });
         Ok(())
     }
 
     /// Renews the lease, and returns its time to live in seconds. An expired lease cannot be renewed even if it is free: other
     /// clients may have written meanwhile.
-    pub fn renew(&mut self, token: Token, now: Instant) -> Result<u64, Refused> {
+    pub fn renew(&mut self, token: Token, now: Instant) -> Result<u64, LeaseRefusal> {
         self.check(Some(token), now)?;
-        let Some(held) = &mut self.held else { return Err(Refused::Ended) };
+        let Some(held) = &mut self.held else { return Err(LeaseRefusal::Ended) };
         held.expires = now + held.ttl;
         Ok(held.ttl.as_secs())
     }
 
     /// Gives the lease back.
-    pub fn release(&mut self, token: Token, now: Instant) -> Result<(), Refused> {
+    pub fn release(&mut self, token: Token, now: Instant) -> Result<(), LeaseRefusal> {
         self.check(Some(token), now)?;
         self.held = None;
         Ok(())
     }
 
     /// Whether a client with `token`, or without one, may write.
-    pub fn check(&self, token: Option<Token>, now: Instant) -> Result<(), Refused> {
+    pub fn check(&self, token: Option<Token>, now: Instant) -> Result<(), LeaseRefusal> {
         match (self.live(now), token) {
             (Some(held), Some(token)) if held.token == token => Ok(()),
             (Some(held), None) => Err(held.refusal(now)),
             (None, None) => Ok(()),
-            (_, Some(_)) => Err(Refused::Ended),
+            (_, Some(_)) => Err(LeaseRefusal::Ended),
         }
     }
 
@@ -115,19 +115,19 @@ impl Lease {
         self.live(now).map(|held| (held.holder.as_str(), held.left_s(now)))
     }
 
-    fn live(&self, now: Instant) -> Option<&Held> {
+    fn live(&self, now: Instant) -> Option<&HeldLease> {
         self.held.as_ref().filter(|held| now < held.expires)
     }
 }
 
-impl Held {
+impl HeldLease {
     fn left_s(&self, now: Instant) -> u64 {
         let left = self.expires.saturating_duration_since(now);
         left.as_secs() + u64::from(left.subsec_nanos() > 0)
     }
 
-    fn refusal(&self, now: Instant) -> Refused {
-        Refused::Held { holder: self.holder.clone(), expires_in_s: self.left_s(now) }
+    fn refusal(&self, now: Instant) -> LeaseRefusal {
+        LeaseRefusal::Held { holder: self.holder.clone(), expires_in_s: self.left_s(now) }
     }
 }
 

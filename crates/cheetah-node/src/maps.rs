@@ -19,7 +19,7 @@ pub struct Maps {
 
 /// Why a map was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum MapRefusal {
     /// It is not newer than the one here.
     #[error("the export holds a map of epoch {0}: a new one must have a later epoch")]
     Outdated(u64),
@@ -33,19 +33,19 @@ pub enum Refused {
 
 impl Maps {
     /// Stores an export's map in place of an older one. The same map may be stored again.
-    pub fn store(&mut self, export: &str, new: StoredMap) -> Result<(), Refused> {
+    pub fn store(&mut self, export: &str, new: StoredMap) -> Result<(), MapRefusal> {
         if new.map.len() > MAP_BYTES_MAX {
-            return Err(Refused::TooLong(new.map.len()));
+            return Err(MapRefusal::TooLong(new.map.len()));
         }
         let old = self.by_export.get(export);
         match old {
             Some(old) if *old == new => return Ok(()),
-            Some(old) if new.epoch <= old.epoch => return Err(Refused::Outdated(old.epoch)),
+            Some(old) if new.epoch <= old.epoch => return Err(MapRefusal::Outdated(old.epoch)),
             _ => {}
         }
         let bytes = self.bytes - old.map_or(0, |old| old.map.len()) + new.map.len();
         if bytes > MAPS_BYTES_MAX {
-            return Err(Refused::NoRoom);
+            return Err(MapRefusal::NoRoom);
         }
         self.bytes = bytes;
         self.by_export.insert(export.to_owned(), new);
@@ -75,13 +75,13 @@ mod tests {
     fn only_a_later_epoch_replaces_a_map() {
         let mut maps = Maps::default();
         maps.store("e", map(7, "seven")).unwrap();
-        assert_eq!(maps.store("e", map(6, "six")), Err(Refused::Outdated(7)));
-        assert_eq!(maps.store("e", map(6, "seven")), Err(Refused::Outdated(7)));
-        assert_eq!(maps.store("e", map(7, "other")), Err(Refused::Outdated(7)));
+        assert_eq!(maps.store("e", map(6, "six")), Err(MapRefusal::Outdated(7)));
+        assert_eq!(maps.store("e", map(6, "seven")), Err(MapRefusal::Outdated(7)));
+        assert_eq!(maps.store("e", map(7, "other")), Err(MapRefusal::Outdated(7)));
         maps.store("e", map(7, "seven")).unwrap();
         assert_eq!(maps.get("e"), Some(&map(7, "seven")));
         maps.store("e", map(9, "nine")).unwrap();
-        assert_eq!(maps.store("e", map(7, "seven")), Err(Refused::Outdated(9)));
+        assert_eq!(maps.store("e", map(7, "seven")), Err(MapRefusal::Outdated(9)));
         maps.store("f", map(0, "")).unwrap();
         assert_eq!((maps.get("e"), maps.get("f")), (Some(&map(9, "nine")), Some(&map(0, ""))));
     }
@@ -90,13 +90,13 @@ mod tests {
     fn a_refused_map_leaves_the_old_one_and_removal_makes_room() {
         let mut maps = Maps::default();
         let longest = "x".repeat(MAP_BYTES_MAX);
-        assert_eq!(maps.store("e", map(1, format!("{longest}x"))), Err(Refused::TooLong(MAP_BYTES_MAX + 1)));
+        assert_eq!(maps.store("e", map(1, format!("{longest}x"))), Err(MapRefusal::TooLong(MAP_BYTES_MAX + 1)));
         let fit = MAPS_BYTES_MAX / MAP_BYTES_MAX;
         for index in 0..fit {
             maps.store(&index.to_string(), map(1, &*longest)).unwrap();
         }
         maps.store("short", map(1, "")).unwrap();
-        assert_eq!(maps.store("short", map(2, "x")), Err(Refused::NoRoom));
+        assert_eq!(maps.store("short", map(2, "x")), Err(MapRefusal::NoRoom));
         assert_eq!(maps.get("short"), Some(&map(1, "")));
         // A map makes room for its own successor.
         maps.store("0", map(2, &*longest)).unwrap();

@@ -1,6 +1,6 @@
 //! Opens anything that can be read: a drive, an image, a disk, an NBD export or an iSCSI unit.
 //!
-//! [`open()`] is the one way to open a source: it returns a device, an identity and the counters of the link. [`Opened`] is a
+//! [`open()`] is the one way to open a source: it returns a device, an identity and the counters of the link. [`OpenedSource`] is a
 //! source with the layers above it that [`Access`] asks for. The command line and the Python package both use this crate, so
 //! a source has the same name, the same identity and the same errors everywhere.
 
@@ -19,12 +19,12 @@ mod single_export;
 mod stats;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
-pub use cheetah_image::{ConnectDigests, Evidence, Wire};
+pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use kind::is_drive;
 pub use link::LinkUse;
 pub use network::open_nbd;
 pub use open::{SourceOptions, open, opener};
-pub use opened::Opened;
+pub use opened::OpenedSource;
 pub use read_counter::ReadCounter;
 pub use remote::remote;
 pub use single_export::SingleExport;

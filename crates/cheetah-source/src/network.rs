@@ -7,7 +7,7 @@ use std::time::Duration;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
 use cheetah_image::identity::clean;
-use cheetah_image::{ConnectDigests, Evidence, Identity, Kind, ServedBy, Source, Wire};
+use cheetah_image::{ConnectDigests, Evidence, Identity, Kind, LinkCounters, ServedBy, Source};
 use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::proto::X_CHEETAH;
@@ -38,7 +38,11 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
     let counted = client.clone();
     let wire = move || {
         let stats = counted.stats();
-        Wire { received_bytes: stats.received_bytes, content_bytes: stats.content_bytes, reconnects: stats.reconnects }
+        LinkCounters {
+            received_bytes: stats.received_bytes,
+            content_bytes: stats.content_bytes,
+            reconnects: stats.reconnects,
+        }
     };
     let source = Source { device: Arc::new(ReadOnly::new(client)), identity, name };
     Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })

@@ -18,27 +18,27 @@ use crate::read_counter::ReadCounter;
 use crate::stats::{SourceStats, Stats};
 use cheetah_error::{Error, Result};
 
-/// A source that is open. [`Opened::close`] it.
-pub struct Opened {
+/// A source that is open. [`OpenedSource::close`] it.
+pub struct OpenedSource {
     /// Its bytes.
     pub device: DynDevice,
     /// Its name.
     pub name: String,
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
-    held: Held,
+    closing: Closing,
     meter: Option<Arc<ReadCounter>>,
     layers: Layers,
 }
 
-/// What must be closed in good order.
-enum Held {
+/// The parts that `close` closes, beside the device.
+enum Closing {
     Nothing,
     Drive(Drive),
     Filling(Box<Filling>),
 }
 
-impl Opened {
+impl OpenedSource {
     /// Opens what the user calls `text`.
     pub async fn open(text: &str, access: &Access) -> Result<Self> {
         let drive = drive_file(text);
@@ -89,8 +89,8 @@ impl Opened {
             return Ok(None);
         };
         let (device, name) = (filling.device(), file.name.clone());
-        let held = Held::Filling(Box::new(filling));
-        Ok(Some(Self { device, name, lost: Vec::new(), held, meter: None, layers: Layers::default() }))
+        let closing = Closing::Filling(Box::new(filling));
+        Ok(Some(Self { device, name, lost: Vec::new(), closing, meter: None, layers: Layers::default() }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -115,7 +115,7 @@ impl Opened {
             device,
             name: file.name.clone(),
             lost,
-            held: Held::Drive(drive),
+            closing: Closing::Drive(drive),
             meter: None,
             layers: Layers::default(),
         })
@@ -131,7 +131,7 @@ impl Opened {
             true => Layers::over(device, access)?,
             false => (device, Layers::default()),
         };
-        Ok(Self { device, name: source.name, lost, held: Held::Nothing, meter: Some(meter), layers })
+        Ok(Self { device, name: source.name, lost, closing: Closing::Nothing, meter: Some(meter), layers })
     }
 
     /// Returns its size.
@@ -146,9 +146,9 @@ impl Opened {
 
     /// Returns the progress of a lazy drive's filling.
     pub fn filled(&self) -> Option<watch::Receiver<FillStage>> {
-        match &self.held {
-            Held::Filling(filling) => Some(filling.stage()),
-            Held::Nothing | Held::Drive(_) => None,
+        match &self.closing {
+            Closing::Filling(filling) => Some(filling.stage()),
+            Closing::Nothing | Closing::Drive(_) => None,
         }
     }
 
@@ -156,10 +156,10 @@ impl Opened {
     pub fn stats(&self) -> Stats {
         let source = self.meter.as_ref().map(|meter| SourceStats { requests: meter.requests(), bytes: meter.bytes() });
         let mut stats = Stats { source, ..Stats::default() };
-        match &self.held {
-            Held::Drive(drive) => stats.prefetch = drive.prefetch_stats(),
-            Held::Filling(filling) => stats.prefetch = filling.prefetch_stats(),
-            Held::Nothing => self.layers.count(&mut stats),
+        match &self.closing {
+            Closing::Drive(drive) => stats.prefetch = drive.prefetch_stats(),
+            Closing::Filling(filling) => stats.prefetch = filling.prefetch_stats(),
+            Closing::Nothing => self.layers.count(&mut stats),
         }
         stats
     }
@@ -177,10 +177,10 @@ impl Opened {
         }
         self.layers.log();
         drop((self.device, self.layers));
-        match self.held {
-            Held::Drive(drive) => Ok(drive.close().await?),
-            Held::Filling(filling) => Ok(filling.close().await?),
-            Held::Nothing => Ok(()),
+        match self.closing {
+            Closing::Drive(drive) => Ok(drive.close().await?),
+            Closing::Filling(filling) => Ok(filling.close().await?),
+            Closing::Nothing => Ok(()),
         }
     }
 }

@@ -128,7 +128,7 @@ def _pass_through(key: str, argv: list[str], progress: TextIO) -> str | None:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """Lets it stop what it started, and kills it if it does not."""
+    """Asks the run to stop the processes it started, and kills it if it does not."""
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
     try:

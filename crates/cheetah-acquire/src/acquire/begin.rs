@@ -12,10 +12,10 @@ use cheetah_image::ewf::write::E01Options;
 use cheetah_image::hash::Hashing;
 
 use super::recorder::Recorder;
-use super::{Destination, Event, Evidence, Form, Request, side_files};
+use super::{AcquireEvent, Destination, Evidence, Form, Request, side_files};
 use crate::custody;
 use crate::engine::{EtaMeter, read_back, recognise_first};
-use crate::journal::{Journal, Past, Record, Start, VERSION, both, changes, now_s};
+use crate::journal::{AcquisitionState, Journal, JournalRecord, Start, VERSION, both, changes, now_s};
 use crate::sink::{self, Setup, Sink};
 
 /// The state from which a pass over the source starts.
@@ -23,7 +23,7 @@ pub struct Prepared {
     /// The journal, locked.
     pub journal: Journal,
     /// The state so far.
-    pub past: Past,
+    pub state: AcquisitionState,
     /// One sink for each destination, in order.
     pub sinks: Vec<Box<dyn Sink>>,
     /// The hashes of the whole, which have hashed the content of the sinks.
@@ -45,9 +45,9 @@ pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorde
     let start = start(request, &evidence.source.identity)?;
     match Journal::open(&path)? {
         None => begin_new(request, evidence, (start, &path), recorder).await,
-        Some((journal, past)) => {
-            past.start.same_wish(&start)?;
-            go_on(request, evidence, (journal, past), recorder).await
+        Some((journal, state)) => {
+            state.start.same_wish(&start)?;
+            go_on(request, evidence, (journal, state), recorder).await
         }
     }
 }
@@ -84,13 +84,13 @@ async fn begin_new(
             return Err(error);
         }
     };
-    recorder.tell(Event::Started {
+    recorder.tell(AcquireEvent::Started {
         source: Box::new(start.source.clone()),
         destinations: start.destinations.clone(),
         resumed_at: 0,
     })?;
     let hashing = Hashing::start(request.hashes)?;
-    Ok(Prepared { journal, past: Past::new(start)?, sinks, hashing, evidence })
+    Ok(Prepared { journal, state: AcquisitionState::new(start)?, sinks, hashing, evidence })
 }
 
 /// Creates every sink, or none. Drives come last, because their former content cannot be restored.
@@ -116,39 +116,40 @@ async fn create(request: &Request, setup: &Setup) -> Result<Vec<Box<dyn Sink>>> 
 async fn go_on(
     request: &Request,
     evidence: Evidence,
-    (mut journal, mut past): (Journal, Past),
+    (mut journal, mut state): (Journal, AcquisitionState),
     recorder: &mut Recorder<'_>,
 ) -> Result<Prepared> {
     keep_logs(request, recorder)?;
-    let (mut pace, begun, mut shown) = (EtaMeter::new(past.at, 0), Instant::now(), Ok(()));
+    let (mut pace, begun, mut shown) = (EtaMeter::new(state.at, 0), Instant::now(), Ok(()));
     let mut compared = |bytes, of: u64| {
         pace.expect(of);
         pace.step(bytes, 0, begun.elapsed());
-        shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(Event::Checking(pace.progress())));
+        shown =
+            std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(AcquireEvent::Checking(pace.progress())));
     };
     let how = (request.same_source, request.retry_for);
-    let known = recognise_first(&request.source, &past, evidence, how, &mut compared).await;
+    let known = recognise_first(&request.source, &state, evidence, how, &mut compared).await;
     shown?;
     let (evidence, opening) = match known {
         Ok(known) => known,
         Err(error) => {
             if error.exit_code() == 3 {
-                recorder.tell(Event::SourceChanged { what: error.to_string() })?;
+                recorder.tell(AcquireEvent::SourceChanged { what: error.to_string() })?;
             }
             return Err(error);
         }
     };
     let now = &evidence.source.identity;
     let write_protected = now.write_protected;
-    let resumed = Record::Resume { at_s: now_s(), write_protected, opening: Some(Box::new(opening.clone())) };
+    let resumed = JournalRecord::Resume { at_s: now_s(), write_protected, opening: Some(Box::new(opening.clone())) };
     journal.append(&resumed)?;
-    past.resumes += 1;
-    past.write_protected = both(past.write_protected, write_protected);
-    let (source, changed) = (custody::source(now)?, changes(&past.start.source, now));
+    state.resumes += 1;
+    state.write_protected = both(state.write_protected, write_protected);
+    let (source, changed) = (custody::source(now)?, changes(&state.start.source, now));
     let opened = custody::source(&opening)?;
-    past.reopened(opening);
-    recorder.record(&custody::Event::Resumed { at: past.at, source, changed, opened })?;
-    let resumed = take_up(request, evidence, (journal, past), recorder).await;
+    state.reopened(opening);
+    recorder.record(&custody::CustodyEvent::Resumed { at: state.at, source, changed, opened })?;
+    let resumed = take_up(request, evidence, (journal, state), recorder).await;
     resumed.inspect_err(|error| recorder.record_end(&error.to_string(), true))
 }
 
@@ -156,52 +157,52 @@ async fn go_on(
 async fn take_up(
     request: &Request,
     evidence: Evidence,
-    (journal, past): (Journal, Past),
+    (journal, state): (Journal, AcquisitionState),
     recorder: &mut Recorder<'_>,
 ) -> Result<Prepared> {
-    recorder.tell(Event::Started {
+    recorder.tell(AcquireEvent::Started {
         source: Box::new(evidence.source.identity.clone()),
-        destinations: past.start.destinations.clone(),
-        resumed_at: past.at,
+        destinations: state.start.destinations.clone(),
+        resumed_at: state.at,
     })?;
-    let hashing = Hashing::start(past.start.hash_choice()?)?;
-    let mut setup = setup(request, &past.start);
-    let Some(marks) = past.marks.clone().filter(|_| past.at > 0) else {
+    let hashing = Hashing::start(state.start.hash_choice()?)?;
+    let mut setup = setup(request, &state.start);
+    let Some(marks) = state.marks.clone().filter(|_| state.at > 0) else {
         // No checkpoint was written. Partial files that are there are from this acquisition.
         setup.restart = true;
         let sinks = create(request, &setup).await?;
-        return Ok(Prepared { journal, past, sinks, hashing, evidence });
+        return Ok(Prepared { journal, state, sinks, hashing, evidence });
     };
     let mut sinks = Vec::new();
     let mut held = Vec::new();
     for (destination, mark) in request.destinations.iter().zip(&marks) {
-        let resumed = sink::resume(destination, &setup, past.at, mark).await?;
+        let resumed = sink::resume(destination, &setup, state.at, mark).await?;
         sinks.push(resumed.sink);
         held.push((destination, resumed.held));
     }
-    read_held(&past, held, &hashing, recorder).await?;
-    Ok(Prepared { journal, past, sinks, hashing, evidence })
+    read_held(&state, held, &hashing, recorder).await?;
+    Ok(Prepared { journal, state, sinks, hashing, evidence })
 }
 
 /// Reads the sinks back, compares their content with the digests in the journal, and hashes it.
 async fn read_held(
-    past: &Past,
+    state: &AcquisitionState,
     held: Vec<(&Destination, DynDevice)>,
     hashing: &Hashing,
     recorder: &mut Recorder<'_>,
 ) -> Result<()> {
-    let coverage = Arc::new(past.coverage());
-    let mut pace = EtaMeter::new(past.at * held.len() as u64, 0);
+    let coverage = Arc::new(state.coverage());
+    let mut pace = EtaMeter::new(state.at * held.len() as u64, 0);
     let begun = Instant::now();
     for (index, (destination, device)) in held.into_iter().enumerate() {
         let hashing = (index == 0).then_some(hashing);
         let name = destination.to_string();
         let mut shown = Ok(());
-        let known = (&past.digests, &coverage);
-        let read = read_back(&device, &name, past.at, known, hashing, |bytes| {
+        let known = (&state.digests, &coverage);
+        let read = read_back(&device, &name, state.at, known, hashing, |bytes| {
             pace.step(bytes, 0, begun.elapsed());
-            shown =
-                std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(Event::Checking(pace.progress())));
+            shown = std::mem::replace(&mut shown, Ok(()))
+                .and_then(|()| recorder.tell(AcquireEvent::Checking(pace.progress())));
         });
         read.await.map_err(|error| match error {
             Error::Evidence(what) => Error::Evidence(format!("{what}; begin again with --restart")),
@@ -216,11 +217,11 @@ fn keep_logs(request: &Request, recorder: &mut Recorder<'_>) -> Result<()> {
     request.key.as_ref().map_or(Ok(()), |key| recorder.keep_logs(&request.destinations, key))
 }
 
-fn started(start: &Start) -> Result<custody::Event> {
+fn started(start: &Start) -> Result<custody::CustodyEvent> {
     let mut started = custody::Started::new(&start.source, &start.e01.case, start.destinations.clone())?;
     let options = [("hash", start.hashes.clone()), ("level", start.e01.compression.to_string())];
     started.options = options.map(|(name, value)| (name.to_owned(), value)).into();
-    Ok(custody::Event::Started(Box::new(started)))
+    Ok(custody::CustodyEvent::Started(Box::new(started)))
 }
 
 /// Returns the first record of the journal for this request.

@@ -15,26 +15,26 @@ use cheetah_image::{HashChoice, Hashes, RawFile};
 
 use super::recorder::Recorder;
 use super::side_files::MAP;
-use super::{Destination, Event, Form, Progress, Request};
+use super::{AcquireEvent, Destination, Form, Progress, Request};
 use crate::custody;
 use crate::engine::{EtaMeter, read_back};
-use crate::journal::Past;
+use crate::journal::AcquisitionState;
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
 
 /// Completes every destination.
 pub async fn complete(
     request: &Request,
-    past: &Past,
+    state: &AcquisitionState,
     hashes: &Hashes,
     sinks: Vec<Box<dyn Sink>>,
     recorder: &mut Recorder<'_>,
 ) -> Result<Vec<SinkReport>> {
-    let coverage = past.coverage();
+    let coverage = state.coverage();
     // A comparison of everything settles earlier doubts.
     let differ_bytes_max =
-        past.openings.iter().filter_map(|opening| opening.comparison.differ_bytes_max()).next_back().unwrap_or(0);
-    let whole = Whole { hashes: hashes.clone(), digests: past.digests.clone(), coverage, differ_bytes_max };
+        state.openings.iter().filter_map(|opening| opening.comparison.differ_bytes_max()).next_back().unwrap_or(0);
+    let whole = Whole { hashes: hashes.clone(), digests: state.digests.clone(), coverage, differ_bytes_max };
     let mut reports = Vec::new();
     for (index, (destination, sink)) in request.destinations.iter().zip(sinks).enumerate() {
         // Before the image is named, or an incomplete image could be taken for a whole one.
@@ -83,21 +83,21 @@ fn stored(destination: &Destination, files: &[PathBuf]) -> u64 {
 /// Reads every destination back, and adds the findings to the reports.
 pub async fn verify_all(
     request: &Request,
-    past: &Past,
+    state: &AcquisitionState,
     hashes: &Hashes,
     reports: &mut [SinkReport],
     recorder: &mut Recorder<'_>,
 ) -> Result<()> {
-    let coverage = Arc::new(past.coverage());
+    let coverage = Arc::new(state.coverage());
     for (index, (destination, report)) in request.destinations.iter().zip(reports).enumerate() {
         let mut shown = Ok(());
         let show = |progress: Progress| {
-            let event = Event::Verifying { destination: destination.to_string(), progress };
+            let event = AcquireEvent::Verifying { destination: destination.to_string(), progress };
             shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(event));
         };
         let found = match destination.form {
             Form::Drive => verify_drive(request, destination, &coverage, show).await,
-            Form::Raw | Form::E01 => verify_image((destination, &report.files), past, &coverage, hashes, show).await,
+            Form::Raw | Form::E01 => verify_image((destination, &report.files), state, &coverage, hashes, show).await,
         };
         shown?;
         // An image that cannot be read is a finding, too.
@@ -107,13 +107,13 @@ pub async fn verify_all(
         report.problems = found.problems;
         let verified = custody::Verified {
             ok: report.problems.is_empty(),
-            size: past.at,
+            size: state.at,
             unreadable_bytes: coverage.bytes(State::Unreadable),
             hashes: report.verified_hashes.clone(),
             digests: found.digests,
             problems: report.problems.clone(),
         };
-        recorder.record_for(index, &custody::Event::Verified(Box::new(verified)))?;
+        recorder.record_for(index, &custody::CustodyEvent::Verified(Box::new(verified)))?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ struct ReadBack {
 
 async fn verify_image(
     (destination, files): (&Destination, &[PathBuf]),
-    past: &Past,
+    state: &AcquisitionState,
     coverage: &Arc<Coverage>,
     hashes: &Hashes,
     mut show: impl FnMut(Progress) + Send,
@@ -149,13 +149,13 @@ async fn verify_image(
     let device =
         tokio::task::spawn_blocking(open).await.map_err(|error| Error::failed(format!("{name}: {error}")))??;
     let size = device.geometry().size;
-    if size != past.at {
-        let problems = vec![format!("{name} has {size} bytes, where {} were acquired", past.at)];
+    if size != state.at {
+        let problems = vec![format!("{name} has {size} bytes, where {} were acquired", state.at)];
         return Ok(ReadBack { problems, ..ReadBack::default() });
     }
     let hashing = Hashing::start(hashes.choice())?;
     let (mut pace, begun) = (EtaMeter::new(size, 0), Instant::now());
-    let read = read_back(&device, &name, size, (&past.digests, coverage), Some(&hashing), |bytes| {
+    let read = read_back(&device, &name, size, (&state.digests, coverage), Some(&hashing), |bytes| {
         pace.step(bytes, 0, begun.elapsed());
         show(pace.progress());
     });

@@ -12,9 +12,9 @@ use super::{Destination, Form};
 /// Fails if two destinations are the same file or the same drive: by name, or through symbolic links, hard links or
 /// relative paths.
 pub fn check(destinations: &[Destination]) -> Result<()> {
-    let places: Vec<_> = destinations.iter().map(Place::of).collect();
-    for (index, place) in places.iter().enumerate() {
-        let Some(same) = places[..index].iter().position(|other| place.overlaps(other)) else { continue };
+    let identities: Vec<_> = destinations.iter().map(DestinationIdentity::of).collect();
+    for (index, identity) in identities.iter().enumerate() {
+        let Some(same) = identities[..index].iter().position(|other| identity.overlaps(other)) else { continue };
         let (first, second) = (&destinations[same], &destinations[index]);
         return Err(Error::misuse(if first.path == second.path {
             format!("{first} is named twice as a destination; name each destination once")
@@ -25,8 +25,8 @@ pub fn check(destinations: &[Destination]) -> Result<()> {
     Ok(())
 }
 
-/// All that tells where a destination is.
-struct Place {
+/// The properties by which two names of one destination are recognized.
+struct DestinationIdentity {
     /// The folder, with symbolic links resolved where it exists, and the name in it.
     name: (PathBuf, Option<OsString>),
     /// Device and inode of the existing file, with symbolic links followed.
@@ -35,7 +35,7 @@ struct Place {
     drive: Option<String>,
 }
 
-impl Place {
+impl DestinationIdentity {
     fn of(destination: &Destination) -> Self {
         let path = &destination.path;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

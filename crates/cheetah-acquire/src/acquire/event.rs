@@ -9,7 +9,7 @@ use crate::reader::Bad;
 /// An event of a running acquisition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+pub enum AcquireEvent {
     /// The acquisition begins or is resumed.
     Started {
         /// The source.

@@ -29,9 +29,9 @@ mod request;
 mod run;
 mod side_files;
 
-pub use cheetah_source::{ConnectDigests, Evidence, Wire};
+pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
 pub use destination::{Destination, Form};
-pub use event::{Event, Progress};
+pub use event::{AcquireEvent, Progress};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};
 pub use run::acquire;
 

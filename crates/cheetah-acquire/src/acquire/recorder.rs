@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cheetah_device::ByteRange;
 use cheetah_error::Result;
 
-use super::{Destination, Event};
+use super::{AcquireEvent, Destination};
 use crate::custody::{self, CustodyLog, SigningKey, Span};
 
 /// The most unreadable ranges and retries that get a record of their own. The coverage map has all of them, and the
@@ -17,7 +17,7 @@ const RECONNECTS_LOGGED_MAX: u64 = 10_000;
 
 /// Passes events on.
 pub struct Recorder<'a> {
-    events: &'a mut (dyn FnMut(Event) + Send),
+    events: &'a mut (dyn FnMut(AcquireEvent) + Send),
     logs: Vec<CustodyLog>,
     troubles: u64,
     reconnects: u64,
@@ -25,7 +25,7 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Passes events to `events` alone.
-    pub fn new(events: &'a mut (dyn FnMut(Event) + Send)) -> Self {
+    pub fn new(events: &'a mut (dyn FnMut(AcquireEvent) + Send)) -> Self {
         Self { events, logs: Vec::new(), troubles: 0, reconnects: 0 }
     }
 
@@ -49,50 +49,56 @@ impl<'a> Recorder<'a> {
     }
 
     /// Appends a record to every log.
-    pub fn record(&mut self, event: &custody::Event) -> Result<()> {
+    pub fn record(&mut self, event: &custody::CustodyEvent) -> Result<()> {
         self.logs.iter_mut().try_for_each(|log| log.append(event).map(drop))
     }
 
     /// Appends a record to the log of the destination with this index.
-    pub fn record_for(&mut self, index: usize, event: &custody::Event) -> Result<()> {
+    pub fn record_for(&mut self, index: usize, event: &custody::CustodyEvent) -> Result<()> {
         self.logs.get_mut(index).map_or(Ok(()), |log| log.append(event).map(drop))
     }
 
     /// Records the end of the acquisition. A failure to write it is only logged.
     pub fn record_end(&mut self, why: &str, error: bool) {
         let what = why.to_owned();
-        let failed = if error { self.record(&custody::Event::Error { range: None, what }) } else { Ok(()) };
-        if let Err(error) = failed.and_then(|()| self.record(&custody::Event::Stopped { why: why.to_owned() })) {
+        let failed = if error { self.record(&custody::CustodyEvent::Error { range: None, what }) } else { Ok(()) };
+        if let Err(error) = failed.and_then(|()| self.record(&custody::CustodyEvent::Stopped { why: why.to_owned() })) {
             tracing::warn!("{error}");
         }
     }
 
     /// Passes an event to the caller, and records it in the logs where it belongs there.
-    pub fn tell(&mut self, event: Event) -> Result<()> {
+    pub fn tell(&mut self, event: AcquireEvent) -> Result<()> {
         let recorded = match &event {
-            Event::Retried { offset, len, retries } if self.troubles < TROUBLES_LOGGED_MAX => {
+            AcquireEvent::Retried { offset, len, retries } if self.troubles < TROUBLES_LOGGED_MAX => {
                 self.troubles += 1;
                 let (range, attempts) =
                     (Span { offset: *offset, len: *len }, u32::try_from(*retries).unwrap_or(u32::MAX));
-                self.record(&custody::Event::Retry { range, attempts })
+                self.record(&custody::CustodyEvent::Retry { range, attempts })
             }
-            Event::Unreadable(bad) if self.troubles < TROUBLES_LOGGED_MAX => {
+            AcquireEvent::Unreadable(bad) if self.troubles < TROUBLES_LOGGED_MAX => {
                 self.troubles += 1;
                 let range = Span::from(ByteRange::new(bad.offset, bad.len));
-                self.record(&custody::Event::Unreadable { range, why: bad.why.to_string() })
+                self.record(&custody::CustodyEvent::Unreadable { range, why: bad.why.to_string() })
             }
-            Event::Lost { why, .. } => self.record(&custody::Event::Error { range: None, what: why.clone() }),
-            Event::Back { source, changed, opening } => {
+            AcquireEvent::Lost { why, .. } => {
+                self.record(&custody::CustodyEvent::Error { range: None, what: why.clone() })
+            }
+            AcquireEvent::Back { source, changed, opening } => {
                 let (source, opened) = (custody::source(source)?, custody::source(opening)?);
-                self.record(&custody::Event::Reconnected { source, changed: changed.clone(), opened })
+                self.record(&custody::CustodyEvent::Reconnected { source, changed: changed.clone(), opened })
             }
-            Event::Reconnected { source } if self.reconnects < RECONNECTS_LOGGED_MAX => {
+            AcquireEvent::Reconnected { source } if self.reconnects < RECONNECTS_LOGGED_MAX => {
                 self.reconnects += 1;
                 let (source, changed) = (custody::source(source)?, Vec::new());
-                self.record(&custody::Event::Reconnected { source, changed, opened: serde_json::Value::Null })
+                self.record(&custody::CustodyEvent::Reconnected { source, changed, opened: serde_json::Value::Null })
             }
-            Event::SourceChanged { what } => self.record(&custody::Event::SourceChanged { what: what.clone() }),
-            Event::Completing { hashes } => self.record(&custody::Event::Hashes { hashes: hashes.clone() }),
+            AcquireEvent::SourceChanged { what } => {
+                self.record(&custody::CustodyEvent::SourceChanged { what: what.clone() })
+            }
+            AcquireEvent::Completing { hashes } => {
+                self.record(&custody::CustodyEvent::Hashes { hashes: hashes.clone() })
+            }
             _ => Ok(()),
         };
         (self.events)(event);

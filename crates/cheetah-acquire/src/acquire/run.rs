@@ -13,10 +13,10 @@ use super::begin::{Prepared, begin, sector_size};
 use super::complete::{complete, keep_map, verify_all};
 use super::recorder::Recorder;
 use super::side_files::REPORT;
-use super::{Event, Report, Request};
+use super::{AcquireEvent, Report, Request};
 use crate::custody;
-use crate::engine::{Checkpoints, Damage, End, EtaMeter, Lanes, Pass, Stop, Tally};
-use crate::journal::{Journal, Opening, Past};
+use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, StopSignal, Tally};
+use crate::journal::{AcquisitionState, Journal, Opening};
 use crate::reader::{Bad, Salvage};
 use crate::sink::Sink;
 
@@ -33,7 +33,7 @@ use crate::sink::Sink;
 pub async fn acquire(
     request: Request,
     stop: impl Future<Output = &'static str> + Send,
-    mut events: impl FnMut(Event) + Send,
+    mut events: impl FnMut(AcquireEvent) + Send,
 ) -> Result<Report> {
     request.check()?;
     let mut stop = std::pin::pin!(stop);
@@ -56,7 +56,7 @@ pub async fn acquire(
             return Err(error);
         }
     };
-    let Prepared { journal, past, sinks, hashing, evidence } = begun;
+    let Prepared { journal, state, sinks, hashing, evidence } = begun;
     let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
     let mut pass = Pass {
         source: request.source.clone(),
@@ -65,34 +65,34 @@ pub async fn acquire(
         errors_max: request.errors_max,
         retry_for: request.retry_for,
         same_source: request.same_source,
-        damage: Damage::of(&past.bad),
-        lanes: Lanes::start(sinks),
+        damage: Damage::of(&state.bad),
+        queues: SinkQueues::start(sinks),
         hashing,
-        checkpoints: Checkpoints::new(journal, past.at, request.checkpoint_bytes),
+        checkpoints: Checkpoints::new(journal, state.at, request.checkpoint_bytes),
         tell: &mut |event| recorder.tell(event),
-        pace: EtaMeter::new(past.start.source.size, past.at),
-        done: past,
+        pace: EtaMeter::new(state.start.source.size, state.at),
+        state,
         begun: Instant::now(),
         tally: Tally::default(),
     };
-    let ended = pass.run(evidence, &mut stop as Stop<'_>).await;
-    let Pass { done, lanes, hashing, checkpoints, tally, begun, .. } = pass;
-    let active = Duration::from_millis(done.active_ms) + begun.elapsed();
+    let ended = pass.run(evidence, &mut stop as StopSignal<'_>).await;
+    let Pass { state, queues, hashing, checkpoints, tally, begun, .. } = pass;
+    let active = Duration::from_millis(state.active_ms) + begun.elapsed();
     let mut checkpoints = checkpoints;
     // An error here has been reported by `ended`, or no longer matters.
     let _ = checkpoints.settle().await;
     let safe_at = checkpoints.safe_at();
     let journal = checkpoints.close().await;
-    let sinks = lanes.stop().await;
+    let sinks = queues.stop().await;
     let error = match ended {
-        Ok(End::Whole) => {
+        Ok(PassEnd::Whole) => {
             let completed = tokio::select! {
                 biased;
                 why = &mut stop => Err((stopped(why), false)),
                 report = async {
                     let hashes = hashing.finish().await?;
-                    recorder.tell(Event::Completing { hashes: hashes.clone() })?;
-                    let whole = Finished { done, hashes, active, tally };
+                    recorder.tell(AcquireEvent::Completing { hashes: hashes.clone() })?;
+                    let whole = Finished { state, hashes, active, tally };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
@@ -103,14 +103,14 @@ pub async fn acquire(
                 error
             });
         }
-        Ok(End::Stopped(why)) => stopped(why),
-        Ok(End::Lost(error)) => {
-            let source = &done.start.source.location;
+        Ok(PassEnd::Stopped(why)) => stopped(why),
+        Ok(PassEnd::Lost(error)) => {
+            let source = &state.start.source.location;
             Error::failed(format!("{source} is lost: {error}; run the same command to resume"))
         }
         Err(error) => resumable(error),
     };
-    give_up(&request, &done, safe_at, sinks, &error, &mut recorder).await;
+    give_up(&request, &state, safe_at, sinks, &error, &mut recorder).await;
     Err(error)
 }
 
@@ -135,7 +135,7 @@ fn resumable(error: Error) -> Error {
 /// Closes everything so that the acquisition can be resumed. Errors here are logged; `error` is the one to report.
 async fn give_up(
     request: &Request,
-    done: &Past,
+    state: &AcquisitionState,
     safe_at: u64,
     sinks: Result<Vec<Box<dyn Sink>>>,
     error: &Error,
@@ -146,7 +146,7 @@ async fn give_up(
             tracing::warn!("{error}");
         }
     }
-    let mut coverage = done.coverage();
+    let mut coverage = state.coverage();
     coverage.set(ByteRange::between(safe_at, coverage.size()), State::Unread);
     for destination in &request.destinations {
         if let Err(error) = keep_map(destination, &coverage) {
@@ -163,7 +163,7 @@ const NOTES_LOGGED_MAX: usize = 100;
 
 /// A pass that reached the end of the source.
 struct Finished {
-    done: Past,
+    state: AcquisitionState,
     hashes: cheetah_image::Hashes,
     active: Duration,
     tally: Tally,
@@ -177,13 +177,13 @@ impl Finished {
         journal: Journal,
         recorder: &mut Recorder<'_>,
     ) -> Result<Report> {
-        let mut sinks = complete(request, &self.done, &self.hashes, sinks, recorder).await?;
-        let unreadable_bytes = Damage::of(&self.done.bad).bytes;
-        let notes = self.done.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
-        let finished = custody::Finished { size: self.done.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
-        recorder.record(&custody::Event::Finished(Box::new(finished)))?;
+        let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
+        let unreadable_bytes = Damage::of(&self.state.bad).bytes;
+        let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
+        let finished = custody::Finished { size: self.state.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
+        recorder.record(&custody::CustodyEvent::Finished(Box::new(finished)))?;
         if request.verify {
-            verify_all(request, &self.done, &self.hashes, &mut sinks, recorder).await?;
+            verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
         }
         let report = self.report(sinks);
         for destination in &request.destinations {
@@ -194,32 +194,32 @@ impl Finished {
     }
 
     fn report(self, sinks: Vec<super::SinkReport>) -> Report {
-        let Self { done, hashes, active, tally } = self;
-        let damage = Damage::of(&done.bad);
-        let (interruptions, notes) = (done.interruptions(), done.openings.iter().flat_map(Opening::notes).collect());
+        let Self { state, hashes, active, tally } = self;
+        let damage = Damage::of(&state.bad);
+        let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
-        done.bad.into_iter().for_each(|bad: Bad| bad.push(&mut unreadable));
+        state.bad.into_iter().for_each(|bad: Bad| bad.push(&mut unreadable));
         let seconds = active.as_secs_f64();
         Report {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
-            case: done.start.e01.case,
-            size: done.at,
-            hashes_differing: Report::differing(&done.start.source.hashes, &hashes),
+            case: state.start.e01.case,
+            size: state.at,
+            hashes_differing: Report::differing(&state.start.source.hashes, &hashes),
             hashes,
             unreadable,
             unreadable_bytes: damage.bytes,
-            retries: done.retries,
+            retries: state.retries,
             interruptions,
-            reconnects: done.links_lost,
+            reconnects: state.links_lost,
             notes,
-            started: rfc3339(OffsetDateTime::from_unix_timestamp(i64::try_from(done.start.at_s).unwrap_or(0)).ok()),
+            started: rfc3339(OffsetDateTime::from_unix_timestamp(i64::try_from(state.start.at_s).unwrap_or(0)).ok()),
             finished: rfc3339(Some(OffsetDateTime::now_utc())),
             duration_s: seconds,
             // Far below what would not fit.
-            rate_bytes_s: (done.at as f64 / seconds.max(0.001)) as u64,
+            rate_bytes_s: (state.at as f64 / seconds.max(0.001)) as u64,
             wire: tally.wire(),
-            openings: done.openings,
-            source: Identity { write_protected: done.write_protected, ..done.start.source },
+            openings: state.openings,
+            source: Identity { write_protected: state.write_protected, ..state.start.source },
             sinks,
         }
     }

@@ -20,7 +20,7 @@ const PIECES_AT_ONCE: usize = 4;
 const READS_MAX: usize = 16;
 
 /// The exports of an agent: one device, under its name and as the default.
-pub(super) struct One {
+pub(super) struct AgentExports {
     pub name: String,
     pub description: String,
     /// Read-only.
@@ -28,7 +28,7 @@ pub(super) struct One {
     pub packer: Arc<Packer>,
 }
 
-impl Exports for One {
+impl Exports for AgentExports {
     fn list(&self) -> Vec<String> {
         vec![self.name.clone()]
     }

@@ -27,7 +27,7 @@ use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
-use export::{One, ReadLimiter};
+use export::{AgentExports, ReadLimiter};
 pub use protect::Protection;
 
 /// The most packing threads, each of up to 8 MiB. Four saturate 10 Gbit/s with LZ4, and 1 Gbit/s with Zstandard.
@@ -72,7 +72,7 @@ impl Agent {
         }
         let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
         let name = if config.name.is_empty() { source.name } else { config.name };
-        let exported = One {
+        let exported = AgentExports {
             name: name.clone(),
             description: export::describe(&source.identity, &name)?,
             device: Arc::new(ReadOnly::new(Arc::new(ReadLimiter::new(source.device)))),

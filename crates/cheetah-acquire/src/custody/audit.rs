@@ -176,7 +176,7 @@ fn compare(now: &Hashes, recorded_in: &'static str, then: &Hashes) -> Vec<Compar
 }
 
 impl Audit {
-    /// How the image differs from what was recorded.
+    /// How the image differs from the record.
     fn changes(&self) -> Vec<String> {
         let differing = self.compared.iter().filter(|one| !one.same);
         let mut problems: Vec<_> =

@@ -13,12 +13,12 @@ use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
 use sha2::{Digest as _, Sha256};
 
-use super::event::Event;
+use super::event::CustodyEvent;
 use super::key::{KeyId, PublicKey};
 use super::lines::{LogLine, for_each};
 use super::log::LOG;
 use super::record::{ORIGIN, Parsed, PrevDigest};
-use super::report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State, UnfinishedLine};
+use super::report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 
 /// Bytes that the beginning of a record takes at most: `{"seq":18446744073709551615,`.
@@ -253,7 +253,7 @@ impl<'a> Checker<'a> {
         self.behind = digest_line(bytes);
         self.link = self.behind.clone().finalize().into();
         self.last_key = Some(parsed.key);
-        let place = Place { line: self.report.lines, sha256: hex(&self.link) };
+        let place = RecordPlace { line: self.report.lines, sha256: hex(&self.link) };
         self.report.last = Some(place.clone());
         self.count_signer(parsed.key);
         self.note_facts(parsed, place);
@@ -271,7 +271,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Adds an accepted record's facts to the report.
-    fn note_facts(&mut self, parsed: &Parsed<'_>, place: Place) {
+    fn note_facts(&mut self, parsed: &Parsed<'_>, place: RecordPlace) {
         let record = &parsed.record;
         let report = &mut self.report;
         report.began.get_or_insert_with(|| Began {
@@ -282,15 +282,15 @@ impl<'a> Checker<'a> {
         });
         *report.events.entry(record.name.clone()).or_default() += 1;
         match record.event() {
-            Some(Event::Started(started)) => {
+            Some(CustodyEvent::Started(started)) => {
                 report.state = State::Unfinished;
                 report.finished = None;
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
-            Some(Event::Resumed { .. }) => report.state = State::Unfinished,
-            Some(Event::Stopped { .. }) => report.state = State::Stopped,
-            Some(Event::Finished(finished)) => {
+            Some(CustodyEvent::Resumed { .. }) => report.state = State::Unfinished,
+            Some(CustodyEvent::Stopped { .. }) => report.state = State::Stopped,
+            Some(CustodyEvent::Finished(finished)) => {
                 report.state = State::Finished;
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
             }

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A log with events that this version does not know can still be checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", content = "details", rename_all = "snake_case")]
-pub enum Event {
+pub enum CustodyEvent {
     /// An acquisition began.
     Started(Box<Started>),
     /// An interrupted acquisition was resumed.

@@ -10,7 +10,7 @@ use cheetah_image::Identity;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{CustodyLog, Event, Finished, SigningKey, Span, Started, source};
+use super::{CustodyEvent, CustodyLog, Finished, SigningKey, Span, Started, source};
 
 /// The maximum number of unreadable ranges in the log; the drive's map has all of them.
 const UNREADABLE_LOGGED_MAX: usize = 10_000;
@@ -39,7 +39,7 @@ impl FillLog {
         started.options = [("hash", hashes.to_string()), ("lazy", lazy.to_string())]
             .map(|(name, value)| (name.to_owned(), value))
             .into();
-        self.append(Event::Started(Box::new(started)))
+        self.append(CustodyEvent::Started(Box::new(started)))
     }
 
     /// Records that the image is complete, and flushed at every node.
@@ -48,21 +48,21 @@ impl FillLog {
     ///
     /// If it cannot be recorded.
     pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
-        self.append(Event::Hashes { hashes: image.hashes.clone() })?;
+        self.append(CustodyEvent::Hashes { hashes: image.hashes.clone() })?;
         let (hashes, notes) = (image.hashes.clone(), image.note().into_iter().collect());
         let finished = Finished { size: image.size, unreadable_bytes, hashes, notes };
-        self.append(Event::Finished(Box::new(finished)))
+        self.append(CustodyEvent::Finished(Box::new(finished)))
     }
 
     /// Records that it failed or was stopped. If that cannot be recorded, a warning is logged: the failure itself matters
     /// more.
     pub fn stopped(&self, why: &str) {
-        if let Err(error) = self.append(Event::Stopped { why: why.to_owned() }) {
+        if let Err(error) = self.append(CustodyEvent::Stopped { why: why.to_owned() }) {
             tracing::warn!("not on record: {error}");
         }
     }
 
-    fn append(&self, event: Event) -> Result<()> {
+    fn append(&self, event: CustodyEvent) -> Result<()> {
         let mut open = self.log.lock();
         let log = match &mut *open {
             Some(log) => log,
@@ -75,32 +75,32 @@ impl FillLog {
 impl FillObserver for FillLog {
     fn observe(&self, event: FillEvent) -> Result<()> {
         match event {
-            FillEvent::Opened { source: Some(found), read } => self.append(Event::Resumed {
+            FillEvent::Opened { source: Some(found), read } => self.append(CustodyEvent::Resumed {
                 at: read,
                 source: source(&found.identity)?,
                 changed: Vec::new(),
                 opened: source(&found.opening)?,
             }),
             FillEvent::Opened { source: None, .. } => {
-                self.append(Event::Error { range: None, what: "the source does not answer".into() })
+                self.append(CustodyEvent::Error { range: None, what: "the source does not answer".into() })
             }
-            FillEvent::Lost { why } => self.append(Event::Error { range: None, what: why }),
-            FillEvent::Back { source: found } => self.append(Event::Reconnected {
+            FillEvent::Lost { why } => self.append(CustodyEvent::Error { range: None, what: why }),
+            FillEvent::Back { source: found } => self.append(CustodyEvent::Reconnected {
                 source: source(&found.identity)?,
                 changed: Vec::new(),
                 opened: source(&found.opening)?,
             }),
-            FillEvent::Changed { what } => self.append(Event::SourceChanged { what }),
+            FillEvent::Changed { what } => self.append(CustodyEvent::SourceChanged { what }),
             FillEvent::Complete { image, unreadable } => {
                 for range in unreadable.iter().take(UNREADABLE_LOGGED_MAX) {
                     let why = "the source could not read it".to_owned();
-                    self.append(Event::Unreadable { range: Span::from(*range), why })?;
+                    self.append(CustodyEvent::Unreadable { range: Span::from(*range), why })?;
                 }
                 self.finished(&image, unreadable.iter().map(|range| range.len).sum())
             }
-            FillEvent::Failed { why } => self.append(Event::Error { range: None, what: why }),
+            FillEvent::Failed { why } => self.append(CustodyEvent::Error { range: None, what: why }),
             FillEvent::Stopped { read } => {
-                self.append(Event::Stopped { why: format!("the filling was ended with {read} bytes there") })
+                self.append(CustodyEvent::Stopped { why: format!("the filling was ended with {read} bytes there") })
             }
         }
     }

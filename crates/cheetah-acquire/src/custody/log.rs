@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::check::{CheckedLog, Trust, read};
-use super::event::Event;
+use super::event::CustodyEvent;
 use super::key::{KeyId, SigningKey};
 use super::record::Draft;
 use super::{LINE_BYTES_MAX, LINES_MAX};
@@ -131,7 +131,7 @@ impl CustodyLog {
     /// # Errors
     ///
     /// If it cannot be written (a full disk). The log is then as it was before, and the append may be tried again.
-    pub fn append(&mut self, event: &Event) -> Result<Receipt> {
+    pub fn append(&mut self, event: &CustodyEvent) -> Result<Receipt> {
         // Put back when all went well: after a failed write, the end is looked for again.
         let mut end = match self.end.take() {
             Some(end) => end,
@@ -139,7 +139,7 @@ impl CustodyLog {
         };
         if let Some(Unfinished { bytes, sha256 }) = self.unfinished.clone() {
             self.truncate(&end).map_err(|error| self.failed(&error))?;
-            end = self.write(&Event::Repaired { dropped_bytes: bytes, sha256 }, &end)?;
+            end = self.write(&CustodyEvent::Repaired { dropped_bytes: bytes, sha256 }, &end)?;
             self.unfinished = None;
         }
         let next = self.write(event, &end)?;
@@ -148,7 +148,7 @@ impl CustodyLog {
     }
 
     /// Writes and flushes one record; returns where the log ends then.
-    fn write(&mut self, event: &Event, end: &End) -> Result<End> {
+    fn write(&mut self, event: &CustodyEvent, end: &End) -> Result<End> {
         let (mut bytes, mut next) = self.seal(event, end)?;
         if end.open_line {
             bytes.insert(0, b'\n');
@@ -173,7 +173,7 @@ impl CustodyLog {
     }
 
     /// Returns the signed line, and the end of the log with it.
-    fn seal(&self, event: &Event, end: &End) -> Result<(Vec<u8>, End)> {
+    fn seal(&self, event: &CustodyEvent, end: &End) -> Result<(Vec<u8>, End)> {
         let public = self.key.public();
         let introduce = end.key != Some(public.id());
         let draft = Draft {

@@ -8,13 +8,13 @@
 //! | part | purpose |
 //! |---|---|
 //! | [`SigningKey`], [`PublicKey`], [`KeyId`] | the examiner's key, made on first use |
-//! | [`Event`] | an action or incident |
+//! | [`CustodyEvent`] | an action or incident |
 //! | [`CustodyLog`] | a log open for appending |
 //! | [`verify_log`] | checks a log: a [`LogReport`] |
 //! | [`audit()`] | reads an image in full and compares it with its log: an [`Audit`] |
 //!
-//! A chain cannot show that its end was cut off. A log therefore ends with a final record ([`Event::Finished`],
-//! [`Event::Stopped`]); a log without one is reported as unfinished.
+//! A chain cannot show that its end was cut off. A log therefore ends with a final record ([`CustodyEvent::Finished`],
+//! [`CustodyEvent::Stopped`]); a log without one is reported as unfinished.
 
 mod audit;
 mod check;
@@ -30,12 +30,12 @@ mod report;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{check, verify_log};
 pub use cheetah_image::coverage::map_path;
-pub use event::{Event, Finished, Span, Started, Verified, source};
+pub use event::{CustodyEvent, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;
-pub use report::{Began, Fault, FinishedAt, LogReport, Place, Problem, Signer, State, UnfinishedLine};
+pub use report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a
 /// source with many thousand unreadable ranges.

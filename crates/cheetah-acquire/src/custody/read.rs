@@ -88,7 +88,7 @@ impl FullRead {
     /// The content of `range`, zeros for what is unreadable; `None` if part of it is damaged.
     async fn read_in_pieces(&mut self, device: &DynDevice, range: ByteRange) -> Result<Option<Data>> {
         let (mut content, mut whole) = (Data::new(), true);
-        // What is still to be read, the next on top, and how often it has been cut.
+        // A stack of the ranges still to be read, each with the number of times it was split.
         let mut todo = vec![(range, 0)];
         while let Some((range, cuts)) = todo.pop() {
             match device.read(range).await {

@@ -6,7 +6,7 @@ use cheetah_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::event::Event;
+use super::event::CustodyEvent;
 use super::key::{KeyId, PublicKey, SigningKey};
 
 /// The bytes between the signed part and the signature.
@@ -39,7 +39,7 @@ pub struct Draft<'a> {
     pub user: &'a str,
     /// `event` and `details`.
     #[serde(flatten)]
-    pub event: &'a Event,
+    pub event: &'a CustodyEvent,
     /// The key that signs.
     pub key: String,
     /// The public key, in the first record signed with it.
@@ -66,7 +66,7 @@ impl Draft<'_> {
 
 /// The members that records of every version have. Others are ignored; they are signed with the rest.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Record {
+pub struct CustodyRecord {
     /// Counted from 1.
     pub seq: u64,
     /// As written.
@@ -97,7 +97,7 @@ pub struct Record {
 /// A line that has the form of a record.
 pub struct Parsed<'a> {
     /// Its members.
-    pub record: Record,
+    pub record: CustodyRecord,
     /// The key that it names as its signer.
     pub key: KeyId,
     /// The public key it introduces, which always belongs to `key`.
@@ -114,7 +114,7 @@ impl<'a> Parsed<'a> {
         let (signed, tail) = line.split_at_checked(line.len().checked_sub(TAIL_BYTES)?)?;
         let digits = tail.strip_prefix(SIGNATURE_BEGINS)?.strip_suffix(SIGNATURE_ENDS)?;
         let signature = STANDARD.decode(digits).ok()?.try_into().ok()?;
-        let record: Record = serde_json::from_slice(line).ok()?;
+        let record: CustodyRecord = serde_json::from_slice(line).ok()?;
         let key = KeyId::parse(&record.key)?;
         let introduces = match &record.public_key {
             Some(text) => Some(text.parse::<PublicKey>().ok().filter(|public| public.id() == key)?),
@@ -130,9 +130,9 @@ impl<'a> Parsed<'a> {
     }
 }
 
-impl Record {
+impl CustodyRecord {
     /// Returns the event; `None` if this version does not know it.
-    pub fn event(&self) -> Option<Event> {
+    pub fn event(&self) -> Option<CustodyEvent> {
         let tagged = serde_json::json!({ "event": self.name, "details": self.details });
         serde_json::from_value(tagged).ok()
     }
@@ -157,7 +157,7 @@ mod tests {
     fn a_line_is_its_own_canonical_form() {
         let dir = tempfile::tempdir().unwrap();
         let key = SigningKey::load_or_make(&dir.path().join("k")).unwrap();
-        let event = Event::Stopped { why: "the examiner said \"enough\", \u{1F406}\n".into() };
+        let event = CustodyEvent::Stopped { why: "the examiner said \"enough\", \u{1F406}\n".into() };
         let draft = Draft {
             seq: 7,
             time: "2026-11-20T12:00:00.123Z".into(),

@@ -29,7 +29,7 @@ pub struct LogReport {
     /// The state in which the log ends.
     pub state: State,
     /// The last record's line and its SHA-256, newline included, to which the next record would refer.
-    pub last: Option<Place>,
+    pub last: Option<RecordPlace>,
     /// The number of events, by name.
     pub events: BTreeMap<String, u64>,
     /// The source in the last `started` record.
@@ -77,7 +77,7 @@ pub struct Began {
 
 /// The place of a record in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct RecordPlace {
     /// Its line, from 1.
     pub line: u64,
     /// SHA-256 of the line, newline included, in hexadecimal.
@@ -88,7 +88,7 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FinishedAt {
     /// The record. Its hash, noted elsewhere, later proves that nothing before it was cut off.
-    pub place: Place,
+    pub place: RecordPlace,
     /// The time of the record.
     pub time: String,
     /// The record's details.

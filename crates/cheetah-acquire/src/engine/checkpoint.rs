@@ -6,7 +6,7 @@ use cheetah_drive::digests::ChunkDigest;
 use cheetah_error::{Error, Result};
 use tokio::task::JoinHandle;
 
-use crate::journal::{Checkpoint, Journal, Record};
+use crate::journal::{Checkpoint, Journal, JournalRecord};
 use crate::reader::{Bad, Chunk};
 use crate::sink::Mark;
 
@@ -86,7 +86,8 @@ impl Checkpoints {
                 Ok(marks) => marks,
                 Err(error) => return Ok((journal, Err(error))),
             };
-            let record = Record::Checkpoint(Checkpoint { at, digests, bad, retries, links_lost, active_ms, marks });
+            let record =
+                JournalRecord::Checkpoint(Checkpoint { at, digests, bad, retries, links_lost, active_ms, marks });
             let write = move || {
                 let written = journal.append(&record);
                 (journal, written)
@@ -113,7 +114,7 @@ impl Checkpoints {
     }
 
     /// Appends a record of another kind, behind the checkpoint in progress.
-    pub async fn append(&mut self, record: Record) -> Result<()> {
+    pub async fn append(&mut self, record: JournalRecord) -> Result<()> {
         self.settle().await?;
         let State::Idle(mut journal) = std::mem::replace(&mut self.journal, State::Broken) else {
             return Err(Error::failed("the journal could not be written; run the same command to go on"));

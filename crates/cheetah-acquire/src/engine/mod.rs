@@ -1,10 +1,10 @@
 //! One pass over a source: chunks go to the hashes and to every sink, and what is on stable storage everywhere goes to
 //! the journal.
 //!
-//! | part | what it is |
+//! | part | content |
 //! |---|---|
 //! | [`Pass`] | the pass itself, from where the journal stands to the end, or to where it is stopped |
-//! | [`lanes`](Lanes) | a task and a queue for each sink, so that all of them work at once |
+//! | [`sink_queues`](SinkQueues) | a task and a queue for each sink, so that all of them work at once |
 //! | `checkpoint` | when to have one, and the one under way |
 //! | `eta_meter` | how fast it goes and how long it will take (no I/O) |
 //! | `readback` | reading again what a sink holds |
@@ -12,13 +12,13 @@
 
 mod checkpoint;
 mod eta_meter;
-mod lanes;
 mod pass;
 mod readback;
 mod recognise;
+mod sink_queues;
 
 pub use checkpoint::Checkpoints;
 pub use eta_meter::EtaMeter;
-pub use lanes::Lanes;
-pub use pass::{Damage, End, Pass, Stop, Tally, recognise_first};
+pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first};
 pub use readback::read_back;
+pub use sink_queues::SinkQueues;

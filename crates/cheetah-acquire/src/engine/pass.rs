@@ -13,9 +13,9 @@ use tokio::time::MissedTickBehavior;
 use super::checkpoint::Checkpoints;
 use super::readback::good_chunks;
 use super::recognise::{Compared, recognise};
-use super::{EtaMeter, Lanes};
-use crate::acquire::{ErrorsMax, Event, Evidence, Opener, Wire};
-use crate::journal::{self, Cause, Opening, Past, Record, now_s};
+use super::{EtaMeter, SinkQueues};
+use crate::acquire::{AcquireEvent, ErrorsMax, Evidence, LinkCounters, Opener};
+use crate::journal::{self, AcquisitionState, Cause, JournalRecord, Opening, now_s};
 use crate::reader::{Bad, Chunk, Liveness, Reader, Salvage};
 
 /// The interval of progress events.
@@ -39,13 +39,13 @@ pub struct Pass<'a> {
     pub retry_for: Duration,
     /// Whether the examiner vouches for a source whose identity has changed.
     pub same_source: bool,
-    /// What has been acquired; the pass adds to it.
-    pub done: Past,
+    /// The state of the acquisition, which the pass advances.
+    pub state: AcquisitionState,
     /// The unreadable part of it.
     pub damage: Damage,
     /// The tasks of the sinks.
-    pub lanes: Lanes,
-    /// The hashes of the whole, fed with what was acquired before.
+    pub queues: SinkQueues,
+    /// The hashes of the whole source, fed with the data of earlier passes.
     pub hashing: Hashing,
     /// The journal.
     pub checkpoints: Checkpoints,
@@ -60,10 +60,10 @@ pub struct Pass<'a> {
 }
 
 /// Receives events.
-pub type Tell<'a> = &'a mut (dyn FnMut(Event) -> Result<()> + Send);
+pub type Tell<'a> = &'a mut (dyn FnMut(AcquireEvent) -> Result<()> + Send);
 
 /// Resolves when the pass is to stop, to the name of the signal.
-pub type Stop<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Unpin);
+pub type StopSignal<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Unpin);
 
 /// The extent of unreadable ranges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,16 +101,16 @@ impl Damage {
 #[derive(Clone, Default)]
 pub struct Tally {
     /// Traffic of earlier links.
-    pub wire_before: Wire,
+    pub wire_before: LinkCounters,
     /// Returns the traffic of the current link.
-    pub wire: Option<Arc<dyn Fn() -> Wire + Send + Sync>>,
+    pub wire: Option<Arc<dyn Fn() -> LinkCounters + Send + Sync>>,
     /// The number of its replaced connections that are on record.
     pub reconnects: u64,
 }
 
 /// How a pass ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub enum PassEnd {
     /// The end of the source was reached.
     Whole,
     /// A signal stopped it.
@@ -121,7 +121,7 @@ pub enum End {
 
 impl Tally {
     /// Returns the traffic of all links, if there is a link now.
-    pub fn wire(&self) -> Option<Wire> {
+    pub fn wire(&self) -> Option<LinkCounters> {
         self.wire.as_ref().map(|wire| wire().plus(self.wire_before))
     }
 }
@@ -142,7 +142,7 @@ impl From<Error> for Failed {
 
 impl Pass<'_> {
     /// Reads to the end of the source, or until stopped. Then, or after an error of the source, writes a last checkpoint.
-    pub async fn run(&mut self, evidence: Evidence, stop: Stop<'_>) -> Result<End> {
+    pub async fn run(&mut self, evidence: Evidence, stop: StopSignal<'_>) -> Result<PassEnd> {
         match self.go_on(evidence, stop).await {
             Err(Failed::Hard(error)) => Err(error),
             Err(Failed::Soft(error)) => self.make_safe().await.and(Err(error)),
@@ -150,7 +150,7 @@ impl Pass<'_> {
         }
     }
 
-    async fn go_on(&mut self, mut evidence: Evidence, stop: Stop<'_>) -> std::result::Result<End, Failed> {
+    async fn go_on(&mut self, mut evidence: Evidence, stop: StopSignal<'_>) -> std::result::Result<PassEnd, Failed> {
         // The offset of the last loss, and when it was first lost there: bounds retries of a source that reopens but yields
         // nothing.
         let mut stuck = (u64::MAX, Instant::now());
@@ -158,24 +158,24 @@ impl Pass<'_> {
             (self.tally.wire, self.tally.reconnects) = (evidence.wire.clone(), 0);
             let liveness = self.liveness(&evidence);
             let mut reader =
-                Reader::new(evidence.source.device.clone(), self.done.at, self.salvage, liveness, self.window_bytes);
+                Reader::new(evidence.source.device.clone(), self.state.at, self.salvage, liveness, self.window_bytes);
             let lost = match self.read(&mut reader, &evidence, stop).await? {
-                End::Lost(error) => error,
+                PassEnd::Lost(error) => error,
                 end => return Ok(end),
             };
             self.note_reconnects(&evidence)?;
             drop((reader, evidence));
-            if stuck.0 != self.done.at {
-                stuck = (self.done.at, Instant::now());
+            if stuck.0 != self.state.at {
+                stuck = (self.state.at, Instant::now());
             }
             // The source may stay away for long.
             self.make_safe().await.map_err(Failed::Hard)?;
             evidence = tokio::select! {
                 biased;
-                why = &mut *stop => return Ok(End::Stopped(why)),
+                why = &mut *stop => return Ok(PassEnd::Stopped(why)),
                 back = self.reopen(&lost, stuck.1) => match back? {
                     Some(evidence) => evidence,
-                    None => return Ok(End::Lost(lost)),
+                    None => return Ok(PassEnd::Lost(lost)),
                 },
             };
         }
@@ -186,8 +186,8 @@ impl Pass<'_> {
         let identity = &evidence.source.identity;
         // A remote source is reopened when it is lost; reopening an image costs much and proves little.
         let is_here = evidence.wire.is_none() && matches!(identity.kind, Kind::Block | Kind::Raw);
-        let coverage = self.done.coverage();
-        let good = good_chunks(self.done.at, &coverage, GOOD_CHUNKS);
+        let coverage = self.state.coverage();
+        let good = good_chunks(self.state.at, &coverage, GOOD_CHUNKS);
         Liveness::new(&identity.location, is_here.then(|| self.source.clone()), good)
     }
 
@@ -195,18 +195,18 @@ impl Pass<'_> {
         &mut self,
         reader: &mut Reader,
         evidence: &Evidence,
-        stop: Stop<'_>,
-    ) -> std::result::Result<End, Failed> {
+        stop: StopSignal<'_>,
+    ) -> std::result::Result<PassEnd, Failed> {
         let mut tick = tokio::time::interval(TELL_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.checkpoints.is_due(self.done.at) {
+            if self.checkpoints.is_due(self.state.at) {
                 self.checkpoint().await.map_err(Failed::Hard)?;
             }
-            let full = self.checkpoints.must_wait(self.done.at);
+            let full = self.checkpoints.must_wait(self.state.at);
             tokio::select! {
                 biased;
-                why = &mut *stop => return Ok(End::Stopped(why)),
+                why = &mut *stop => return Ok(PassEnd::Stopped(why)),
                 done = self.checkpoints.done() => done.map_err(Failed::Hard)?,
                 _ = tick.tick() => {
                     self.note_reconnects(evidence)?;
@@ -216,10 +216,10 @@ impl Pass<'_> {
                     None => {
                         self.note_reconnects(evidence)?;
                         self.tell_progress()?;
-                        return Ok(End::Whole);
+                        return Ok(PassEnd::Whole);
                     }
                     Some(Ok(chunk)) => self.take(chunk).await?,
-                    Some(Err(error)) if is_lost(&error) => return Ok(End::Lost(error)),
+                    Some(Err(error)) if is_lost(&error) => return Ok(PassEnd::Lost(error)),
                     Some(Err(error)) => return Err(Failed::Soft(self.unacquirable(error))),
                 },
             }
@@ -234,20 +234,20 @@ impl Pass<'_> {
         }
         let ByteRange { offset, len } = chunk.range;
         if chunk.retries > 0 {
-            (self.tell)(Event::Retried { offset, len, retries: chunk.retries })?;
+            (self.tell)(AcquireEvent::Retried { offset, len, retries: chunk.retries })?;
         }
         for bad in &chunk.bad {
-            (self.tell)(Event::Unreadable(bad.clone()))?;
+            (self.tell)(AcquireEvent::Unreadable(bad.clone()))?;
         }
         self.damage = damage;
-        self.done.bad.extend(chunk.bad.iter().cloned());
-        self.done.digests.set(offset, chunk.digest);
-        self.done.retries += chunk.retries;
+        self.state.bad.extend(chunk.bad.iter().cloned());
+        self.state.digests.set(offset, chunk.digest);
+        self.state.retries += chunk.retries;
         self.checkpoints.note(&chunk);
         self.hashing.push(&chunk.data).await.map_err(Failed::Hard)?;
         let chunk = Arc::new(chunk);
-        self.lanes.push(&chunk).await.map_err(Failed::Hard)?;
-        self.done.at = chunk.range.end();
+        self.queues.push(&chunk).await.map_err(Failed::Hard)?;
+        self.state.at = chunk.range.end();
         let zeros = chunk.data.parts().iter().map(|part| if let Part::Zeros(len) = part { *len } else { 0 }).sum();
         self.pace.step(len, zeros, self.begun.elapsed());
         Ok(())
@@ -255,21 +255,21 @@ impl Pass<'_> {
 
     /// Returns the time at work, without interruptions.
     pub fn active(&self) -> Duration {
-        Duration::from_millis(self.done.active_ms) + self.begun.elapsed()
+        Duration::from_millis(self.state.active_ms) + self.begun.elapsed()
     }
 
     /// Starts a checkpoint.
     async fn checkpoint(&mut self) -> Result<()> {
-        let marks = self.lanes.checkpoint().await?;
-        let (retries, links_lost) = (self.done.retries, self.done.links_lost);
-        self.checkpoints.begin(self.done.at, (retries, links_lost, self.active()), marks);
+        let marks = self.queues.checkpoint().await?;
+        let (retries, links_lost) = (self.state.retries, self.state.links_lost);
+        self.checkpoints.begin(self.state.at, (retries, links_lost, self.active()), marks);
         Ok(())
     }
 
     /// Waits until everything read so far is durable and in the journal.
     async fn make_safe(&mut self) -> Result<()> {
         self.checkpoints.settle().await?;
-        if self.checkpoints.asked_at() < self.done.at {
+        if self.checkpoints.asked_at() < self.state.at {
             self.checkpoint().await?;
             self.checkpoints.settle().await?;
         }
@@ -282,8 +282,8 @@ impl Pass<'_> {
         let reconnects = evidence.wire.as_ref().map_or(0, |wire| wire().reconnects);
         while self.tally.reconnects < reconnects {
             self.tally.reconnects += 1;
-            self.done.links_lost += 1;
-            (self.tell)(Event::Reconnected { source: Box::new(evidence.source.identity.clone()) })?;
+            self.state.links_lost += 1;
+            (self.tell)(AcquireEvent::Reconnected { source: Box::new(evidence.source.identity.clone()) })?;
         }
         Ok(())
     }
@@ -292,9 +292,9 @@ impl Pass<'_> {
     async fn reopen(&mut self, lost: &DeviceError, since: Instant) -> std::result::Result<Option<Evidence>, Failed> {
         self.tally.wire_before = self.tally.wire().unwrap_or(self.tally.wire_before);
         self.tally.wire = None;
-        self.done.links_lost += 1;
-        self.checkpoints.append(Record::Lost { at_s: now_s() }).await.map_err(Failed::Hard)?;
-        (self.tell)(Event::Lost { why: lost.to_string(), retry_for_s: self.retry_for.as_secs() })?;
+        self.state.links_lost += 1;
+        self.checkpoints.append(JournalRecord::Lost { at_s: now_s() }).await.map_err(Failed::Hard)?;
+        (self.tell)(AcquireEvent::Lost { why: lost.to_string(), retry_for_s: self.retry_for.as_secs() })?;
         while since.elapsed() < self.retry_for {
             tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
             self.tell_progress()?;
@@ -302,17 +302,18 @@ impl Pass<'_> {
             let left = self.retry_for.saturating_sub(since.elapsed());
             let Ok(opened) = tokio::time::timeout(left, open(&self.source)).await else { break };
             let Some(evidence) = opened else { continue };
-            let (total, begun) = (self.done.at, Instant::now());
+            let (total, begun) = (self.state.at, Instant::now());
             let (tell, mut pace, mut told) = (&mut self.tell, EtaMeter::new(total, 0), Ok(()));
             let mut compared = |bytes, of: u64| {
                 pace.expect(of);
                 pace.step(bytes, 0, begun.elapsed());
-                told = std::mem::replace(&mut told, Ok(())).and_then(|()| tell(Event::Checking(pace.progress())));
+                told =
+                    std::mem::replace(&mut told, Ok(())).and_then(|()| tell(AcquireEvent::Checking(pace.progress())));
             };
-            let known = known_again(&self.done, &evidence, (Cause::Lost, self.same_source), &mut compared).await;
+            let known = known_again(&self.state, &evidence, (Cause::Lost, self.same_source), &mut compared).await;
             told?;
             if let Err(error @ Error::Evidence(_)) = &known {
-                (self.tell)(Event::SourceChanged { what: error.to_string() })?;
+                (self.tell)(AcquireEvent::SourceChanged { what: error.to_string() })?;
             }
             let Some(opening) = known? else { continue };
             self.reopened(&evidence, opening).await?;
@@ -324,25 +325,25 @@ impl Pass<'_> {
     /// Puts on record that the source is there again.
     async fn reopened(&mut self, evidence: &Evidence, opening: Opening) -> std::result::Result<(), Failed> {
         let now = &evidence.source.identity;
-        self.checkpoints.append(Record::Reopen(Box::new(opening.clone()))).await.map_err(Failed::Hard)?;
-        let changed = journal::changes(&self.done.start.source, now);
-        self.done.write_protected = journal::both(self.done.write_protected, now.write_protected);
-        self.done.reopened(opening.clone());
-        Ok((self.tell)(Event::Back { source: Box::new(now.clone()), changed, opening: Box::new(opening) })?)
+        self.checkpoints.append(JournalRecord::Reopen(Box::new(opening.clone()))).await.map_err(Failed::Hard)?;
+        let changed = journal::changes(&self.state.start.source, now);
+        self.state.write_protected = journal::both(self.state.write_protected, now.write_protected);
+        self.state.reopened(opening.clone());
+        Ok((self.tell)(AcquireEvent::Back { source: Box::new(now.clone()), changed, opening: Box::new(opening) })?)
     }
 
     fn tell_progress(&mut self) -> Result<()> {
         self.pace.tick(self.begun.elapsed());
         let mut progress = self.pace.progress();
         progress.unreadable_bytes = self.damage.bytes;
-        progress.retries = self.done.retries;
+        progress.retries = self.state.retries;
         progress.compression = self.tally.wire().and_then(|wire| wire.compression());
-        (self.tell)(Event::Progress(progress))
+        (self.tell)(AcquireEvent::Progress(progress))
     }
 
     /// The error for a source that failed in another way than by bad sectors.
     fn unacquirable(&self, error: DeviceError) -> Error {
-        let source = &self.done.start.source.location;
+        let source = &self.state.start.source.location;
         match error {
             // Its checksums do not match, or it was written to.
             DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
@@ -353,7 +354,7 @@ impl Pass<'_> {
     }
 
     fn too_many(&self, bad: &Bad) -> Error {
-        let source = &self.done.start.source.location;
+        let source = &self.state.start.source.location;
         let (range, why) = (bad.range(), &bad.why);
         let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
         Error::Evidence(match self.errors_max {
@@ -376,12 +377,12 @@ async fn open(source: &Opener) -> Option<Evidence> {
 /// Whether `evidence` is the source of which a part was acquired before; `None` if that cannot be told now, and it is to be
 /// opened once more.
 async fn known_again(
-    done: &Past,
+    state: &AcquisitionState,
     evidence: &Evidence,
     how: (Cause, bool),
     compared: Compared<'_>,
 ) -> Result<Option<Opening>> {
-    match recognise(done, evidence, how, compared).await {
+    match recognise(state, evidence, how, compared).await {
         Ok(opening) => Ok(Some(opening)),
         Err(Error::Device { error, .. }) if is_lost(&error) => {
             tracing::debug!("the source was lost again: {error}");
@@ -400,13 +401,13 @@ async fn known_again(
 /// us, others are sent away, and the right one is waited for, for `retry_for`.
 pub async fn recognise_first(
     source: &Opener,
-    done: &Past,
+    state: &AcquisitionState,
     evidence: Evidence,
     (same_source, retry_for): (bool, Duration),
     compared: Compared<'_>,
 ) -> Result<(Evidence, Opening)> {
     let how = (Cause::Resumed, same_source);
-    let error = match recognise(done, &evidence, how, compared).await {
+    let error = match recognise(state, &evidence, how, compared).await {
         Ok(opening) => return Ok((evidence, opening)),
         Err(error) if !evidence.inbound => return Err(error),
         Err(error) => error,
@@ -419,7 +420,7 @@ pub async fn recognise_first(
         let left = retry_for.saturating_sub(since.elapsed());
         let Ok(opened) = tokio::time::timeout(left, open(source)).await else { break };
         let Some(evidence) = opened else { continue };
-        if let Some(opening) = known_again(done, &evidence, how, compared).await? {
+        if let Some(opening) = known_again(state, &evidence, how, compared).await? {
             return Ok((evidence, opening));
         }
     }

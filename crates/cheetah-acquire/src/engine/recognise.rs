@@ -9,47 +9,47 @@ use cheetah_drive::recognise::{Comparing, Pieces};
 use cheetah_error::Result;
 
 use crate::acquire::Evidence;
-use crate::journal::{self, Cause, Comparison, Opening, Past};
+use crate::journal::{self, AcquisitionState, Cause, Comparison, Opening};
 
-/// Compares a source with what was acquired of it.
+/// Compares a source with the data acquired from it.
 ///
 /// # Errors
 ///
 /// [`Error::Evidence`] if it is not, or may not be, the source that was acquired from; [`Error::Device`] if it cannot be
 /// read.
 pub async fn recognise(
-    done: &Past,
+    state: &AcquisitionState,
     evidence: &Evidence,
     (cause, same_source): (Cause, bool),
     compared: Compared<'_>,
 ) -> Result<Opening> {
     let now = &evidence.source.identity;
-    let mut vouched = journal::known_changes(&done.start.source, now, same_source)?;
-    done.start.same_protection(now)?;
+    let mut vouched = journal::known_changes(&state.start.source, now, same_source)?;
+    state.start.same_protection(now)?;
     let instance = now.instance();
-    let comparison = if instance.is_some() && instance == done.instance.as_ref() {
+    let comparison = if instance.is_some() && instance == state.instance.as_ref() {
         Comparison::SameInstance
     } else {
         let client = evidence.digests_client().await?;
-        if client.is_none() && done.instance.is_some() {
+        if client.is_none() && state.instance.is_some() {
             let why = "it is served by another process, which makes no digests to compare";
             if !same_source {
                 return Err(journal::unknown_source(&now.location, why));
             }
             vouched.push(why.to_owned());
         }
-        let location = &done.start.source.location;
+        let location = &state.start.source.location;
         let changed = |chunk: ByteRange| journal::changed(location, format_args!("{chunk} has another content now"));
         let mut comparing = Comparing { location, changed: &changed, compared };
         // Chunks that were acquired whole.
-        let chunks = Pieces::within(done.coverage().in_state(State::Read), CHUNK_BYTES, done.start.source.size);
+        let chunks = Pieces::within(state.coverage().in_state(State::Read), CHUNK_BYTES, state.start.source.size);
         let equal = match &client {
             Some(client) => {
-                let is_known = |chunk: ByteRange, found: &_| Ok(done.digests.get(chunk.offset) == Some(found));
+                let is_known = |chunk: ByteRange, found: &_| Ok(state.digests.get(chunk.offset) == Some(found));
                 comparing.by_digests(client, &chunks, is_known).await?
             }
             None => {
-                let is_known = |chunk: ByteRange, data: &_| Ok(done.digests.get(chunk.offset) == Some(&digest(data)));
+                let is_known = |chunk: ByteRange, data: &_| Ok(state.digests.get(chunk.offset) == Some(&digest(data)));
                 comparing.by_samples(&evidence.source.device, &chunks, is_known).await?
             }
         };
@@ -57,7 +57,7 @@ pub async fn recognise(
     };
     Ok(Opening {
         at_s: journal::now_s(),
-        at: done.at,
+        at: state.at,
         cause,
         instance: instance.cloned(),
         write_protected: now.write_protected,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cheetah_error::{Error, Result};
 use cheetah_image::own_file::{Locked, OwnFile};
 
-use super::{Past, Record, Start, VERSION};
+use super::{AcquisitionState, JournalRecord, Start, VERSION};
 
 /// The longest record in bytes: a checkpoint with a million unreadable ranges.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
@@ -28,7 +28,7 @@ const JOURNAL: OwnFile = OwnFile {
 };
 
 /// The state and the length of the valid part of a journal; or the number of the bad line, and why.
-type Told = std::result::Result<(Option<Past>, u64), (u64, String)>;
+type JournalScan = std::result::Result<(Option<AcquisitionState>, u64), (u64, String)>;
 
 /// A journal open for appending, by this process alone.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Journal {
         drop(JOURNAL.create(path)?);
         let Locked::Held { file, .. } = JOURNAL.open_locked(path)? else { return Err(in_use(path)) };
         let mut journal = Self { file, path: path.to_owned() };
-        journal.append(&Record::Start(Box::new(start.clone())))?;
+        journal.append(&JournalRecord::Start(Box::new(start.clone())))?;
         sync_directory_of(path)
             .map_err(|error| Error::io(format_args!("making the journal {}", path.display()), &error))?;
         Ok(journal)
@@ -63,28 +63,28 @@ impl Journal {
     }
 
     /// Opens the journal at `path` and reads it; `None` if there is none, or a crash cut off its first record.
-    pub fn open(path: &Path) -> Result<Option<(Self, Past)>> {
+    pub fn open(path: &Path) -> Result<Option<(Self, AcquisitionState)>> {
         let doing = |error: std::io::Error| Error::io(format_args!("reading the journal {}", path.display()), &error);
         let Some(mut journal) = Self::lock(path)? else { return Ok(None) };
-        let (past, end) = journal.read().map_err(doing)?.map_err(|(line, why)| {
+        let (state, end) = journal.read().map_err(doing)?.map_err(|(line, why)| {
             Error::failed(format!(
                 "the journal {} is damaged: line {line} is {why}; begin again with --restart",
                 path.display()
             ))
         })?;
         journal.file.set_len(end).map_err(doing)?;
-        match past {
-            Some(past) => Ok(Some((journal, past))),
+        match state {
+            Some(state) => Ok(Some((journal, state))),
             None => journal.remove().map(|()| None),
         }
     }
 
     /// Reads all records.
-    fn read(&mut self) -> std::io::Result<Told> {
+    fn read(&mut self) -> std::io::Result<JournalScan> {
         self.file.seek(SeekFrom::Start(0))?;
         let size = self.file.metadata()?.len();
         let mut lines = BufReader::new(&self.file);
-        let (mut past, mut end, mut number) = (None::<Past>, 0, 0);
+        let (mut state, mut end, mut number) = (None::<AcquisitionState>, 0, 0);
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -93,11 +93,11 @@ impl Journal {
             let is_last = end + len == size;
             let Some(record) = parse(&line) else {
                 // A crash leaves an incomplete record at the end; elsewhere it is damage.
-                return Ok(if is_last { Ok((past, end)) } else { Err((number, "no record".into())) });
+                return Ok(if is_last { Ok((state, end)) } else { Err((number, "no record".into())) });
             };
-            let applied = match (&mut past, record) {
-                (Some(past), record) => past.apply(record).map_err(str::to_owned),
-                (None, Record::Start(start)) => begin(*start).map(|begun| past = Some(begun)),
+            let applied = match (&mut state, record) {
+                (Some(state), record) => state.apply(record).map_err(str::to_owned),
+                (None, JournalRecord::Start(start)) => begin(*start).map(|begun| state = Some(begun)),
                 (None, _) => Err("not the beginning".to_owned()),
             };
             if let Err(why) = applied {
@@ -108,7 +108,7 @@ impl Journal {
     }
 
     /// Appends a record durably. Returns its length in bytes.
-    pub fn append(&mut self, record: &Record) -> Result<u64> {
+    pub fn append(&mut self, record: &JournalRecord) -> Result<u64> {
         let doing = |error: &dyn std::fmt::Display| {
             Error::failed(format!("writing the journal {}: {error}", self.path.display()))
         };
@@ -131,14 +131,14 @@ impl Journal {
     }
 }
 
-fn begin(start: Start) -> std::result::Result<Past, String> {
+fn begin(start: Start) -> std::result::Result<AcquisitionState, String> {
     if !(1..=VERSION).contains(&start.version) {
         return Err(format!("of version {}, which this program does not know", start.version));
     }
-    Past::new(start).map_err(|error| error.to_string())
+    AcquisitionState::new(start).map_err(|error| error.to_string())
 }
 
-fn parse(line: &[u8]) -> Option<Record> {
+fn parse(line: &[u8]) -> Option<JournalRecord> {
     let (checked, json) = line.strip_suffix(b"\n")?.split_at_checked(CHECK_DIGITS)?;
     let json = json.strip_prefix(b" ")?;
     if check(json).as_bytes() != checked {

@@ -4,7 +4,7 @@
 //! with a record on each line, and is only appended to:
 //!
 //! ```text
-//! CHECK {"start": …}         what is acquired, into what, how
+//! CHECK {"start": …}         the source, the destinations, the options
 //! CHECK {"checkpoint": …}    everything before `at` is durable in every destination
 //! CHECK {"resume": …}        the command was run again and resumed here
 //! CHECK {"lost": …}          the link to the source was lost
@@ -40,7 +40,7 @@ const OPENINGS_MAX: usize = 10_000;
 /// A record of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Record {
+pub enum JournalRecord {
     /// The first line.
     Start(Box<Start>),
     /// A checkpoint.
@@ -214,7 +214,7 @@ pub struct Checkpoint {
 
 /// The durable state of an acquisition.
 #[derive(Debug, Clone)]
-pub struct Past {
+pub struct AcquisitionState {
     /// How it began.
     pub start: Start,
     /// Bytes that are durable.
@@ -241,7 +241,7 @@ pub struct Past {
     pub write_protected: Option<bool>,
 }
 
-impl Past {
+impl AcquisitionState {
     /// The state before the first checkpoint.
     pub fn new(start: Start) -> Result<Self> {
         let digests = Digests::new(start.source.size)?;
@@ -264,25 +264,25 @@ impl Past {
     }
 
     /// Applies the next record; fails with the reason if it does not fit.
-    fn apply(&mut self, record: Record) -> std::result::Result<(), &'static str> {
+    fn apply(&mut self, record: JournalRecord) -> std::result::Result<(), &'static str> {
         match record {
-            Record::Start(_) => Err("a second beginning"),
-            Record::Resume { write_protected, opening, .. } => {
+            JournalRecord::Start(_) => Err("a second beginning"),
+            JournalRecord::Resume { write_protected, opening, .. } => {
                 self.resumes += 1;
                 self.write_protected = both(self.write_protected, write_protected);
                 opening.into_iter().for_each(|opening| self.reopened(*opening));
                 Ok(())
             }
-            Record::Lost { .. } => {
+            JournalRecord::Lost { .. } => {
                 self.links_lost += 1;
                 Ok(())
             }
-            Record::Reopen(opening) => {
+            JournalRecord::Reopen(opening) => {
                 self.write_protected = both(self.write_protected, opening.write_protected);
                 self.reopened(*opening);
                 Ok(())
             }
-            Record::Checkpoint(checkpoint) => self.advance(checkpoint),
+            JournalRecord::Checkpoint(checkpoint) => self.advance(checkpoint),
         }
     }
 

@@ -33,15 +33,15 @@ fn tells_what_it_was_told() {
     let mut journal = Journal::create(&path, &start(size)).unwrap();
     let busy = Journal::open(&path).unwrap_err().to_string();
     assert!(busy.contains("running already"), "{busy}");
-    journal.append(&Record::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
-    journal.append(&Record::Resume { at_s: 2, write_protected: None, opening: None }).unwrap();
-    journal.append(&Record::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
+    journal.append(&JournalRecord::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
+    journal.append(&JournalRecord::Resume { at_s: 2, write_protected: None, opening: None }).unwrap();
+    journal.append(&JournalRecord::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
     drop(journal);
-    let (journal, past) = Journal::open(&path).unwrap().unwrap();
-    assert_eq!((past.at, past.resumes, past.retries), (size, 1, 3));
-    assert_eq!(past.digests.get(3 * MIB), Some(&[1; 32]));
-    assert_eq!(past.coverage().bytes(State::Unreadable), 512);
-    assert_eq!(past.start, start(size));
+    let (journal, state) = Journal::open(&path).unwrap().unwrap();
+    assert_eq!((state.at, state.resumes, state.retries), (size, 1, 3));
+    assert_eq!(state.digests.get(3 * MIB), Some(&[1; 32]));
+    assert_eq!(state.coverage().bytes(State::Unreadable), 512);
+    assert_eq!(state.start, start(size));
     journal.remove().unwrap();
     assert!(!path.exists());
 }
@@ -56,8 +56,8 @@ fn invalid_records_are_refused() {
         Checkpoint { marks: Vec::new(), ..checkpoint(MIB, 1, Vec::new()) },
     ];
     for checkpoint in nonsense {
-        let mut past = Past::new(start(3 * MIB)).unwrap();
-        assert!(past.apply(Record::Checkpoint(checkpoint.clone())).is_err(), "{checkpoint:?}");
+        let mut state = AcquisitionState::new(start(3 * MIB)).unwrap();
+        assert!(state.apply(JournalRecord::Checkpoint(checkpoint.clone())).is_err(), "{checkpoint:?}");
     }
 }
 
@@ -95,19 +95,19 @@ fn an_interruption_is_counted_and_kept_with_how_the_source_was_known_again() {
     let mut journal = Journal::create(&path, &start(2 * MIB)).unwrap();
     let resumed = opening(Cause::Resumed, "2");
     for record in [
-        Record::Checkpoint(Checkpoint { links_lost: 3, ..checkpoint(MIB, 1, Vec::new()) }),
-        Record::Resume { at_s: 2, write_protected: Some(true), opening: Some(Box::new(resumed.clone())) },
-        Record::Lost { at_s: 3 },
-        Record::Reopen(Box::new(opening(Cause::Lost, "3"))),
-        Record::Lost { at_s: 4 },
+        JournalRecord::Checkpoint(Checkpoint { links_lost: 3, ..checkpoint(MIB, 1, Vec::new()) }),
+        JournalRecord::Resume { at_s: 2, write_protected: Some(true), opening: Some(Box::new(resumed.clone())) },
+        JournalRecord::Lost { at_s: 3 },
+        JournalRecord::Reopen(Box::new(opening(Cause::Lost, "3"))),
+        JournalRecord::Lost { at_s: 4 },
     ] {
         journal.append(&record).unwrap();
     }
     drop(journal);
-    let (_, past) = Journal::open(&path).unwrap().unwrap();
-    assert_eq!((past.interruptions(), past.links_lost, past.instance.as_deref()), (2, 5, Some("3")));
-    assert_eq!(past.openings, [resumed, opening(Cause::Lost, "3")]);
-    let notes = past.openings[0].notes();
+    let (_, state) = Journal::open(&path).unwrap().unwrap();
+    assert_eq!((state.interruptions(), state.links_lost, state.instance.as_deref()), (2, 5, Some("3")));
+    assert_eq!(state.openings, [resumed, opening(Cause::Lost, "3")]);
+    let notes = state.openings[0].notes();
     assert!(
         notes[0].contains("--same-source") && notes[1].contains("99.9 %") && notes[1].contains("66MiB"),
         "{notes:?}"
@@ -122,7 +122,7 @@ proptest! {
         let path = dir.path().join("j");
         let mut journal = Journal::create(&path, &start(8 * MIB)).unwrap();
         for n in 1..=8 {
-            journal.append(&Record::Checkpoint(checkpoint(n * MIB, 1, Vec::new()))).unwrap();
+            journal.append(&JournalRecord::Checkpoint(checkpoint(n * MIB, 1, Vec::new()))).unwrap();
         }
         drop(journal);
         let bytes = std::fs::read(&path).unwrap();
@@ -131,10 +131,10 @@ proptest! {
         let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
         match Journal::open(&path).unwrap() {
             None => prop_assert!(whole == 0 && !path.exists()),
-            Some((mut journal, past)) => {
-                prop_assert_eq!(past.at, (whole - 1) * MIB);
+            Some((mut journal, state)) => {
+                prop_assert_eq!(state.at, (whole - 1) * MIB);
                 // And it can be gone on with.
-                journal.append(&Record::Resume { at_s: 1, write_protected: None, opening: None }).unwrap();
+                journal.append(&JournalRecord::Resume { at_s: 1, write_protected: None, opening: None }).unwrap();
                 drop(journal);
                 prop_assert_eq!(Journal::open(&path).unwrap().unwrap().1.resumes, 1);
             }
@@ -151,7 +151,7 @@ proptest! {
             Ok(read) => {
                 let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
                 let known = if flip % bytes.len() == last { 6 } else { 7 };
-                prop_assert!(read.is_some_and(|(_, past)| past.at == known * MIB));
+                prop_assert!(read.is_some_and(|(_, state)| state.at == known * MIB));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use cheetah_image::{CaseData, HashKind, Hashes, Identity};
 use serde::Serialize;
 
-use crate::acquire::{Form, Wire};
+use crate::acquire::{Form, LinkCounters};
 use crate::journal::Opening;
 use crate::reader::Bad;
 
@@ -49,7 +49,7 @@ pub struct Report {
     /// Bytes acquired a second at work.
     pub rate_bytes_s: u64,
     /// Traffic of the link since the command was run last, if there is a link.
-    pub wire: Option<Wire>,
+    pub wire: Option<LinkCounters>,
     /// The destinations.
     pub sinks: Vec<SinkReport>,
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{ErrorsMax, Event, Report, Request, acquire};
+use cheetah_acquire::acquire::{AcquireEvent, ErrorsMax, Report, Request, acquire};
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::Result;
 use cheetah_image::ewf::Ewf;
@@ -35,7 +35,7 @@ pub fn run(request: Request) -> Result<Report> {
 }
 
 /// Runs it to its end, in a runtime of its own, as in a process of its own.
-pub fn run_telling(request: Request, events: impl FnMut(Event) + Send) -> Result<Report> {
+pub fn run_telling(request: Request, events: impl FnMut(AcquireEvent) + Send) -> Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(acquire(request, std::future::pending(), events))
 }

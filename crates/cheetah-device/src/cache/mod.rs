@@ -1,6 +1,6 @@
 //! Caches data that has crossed a slow link, so that it does not cross the link again.
 //!
-//! # What is cached
+//! # Cached ranges
 //!
 //! All data that arrives, up to a budget, in memory or in an unnamed file in a directory. The least recently used goes
 //! first. A fetch is the missing part of a read, widened to whole grains of 4 KiB and no further: over a slow link

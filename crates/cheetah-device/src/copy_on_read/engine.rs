@@ -333,13 +333,13 @@ impl CopyEngine {
 
     /// Returns when to call [`pump`](Self::pump) next, if nothing else happens.
     pub(super) fn wakes_at(&self, now: Duration) -> Option<Duration> {
-        let ledger = match self.recording {
+        let record = match self.recording {
             Recording::Idle(next) if self.dirty => Some(next),
             _ => None,
         };
         let resumes = self.pacer.resumes_at().filter(|_| self.stopped.is_none() && !self.progress.is_settled());
-        // What is due already was started by the pump, or waits for another event.
-        ledger.into_iter().chain(resumes).filter(|at| *at > now).min()
+        // The pump has started all requests that are due, or they wait for another event.
+        record.into_iter().chain(resumes).filter(|at| *at > now).min()
     }
 
     /// Fetches the missing parts of a range that a reader waits for.

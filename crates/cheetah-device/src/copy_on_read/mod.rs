@@ -113,7 +113,7 @@ impl Progress {
 }
 
 /// Keeps the record of a copy.
-pub trait Ledger: Send + Sync {
+pub trait CopyRecord: Send + Sync {
     /// Takes data that has arrived from the source and is about to be written to the drive.
     fn passed(&self, range: ByteRange, data: &Data);
 
@@ -138,7 +138,7 @@ impl CopyOnRead {
         source: DynDevice,
         drive: DynDevice,
         coverage: Coverage,
-        ledger: Arc<dyn Ledger>,
+        record: Arc<dyn CopyRecord>,
         config: CopyOnReadConfig,
     ) -> Result<Arc<Self>> {
         let (size, covered, room) = (source.geometry().size, coverage.size(), drive.geometry().size);
@@ -146,7 +146,7 @@ impl CopyOnRead {
             let why = format!("a source of {size} bytes, a map of {covered} and a drive of {room} do not go together");
             return Err(Error::Invalid(why.into()));
         }
-        let shared = CopyShared::start(source, drive, ledger, CopyEngine::new(config, coverage));
+        let shared = CopyShared::start(source, drive, record, CopyEngine::new(config, coverage));
         Ok(Arc::new(Self { shared }))
     }
 

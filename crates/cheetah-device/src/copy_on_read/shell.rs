@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::engine::{AnswerPart, CopyAction, CopyEngine, CopyReadPlan, ReadId};
 use super::transfers::TransferId;
-use super::{Ledger, Progress};
+use super::{CopyRecord, Progress};
 use crate::fetch::Background;
 use crate::{ByteRange, Coverage, Data, DynDevice, Error, Io, Result};
 
@@ -22,7 +22,7 @@ type Answer = Result<Vec<AnswerPart>>;
 pub(super) struct CopyShared {
     pub(super) source: DynDevice,
     pub(super) drive: DynDevice,
-    ledger: Arc<dyn Ledger>,
+    record: Arc<dyn CopyRecord>,
     state: Mutex<State>,
     /// Closed when nothing more is to be fetched.
     background: Background,
@@ -50,11 +50,16 @@ pub(super) enum CopyAnswer {
 
 impl CopyShared {
     /// Starts the background copy on the runtime this is called in.
-    pub(super) fn start(source: DynDevice, drive: DynDevice, ledger: Arc<dyn Ledger>, engine: CopyEngine) -> Arc<Self> {
+    pub(super) fn start(
+        source: DynDevice,
+        drive: DynDevice,
+        record: Arc<dyn CopyRecord>,
+        engine: CopyEngine,
+    ) -> Arc<Self> {
         let shared = Arc::new(Self {
             source,
             drive,
-            ledger,
+            record,
             progress: watch::Sender::new(engine.progress().clone()),
             state: Mutex::new(State { engine, waiting: BTreeMap::new() }),
             background: Background::new(),
@@ -156,7 +161,7 @@ impl CopyShared {
         // After closing, no reader waits for it any more.
         let Some(outcome) = self.background.unless_closed(read).await else { return };
         if let Some(data) = outcome.as_ref().ok().filter(|data| data.len() == range.len) {
-            self.ledger.passed(range, data);
+            self.record.passed(range, data);
         }
         self.happen(|engine, now, actions| engine.fetched(id, outcome, now, actions));
     }
@@ -180,7 +185,7 @@ impl CopyShared {
         if *closed {
             return;
         }
-        let outcome = self.ledger.record(coverage).await;
+        let outcome = self.record.record(coverage).await;
         if let Err(error) = &outcome {
             tracing::warn!("the progress of the copy could not be recorded: {error}");
         }
@@ -211,7 +216,7 @@ impl CopyShared {
         }
         let coverage = self.engine().coverage().clone();
         self.drive.flush().await?;
-        self.ledger.record(coverage).await
+        self.record.record(coverage).await
     }
 }
 

@@ -25,7 +25,7 @@
 //! The thesis this began with doubled its read-ahead from 4 KiB to 128 KiB with each adjacent block, and fell back to 4
 //! KiB at the first other read: one stream, forward only, lost to any read in between.
 //!
-//! # What is kept
+//! # Resident data
 //!
 //! Chunks are held until they have been read, and a little longer; then they are the first to be dropped when memory is
 //! needed. Unread chunks are dropped only when their stream is idle; while it is not, a stream that needs room goes
@@ -181,7 +181,7 @@ impl Layer for Prefetch {
         Io::ok(())
     }
 
-    /// What is lent is the device's content as it is now, and nothing is fetched ahead of a device that can lend it.
+    /// Lent bytes are the device's current content. A device that can lend them needs no prefetch.
     fn on_lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         self.below().lend(range, show)
     }

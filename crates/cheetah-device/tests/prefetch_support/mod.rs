@@ -1,4 +1,4 @@
-//! A slow and failing device, and a ledger of the values that reads may return.
+//! A slow and failing device, and a history of the values that reads may return.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ pub fn steps(size: u64) -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// The writes to each sector, by the order in which they began and ended.
-pub struct Ledger {
+pub struct WriteHistory {
     clock: AtomicU64,
     sectors: Mutex<Vec<Vec<Written>>>,
 }
@@ -172,7 +172,7 @@ struct Written {
     ended: u64,
 }
 
-impl Ledger {
+impl WriteHistory {
     pub fn new(size: u64) -> Self {
         let sectors = (0..size / SECTOR).map(|_| vec![Written { id: 0, began: 0, ended: 0 }]).collect();
         Self { clock: AtomicU64::new(1), sectors: Mutex::new(sectors) }

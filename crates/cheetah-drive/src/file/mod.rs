@@ -178,7 +178,7 @@ pub struct Image {
     #[serde(default)]
     pub hashes: Hashes,
     /// The most bytes that may differ from the source, because it was opened again while it was read, and compared by a sample
-    /// of what it had sent before. With a confidence of [`CONFIDENCE_PERCENT`]; 0 if all of it was compared.
+    /// of the data it had sent before. With a confidence of [`CONFIDENCE_PERCENT`]; 0 if all of it was compared.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub differ_bytes_max: u64,
 }
@@ -219,7 +219,7 @@ impl ImageState {
     }
 }
 
-/// The source of a fill, with what is needed to recognise it.
+/// The source of a fill, with the properties by which it is recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {

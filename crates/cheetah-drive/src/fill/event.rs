@@ -43,7 +43,7 @@ pub enum FillEvent {
         /// What differs.
         what: String,
     },
-    /// Everything that can be read is on the drive, and was read back and compared.
+    /// Every readable range is on the drive, and was read back and compared.
     Complete {
         /// The image as recorded in the drive file.
         image: Image,
@@ -84,13 +84,13 @@ impl Reporter {
     pub(super) async fn report(&self, event: FillEvent) -> Result<()> {
         let Some(observer) = self.0.clone() else { return Ok(()) };
         let reported = tokio::task::spawn_blocking(move || observer.observe(event)).await;
-        reported.map_err(|died| Error::failed(format!("keeping the record of a filling: {died}")))?
+        reported.map_err(|died| Error::failed(format!("recording an event of the fill: {died}")))?
     }
 
-    /// Reports an event that cannot be undone any more: a failure is only logged.
+    /// Reports an event after the fact; if that fails, the failure is only logged.
     pub(super) async fn report_or_warn(&self, event: FillEvent) {
         if let Err(error) = self.report(event).await {
-            tracing::warn!("not on record: {error}");
+            tracing::warn!("an event of the fill was not recorded: {error}");
         }
     }
 }

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! [`begin`] marks a new drive as filling, and records what is needed to recognise the source (`origin`). Whenever the
-//! source is opened, it is compared with what it sent before (`source`). [`Filling::open`]
-//! takes the write lease, so only one process fills a drive; others are told which one. No other process may open the drive
-//! meanwhile, since ranges not copied yet read as zeros at the nodes. A coverage map and digests of what the source sent
-//! (`grains`) are kept beside the drive file, so that a fill can be resumed, also after a power cut. At the end, the
+//! source is opened again, it is compared with the data that it sent before (`source`). [`Filling::open`]
+//! takes the write lease, so only one process fills a drive; the errors of others name it. No other process may open the
+//! drive meanwhile, since ranges not copied yet read as zeros at the nodes. A coverage map and digests of the data that the source
+//! sent (`grains`) are kept beside the drive file, so that a fill can be resumed, also after a power cut. At the end, the
 //! drive is read back, compared with those digests, and recorded as a load does (`finish`).
 
 mod event;
@@ -71,9 +71,9 @@ pub enum FillStage {
     Copying(copy_on_read::Progress),
     /// Everything is copied; it is being read back and compared.
     Checking(CopyProgress),
-    /// The drive is as after a load, except for ranges that could not be read.
+    /// The drive holds everything that could be read, and is recorded as a load would record it.
     Complete(Image),
-    /// The fill does not go on in this process.
+    /// The fill has ended in this process.
     Failed(Error),
 }
 
@@ -188,7 +188,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Reads the drive file and the map again: with the lease held, no other process changes them.
+    /// Reads the drive file and the coverage map again, since another process may have changed them before the lease was taken.
     async fn find(file: &DriveFile, open: OpenSource, options: &FillOptions) -> Result<Option<Self>> {
         let file = DriveFile::load(&file.path)?;
         let Some((fill, image)) = file.fill.clone().zip(file.image.as_ref()) else { return Ok(None) };
@@ -249,7 +249,7 @@ async fn follow(
     }
     let forget = |range| {
         copy.forget(&[range]);
-        // After the layer that it reads from.
+        // In this order, since prefetch reads from the copy.
         if let Some(ahead) = ahead.as_ref().and_then(Weak::upgrade) {
             ahead.forget(range);
         }
@@ -283,17 +283,17 @@ mod tests {
 
     const SIZE: u64 = 3 << 20;
 
-    /// A source that can be pulled out.
-    struct Pulled(Memory, AtomicBool);
+    /// A source that can be disconnected.
+    struct Removable(Memory, AtomicBool);
 
-    impl Device for Pulled {
+    impl Device for Removable {
         fn geometry(&self) -> Geometry {
             self.0.geometry()
         }
         fn read(&self, range: ByteRange) -> Io<'_, Data> {
             match self.1.load(Ordering::Relaxed) {
                 false => self.0.read(range),
-                true => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "pulled".into() }),
+                true => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "removed".into() }),
             }
         }
     }
@@ -304,7 +304,7 @@ mod tests {
         let mut file = DriveFile { path: dir.path().join("case.drive"), ..example() };
         begin(&mut file, "nbd://h", &Identity::new(Kind::Nbd, "nbd://h", SIZE), HashChoice::NONE).unwrap();
         let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
-        let source = Arc::new(Pulled(Memory::new(content.clone()), AtomicBool::new(false)));
+        let source = Arc::new(Removable(Memory::new(content.clone()), AtomicBool::new(false)));
         let drive = Arc::new(Memory::new(vec![0; SIZE as usize]));
         let record = Arc::new(FillRecord::open(&file, Coverage::new(SIZE)).unwrap());
         let config = CopyOnReadConfig::new("disk");

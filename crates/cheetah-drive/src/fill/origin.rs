@@ -1,4 +1,4 @@
-//! What a drive file records about the source of a fill, and what is known to differ from it.
+//! The record of a fill's source in the drive file, and the detection of changes to that source.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde::de::IntoDeserializer as _;
 
 use crate::file::Fill;
 
-/// The record of a source that was opened as `spec`.
+/// Returns the record of a source that was opened as `spec`.
 pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> Result<Fill> {
     let location = spec::absolute(spec)?;
     Ok(Fill {
@@ -36,8 +36,8 @@ pub(super) fn changed(location: &str, how: impl Display) -> Error {
     ))
 }
 
-/// Fails if anything is known to differ between the recorded source and `now`, opened at the same place. That their bytes
-/// are the same, only a comparison can tell.
+/// Fails if the recorded identity differs from `now`, opened at the same location. Equal identities do not prove equal
+/// bytes.
 pub(super) fn known_changes(fill: &Fill, now: &Identity) -> Result<()> {
     if let Some(difference) = recorded(fill, now)?.differences(now).first() {
         return Err(changed(&fill.location, difference));
@@ -53,12 +53,12 @@ pub(super) fn known_changes(fill: &Fill, now: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// The identity that was recorded. What earlier versions did not record is taken from `now`.
+/// Returns the recorded identity. Fields that earlier versions did not record are taken from `now`.
 fn recorded(fill: &Fill, now: &Identity) -> Result<Identity> {
     let kind: std::result::Result<Kind, serde::de::value::Error> =
         Kind::deserialize(fill.kind.as_str().into_deserializer());
     let kind = kind.map_err(|_| changed(&fill.location, format_args!("its kind was {}", fill.kind)))?;
-    // Earlier versions wrote down that it was an export, and not what the agent says it is.
+    // Earlier versions recorded an export's kind, not the one that the agent reports.
     let is_old_export = kind == Kind::Nbd && fill.server.is_none();
     Ok(Identity {
         sector_size: if is_old_export { now.sector_size } else { fill.sector_size },
@@ -66,7 +66,7 @@ fn recorded(fill: &Fill, now: &Identity) -> Result<Identity> {
         serial: fill.serial.clone(),
         hashes: if is_old_export { now.hashes.clone() } else { fill.claimed.clone() },
         server: fill.server.clone().or_else(|| now.server.clone()),
-        // A location is opened again as it was recorded, and an identity may show it in other words.
+        // The recorded location was opened; an identity may spell it differently.
         ..Identity::new(if is_old_export { now.kind } else { kind }, now.location.as_str(), fill.size)
     })
 }

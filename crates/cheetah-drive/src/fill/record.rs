@@ -1,9 +1,9 @@
-//! The persistent record of a fill: its coverage map, and the digests of what the source sent.
+//! The persistent record of a fill: its coverage map, and the digests of the data that the source sent.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_device::copy_on_read::{GRAIN, Ledger};
+use cheetah_device::copy_on_read::{CopyRecord, GRAIN};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, Data, Error as DeviceError, Io};
 use cheetah_error::Result;
@@ -29,8 +29,8 @@ struct Inner {
     sent: Mutex<Coverage>,
 }
 
-/// What the source has sent, as it can be compared.
-pub(super) struct Sent {
+/// The ranges that the source has sent, by how they can be compared.
+pub(super) struct SentRanges {
     /// Whole grains.
     pub grains: Pieces,
     /// The whole chunks of these.
@@ -41,7 +41,7 @@ pub(super) struct Sent {
     pub incomparable_bytes: u64,
 }
 
-impl Sent {
+impl SentRanges {
     /// Bytes in all.
     pub(super) fn bytes(&self) -> u64 {
         self.grains.bytes() + self.incomparable_bytes
@@ -61,7 +61,7 @@ impl FillRecord {
         self.inner.file.lock().clone()
     }
 
-    /// The digests of what the source sent.
+    /// The digests of the data that the source sent.
     pub(super) fn grains(&self) -> &Grains {
         &self.inner.grains
     }
@@ -71,10 +71,10 @@ impl FillRecord {
         self.inner.sent.lock().set(range, State::Read);
     }
 
-    /// What the source has sent so far. Blocks.
-    pub(super) fn sent(&self) -> Result<Sent> {
+    /// The ranges that the source has sent so far. Blocks.
+    pub(super) fn sent(&self) -> Result<SentRanges> {
         let Inner { grains, sent, .. } = &*self.inner;
-        // Before the digests are looked at: a range that is sent now has none yet, and counts as incomparable.
+        // Copied before the digests are read: a range sent meanwhile has no digest yet, and counts as incomparable.
         let sent = sent.lock().clone();
         let (size, bytes) = (sent.size(), sent.bytes(State::Read));
         grains.sync()?;
@@ -86,14 +86,14 @@ impl FillRecord {
         let rest = Pieces::within(rest.in_state(State::Read), GRAIN, size);
         let grains = Pieces::within(known, GRAIN, size);
         let incomparable_bytes = bytes.saturating_sub(grains.bytes());
-        Ok(Sent { grains, chunks, rest, incomparable_bytes })
+        Ok(SentRanges { grains, chunks, rest, incomparable_bytes })
     }
 
-    /// Puts on stable storage, in the drive file, which process serves the source and how much of what was sent before may
-    /// differ. Blocks.
+    /// Records durably, in the drive file, the instance that serves the source, and the bytes sent before that may differ.
+    /// Blocks.
     pub(super) fn opened(&self, opening: &Opening) -> Result<()> {
         self.change(|file| {
-            // Nothing is noted in a drive that is complete.
+            // A complete drive has no record of its source.
             let Some((fill, image)) = file.fill.as_mut().zip(file.image.as_mut()) else { return };
             if let Some(server) = &mut fill.server {
                 server.instance.clone_from(&opening.instance);
@@ -107,7 +107,7 @@ impl FillRecord {
     /// Writes the drive file, if `change` changes it. Blocks.
     pub(super) fn change(&self, change: impl FnOnce(&mut DriveFile)) -> Result<()> {
         let mut file = self.inner.file.lock();
-        // The map of its nodes may have changed meanwhile.
+        // Another process may have changed the list of nodes meanwhile.
         let before = DriveFile::load(&file.path)?;
         let mut changed = before.clone();
         change(&mut changed);
@@ -132,7 +132,7 @@ impl Inner {
     }
 }
 
-impl Ledger for FillRecord {
+impl CopyRecord for FillRecord {
     fn passed(&self, range: ByteRange, data: &Data) {
         self.inner.grains.note(range, data);
     }

@@ -1,7 +1,7 @@
-//! A source that may go away and come back: it is reopened when it is lost, and used only if it is recognised.
+//! A source that is reopened when it is lost, and used only if it is recognised as the same.
 //!
-//! Reopening is the work of one task, however many reads wait for it, since comparing a source with what it sent before
-//! may take long. A read waits for the source as long as [`FillOptions::timeout`](super::FillOptions::timeout) allows.
+//! One task reopens it on behalf of all waiting reads, since comparing a source with the data it sent before may take
+//! long. A read waits for the source as long as [`FillOptions::timeout`](super::FillOptions::timeout) allows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,13 @@ use crate::recognise::{Cause, Comparing, Comparison, Equal, Opening, now_s};
 /// Opens the source at a path or a URI.
 pub type OpenSource = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;
 
-/// How long the result of reopening the source holds, so that requests that fail together cause one attempt.
+/// How long a failed attempt to reopen the source is reported to further reads, so that concurrent failures cause one
+/// attempt.
 const ATTEMPT_HOLDS: Duration = Duration::from_millis(500);
 /// The pause between attempts to reopen a source that was lost just now.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 
-/// The source of a drive that is being filled; reopened as often as necessary.
+/// The source of a drive that is being filled, reopened whenever it is lost.
 pub(super) struct ReopeningSource {
     inner: Arc<Inner>,
     /// The task that reopens it, if it is lost.
@@ -63,7 +64,7 @@ struct State {
 }
 
 impl ReopeningSource {
-    /// The source of the drive whose `record` this is, not open yet.
+    /// Returns the source of the drive that `record` belongs to, not open yet.
     pub(super) fn new(open: OpenSource, record: Arc<FillRecord>, reporter: Reporter, patience: Duration) -> Self {
         let fill = record.file().fill;
         let (name, size) = fill.map_or_else(|| ("the source".into(), 0), |fill| (fill.location.into(), fill.size));
@@ -73,7 +74,8 @@ impl ReopeningSource {
     }
 
     /// Opens and recognises the source. An evidence error (exit code 3) means that it has changed. If the drive may be used
-    /// `without` the source, `None` for any other error, or if the comparison takes long; it is opened later then.
+    /// `without` the source, returns `None` for any other error, or if the comparison exceeds the time-out; a later read
+    /// opens it then.
     pub(super) async fn connect(&self, without: bool) -> Result<Option<Found>> {
         let inner = &self.inner;
         let attempt = inner.attempt(Cause::Resumed);
@@ -97,11 +99,11 @@ impl ReopeningSource {
         }
     }
 
-    /// The source; waits until it is open again.
+    /// Returns the source; waits until it is open again.
     async fn device(&self) -> std::result::Result<DynDevice, Arc<str>> {
         let give_up_at = Instant::now() + self.inner.patience;
         loop {
-            // Listen before looking, or a change in between would be missed.
+            // Registered before the state is read, so that no change in between is missed.
             let mut changed = std::pin::pin!(self.inner.changed.notified());
             changed.as_mut().enable();
             {
@@ -139,7 +141,7 @@ impl ReopeningSource {
             let device = self.device().await.map_err(lost)?;
             let error = match device.read(range).await {
                 Ok(data) if inner.accept(&device, range) => return Ok(data),
-                // The source was lost and perhaps exchanged since it sent this.
+                // The source was lost, and perhaps replaced, while the read was in flight.
                 Ok(_) => lost("the source was lost meanwhile".into()),
                 Err(error) => inner.diagnose(range, error).await,
             };
@@ -185,7 +187,7 @@ impl Inner {
         Ok(evidence)
     }
 
-    /// Opens the source, recognises it, and puts on record how.
+    /// Opens the source, recognises it, and records how.
     async fn attempt(&self, cause: Cause) -> Result<(DynDevice, Found)> {
         let evidence = self.open_alike().await?;
         let opening = self.recognise(&evidence, cause).await?;
@@ -195,7 +197,7 @@ impl Inner {
         Ok((source.device, Found { identity: source.identity, opening }))
     }
 
-    /// Compares a source, whose identity is the recorded one, with what it sent before.
+    /// Compares a source, whose identity is the recorded one, with the data it sent before.
     async fn recognise(&self, evidence: &Evidence, cause: Cause) -> Result<Opening> {
         let record = self.record.clone();
         let sent = blocking(move || record.sent()).await?;
@@ -212,7 +214,7 @@ impl Inner {
                 let how = "it is served by another process, which makes no digests to compare";
                 return Err(changed(&self.name, how));
             }
-            tracing::info!("{}: comparing it with {} that it sent before", self.name, Size(sent.bytes()));
+            tracing::info!("{}: comparing the source with {} that it sent before", self.name, Size(sent.bytes()));
             let grains = self.record.grains();
             let changed = |range: ByteRange| changed(&self.name, format_args!("{range} has another content now"));
             let mut comparing = Comparing { location: &self.name, changed: &changed, compared: &mut |_, _| {} };
@@ -222,7 +224,7 @@ impl Inner {
             let equal = match &client {
                 Some(client) => {
                     let chunks = comparing.by_digests(client, &sent.chunks, is_chunk).await?;
-                    // An agent's digests are of chunks; a drive that is read while it fills has parts of some.
+                    // An agent makes digests of whole chunks; demand reads leave some chunks copied in part.
                     chunks.and(comparing.by_samples(source, &sent.rest, is_grain).await?)
                 }
                 None => comparing.by_samples(source, &sent.grains, is_grain).await?,
@@ -235,7 +237,7 @@ impl Inner {
         Ok(Opening { at_s, at, cause, instance: instance.cloned(), write_protected, vouched: Vec::new(), comparison })
     }
 
-    /// Whether `device` is still the source, so that what it sent counts; if so, this is noted.
+    /// Whether `device` is still the source, so that its answer is valid; if so, records the range as sent.
     fn accept(&self, device: &DynDevice, range: ByteRange) -> bool {
         let state = self.state.lock();
         let is_open = state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device));
@@ -245,7 +247,7 @@ impl Inner {
         is_open
     }
 
-    /// Notes that `device` has failed, unless it was replaced already.
+    /// Marks the source lost, unless `device` was already replaced.
     async fn lose(&self, device: &DynDevice, error: &DeviceError) {
         {
             let mut state = self.state.lock();
@@ -258,8 +260,8 @@ impl Inner {
         self.reporter.report_or_warn(FillEvent::Lost { why: error.to_string() }).await;
     }
 
-    /// Distinguishes a bad sector from a disk that was disconnected, which fails every read in the same way, by opening the
-    /// disk again: a loose cable must not mark a whole disk as unreadable.
+    /// Distinguishes a bad sector from a disconnected disk, which fails every read with the same error, by opening the disk
+    /// again: a loose cable must not mark a whole disk as unreadable.
     async fn diagnose(&self, range: ByteRange, error: DeviceError) -> DeviceError {
         if !matches!(error, DeviceError::Io { errno: EIO, .. }) {
             return error;
@@ -271,11 +273,11 @@ impl Inner {
     }
 }
 
-/// The task that reopens a source. When it ends, however it ends, another may begin.
+/// The task that reopens a source. After it has ended, by return or by panic, another may begin.
 struct Reopening(Arc<Inner>);
 
 impl Reopening {
-    /// Tries until the source is open, is another one, or was lost for longer than reads wait.
+    /// Repeats the attempt until the source is open, has changed, or has been lost for longer than reads wait.
     async fn run(self) {
         let inner = &self.0;
         let lost_at = inner.state.lock().lost_at;
@@ -320,7 +322,7 @@ impl Drop for Reopening {
 /// Runs work that blocks.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|died| Error::failed(format!("keeping the record of a fill: {died}")))?
+    done.map_err(|died| Error::failed(format!("updating the record of the fill: {died}")))?
 }
 
 impl Device for ReopeningSource {
@@ -343,7 +345,7 @@ mod tests {
     use crate::file::tests::example;
     use crate::fill::FillObserver;
     use cheetah_device::Coverage;
-    use cheetah_device::copy_on_read::{GRAIN, Ledger as _};
+    use cheetah_device::copy_on_read::{CopyRecord as _, GRAIN};
     use cheetah_device::coverage::State as Covered;
     use cheetah_device::memory::Memory;
     use cheetah_image::{HashChoice, Kind, ServedBy, Source};

@@ -40,7 +40,7 @@ pub struct PartialSave {
     pub lost: Vec<String>,
 }
 
-/// Writes what can be read of a drive's image (of the whole drive, if it has none) to a sparse file at `path`, and a
+/// Writes the readable ranges of a drive's image (of the whole drive, if it has none) to a sparse file at `path`, and a
 /// map of it to `path.map`. Ranges on lost nodes and chunks that differ from what was loaded are unreadable in the map.
 ///
 /// Another process may be filling the drive meanwhile: the state recorded at the start is saved.
@@ -169,7 +169,7 @@ impl PartialCopy {
         self.writer.write(range, data).await
     }
 
-    /// Writes what can be read of a range that failed as a whole.
+    /// Writes the readable parts of a range that failed as a whole.
     async fn rescue(&mut self, range: ByteRange, compared: bool) -> Result<()> {
         let parts = self.rescue.read(range).await;
         if parts.iter().all(|(_, read)| read.is_ok()) {

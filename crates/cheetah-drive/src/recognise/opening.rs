@@ -33,7 +33,7 @@ pub struct Opening {
     /// same source nevertheless (`--same-source`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vouched: Vec<String>,
-    /// How it was compared with what had been acquired.
+    /// How it was compared with the data acquired before.
     pub comparison: Comparison,
 }
 
@@ -47,7 +47,7 @@ pub enum Cause {
     Lost,
 }
 
-/// How a source was compared with what had been read of it. In every case nothing was found to differ.
+/// How a source was compared with the data read from it before. In every case no difference was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum Comparison {

@@ -24,13 +24,13 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct State {
-    chunks: HashMap<u64, Held>,
+    chunks: HashMap<u64, CachedChunk>,
     /// Finished chunks, in eviction order.
     order: VecDeque<u64>,
     cost: u64,
 }
 
-struct Held {
+struct CachedChunk {
     slot: Slot,
     /// 0 while in flight.
     cost: u64,
@@ -70,7 +70,7 @@ impl Cache {
             let held = state.chunks.entry(chunk).or_insert_with(|| {
                 let slot = Slot::default();
                 todo.push_back((chunk, slot.clone()));
-                Held { slot, cost: 0, used: false }
+                CachedChunk { slot, cost: 0, used: false }
             });
             held.used |= held.cost > 0;
             held.slot.clone()

@@ -8,7 +8,7 @@ use cheetah_device::data::is_zero;
 use cheetah_device::{ByteRange, Data, Error as DeviceError, Result as DeviceResult};
 use libdeflater::{Decompressor, adler32};
 
-use super::segments::{Patience, Segments};
+use super::segments::{Blocking, Segments};
 use super::table::{Located, Packing, io};
 
 /// The number of packed bytes read at once from adjacent chunks.
@@ -57,7 +57,7 @@ impl Chunks {
         &self,
         segments: &dyn Segments,
         located: &[Located],
-        patience: Patience,
+        blocking: Blocking,
         mut put: impl FnMut(u64, DeviceResult<Data>),
     ) -> bool {
         TOOLS.with_borrow_mut(|tools| {
@@ -66,7 +66,7 @@ impl Chunks {
                 let (run, len) = self.run(rest);
                 let first = run[0];
                 tools.packed.resize(len, 0);
-                match segments.read(first.segment, first.offset, &mut tools.packed, patience) {
+                match segments.read(first.segment, first.offset, &mut tools.packed, blocking) {
                     Ok(false) => return false,
                     Ok(true) => {
                         for at in run {

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use self::cache::{Cache, Claim, Slot, Work};
 use self::chunk::Chunks;
 use self::record::Index;
-use self::segments::{Files, Memory, Patience, Segment, Segments};
+use self::segments::{Blocking, Files, Memory, Segment, Segments};
 use cheetah_error::Result;
 
 mod cache;
@@ -136,7 +136,7 @@ impl Inner {
     fn at_once(&self, range: ByteRange) -> Option<DeviceResult<Data>> {
         let most = if self.chunks.chunk_size <= AT_ONCE_MAX { 1 } else { 0 };
         let mut claim = self.cache.claim(self.chunks.holding(range), most)?;
-        self.unpack(&mut claim.work, Patience::Now);
+        self.unpack(&mut claim.work, Blocking::Refused);
         claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))).then(|| self.join(range, &claim.slots))
     }
 
@@ -169,7 +169,7 @@ impl Inner {
             let (rest, inner) = (work.split_off(each), self.clone());
             let permit = permits.as_mut().and_then(|permits| permits.split(1));
             cheetah_device::supervise::spawn_blocking(move || {
-                inner.unpack(&mut work, Patience::Wait);
+                inner.unpack(&mut work, Blocking::Allowed);
                 drop(permit);
             });
             work = rest;
@@ -178,12 +178,12 @@ impl Inner {
     }
 
     /// Unpacks the claimed chunks, as far as possible without blocking where required.
-    fn unpack(&self, work: &mut Work, patience: Patience) {
+    fn unpack(&self, work: &mut Work, blocking: Blocking) {
         for run in work.runs() {
-            match self.index.locate(&*self.segments, run, patience) {
+            match self.index.locate(&*self.segments, run, blocking) {
                 Ok(Some(located)) => {
                     let put = |chunk, result| work.put(chunk, result);
-                    if !self.chunks.unpack(&*self.segments, &located, patience, put) {
+                    if !self.chunks.unpack(&*self.segments, &located, blocking, put) {
                         return;
                     }
                 }

@@ -3,7 +3,7 @@
 use cheetah_device::ByteRange;
 
 use super::info::{EwfFormat, EwfInfo};
-use super::segments::{Patience, Segment, Segments};
+use super::segments::{Blocking, Segment, Segments};
 use super::table::{Located, Table};
 use super::text::Values;
 use crate::hash::Hashes;
@@ -106,12 +106,12 @@ impl Index {
         &self,
         segments: &dyn Segments,
         chunks: std::ops::Range<u64>,
-        patience: Patience,
+        blocking: Blocking,
     ) -> cheetah_device::Result<Option<Vec<Located>>> {
         let mut located = Vec::new();
         let first = self.tables.partition_point(|table| table.end() <= chunks.start);
         for table in self.tables[first..].iter().take_while(|table| table.first < chunks.end) {
-            if !table.locate(segments, chunks.clone(), patience, &mut located)? {
+            if !table.locate(segments, chunks.clone(), blocking, &mut located)? {
                 return Ok(None);
             }
         }

@@ -18,11 +18,11 @@ const OPEN_MAX: usize = 128;
 
 /// Whether a read may wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Yes.
-    Wait,
-    /// No: only bytes in memory are returned.
-    Now,
+pub(super) enum Blocking {
+    /// It may.
+    Allowed,
+    /// Only bytes in memory are returned.
+    Refused,
 }
 
 /// The segments of one image, numbered from 0, readable at any offset. Parsers use only this trait, so tests can supply
@@ -38,7 +38,7 @@ pub(super) trait Segments: Send + Sync {
     fn len(&self, segment: usize) -> u64;
 
     /// Fills `buf` from `offset`. False if that would block and may not.
-    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], patience: Patience) -> IoResult<bool>;
+    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], blocking: Blocking) -> IoResult<bool>;
 
     /// The paths of the segments, if they are files.
     fn paths(&self) -> Vec<PathBuf> {
@@ -126,11 +126,11 @@ impl Segments for Files {
         self.stamps[segment].len
     }
 
-    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], patience: Patience) -> IoResult<bool> {
+    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], blocking: Blocking) -> IoResult<bool> {
         let file = self.file(segment)?;
-        let whole = match patience {
-            Patience::Wait => file.read_exact_at(buf, offset).map(|()| true),
-            Patience::Now => read_cached(&file, offset, buf),
+        let whole = match blocking {
+            Blocking::Allowed => file.read_exact_at(buf, offset).map(|()| true),
+            Blocking::Refused => read_cached(&file, offset, buf),
         };
         if Stamp::of(&file)? != self.stamps[segment] {
             return Err(IoError::other(
@@ -171,7 +171,7 @@ impl Segments for Memory {
         self.0[segment].len() as u64
     }
 
-    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], _: Patience) -> IoResult<bool> {
+    fn read(&self, segment: usize, offset: u64, buf: &mut [u8], _: Blocking) -> IoResult<bool> {
         let start = usize::try_from(offset).ok();
         let found = start.and_then(|start| self.0[segment].get(start..)?.get(..buf.len()));
         buf.copy_from_slice(found.ok_or(ErrorKind::UnexpectedEof)?);
@@ -203,7 +203,7 @@ impl Segment<'_> {
                 self.len()
             )));
         }
-        let read = self.all.read(self.number, offset, buf, Patience::Wait);
+        let read = self.all.read(self.number, offset, buf, Blocking::Allowed);
         read.map(drop).map_err(|error| Error::io(format_args!("reading {what} of {}", self.name()), &error))
     }
 
@@ -236,11 +236,11 @@ mod tests {
         for step in [1, 7, OPEN_MAX / 2, OPEN_MAX + 1] {
             for segment in (0..files.count()).step_by(step).chain([0, 0]) {
                 let mut number = [0; 4];
-                assert!(files.read(segment, 0, &mut number, Patience::Wait).unwrap());
+                assert!(files.read(segment, 0, &mut number, Blocking::Allowed).unwrap());
                 assert_eq!(u32::from_le_bytes(number) as usize, segment);
                 assert!(files.open.lock().len() <= OPEN_MAX);
             }
         }
-        assert!(files.read(0, 1, &mut [0; 4], Patience::Wait).is_err());
+        assert!(files.read(0, 1, &mut [0; 4], Blocking::Allowed).is_err());
     }
 }

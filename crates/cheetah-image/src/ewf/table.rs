@@ -7,7 +7,7 @@ use cheetah_device::Error as DeviceError;
 use libdeflater::Adler32;
 
 use super::le::{u32_at, u64_at};
-use super::segments::{Patience, Segment, Segments};
+use super::segments::{Blocking, Segment, Segments};
 use cheetah_error::Result;
 
 /// The number of bytes of a table read at once.
@@ -164,7 +164,7 @@ impl Table {
         &self,
         segments: &dyn Segments,
         chunks: std::ops::Range<u64>,
-        patience: Patience,
+        blocking: Blocking,
         out: &mut Vec<Located>,
     ) -> cheetah_device::Result<bool> {
         // Positions in the table are below its count, which has 32 bits.
@@ -178,7 +178,7 @@ impl Table {
         };
         let mut bytes = vec![0; (to + more - from) as usize * entry];
         let at = self.entries + u64::from(from) * entry as u64;
-        if !segments.read(segment, at, &mut bytes, patience).map_err(|error| io(segments, segment, at, &error))? {
+        if !segments.read(segment, at, &mut bytes, blocking).map_err(|error| io(segments, segment, at, &error))? {
             return Ok(false);
         }
         for index in from..to {
@@ -288,7 +288,7 @@ mod tests {
             self.len
         }
 
-        fn read(&self, _: usize, offset: u64, buf: &mut [u8], _: Patience) -> std::io::Result<bool> {
+        fn read(&self, _: usize, offset: u64, buf: &mut [u8], _: Blocking) -> std::io::Result<bool> {
             let from = (offset - self.at) as usize;
             buf.copy_from_slice(&self.entries[from..from + buf.len()]);
             Ok(true)
@@ -310,11 +310,11 @@ mod tests {
         let (segments, table) = check(offsets, base).unwrap();
         let mut all = Vec::new();
         let every = 0..offsets.len() as u64;
-        assert!(table.locate(&segments, every.clone(), Patience::Now, &mut all).unwrap());
+        assert!(table.locate(&segments, every.clone(), Blocking::Refused, &mut all).unwrap());
         // Lookups one by one agree.
         let mut single = Vec::new();
         every.for_each(|chunk| {
-            assert!(table.locate(&segments, chunk..chunk + 1, Patience::Now, &mut single).unwrap());
+            assert!(table.locate(&segments, chunk..chunk + 1, Blocking::Refused, &mut single).unwrap());
         });
         assert_eq!(all, single);
         all.into_iter().map(|at| (at.offset, at.len, at.packing)).collect()

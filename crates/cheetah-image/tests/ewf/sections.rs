@@ -35,7 +35,7 @@ pub fn find(bytes: &[u8], name: &str) -> Section {
     sections(bytes).into_iter().find(|section| section.name == name).unwrap()
 }
 
-/// Puts the Adler-32 of what comes before at the end.
+/// Appends the Adler-32 of the preceding bytes.
 pub fn seal(bytes: &mut [u8]) {
     let (before, sum) = bytes.split_last_chunk_mut().unwrap();
     *sum = adler32(before).to_le_bytes();

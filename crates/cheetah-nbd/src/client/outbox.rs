@@ -146,7 +146,7 @@ mod tests {
                 expected.extend_from_slice(&data.clone().into_bytes());
                 let mut batch = outbox.take();
                 outbox.request(&request, Some(&data));
-                // The socket takes a little of what was queued before, and is then full.
+                // The socket takes a part of the bytes queued earlier, and is then full.
                 drain(&mut batch, &mut sent, takes.next().unwrap());
                 outbox.put_back(batch);
             }

@@ -121,7 +121,7 @@ impl Allowance {
                     true if self.oversized.is_none() => {
                         Waiting::Oversized(Box::pin(Arc::clone(&memory.oversized).acquire_owned()))
                     }
-                    // What is missing is at most what one request may cost, so it is not truncated.
+                    // The missing bytes are at most the cost of one request, so the conversion does not truncate.
                     false if missing + permits(self.reserve.as_ref()) <= RESERVE_REQUEST_BYTES_MAX => {
                         Waiting::Reserve(Box::pin(Arc::clone(&memory.reserve).acquire_many_owned(missing as u32)))
                     }

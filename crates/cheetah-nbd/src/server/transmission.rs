@@ -338,7 +338,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         Ok(())
     }
 
-    /// Reads what has arrived, unless there is no room to act on it.
+    /// Reads the bytes that have arrived, unless there is no room to process them.
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         // Behind a request that holds up others, they pile up only as far as the inbox goes.
         let full = self.is_behind() && self.inbox.len() >= INBOX_BYTES;
@@ -443,6 +443,6 @@ mod tests {
         let error = served.await.unwrap_err();
         assert!(error.to_string().contains("holds memory"), "{error}");
         assert_eq!(since.elapsed().as_secs(), PATIENCE.as_secs());
-        assert!(memory.is_free(), "what it held is there for others");
+        assert!(memory.is_free(), "its memory is free for other connections");
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::metrics;
 use crate::exports::{Exports, ExportsError};
-use crate::lease::Refused;
+use crate::lease::LeaseRefusal;
 use crate::maps;
 use crate::node::Shared;
 use cheetah_control::api::{
@@ -163,19 +163,19 @@ impl From<ExportsError> for Refusal {
     fn from(error: ExportsError) -> Self {
         let status = match &error {
             ExportsError::Exists(_)
-            | ExportsError::Lease(Refused::Held { .. } | Refused::Ended)
-            | ExportsError::Map(maps::Refused::Outdated(_)) => StatusCode::CONFLICT,
+            | ExportsError::Lease(LeaseRefusal::Held { .. } | LeaseRefusal::Ended)
+            | ExportsError::Map(maps::MapRefusal::Outdated(_)) => StatusCode::CONFLICT,
             ExportsError::NotFound(_) => StatusCode::NOT_FOUND,
             ExportsError::TooMany
             | ExportsError::Store(Error::NoSpace(_))
-            | ExportsError::Map(maps::Refused::NoRoom) => StatusCode::INSUFFICIENT_STORAGE,
-            ExportsError::Map(maps::Refused::TooLong(_)) => StatusCode::PAYLOAD_TOO_LARGE,
+            | ExportsError::Map(maps::MapRefusal::NoRoom) => StatusCode::INSUFFICIENT_STORAGE,
+            ExportsError::Map(maps::MapRefusal::TooLong(_)) => StatusCode::PAYLOAD_TOO_LARGE,
             ExportsError::Ending => StatusCode::SERVICE_UNAVAILABLE,
             ExportsError::Store(Error::Io { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             ExportsError::BadName(_)
             | ExportsError::BadToken(_)
             | ExportsError::Store(_)
-            | ExportsError::Lease(Refused::BadTtl(_) | Refused::BadHolder) => StatusCode::BAD_REQUEST,
+            | ExportsError::Lease(LeaseRefusal::BadTtl(_) | LeaseRefusal::BadHolder) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())
     }

@@ -72,7 +72,7 @@ pub fn wrapped(text: &str, indent: usize) -> String {
     lines.join("\n")
 }
 
-/// Why a drive may differ from what was loaded into it, if there is a reason.
+/// Returns the reason that a drive may differ from the image loaded into it, if there is one.
 pub const fn since_load(state: ImageState) -> Option<&'static str> {
     match state {
         ImageState::Intact => None,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_acquire::custody::{CustodyLog, Event, SigningKey};
+use cheetah_acquire::custody::{CustodyEvent, CustodyLog, SigningKey};
 use cheetah_device::Size;
 use cheetah_drive::DriveFile;
 use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, WipeOutcome, destroy};
@@ -73,7 +73,7 @@ fn note(drive: &Path, lines: &[String], ui: Ui) {
     let nodes = lines.to_vec();
     let noted = SigningKey::own()
         .and_then(|key| CustodyLog::open_existing(&path, key))
-        .and_then(|mut log| log.append(&Event::Destroyed { nodes }));
+        .and_then(|mut log| log.append(&CustodyEvent::Destroyed { nodes }));
     if let Err(error) = noted {
         ui.warn(format_args!("the custody log has no record that the drive was destroyed: {error}"));
     }

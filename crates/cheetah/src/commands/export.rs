@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
-use cheetah_source::{Opened, SingleExport};
+use cheetah_source::{OpenedSource, SingleExport};
 use serde_json::json;
 
 use super::compared::wrapped;
@@ -53,7 +53,7 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let opened = Opened::open(&args.source, &args.access.get(&args.source, ui).await?).await?;
+    let opened = OpenedSource::open(&args.source, &args.access.get(&args.source, ui).await?).await?;
     for lost in &opened.lost {
         ui.warn(lost);
     }
@@ -62,7 +62,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     served.and(opened.close().await.map_err(Failure::from))
 }
 
-async fn offer(args: &Args, opened: &Opened, stop: &mut Stop, ui: Ui) -> Result<()> {
+async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
     let (listener, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
     let only = SingleExport { device: opened.device.clone(), name: opened.name.clone() };

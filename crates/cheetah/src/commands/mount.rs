@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
-use cheetah_source::Opened;
+use cheetah_source::OpenedSource;
 use serde_json::{Value, json};
 
 use super::lazy;
@@ -60,7 +60,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         rustix::process::setsid().context("cannot detach from the terminal")?;
     }
     let access = args.access.get(&args.source, ui).await?;
-    let opened = Opened::open(&args.source, &access).await?;
+    let opened = OpenedSource::open(&args.source, &access).await?;
     for lost in &opened.lost {
         ui.warn(lost);
     }
@@ -100,7 +100,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     unmounted.and(opened.close().await.map_err(Failure::from))
 }
 
-fn say_ready(source: &str, mount: &Mount, opened: &Opened, ui: Ui) {
+fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
     let files: Vec<_> = mount.files().iter().map(|name| mount.dir().join(name)).collect();
     let size = Size(opened.size());
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();

@@ -270,7 +270,7 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// Returns the options for [`cheetah_source::Opened::open`] of `source`.
+    /// Returns the options for [`cheetah_source::OpenedSource::open`] of `source`.
     ///
     /// # Errors
     ///

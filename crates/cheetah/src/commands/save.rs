@@ -9,7 +9,7 @@ use cheetah_drive::digests::Digests;
 use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, save};
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
-use cheetah_source::{Access, Opened};
+use cheetah_source::{Access, OpenedSource};
 use serde_json::json;
 
 use super::compared::{hash_lines, since_load};
@@ -83,7 +83,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let size = image.map(|image| image.size);
     let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
-    let source = Opened::open(&path_to_text(&args.drive), &access).await?;
+    let source = OpenedSource::open(&path_to_text(&args.drive), &access).await?;
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
     // An unchanged image must have the digests and hashes made at load.
     let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use cheetah_acquire::custody::{CustodyLog, Event, Finished, SigningKey, Started};
+use cheetah_acquire::custody::{CustodyEvent, CustodyLog, Finished, SigningKey, Started};
 use cheetah_device::{ByteRange, Coverage, coverage};
 use cheetah_image::Hashes;
 use serde_json::{Value, json};
@@ -37,11 +37,11 @@ impl Examiner {
         let size = fs::metadata(image).unwrap().len();
         let source = json!({ "kind": "block", "location": "/dev/sdx", "serial": "S3R1AL" });
         let started = Started::new(&source, &json!({ "case_number": "42" }), vec![image.to_owned()]).unwrap();
-        let retry = |attempts| Event::Retry { range: ByteRange::new(4096, 512).into(), attempts };
+        let retry = |attempts| CustodyEvent::Retry { range: ByteRange::new(4096, 512).into(), attempts };
         let mut log = CustodyLog::open(&self.log, SigningKey::load_or_make(&self.key).unwrap()).unwrap();
-        log.append(&Event::Started(Box::new(started))).unwrap();
+        log.append(&CustodyEvent::Started(Box::new(started))).unwrap();
         (1..4).for_each(|attempts| drop(log.append(&retry(attempts)).unwrap()));
-        log.append(&Event::Finished(Box::new(Finished { size, hashes, ..Finished::default() }))).unwrap();
+        log.append(&CustodyEvent::Finished(Box::new(Finished { size, hashes, ..Finished::default() }))).unwrap();
     }
 
     fn verify(&self, args: &[&str]) -> Ran {
@@ -192,8 +192,8 @@ fn control_characters_in_a_log_do_not_reach_the_terminal() {
     let source = json!({ "kind": evil, "location": evil, "serial": evil });
     let started = Started::new(&source, &json!({ "examiner": evil, evil: "1" }), vec![evil.into()]).unwrap();
     let mut log = CustodyLog::open(&examiner.log, SigningKey::load_or_make(&examiner.key).unwrap()).unwrap();
-    log.append(&Event::Started(Box::new(started))).unwrap();
-    log.append(&Event::Stopped { why: evil.into() }).unwrap();
+    log.append(&CustodyEvent::Started(Box::new(started))).unwrap();
+    log.append(&CustodyEvent::Stopped { why: evil.into() }).unwrap();
     drop(log);
     for target in [examiner.log_arg(), &examiner.image] {
         let ran = examiner.verify_plain(&[target]);

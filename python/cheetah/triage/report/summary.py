@@ -201,7 +201,7 @@ def _top(findings: pathlib.Path) -> list[Json]:
 
 
 def _with_files(top: list[Json], files: pathlib.Path) -> list[Json]:
-    """Adds what is known of each file, in one more pass over the table."""
+    """Adds the facts about each file, in one more pass over the table."""
     wanted = {(one["volume"], one["address"], one["path"]): one for one in top if one["address"] is not None}
     addresses = pa.array(sorted({address for _, address, _ in wanted}), pa.string())
     for batch in batches(files, _FILE) if wanted else ():

@@ -1,6 +1,6 @@
 """Worker processes on this machine.
 
-They are forked from a process that has imported what they need (`preload`) while the hub imports its own modules.
+They are forked from a process that imports their modules (`preload`) while the hub imports its own.
 Each has a pipe to the hub. If a worker dies, or has neither read nor answered for `HANG_S`, another process does its
 task again; a task that `ATTEMPTS` workers did not survive becomes a problem of the result.
 """

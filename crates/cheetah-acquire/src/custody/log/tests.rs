@@ -37,7 +37,7 @@ impl Desk {
             log.append(&retry(attempts)).unwrap();
         }
         log.append(&finished()).unwrap();
-        log.append(&Event::Verified(Box::default())).unwrap();
+        log.append(&CustodyEvent::Verified(Box::default())).unwrap();
         self.lines()
     }
 
@@ -61,16 +61,16 @@ impl Desk {
     }
 }
 
-fn started() -> Event {
-    Event::Started(Box::new(Started::new(&"sda", &"case 42", vec!["x.raw".into()]).unwrap()))
+fn started() -> CustodyEvent {
+    CustodyEvent::Started(Box::new(Started::new(&"sda", &"case 42", vec!["x.raw".into()]).unwrap()))
 }
 
-fn retry(attempts: u32) -> Event {
-    Event::Retry { range: cheetah_device::ByteRange::new(4096, 512).into(), attempts }
+fn retry(attempts: u32) -> CustodyEvent {
+    CustodyEvent::Retry { range: cheetah_device::ByteRange::new(4096, 512).into(), attempts }
 }
 
-fn finished() -> Event {
-    Event::Finished(Box::new(Finished { size: 1 << 20, ..Finished::default() }))
+fn finished() -> CustodyEvent {
+    CustodyEvent::Finished(Box::new(Finished { size: 1 << 20, ..Finished::default() }))
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn two_examiners_may_share_a_log() {
     desk.log().append(&started()).unwrap();
     let mut second = CustodyLog::open(&desk.path(), desk.other_key()).unwrap();
     second
-        .append(&Event::Resumed {
+        .append(&CustodyEvent::Resumed {
             at: 0,
             source: serde_json::Value::Null,
             changed: Vec::new(),
@@ -253,7 +253,7 @@ fn two_examiners_may_share_a_log() {
         .unwrap();
     second.append(&finished()).unwrap();
     drop(second);
-    desk.log().append(&Event::Verified(Box::default())).unwrap();
+    desk.log().append(&CustodyEvent::Verified(Box::default())).unwrap();
     let (first, second) = (desk.key.public(), desk.other_key().public());
     let lines = desk.lines();
     assert!(desk.check_with(&lines, &[first, second]).is_ok());
@@ -272,7 +272,7 @@ fn an_unfinished_line_is_replaced_by_a_record_that_says_so() {
         let torn = &lines[3][..cut];
         std::fs::write(desk.path(), [&lines[..3].concat(), torn].concat()).unwrap();
         let mut log = desk.log();
-        log.append(&Event::Resumed {
+        log.append(&CustodyEvent::Resumed {
             at: 0,
             source: serde_json::Value::Null,
             changed: Vec::new(),
@@ -321,7 +321,7 @@ fn unfinished_lines_in_logs_of_earlier_versions_are_covered_by_the_next_record()
     assert_eq!(desk.fault(&bad), (4, Fault::Removed));
     // The log can be continued.
     std::fs::write(desk.path(), lines.concat()).unwrap();
-    desk.log().append(&Event::Verified(Box::default())).unwrap();
+    desk.log().append(&CustodyEvent::Verified(Box::default())).unwrap();
     let report = desk.check(&desk.lines());
     assert!(report.is_ok() && report.torn_lines == 1 && report.records == 5, "{report:?}");
 }

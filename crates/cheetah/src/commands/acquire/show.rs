@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cheetah_acquire::acquire::{Event, Progress as Measured};
+use cheetah_acquire::acquire::{AcquireEvent, Progress as Measured};
 use cheetah_device::Size;
 
 use crate::ui::{Progress, Ui};
@@ -24,35 +24,37 @@ impl Show {
     }
 
     /// Shows an event.
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &AcquireEvent) {
         if self.ui.is_json() {
             return self.json(event);
         }
         match event {
-            Event::Started { source, destinations, resumed_at } => {
+            AcquireEvent::Started { source, destinations, resumed_at } => {
                 let to = destinations.join(" and ");
                 match resumed_at {
                     0 => self.ui.say(format_args!("acquiring {} of {} into {to}", Size(source.size), source.location)),
                     at => self.ui.say(format_args!("resuming {} at {}, into {to}", source.location, Size(*at))),
                 }
             }
-            Event::Checking(progress) => self.show("comparing".to_owned(), progress),
-            Event::Progress(progress) => self.show("acquiring".to_owned(), progress),
-            Event::Verifying { destination, progress } => self.show(format!("reading back {destination}"), progress),
-            Event::Unreadable(bad) => self.say(&format!("unreadable: {}: {}", bad.range(), bad.why)),
-            Event::Lost { why, retry_for_s } => {
+            AcquireEvent::Checking(progress) => self.show("comparing".to_owned(), progress),
+            AcquireEvent::Progress(progress) => self.show("acquiring".to_owned(), progress),
+            AcquireEvent::Verifying { destination, progress } => {
+                self.show(format!("reading back {destination}"), progress)
+            }
+            AcquireEvent::Unreadable(bad) => self.say(&format!("unreadable: {}: {}", bad.range(), bad.why)),
+            AcquireEvent::Lost { why, retry_for_s } => {
                 self.say(&format!("the source is lost: {why}; reconnecting for up to {retry_for_s} s"));
             }
-            Event::Back { opening, .. } if opening.vouched.is_empty() => {
+            AcquireEvent::Back { opening, .. } if opening.vouched.is_empty() => {
                 self.say(&format!("the source is back: {opening}"));
             }
-            Event::Back { opening, .. } => {
+            AcquireEvent::Back { opening, .. } => {
                 self.say(&format!("the source is back: {opening}; {}", opening.vouched.join(", ")));
             }
-            Event::Reconnected { .. } => self.say("a connection to the source was lost and restored"),
+            AcquireEvent::Reconnected { .. } => self.say("a connection to the source was lost and restored"),
             // The report counts the former; the latter is the error that ends the command.
-            Event::Retried { .. } | Event::SourceChanged { .. } => {}
-            Event::Completing { .. } => self.bar = None,
+            AcquireEvent::Retried { .. } | AcquireEvent::SourceChanged { .. } => {}
+            AcquireEvent::Completing { .. } => self.bar = None,
         }
     }
 
@@ -75,8 +77,9 @@ impl Show {
     }
 
     /// Prints every event, but progress at most once per [`JSON_INTERVAL`].
-    fn json(&mut self, event: &Event) {
-        let often = matches!(event, Event::Progress(_) | Event::Checking(_) | Event::Verifying { .. });
+    fn json(&mut self, event: &AcquireEvent) {
+        let often =
+            matches!(event, AcquireEvent::Progress(_) | AcquireEvent::Checking(_) | AcquireEvent::Verifying { .. });
         if often && self.json_sent.is_some_and(|sent| sent.elapsed() < JSON_INTERVAL) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{CustodyLog, Event, LogReport, State, Verified, verify_log};
+use cheetah_acquire::custody::{CustodyEvent, CustodyLog, LogReport, State, Verified, verify_log};
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use serde_json::Value;
@@ -82,8 +82,8 @@ fn words(value: &Value) -> String {
 /// Adds the result to the log at `path`, if the log is in order and signed with the verifier's own key.
 pub fn note(path: &Path, log: &LogReport, keys: &Keys, verified: Verified, ui: Ui) {
     let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none()) else { return };
-    let noted =
-        CustodyLog::open_existing(path, key).and_then(|mut log| log.append(&Event::Verified(Box::new(verified))));
+    let noted = CustodyLog::open_existing(path, key)
+        .and_then(|mut log| log.append(&CustodyEvent::Verified(Box::new(verified))));
     if let Err(error) = noted {
         ui.warn(format_args!("the result is not recorded in the custody log: {error}"));
     }

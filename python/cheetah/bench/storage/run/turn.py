@@ -42,7 +42,7 @@ def take(blank: Sample, step: Step, ready: ReadyTarget, place: Workplace, limit_
     except OSError as error:
         sample = dataclasses.replace(blank, outcome=Outcome.FAILED, problem=f"it could not be prepared: {error}")
     if sample.outcome is not Outcome.DONE:
-        # Half of what the next step needs is worse than nothing.
+        # The next step must not find half of its input.
         with contextlib.suppress(OSError):
             remove(step.outputs(place), place)
     return sample

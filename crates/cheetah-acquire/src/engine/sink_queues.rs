@@ -14,42 +14,42 @@ use crate::sink::{Mark, Sink};
 const QUEUE_MAX: usize = 16;
 
 /// The tasks of all sinks.
-pub struct Lanes {
-    lanes: Vec<Lane>,
+pub struct SinkQueues {
+    queues: Vec<SinkQueue>,
 }
 
-struct Lane {
-    orders: mpsc::Sender<Order>,
+struct SinkQueue {
+    commands: mpsc::Sender<SinkCommand>,
     task: JoinHandle<Result<Box<dyn Sink>>>,
 }
 
-enum Order {
+enum SinkCommand {
     Push(Arc<Chunk>),
     Checkpoint(oneshot::Sender<Result<Mark>>),
 }
 
-impl Lanes {
+impl SinkQueues {
     /// Starts a task for each sink.
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Self {
         let start = |sink| {
-            let (orders, queue) = mpsc::channel(QUEUE_MAX);
-            Lane { orders, task: tokio::spawn(work(sink, queue)) }
+            let (commands, queue) = mpsc::channel(QUEUE_MAX);
+            SinkQueue { commands, task: tokio::spawn(work(sink, queue)) }
         };
-        Self { lanes: sinks.into_iter().map(start).collect() }
+        Self { queues: sinks.into_iter().map(start).collect() }
     }
 
     /// Queues a chunk for every sink; waits while a queue is full. Fails with the error of the first sink that failed.
     pub async fn push(&mut self, chunk: &Arc<Chunk>) -> Result<()> {
-        self.order(|| Order::Push(chunk.clone())).await
+        self.send_all(|| SinkCommand::Push(chunk.clone())).await
     }
 
     /// Asks every sink for a checkpoint behind what was pushed so far. The future resolves when all of them are durable.
     pub async fn checkpoint(&mut self) -> Result<impl Future<Output = Result<Vec<Mark>>> + Send + 'static + use<>> {
         let mut answers = Vec::new();
-        self.order(|| {
+        self.send_all(|| {
             let (answer, asked) = oneshot::channel();
             answers.push(asked);
-            Order::Checkpoint(answer)
+            SinkCommand::Checkpoint(answer)
         })
         .await?;
         let answered = |answer: oneshot::Receiver<Result<Mark>>| async move {
@@ -58,9 +58,9 @@ impl Lanes {
         Ok(async move { try_join_all(answers.into_iter().map(answered)).await })
     }
 
-    async fn order(&mut self, mut order: impl FnMut() -> Order) -> Result<()> {
-        for index in 0..self.lanes.len() {
-            if self.lanes[index].orders.send(order()).await.is_err() {
+    async fn send_all(&mut self, mut command: impl FnMut() -> SinkCommand) -> Result<()> {
+        for index in 0..self.queues.len() {
+            if self.queues[index].commands.send(command()).await.is_err() {
                 return Err(self.error_of(index).await);
             }
         }
@@ -69,8 +69,8 @@ impl Lanes {
 
     /// Returns why a sink's task ended early.
     async fn error_of(&mut self, index: usize) -> Error {
-        let lane = self.lanes.swap_remove(index);
-        match lane.task.await {
+        let queue = self.queues.swap_remove(index);
+        match queue.task.await {
             Ok(Err(error)) => error,
             Ok(Ok(_)) => Error::failed("a destination was given up"),
             Err(error) => Error::failed(format!("writing: {error}")),
@@ -79,8 +79,9 @@ impl Lanes {
 
     /// Waits until the sinks have taken what is queued, and returns them, in order.
     pub async fn stop(self) -> Result<Vec<Box<dyn Sink>>> {
-        let (orders, tasks): (Vec<_>, Vec<_>) = self.lanes.into_iter().map(|lane| (lane.orders, lane.task)).unzip();
-        drop(orders);
+        let (commands, tasks): (Vec<_>, Vec<_>) =
+            self.queues.into_iter().map(|queue| (queue.commands, queue.task)).unzip();
+        drop(commands);
         let stopped = join_all(tasks).await;
         let sink = |stopped: std::result::Result<_, tokio::task::JoinError>| {
             stopped.unwrap_or_else(|error| Err(Error::failed(format!("writing: {error}"))))
@@ -89,11 +90,11 @@ impl Lanes {
     }
 }
 
-async fn work(mut sink: Box<dyn Sink>, mut queue: mpsc::Receiver<Order>) -> Result<Box<dyn Sink>> {
-    while let Some(order) = queue.recv().await {
-        match order {
-            Order::Push(chunk) => sink.push(&chunk).await?,
-            Order::Checkpoint(answer) => match sink.checkpoint().await {
+async fn work(mut sink: Box<dyn Sink>, mut queue: mpsc::Receiver<SinkCommand>) -> Result<Box<dyn Sink>> {
+    while let Some(command) = queue.recv().await {
+        match command {
+            SinkCommand::Push(chunk) => sink.push(&chunk).await?,
+            SinkCommand::Checkpoint(answer) => match sink.checkpoint().await {
                 // The receiver may be gone.
                 Ok(durable) => drop(tokio::spawn(async move { answer.send(durable.await) })),
                 Err(error) => {
