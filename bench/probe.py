@@ -68,8 +68,10 @@ class Gaps:
         self.sent: dict[str, list[TrainResults]] = {name: rounds for name, rounds in counted.items() if rounds}
 
     def _samples(self, share: float) -> dict[str, list[float]]:
-        return {name: [percentile(gap_errors_us(sent, self._asked.gap_ns), share) for sent in rounds]
-                for name, rounds in self.sent.items()}
+        return {
+            name: [percentile(gap_errors_us(sent, self._asked.gap_ns), share) for sent in rounds]
+            for name, rounds in self.sent.items()
+        }
 
     def _keeps(self, name: str) -> bool:
         gaps = gaps_us(train for sent in self.sent[name] for train in sent.arrived)
@@ -86,11 +88,22 @@ class Gaps:
         rounds = len(self.sent[OURS])
         for key, share, most in (("p50", 0.5, P50_US_MAX), ("p99", 0.99, P99_US_MAX)):
             samples = {OURS: self._samples(share)[OURS], ALLOWED: [most] * rounds}
-            figures.append(Figure(f"{self._id}/{key}", f"{self.what}: {key} of the error", "µs", OURS, samples, "lower",
-                                  1.0, NOTE))
+            figures.append(
+                Figure(f"{self._id}/{key}", f"{self.what}: {key} of the error", "µs", OURS, samples, "lower", 1.0, NOTE)
+            )
         peers = {name: values for name, values in self._samples(0.99).items() if name == OURS or self._keeps(name)}
-        figures.append(Figure(f"{self._id}/peers", f"{self.what}: p99 of the error beside the best that keeps it", "µs",
-                              OURS, peers, "lower", PEER_SHARE[self._load], NOTE))
+        figures.append(
+            Figure(
+                f"{self._id}/peers",
+                f"{self.what}: p99 of the error beside the best that keeps it",
+                "µs",
+                OURS,
+                peers,
+                "lower",
+                PEER_SHARE[self._load],
+                NOTE,
+            )
+        )
         return figures
 
     def rows(self) -> list[list[str]]:
@@ -107,16 +120,19 @@ class Gaps:
 
     def chart(self) -> Chart:
         """Returns the distribution of all senders' errors."""
-        curves = [distribution(name, [error for sent in rounds for error in gap_errors_us(sent, self._asked.gap_ns)])
-                  for name, rounds in self.sent.items()]
+        curves = [
+            distribution(name, [error for sent in rounds for error in gap_errors_us(sent, self._asked.gap_ns)])
+            for name, rounds in self.sent.items()
+        ]
         return Chart(f"Error of a {self.what}", "µs", curves)
 
 
 def measure_gaps(at: Stand, settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
     """Measures idle, then with every core busy."""
     figures: list[Figure] = []
-    table = Table("Gaps of trains, by everybody", ["asked", "sender", "gap, median (µs)", "error p50", "p99", "most",
-                                                   "accepted"])
+    table = Table(
+        "Gaps of trains, by everybody", ["asked", "sender", "gap, median (µs)", "error p50", "p99", "most", "accepted"]
+    )
     charts: dict[str, list[Chart]] = {}
     for load in PEER_SHARE:
         with contextlib.nullcontext() if load == "idle" else burners():
@@ -125,8 +141,10 @@ def measure_gaps(at: Stand, settings: Settings) -> tuple[list[Figure], list[Tabl
                 figures += gaps.figures()
                 table.rows += gaps.rows()
                 charts.setdefault(load, []).append(gaps.chart())
-    plots = [Plot(f"probe-gaps-{'idle' if load == 'idle' else 'busy'}", f"Gap errors, {load}", drawn)
-             for load, drawn in charts.items()]
+    plots = [
+        Plot(f"probe-gaps-{'idle' if load == 'idle' else 'busy'}", f"Gap errors, {load}", drawn)
+        for load, drawn in charts.items()
+    ]
     return figures, [table], plots
 
 
@@ -145,8 +163,16 @@ def measure_back_to_back(at: Stand, settings: Settings) -> list[Figure]:
     mmsg = {name: gaps[name] for name in (OURS, MMSG)}
     return [
         Figure("probe/back-to-back", what, "µs", OURS, mmsg, "lower", BACK_TO_BACK_SHARE, NOTE),
-        Figure("probe/back-to-back-sendto", f"{what}, beside sendto", "µs", OURS,
-               {name: gaps[name] for name in (OURS, SPIN)}, "lower", None, NOTE),
+        Figure(
+            "probe/back-to-back-sendto",
+            f"{what}, beside sendto",
+            "µs",
+            OURS,
+            {name: gaps[name] for name in (OURS, SPIN)},
+            "lower",
+            None,
+            NOTE,
+        ),
     ]
 
 

@@ -43,8 +43,23 @@ def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], 
     captured = os.path.join(scratch.dir, "captured.pcap")
     judge = Judge(node.namespace, "eth0")
     scratch.at_exit(judge.stop)
-    argv = ["tcpdump", "--interface=eth0", "--immediate-mode", "-n", "--packet-buffered", "--snapshot-length=64",
-            "--time-stamp-precision=nano", "-Z", "root", "-w", captured, "udp", "dst", "port", str(PORT)]
+    argv = [
+        "tcpdump",
+        "--interface=eth0",
+        "--immediate-mode",
+        "-n",
+        "--packet-buffered",
+        "--snapshot-length=64",
+        "--time-stamp-precision=nano",
+        "-Z",
+        "root",
+        "-w",
+        captured,
+        "udp",
+        "dst",
+        "port",
+        str(PORT),
+    ]
     tcpdump = scratch.start("tcpdump", enter(lab, argv))
     tcpdump.wait_until(lambda: "listening on" in tcpdump.printed(), "word that it listens")
     numbers = (IP_BYTES, PACKETS, 0, trains, 20_000)
@@ -60,10 +75,17 @@ def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], 
 
 def table(settings: Settings) -> Table:
     """Sends back-to-back trains over slower links."""
-    made = Table("A capture tool's timestamps: trains of 50 packets sent as fast as possible over a slower link",
-                 ["link (Mbit/s)", "rate by tcpdump at the sender (Mbit/s)", "rate at the receiver", "gap by tcpdump (µs)",
-                  "gap at the receiver"],
-                 note="tcpdump's stamps are taken before a packet is on the wire: its rates are above the link's.")
+    made = Table(
+        "A capture tool's timestamps: trains of 50 packets sent as fast as possible over a slower link",
+        [
+            "link (Mbit/s)",
+            "rate by tcpdump at the sender (Mbit/s)",
+            "rate at the receiver",
+            "gap by tcpdump (µs)",
+            "gap at the receiver",
+        ],
+        note="tcpdump's stamps are taken before a packet is on the wire: its rates are above the link's.",
+    )
     for rate_mbit in RATES_MBIT:
         link = Link(rate_mbit * 1_000_000, 500, spaced=True)
         with Scratch() as scratch, Lab(1, link=link) as lab:

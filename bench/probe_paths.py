@@ -77,7 +77,22 @@ def _printed(lab: Lab, argv: list[str]) -> str:
 
 def told_by_pchar(lab: Lab) -> dict[str, float | None]:
     """pchar, with fewer and larger steps than by itself: that would take minutes a hop."""
-    argv = ["pchar", "-p", "ipv4icmp", "-R", "10", "-I", "146", "-g", "0.01", "-H", "1", "-m", "1500", lab.nodes[0].address]
+    argv = [
+        "pchar",
+        "-p",
+        "ipv4icmp",
+        "-R",
+        "10",
+        "-I",
+        "146",
+        "-g",
+        "0.01",
+        "-H",
+        "1",
+        "-m",
+        "1500",
+        lab.nodes[0].address,
+    ]
     return {"capacity": _number(r"Hop char:.*bw = ([0-9.]+) Kbps", _printed(lab, argv), 1e-3)}
 
 
@@ -134,7 +149,9 @@ class Path:
             tools |= {name: tell for name, tell in {**CAPACITY_TOOLS, **TRIP_TOOLS}.items() if shutil.which(name)}
         with Lab(1, link=link) as lab:
             turns = {name: functools.partial(tell, lab) for name, tell in tools.items()}
-            self.told = interleave(f"{rate_mbit} Mbit/s, {load}", settings.rounds, turns, ("capacity", "rtt", "seconds"))
+            self.told = interleave(
+                f"{rate_mbit} Mbit/s, {load}", settings.rounds, turns, ("capacity", "rtt", "seconds")
+            )
             self.dispersions = dispersions(lab, PAIRS // 5 if settings.quick else PAIRS)
 
     def _of(self, key: str) -> dict[str, list[float]]:
@@ -146,14 +163,25 @@ class Path:
 
     def figures(self) -> list[Figure]:
         """Compares errors of capacity and round trips with the bounds and the tools."""
-        key, what = f"{self.rate_mbit}mbit/{'idle' if self.load == 'idle' else 'cross'}", f"{self.rate_mbit} Mbit/s, {self.load}"
-        errors = {name: [abs(value / self.rate_mbit - 1) for value in values] for name, values in self._of("capacity").items()}
-        figures = _against(f"probe/capacity/{key}", f"{what}: error of the capacity", "%",
-                           {name: [100 * error for error in values] for name, values in errors.items()},
-                           100 * CAPACITY_ERROR_MAX[self.load])
+        key, what = (
+            f"{self.rate_mbit}mbit/{'idle' if self.load == 'idle' else 'cross'}",
+            f"{self.rate_mbit} Mbit/s, {self.load}",
+        )
+        errors = {
+            name: [abs(value / self.rate_mbit - 1) for value in values] for name, values in self._of("capacity").items()
+        }
+        figures = _against(
+            f"probe/capacity/{key}",
+            f"{what}: error of the capacity",
+            "%",
+            {name: [100 * error for error in values] for name, values in errors.items()},
+            100 * CAPACITY_ERROR_MAX[self.load],
+        )
         if self.load == "idle":
-            trips = {name: [abs(value - self._emulated_ms(name)) for value in values]
-                     for name, values in self._of("rtt").items()}
+            trips = {
+                name: [abs(value - self._emulated_ms(name)) for value in values]
+                for name, values in self._of("rtt").items()
+            }
             said = f"{what}: error of the round trip of {self._emulated_ms(OURS):.3f} ms"
             figures += _against(f"probe/rtt/{key}", said, "ms", trips, ROUND_TRIP_ERROR_MS_MAX)
         return figures
@@ -161,9 +189,15 @@ class Path:
     def rows(self) -> list[list[str]]:
         """Returns all results."""
         said = {name: (self._of("capacity").get(name), self._of("rtt").get(name)) for name in self.told}
-        return [[f"{self.rate_mbit} Mbit/s, {self.load}", name,
-                 f"{short(statistics.median(capacity))}" if capacity else "",
-                 f"{statistics.median(trip):.3f} of {self._emulated_ms(name):.3f}" if trip else ""] for name, (capacity, trip) in said.items()]
+        return [
+            [
+                f"{self.rate_mbit} Mbit/s, {self.load}",
+                name,
+                f"{short(statistics.median(capacity))}" if capacity else "",
+                f"{statistics.median(trip):.3f} of {self._emulated_ms(name):.3f}" if trip else "",
+            ]
+            for name, (capacity, trip) in said.items()
+        ]
 
 
 def _against(key: str, what: str, unit: str, errors: dict[str, list[float]], most: float) -> list[Figure]:
@@ -203,5 +237,7 @@ def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
             figures += path.figures()
             table.rows += path.rows()
             curves.append(histogram(load, path.dispersions, 0.0, 4 * wire_us))
-        charts.append(Chart(f"Dispersion of pairs, {rate_mbit} Mbit/s: {wire_us:.1f} µs in theory", "µs", curves, False))
+        charts.append(
+            Chart(f"Dispersion of pairs, {rate_mbit} Mbit/s: {wire_us:.1f} µs in theory", "µs", curves, False)
+        )
     return figures, [table], [Plot("probe-dispersion", "Dispersion of packet pairs behind emulated links", charts)]

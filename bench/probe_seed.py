@@ -85,8 +85,10 @@ def _cross_traffic(at: Stand, level: str) -> Iterator[None]:
 def with_cross_traffic(at: Stand, settings: Settings) -> Table:
     """Slide 18: gaps of trains with cross traffic."""
     models = {**MODELS, SPIN: PROGRAMS[SPIN]}
-    table = Table("Error of a gap of 50 µs with cross traffic over the same interface (iperf3, TCP; p50 / p99, µs)",
-                  ["cross traffic", *models])
+    table = Table(
+        "Error of a gap of 50 µs with cross traffic over the same interface (iperf3, TCP; p50 / p99, µs)",
+        ["cross traffic", *models],
+    )
     for level in CROSS:
         with _cross_traffic(at, level):
             errors = [gap_errors_us(_send(at, settings, sender, 50_000), 50_000) for sender in models.values()]
@@ -96,15 +98,20 @@ def with_cross_traffic(at: Stand, settings: Settings) -> Table:
 
 def periods(at: Stand, settings: Settings) -> Table:
     """Slide 19: how long ahead a packet has to be handed over."""
-    table = Table("Pre-dispatch period (error p50 / p99 in µs, share of trains within 5 µs)",
-                  ["period", "gap of 10 µs", "gap of 1000 µs"])
+    table = Table(
+        "Pre-dispatch period (error p50 / p99 in µs, share of trains within 5 µs)",
+        ["period", "gap of 10 µs", "gap of 1000 µs"],
+    )
     for period in PERIODS:
         row = [period]
         for gap_us in (10, 1000):
             sent = _send(at, settings, ours("--pre-dispatch", period, *ALL), gap_us * 1000)
             errors = gap_errors_us(sent, gap_us * 1000)
-            good = [train for train in sent.arrived
-                    if max(gap_errors_us(TrainResults([train]), gap_us * 1000)) <= ACCEPTED_US_MAX]
+            good = [
+                train
+                for train in sent.arrived
+                if max(gap_errors_us(TrainResults([train]), gap_us * 1000)) <= ACCEPTED_US_MAX
+            ]
             row.append(f"{' / '.join(_cells(errors, 0.5, 0.99))}, {len(good) / max(1, len(sent.arrived)):.0%}")
         table.rows.append(row)
     return table
@@ -112,10 +119,17 @@ def periods(at: Stand, settings: Settings) -> Table:
 
 def pairs(at: Stand, settings: Settings) -> Table:
     """Slide 20: the gap of packet pairs, hence the highest measurable capacity."""
-    senders = {SEQUENTIAL: MODELS[SEQUENTIAL], "on-the-fly pre-dispatch": MODELS["on-the-fly pre-dispatch"],
-               "initial pre-dispatch": MODELS["initial pre-dispatch"], SPIN: PROGRAMS[SPIN], MMSG: PROGRAMS[MMSG]}
-    table = Table("Packet pairs, as close as they can be", ["sender", "gap, median (µs)", "p5", "p95",
-                                                           "highest capacity that can be told (Mbit/s)"])
+    senders = {
+        SEQUENTIAL: MODELS[SEQUENTIAL],
+        "on-the-fly pre-dispatch": MODELS["on-the-fly pre-dispatch"],
+        "initial pre-dispatch": MODELS["initial pre-dispatch"],
+        SPIN: PROGRAMS[SPIN],
+        MMSG: PROGRAMS[MMSG],
+    }
+    table = Table(
+        "Packet pairs, as close as they can be",
+        ["sender", "gap, median (µs)", "p5", "p95", "highest capacity that can be told (Mbit/s)"],
+    )
     gaps: dict[str, list[float]] = {name: [] for name in senders}
     # Interleaved, so that all senders meet the same load.
     for _ in range(2 if settings.quick else PAIR_ROUNDS):
@@ -130,8 +144,10 @@ def pairs(at: Stand, settings: Settings) -> Table:
 def stamps(at: Stand, settings: Settings) -> Table:
     """Slide 21: the sender's time of departure against the time on the wire."""
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
-    table = Table("Error of the time at which a packet left, as told by its sender (received − told, µs)",
-                  ["sender", "median", "p1", "p99"])
+    table = Table(
+        "Error of the time at which a packet left, as told by its sender (received − told, µs)",
+        ["sender", "median", "p1", "p99"],
+    )
     for name, sender in senders.items():
         errors = stamp_errors_us(_send(at, settings, sender, 50_000))
         table.rows.append([name, *_cells(errors, 0.5, 0.01, 0.99)])
@@ -155,8 +171,10 @@ def rates(at: Stand, settings: Settings) -> Table:
 def delay_at_50_mbit(at: Stand, settings: Settings) -> Table:
     """Slide 26: the delay between packets at 50 Mbit/s."""
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
-    table = Table("Delay between packets at 50 Mbit/s, which is 242.2 µs in theory (µs)",
-                  ["sender", "p1", "p5", "median", "p95", "p99"])
+    table = Table(
+        "Delay between packets at 50 Mbit/s, which is 242.2 µs in theory (µs)",
+        ["sender", "p1", "p5", "median", "p95", "p99"],
+    )
     for name, sender in senders.items():
         gaps = gaps_us(_send(at, settings, sender, gap_of_rate_ns(50e6)).arrived)
         table.rows.append([name, *(f"{percentile(gaps, share):.2f}" for share in (0.01, 0.05, 0.5, 0.95, 0.99))])
@@ -167,8 +185,10 @@ def by_load(at: Stand, settings: Settings) -> Table:
     """Slides 27 and 28: interference by processes that use the processors."""
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     count = os.cpu_count() or 1
-    table = Table("Interference by processor load: 50 Mbit/s asked (actual Mbit/s; gap error p50 / p99, µs)",
-                  ["processes that burn, a processor", *senders])
+    table = Table(
+        "Interference by processor load: 50 Mbit/s asked (actual Mbit/s; gap error p50 / p99, µs)",
+        ["processes that burn, a processor", *senders],
+    )
     for burning in (0, max(1, count // 2), count, 2 * count):
         row = [f"{burning / count:g}"]
         with burners(burning):

@@ -35,8 +35,11 @@ def ours(*options: str) -> Sender:
         stand.judge.collect(asked.ip_bytes)
         trains, done = sent_by(stand.enter(send_argv(asked, SINK, *options)))
         arrived = split(stand.judge.collect(asked.ip_bytes), [train["due_ns"][0] for train in trains])
-        kept = [(train, came) for train, came in zip(trains, arrived)
-                if train["verdict"] == "accepted" and len(came) == asked.packets]
+        kept = [
+            (train, came)
+            for train, came in zip(trains, arrived)
+            if train["verdict"] == "accepted" and len(came) == asked.packets
+        ]
         left = [train["left_ns"] for train, _ in kept]
         return TrainResults([came for _, came in kept], left, len(trains), done["backend"])
 
@@ -103,8 +106,9 @@ def tool(argv_of: Callable[[Stand, TrainRequest, int], list[str]]) -> Sender:
 
 def _trafgen(stand: Stand, asked: TrainRequest, packets: int) -> list[str]:
     payload = asked.ip_bytes - HEADERS_BYTES
-    frame = (f"{{ eth(da={SINK_MAC}), ipv4(sa={SENDER}, da={SINK}), "
-             f"udp(sp={PORT - 1}, dp={PORT}), fill(0, {payload}) }}\n")
+    frame = (
+        f"{{ eth(da={SINK_MAC}), ipv4(sa={SENDER}, da={SINK}), udp(sp={PORT - 1}, dp={PORT}), fill(0, {payload}) }}\n"
+    )
     path = stand.scratch.path("trafgen")
     with open(path, "w", encoding="ascii") as file:
         file.write(frame)
@@ -147,8 +151,11 @@ def serve_iperf3(stand: Stand) -> None:
 
 
 TOOLS: dict[str, Sender] = {
-    "trafgen": tool(_trafgen), "mausezahn": tool(_mausezahn), "nping": tool(_nping),
-    "hping3": tool(_hping3), "iperf3": tool(_iperf3),
+    "trafgen": tool(_trafgen),
+    "mausezahn": tool(_mausezahn),
+    "nping": tool(_nping),
+    "hping3": tool(_hping3),
+    "iperf3": tool(_iperf3),
 }
 PROGRAMS: dict[str, Sender] = {SLEEP: program("sleep"), SPIN: program("spin"), MMSG: program("mmsg")}
 

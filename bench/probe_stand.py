@@ -36,7 +36,8 @@ class Judge:
     def __init__(self, machine: Namespace, interface: str, port: int = PORT) -> None:
         argv = ["setpriv", "--pdeathsig", "KILL", packets_program(), "receive", interface, str(port)]
         self._process = subprocess.Popen(
-            machine.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            machine.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         if self._line() != "ready":
             raise BenchError(f"the receiver at {interface} did not start")
 

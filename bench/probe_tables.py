@@ -51,8 +51,10 @@ class Plot:
 def save(tables: Sequence[Table], plots: Sequence[Plot]) -> None:
     """Stores them, replacing those of an earlier run."""
     os.makedirs(Folder.path, exist_ok=True)
-    content = {"tables": [dataclasses.asdict(table) for table in tables],
-               "plots": [dataclasses.asdict(plot) for plot in plots]}
+    content = {
+        "tables": [dataclasses.asdict(table) for table in tables],
+        "plots": [dataclasses.asdict(plot) for plot in plots],
+    }
     with open(os.path.join(Folder.path, KEPT), "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
 
@@ -65,8 +67,11 @@ def load() -> tuple[list[Table], list[Plot]]:
     except FileNotFoundError:
         return [], []
     plots = [
-        Plot(plot["key"], plot["title"],
-             [Chart(**{**chart, "curves": [Curve(**curve) for curve in chart["curves"]]}) for chart in plot["charts"]])
+        Plot(
+            plot["key"],
+            plot["title"],
+            [Chart(**{**chart, "curves": [Curve(**curve) for curve in chart["curves"]]}) for chart in plot["charts"]],
+        )
         for plot in content["plots"]
     ]
     return [Table(**table) for table in content["tables"]], plots

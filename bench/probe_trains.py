@@ -38,8 +38,12 @@ class TrainResults:
     backend: str = ""
 
     def __add__(self, other: TrainResults) -> TrainResults:
-        return TrainResults(self.arrived + other.arrived, self.left + other.left, self.trains + other.trains,
-                    other.backend or self.backend)
+        return TrainResults(
+            self.arrived + other.arrived,
+            self.left + other.left,
+            self.trains + other.trains,
+            other.backend or self.backend,
+        )
 
     def accepted(self) -> float:
         """Returns the share of accepted trains."""
@@ -88,7 +92,8 @@ def rates_bits(trains: Iterable[Sequence[int]], ip_bytes: int) -> list[float]:
     """Returns the rate of each train, in bits a second of whole Ethernet frames."""
     return [
         (len(train) - 1) * (ip_bytes + ETHERNET_BYTES) * 8 * 1e9 / (train[-1] - train[0])
-        for train in trains if len(train) > 1 and train[-1] > train[0]
+        for train in trains
+        if len(train) > 1 and train[-1] > train[0]
     ]
 
 

@@ -162,8 +162,16 @@ def problems_of(told: dict[str, Turn]) -> list[str]:
 def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
     """Figures and a table; without them where the guest cannot be made, which is said."""
     figures = [_figure(name, None) for name in QDISCS]
-    table = Table("SO_TXTIME in an emulated machine", ["queue discipline", "backend named", "packets in order and when due",
-                                                       "most held by the kernel", "late p50 / p99 (ms, emulated)"])
+    table = Table(
+        "SO_TXTIME in an emulated machine",
+        [
+            "queue discipline",
+            "backend named",
+            "packets in order and when due",
+            "most held by the kernel",
+            "late p50 / p99 (ms, emulated)",
+        ],
+    )
     if settings.quick:
         print("  SO_TXTIME: not in a quick run, since an emulated machine takes its time", flush=True)
         return figures, [], []
@@ -185,7 +193,9 @@ def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
 def _figure(name: str, turn: Turn | None) -> Figure:
     good = None if turn is None else (0 if turn.problems(name) else turn.on_time())
     samples = {} if good is None else {OURS: [float(good)], "packets": [float(PACKETS)]}
-    what = f"SO_TXTIME with {name.upper()} (emulated): held by the kernel, in order, within {WITHIN_MS:g} ms of when due"
+    what = (
+        f"SO_TXTIME with {name.upper()} (emulated): held by the kernel, in order, within {WITHIN_MS:g} ms of when due"
+    )
     return Figure(f"probe/txtime/{name}", what, "packets", OURS, samples, "higher", 1.0, NOTE)
 
 
@@ -198,8 +208,10 @@ def main(_: Sequence[str]) -> int:
         return 2
     told = read(printed)
     for name, turn in told.items():
-        print(f"{name}: backend '{turn.backend}', {turn.on_time()} of {len(turn.due)} on time, most held {turn.held_max}, "
-              f"late by {[round(error, 2) for error in turn.errors_ms()]} ms (emulated)")
+        print(
+            f"{name}: backend '{turn.backend}', {turn.on_time()} of {len(turn.due)} on time, most held {turn.held_max}, "
+            f"late by {[round(error, 2) for error in turn.errors_ms()]} ms (emulated)"
+        )
     found = problems_of(told)
     if found:
         print("\n".join([line for line in printed.splitlines() if not line.startswith("@")][-CONSOLE_LINES:]))

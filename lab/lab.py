@@ -111,9 +111,14 @@ def parser() -> Parser:
     verb.add_argument("--delay", help="the same, one way")
     verb.add_argument("--queue", help="bytes queued when the rate is exceeded (default: 20ms of the rate)")
     verb.add_argument("--loss", default="0%", help="share of frames lost at random, such as 0.1%% (default: 0%%)")
-    verb.add_argument("--link", action="append", default=[], metavar="N:WHAT",
-                      help="the link of node N, where it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
-                           "spaced=yes, cross=…%%, batch=… (or batch-to=…, batch-from=…)")
+    verb.add_argument(
+        "--link",
+        action="append",
+        default=[],
+        metavar="N:WHAT",
+        help="the link of node N, where it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
+        "spaced=yes, cross=…%%, batch=… (or batch-to=…, batch-from=…)",
+    )
     verb.set_defaults(run=up)
     verb = verbs.add_parser("down", help="take a lab down, ending what runs in it")
     verb.set_defaults(run=down)

@@ -114,8 +114,23 @@ def _make(kind: ImageKind, path: str) -> None:
     mounted = path + ".mounted"
     os.makedirs(mounted, exist_ok=True)
     if kind.fs == "ntfs":
-        run(["mkntfs", "--quick", "--force", "--quiet", "--sector-size", "512", "--partition-start", "0",
-             "--heads", "255", "--sectors-per-track", "63", unfinished])
+        run(
+            [
+                "mkntfs",
+                "--quick",
+                "--force",
+                "--quiet",
+                "--sector-size",
+                "512",
+                "--partition-start",
+                "0",
+                "--heads",
+                "255",
+                "--sectors-per-track",
+                "63",
+                unfinished,
+            ]
+        )
         run(["ntfs-3g", "-o", "big_writes,noatime", unfinished, mounted])
     else:
         run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", unfinished])
@@ -187,8 +202,15 @@ def _examine(kind: ImageKind, path: str) -> ExaminedImage:
     windows.sort(key=lambda window: sum(size for _, size in window))
     scattered = random.Random(1).sample(files, min(CHOSEN_FILES, len(files)))
     return ExaminedImage(
-        path, kind.fs, kind.size_bytes, text.count(b"\n"), len(files), hashlib.sha256(text).hexdigest(), asked_bytes,
-        _chosen(path, windows[len(windows) // 2]), _chosen(path, scattered),
+        path,
+        kind.fs,
+        kind.size_bytes,
+        text.count(b"\n"),
+        len(files),
+        hashlib.sha256(text).hexdigest(),
+        asked_bytes,
+        _chosen(path, windows[len(windows) // 2]),
+        _chosen(path, scattered),
     )
 
 

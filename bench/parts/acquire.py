@@ -59,7 +59,9 @@ def image_for(images: Images, link: Any, kind: str, name: str, quick: bool) -> A
 
 def contenders(scratch: Scratch, between: Any, images: Images, link: Any, kind: str, cache: str, quick: bool) -> Any:
     """Returns the rows of one column: a name, and a function that makes one transfer."""
-    senders: dict[str, tuple[Callable[..., Any], Any]] = {pipe.name: (transfer.by_pipe, pipe) for pipe in transfer.PIPES}
+    senders: dict[str, tuple[Callable[..., Any], Any]] = {
+        pipe.name: (transfer.by_pipe, pipe) for pipe in transfer.PIPES
+    }
     if link is SLOW_LINK and cache == "cold":
         senders = {"cat | nc": senders["cat | nc"]}
     senders |= {ours(method): (transfer.by_cheetah, method) for method in METHODS}

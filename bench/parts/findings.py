@@ -106,8 +106,13 @@ def one_turn(site: Site) -> dict[str, float]:
         if sample.listed is None or sample.done is None:
             raise BenchError(f"{site.uri}: the triage sample nothing of its listing")
         # Without findings before the end, the end counts.
-        return {"first": sample.first_findings or sample.done, "listed": sample.listed, "done": sample.done,
-                "listed_mib": sample.listed_bytes / MIB, "resident": resident}
+        return {
+            "first": sample.first_findings or sample.done,
+            "listed": sample.listed,
+            "done": sample.done,
+            "listed_mib": sample.listed_bytes / MIB,
+            "resident": resident,
+        }
 
 
 def measure_image(image: ExaminedImage, settings: Settings) -> list[Figure]:
@@ -116,7 +121,9 @@ def measure_image(image: ExaminedImage, settings: Settings) -> list[Figure]:
     with Scratch() as scratch, LINE.lab() as lab:
         site = Site(scratch, lab, image)
         what = f"{image.fs}, {image.lines} lines"
-        sample = interleave(what, rounds, {OURS: lambda: one_turn(site)}, ("first", "listed", "done", "listed_mib"))[OURS]
+        sample = interleave(what, rounds, {OURS: lambda: one_turn(site)}, ("first", "listed", "done", "listed_mib"))[
+            OURS
+        ]
     listing_s_max = 2 * image.asked_bytes / LINE.bytes_per_s + 1
     note = (
         f"Over {LINE.name}. Allowed for the listing: 2 × metadata ÷ rate + 1 s, where metadata is what `fls -r -m /` "

@@ -131,8 +131,10 @@ def measure_delay(image: ExaminedImage, delay_ms: float, settings: Settings) -> 
         counts = (1, 8) if settings.quick else WORKERS
         turns = {
             prefetching.at_once(way, count): functools.partial(
-                one_turn, site, ways[way], functools.partial(extract_at_once, image, count))
-            for way in (prefetching.NOTHING, OURS) for count in counts
+                one_turn, site, ways[way], functools.partial(extract_at_once, image, count)
+            )
+            for way in (prefetching.NOTHING, OURS)
+            for count in counts
         }
         results = interleave(f"workers, {delay_ms:g} ms", rounds, turns, ("seconds", "rate"))
         ours = prefetching.at_once(OURS, counts[-1])

@@ -57,7 +57,9 @@ def settings_of(settings: BenchSettings, out: str) -> Settings:
     return Settings((), "", Path(out), steps=tuple(chosen_steps(settings.quick).split(",")), extent=extent)
 
 
-def measured(scratch: Scratch, settings: BenchSettings, source: Path, drives: Any, network: str, enter: Enter = list) -> Any:
+def measured(
+    scratch: Scratch, settings: BenchSettings, source: Path, drives: Any, network: str, enter: Enter = list
+) -> Any:
     """Runs `cheetah bench storage` on the disk and the drives, which are (name, target); returns the part of its
     results."""
     out = scratch.make_dir("out")
@@ -103,7 +105,9 @@ def over_links(scratch: Scratch, settings: BenchSettings, source: Path) -> Any:
             sum(need // count + SHARE_MARGIN_BYTES for _, _, count in DRIVES if number < count)
             for number in range(NODES)
         ]
-        nodes = [cheetah.node(turn, share, node.address, node.command) for share, node in zip(lent, lab.nodes, strict=True)]
+        nodes = [
+            cheetah.node(turn, share, node.address, node.command) for share, node in zip(lent, lab.nodes, strict=True)
+        ]
         for node in nodes:
             wait_for_memory(lab, node)
         drives = [

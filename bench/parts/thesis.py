@@ -118,10 +118,7 @@ def measure_applications(scratch: Scratch, sides: Any, images: dict[str, str], s
         interleave("tar", rounds, turns, "seconds"),
     )
     for key, argv_of in tools:
-        turns = {
-            name: functools.partial(on_image, scratch, image, argv_of)
-            for name, image in images.items()
-        }
+        turns = {name: functools.partial(on_image, scratch, image, argv_of) for name, image in images.items()}
         results = interleave(key, rounds, turns, "seconds")
         figures += from_rounds(f"thesis/{key}", f"{key} on an image", IMAGE_OURS, seconds, results)
     return figures

@@ -162,8 +162,13 @@ class Examination:
 
 
 def examine(
-    name: str, image: ExaminedImage, attach: Callable[[Scratch], str], sent_bytes: Callable[[], int],
-    limit_of: Callable[[str], float], strict: bool = False, what: Sequence[str] = (),
+    name: str,
+    image: ExaminedImage,
+    attach: Callable[[Scratch], str],
+    sent_bytes: Callable[[], int],
+    limit_of: Callable[[str], float],
+    strict: bool = False,
+    what: Sequence[str] = (),
 ) -> dict[str, float]:
     """Lets one contender list the image and then do other steps ("extract", "scattered"), from cold caches; returns
     its times. A contender that was too slow for a step skips the next."""
@@ -225,14 +230,21 @@ def _samples(results: dict[str, list[dict[str, float]]], key: str, *names: str) 
     return {name: values for name, values in chosen.items() if values}
 
 
-def figures_of(cell: Cell, image: ExaminedImage, results: dict[str, list[dict[str, float]]], limits: Limits) -> list[Figure]:
+def figures_of(
+    cell: Cell, image: ExaminedImage, results: dict[str, list[dict[str, float]]], limits: Limits
+) -> list[Figure]:
     """Returns the figures of one cell."""
     near = cell.line.delay_ms == 0
     peers = (*FILTERS, ISCSI)
     note = NOTE.format(limit=limits.said)
 
     def figure(
-        key: str, what: str, samples: dict[str, list[float]], bar: float | None, unit: str = "s", ours: str = OURS,
+        key: str,
+        what: str,
+        samples: dict[str, list[float]],
+        bar: float | None,
+        unit: str = "s",
+        ours: str = OURS,
     ) -> Figure:
         return Figure(f"{cell.key}/{key}", f"{cell.name}: {what}", unit, ours, samples, "lower", bar, note)
 
@@ -244,21 +256,47 @@ def figures_of(cell: Cell, image: ExaminedImage, results: dict[str, list[dict[st
     both_bytes = image.asked_bytes + image.consecutive.asked_bytes
     figures = [
         figure("listing", "listing", _samples(results, "listed", OURS, *peers), 1.0 if near else LISTING_BAR),
-        figure("listing-agent", "listing, our agent at the site", _samples(results, "listed", AGENT, *peers), None,
-               ours=AGENT),
+        figure(
+            "listing-agent",
+            "listing, our agent at the site",
+            _samples(results, "listed", AGENT, *peers),
+            None,
+            ours=AGENT,
+        ),
         figure("listing-copy", "listing, or a copy first", _samples(results, "listed", OURS, COPY), 1.0),
-        figure("local", "extraction, beside the image at hand", _samples(results, "extract", OURS, LOCAL),
-               EXTRACTION_BAR if fast else None),
+        figure(
+            "local",
+            "extraction, beside the image at hand",
+            _samples(results, "extract", OURS, LOCAL),
+            EXTRACTION_BAR if fast else None,
+        ),
         figure("whole-copy", "listing and extraction, or a copy first", _samples(results, "whole", OURS, COPY), 1.0),
-        figure("listing-bytes", "bytes over the link for the listing", moved(OURS, "listing_bytes", image.asked_bytes),
-               BYTES_BAR, "MiB"),
-        figure("listing-bytes-agent", "bytes over the link for the listing, our agent at the site",
-               moved(AGENT, "listing_bytes", image.asked_bytes), None, "MiB", AGENT),
-        figure("bytes", "bytes over the link, extraction included", moved(OURS, "all_bytes", both_bytes), BYTES_BAR, "MiB"),
+        figure(
+            "listing-bytes",
+            "bytes over the link for the listing",
+            moved(OURS, "listing_bytes", image.asked_bytes),
+            BYTES_BAR,
+            "MiB",
+        ),
+        figure(
+            "listing-bytes-agent",
+            "bytes over the link for the listing, our agent at the site",
+            moved(AGENT, "listing_bytes", image.asked_bytes),
+            None,
+            "MiB",
+            AGENT,
+        ),
+        figure(
+            "bytes", "bytes over the link, extraction included", moved(OURS, "all_bytes", both_bytes), BYTES_BAR, "MiB"
+        ),
         figure("fls", "listing, without mounting", _samples(results, "fls", OURS, *peers), None),
         figure("extraction", "extraction", _samples(results, "extract", OURS, *peers), None),
-        figure("scattered", "extraction of scattered files, after that",
-               _samples(results, "scattered", OURS, *peers, LOCAL), None),
+        figure(
+            "scattered",
+            "extraction of scattered files, after that",
+            _samples(results, "scattered", OURS, *peers, LOCAL),
+            None,
+        ),
     ]
     # Not every contender does every step.
     return [figure for figure in figures if len(figure.samples) > 1]

@@ -96,6 +96,16 @@ def measure(settings: Settings) -> list[Figure]:
         figures.append(Figure(f"workers/{fs}/rate", what, "files/s", best, beside, "higher", None, note))
         for count in counts[1:]:
             pair = {name: rates[name] for name in (ours(count), ours(1))}
-            figures.append(Figure(f"workers/{fs}/scaling-{count}", f"{what}: {count} workers beside one", "files/s",
-                                  ours(count), pair, "higher", None, note))
+            figures.append(
+                Figure(
+                    f"workers/{fs}/scaling-{count}",
+                    f"{what}: {count} workers beside one",
+                    "files/s",
+                    ours(count),
+                    pair,
+                    "higher",
+                    None,
+                    note,
+                )
+            )
     return figures

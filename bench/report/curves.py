@@ -60,15 +60,21 @@ class _Scale:
         self._chart, self._x_offset = chart, x_offset
         values = [value for curve in chart.curves for value in curve.values] or [1.0]
         if chart.logarithmic:
-            self.ticks = [tick for tick in ticks_of(chart.least, max(max(values), 10 * chart.least))
-                          if math.log10(tick) % 1 in (0.0, 1.0)]
+            self.ticks = [
+                tick
+                for tick in ticks_of(chart.least, max(max(values), 10 * chart.least))
+                if math.log10(tick) % 1 in (0.0, 1.0)
+            ]
         else:
             low, high = min(values), max(values)
             self.ticks = [low + (high - low or 1.0) * number / 6 for number in range(7)]
         self._low, self._high = self._of(self.ticks[0]), self._of(self.ticks[-1])
         self._high += self._high == self._low
-        self.share_max = 1.0 if chart.logarithmic else max(
-            (share for curve in chart.curves for share in curve.shares), default=1.0) or 1.0
+        self.share_max = (
+            1.0
+            if chart.logarithmic
+            else max((share for curve in chart.curves for share in curve.shares), default=1.0) or 1.0
+        )
 
     def _of(self, value: float) -> float:
         return math.log10(max(value, self._chart.least)) if self._chart.logarithmic else value
@@ -114,6 +120,8 @@ def render(charts: Sequence[Chart]) -> str:
             drawn.append(polyline(places, f'stroke="{colours[curve.name]}" stroke-width="1.5"'))
     for number, name in enumerate(names):
         x, y = 20 + (number % 3) * max(150, width // 3), HEIGHT + 14 + (number // 3) * 18
-        drawn += [polyline([(x, y - 4), (x + 28, y - 4)], f'stroke="{colours[name]}" stroke-width="2"'),
-                  text(x + 34, y, name, "start")]
+        drawn += [
+            polyline([(x, y - 4), (x + 28, y - 4)], f'stroke="{colours[name]}" stroke-width="2"'),
+            text(x + 34, y, name, "start"),
+        ]
     return "\n".join([*drawn, "</svg>"]) + "\n"

@@ -59,7 +59,9 @@ def _order(name: str) -> tuple[bool, str]:
     return name.startswith("cheetah"), name
 
 
-def _table(columns: Mapping[Any, dict[str, float]], names: Iterable[str], best: Callable[[Iterable[float]], float] = max) -> list[str]:
+def _table(
+    columns: Mapping[Any, dict[str, float]], names: Iterable[str], best: Callable[[Iterable[float]], float] = max
+) -> list[str]:
     heads = [key if isinstance(key, str) else ", ".join(key) for key in columns]
     lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for name in names:

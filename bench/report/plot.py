@@ -59,8 +59,14 @@ class _Scale:
     """Maps categories and values to positions."""
 
     def __init__(self, panel: Panel, x_offset: float) -> None:
-        values = [value for line in panel.series for point in line.points if point
-                  for value in (point.low, point.high) if value > 0]
+        values = [
+            value
+            for line in panel.series
+            for point in line.points
+            if point
+            for value in (point.low, point.high)
+            if value > 0
+        ]
         self.ticks = ticks_of(min(values), max(values)) if values else [1.0, 10.0]
         self._low, self._high = math.log10(self.ticks[0]), math.log10(self.ticks[-1])
         self._high += self._high == self._low
@@ -101,7 +107,9 @@ def _series(line: Series, scale: _Scale) -> list[str]:
     colour = COLOURS[line.group % len(COLOURS)]
     placed = [(scale.x(index), point) for index, point in enumerate(line.points) if point]
     dash = f'stroke-dasharray="{DASHES[line.style % len(DASHES)]}"'
-    drawn = [polyline([(x, scale.y(point.middle)) for x, point in placed], f'stroke="{colour}" stroke-width="2" {dash}')]
+    drawn = [
+        polyline([(x, scale.y(point.middle)) for x, point in placed], f'stroke="{colour}" stroke-width="2" {dash}')
+    ]
     for x, point in placed:
         drawn.append(polyline([(x, scale.y(point.low)), (x, scale.y(point.high))], f'stroke="{colour}"'))
         drawn.append(f'<circle cx="{x:.1f}" cy="{scale.y(point.middle):.1f}" r="3" fill="{colour}"/>')

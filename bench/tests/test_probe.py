@@ -93,9 +93,14 @@ def test_a_table_is_a_table() -> None:
 
 def _console(backend: str, late_ns: int, held: int) -> str:
     due = [number * 200_000_000 for number in range(1, probe_txtime.PACKETS + 1)]
-    lines = ['@fq sent {"event":"train","due_ns":' + str(due) + "}", f'@fq sent {{"event":"done","backend":"{backend}"}}']
+    lines = [
+        '@fq sent {"event":"train","due_ns":' + str(due) + "}",
+        f'@fq sent {{"event":"done","backend":"{backend}"}}',
+    ]
     lines += [f"@fq arrived {time + late_ns} {probe_txtime.IP_BYTES}" for time in due]
-    return "\r\n".join(["some kernel's word", *lines, "@fq arrived dropped 0", f"@fq queue  backlog 9000b {held}p requeues 0"])
+    return "\r\n".join(
+        ["some kernel's word", *lines, "@fq arrived dropped 0", f"@fq queue  backlog 9000b {held}p requeues 0"]
+    )
 
 
 def test_packets_that_waited_in_the_kernel_and_left_when_due_pass() -> None:

@@ -16,7 +16,19 @@ def strace(directory: str) -> list[str]:
     """Returns a command prefix for `bytes_read`: it writes one file per process into the directory, so that lines of
     different processes do not mix."""
     output = os.path.join(directory, "trace")
-    return ["strace", "-ff", "-qq", "-s", "0", "-e", "trace=openat,lseek,read,pread64", "-e", "signal=none", "-o", output]
+    return [
+        "strace",
+        "-ff",
+        "-qq",
+        "-s",
+        "0",
+        "-e",
+        "trace=openat,lseek,read,pread64",
+        "-e",
+        "signal=none",
+        "-o",
+        output,
+    ]
 
 
 def ranges(trace: Iterable[str], path: str) -> Iterator[tuple[int, int]]:

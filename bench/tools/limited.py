@@ -29,7 +29,10 @@ def run_limited(argv: Sequence[str], limit_s: float, given: bytes = b"", out: st
     try:
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *argv],
-            stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.PIPE, start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
     finally:
         if not isinstance(sink, int):

@@ -166,4 +166,3 @@ def copied(scratch: Scratch, site: Site, limit_s: float) -> str:
     if not run_limited(site.enter(["nbdcopy", site.uri, target]), limit_s).finished:
         raise CutOff(f"a full copy of {site.image.path}")
     return target
-

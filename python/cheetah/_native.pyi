@@ -9,7 +9,9 @@ __version__: str
 class OpenOptions:
     """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes."""
 
-    def __new__(cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float) -> OpenOptions: ...
+    def __new__(
+        cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float
+    ) -> OpenOptions: ...
 
 @final
 class Device:

@@ -11,7 +11,9 @@ class Error(OSError):
     IsADirectoryError or NotADirectoryError.
     """
 
-    def __new__(cls, sentence: str, exit_code: int = 1, errno: int | None = None, filename: str | None = None) -> "Error":
+    def __new__(
+        cls, sentence: str, exit_code: int = 1, errno: int | None = None, filename: str | None = None
+    ) -> "Error":
         """Chooses the class by `errno`, as OSError does."""
         kind = _KINDS.get(type(OSError(errno, ""))) if cls is Error else None
         words = (sentence,) if errno is None else (errno, sentence, filename)

@@ -72,7 +72,9 @@ class Parser(argparse.ArgumentParser):
         """Ends the process with exit code 2 and argparse's sentence. An argument that only seems to be missing, because an
         option is misspelt, is not what the user has to correct."""
         known = {option for action in self._actions for option in action.option_strings}
-        options = [word for word in self._words if word.startswith("--") and word.partition("=")[0] not in {*known, "--"}]
+        options = [
+            word for word in self._words if word.startswith("--") and word.partition("=")[0] not in {*known, "--"}
+        ]
         if options and "are required" in message:
             self.unexpected(options[0])
         self._refuse(message.removeprefix("argument "))

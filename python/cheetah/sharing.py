@@ -97,5 +97,7 @@ def share(
     cache = CACHE if cache is None else cache
     return Share(
         source,
-        open_options(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, foresight=foresight),
+        open_options(
+            source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, foresight=foresight
+        ),
     )

@@ -168,5 +168,7 @@ def _spoiled(one: Sample) -> Sample:
         said = f"not cold: {12 + one.repetition} % of the image was in memory"
         return Sample(**(one.to_json() | {"resident_share_before": 0.12 + one.repetition / 100, "warnings": (said,)}))
     if one.step.startswith("fio/reread") and one.target == TARGETS[3]:
-        return Sample(**(one.to_json() | {"warnings": ("the target does not support direct I/O: this is read from memory",)}))
+        return Sample(
+            **(one.to_json() | {"warnings": ("the target does not support direct I/O: this is read from memory",)})
+        )
     return one

@@ -17,7 +17,12 @@ FIGURE = {"id": "x/rate", "what": "rate", "unit": "MiB/s", "ours": "cheetah", "s
 
 def figures(part: str) -> Part:
     """A part as after a measurement."""
-    return {"part": part, "title": part.upper(), "finished": results.now(), "figures": [{**FIGURE, "id": f"{part}/rate"}]}
+    return {
+        "part": part,
+        "title": part.upper(),
+        "finished": results.now(),
+        "figures": [{**FIGURE, "id": f"{part}/rate"}],
+    }
 
 
 class Pretended:
@@ -75,7 +80,9 @@ def test_all_measures_storage_and_every_part_in_one_report(pretended: Pretended,
     assert (out / "report.html").is_file() and (out / "results.csv").is_file()
 
 
-def test_all_without_a_target_has_two_default_targets(pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_without_a_target_has_two_default_targets(
+    pretended: Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["--all", "--out", str(tmp_path / "out")]) == 0
     assert len(pretended.targets) == 2 and "ram" in pretended.targets[1]
@@ -87,7 +94,12 @@ def test_a_failing_part_does_not_stop_the_others(
     pretended.problems = {"storage": BenchError("no room"), "drive": BenchError("fio is not installed")}
     assert main(["--all", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]) == 1
     assert pretended.measured == ["storage", "node", "drive", "acquire"]
-    assert problems(tmp_path / "out") == {"storage": "no room", "node": "", "drive": "fio is not installed", "acquire": ""}
+    assert problems(tmp_path / "out") == {
+        "storage": "no room",
+        "node": "",
+        "drive": "fio is not installed",
+        "acquire": "",
+    }
     answer = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert answer["exit_code"] == 1
     assert [part["problem"] for part in answer["parts"]] == ["no room", "", "fio is not installed", ""]

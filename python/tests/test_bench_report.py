@@ -161,9 +161,7 @@ def test_the_page_names_the_fastest_and_what_is_missing(tmp_path: Path) -> None:
     assert "Slower than disk beyond the spread: ram:stripe:64KiB:ext4@node1:10809,node2:10809 in strings (0.88)" in text
     assert "8 cells have no figure" in text
     assert "nps-2009.raw, 38 GiB" in text and "rw,relatime" in text and "strings 1.0" in text
-    assert text.index("scalpel was not done after 3600 s") < text.index("Time until all output"), (
-        "warnings come first"
-    )
+    assert text.index("scalpel was not done after 3600 s") < text.index("Time until all output"), "warnings come first"
     assert "1 of 3 repetitions: tar: exit code 2" in text
     assert "not cold: 13 % of the image was in memory" in text
     assert "1 of 2 bars met" in text

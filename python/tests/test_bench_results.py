@@ -20,7 +20,9 @@ RATE = Figure("node/rate", "nbdcopy", "MiB/s", "cheetah node", {"cheetah node": 
 def storage() -> dict[str, Any]:
     """A part as `cheetah bench storage` makes it."""
     copy = Sample("disk", "copy", "cold", 1, Outcome.DONE, seconds=2.5, tool_s=2.0, flush_s=0.5, written_bytes=1 << 20)
-    read = Sample("=disk", "fio/read", "cold", 1, Outcome.DONE, seconds=4.0, bytes_per_s=1e6, warnings=("not cold", "x"))
+    read = Sample(
+        "=disk", "fio/read", "cold", 1, Outcome.DONE, seconds=4.0, bytes_per_s=1e6, warnings=("not cold", "x")
+    )
     lost = Sample("disk", "strings", "cold", 1, Outcome.FAILED, "strings: exit code 1")
     return {
         "part": "storage",
@@ -45,7 +47,11 @@ def test_results_are_read_as_written(tmp_path: Path) -> None:
     found = results.read(out)
     assert found == results.read(out / "results.json")
     assert found.to_json() == json.loads(json.dumps(whole().to_json() | {"finished": found.finished}))
-    assert found.finished and [sample.step for sample in results.samples(found.parts[0])] == ["copy", "fio/read", "strings"]
+    assert found.finished and [sample.step for sample in results.samples(found.parts[0])] == [
+        "copy",
+        "fio/read",
+        "strings",
+    ]
     part = found.part("node")
     assert part is not None and results.figures(part) == [RATE]
     assert sorted(path.name for path in out.iterdir()) == ["results.csv", "results.json"]
@@ -89,8 +95,14 @@ def test_a_figure_that_is_not_finite_is_not_written(tmp_path: Path) -> None:
         (lambda value: value.pop("machine"), "machine"),
         (lambda value: value.update(parts={}), "parts is not a list"),
         (lambda value: value.update(parts=[{}] * 201), "more than 200"),
-        (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=["1"]), "a sample is not a measurable number"),
-        (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=[True]), "a sample is not a measurable number"),
+        (
+            lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=["1"]),
+            "a sample is not a measurable number",
+        ),
+        (
+            lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=[True]),
+            "a sample is not a measurable number",
+        ),
         (lambda value: value["parts"][1]["figures"][0]["samples"].update(nbdkit=[]), "no samples"),
         (lambda value: value["parts"][1]["figures"][0].update(better="loud"), "neither higher nor lower"),
         (lambda value: value["parts"][1]["figures"][0].update(more=1), "more"),

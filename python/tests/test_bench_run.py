@@ -131,9 +131,7 @@ def test_a_hanging_tool_is_ended_and_the_run_continues(tmp_path: Path) -> None:
 
 
 @pytest.mark.steady
-def test_a_target_that_does_not_answer_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_does_not_answer_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to freeze a file system")
     program("fsfreeze")
@@ -364,7 +362,9 @@ def test_samples_of_other_settings_are_not_mixed(tmp_path: Path, monkeypatch: py
     with pytest.raises(Misuse, match=r"states was \[\"cold\"\] and is \[\"warm\"\]"):
         measured(tmp_path, targets, steps, resume=True, states=("warm",))
     with monkeypatch.context() as patch, pytest.raises(Misuse, match=r"kernel was .* and is \"another\""):
-        patch.setattr("cheetah.bench.storage.run.runner._machine", lambda: {"host": os.uname().nodename, "kernel": "another"})
+        patch.setattr(
+            "cheetah.bench.storage.run.runner._machine", lambda: {"host": os.uname().nodename, "kernel": "another"}
+        )
         measured(tmp_path, targets, steps, resume=True)
     (tmp_path / "source.raw").write_bytes(b"another")
     with pytest.raises(Misuse, match="image_bytes"):
@@ -412,7 +412,9 @@ def test_a_difference_within_the_spread_is_called_chance(tmp_path: Path) -> None
     done = measured(
         tmp_path, directories(tmp_path, "a", "b"), [Teller("alike", "import time; print(time.time())")], repetitions=2
     )
-    assert any("the difference between b" in warning and "may be chance" in warning for warning in done.part["warnings"])
+    assert any(
+        "the difference between b" in warning and "may be chance" in warning for warning in done.part["warnings"]
+    )
 
 
 EVENT = Event("measured", 3, 24, 61.5, 240.0, "disk", "md5sum", "cold", 1, 9.0, 2.314)

@@ -85,7 +85,9 @@ def test_a_tool_that_is_missing_or_reads_too_little_is_reported(ext4: Path, tmp_
     tool = folder / "strings"
     tool.write_text(f'#!/bin/sh\nfor image; do :; done\nexec {program("head")} -c 1000000 "$image"\n')
     tool.chmod(0o755)
-    run_ = measure(ext4, tmp_path / "out", f"here={target}", "--steps", "copy,sha256sum,strings,md5sum", path=str(folder))
+    run_ = measure(
+        ext4, tmp_path / "out", f"here={target}", "--steps", "copy,sha256sum,strings,md5sum", path=str(folder)
+    )
     steps = run_.outcomes("here")
     assert steps["sha256sum"][0] == "skipped"
     assert "sha256sum is not installed" in steps["sha256sum"][1]
@@ -118,7 +120,9 @@ def test_a_step_that_fills_its_target_is_a_failure(ext4: Path, tmp_path: Path, m
     folder = tmp_path / "bin"
     folder.mkdir()
     fills = folder / "cp"
-    fills.write_text(f'#!/bin/sh\n{shutil.which("dd")} if=/dev/zero of={busy}/others bs=1M 2>/dev/null\nexec {program("cp")} "$@"\n')
+    fills.write_text(
+        f'#!/bin/sh\n{shutil.which("dd")} if=/dev/zero of={busy}/others bs=1M 2>/dev/null\nexec {program("cp")} "$@"\n'
+    )
     fills.chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     run_ = measure(ext4, tmp_path / "out", f"busy={busy}", "--steps", "copy,md5sum", path=path)

@@ -21,6 +21,7 @@ from cheetah.triage.task import Event
 
 KINDS = ("ext4", "fat16", "exfat", "ntfs")
 
+
 def kept(out: Path) -> list[dict[str, Any]]:
     """Returns what a result says of every entry."""
     return pq.read_table(out / "files.parquet").to_pylist()

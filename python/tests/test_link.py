@@ -17,9 +17,7 @@ def crossed(log: Path) -> list[tuple[int, int]]:
     return [(int(offset, 16), int(count, 16)) for offset, count in found]
 
 
-def test_no_byte_crosses_the_link_twice_with_many_workers(
-    tmp_path: Path, nbdkit: Callable[..., str]
-) -> None:
+def test_no_byte_crosses_the_link_twice_with_many_workers(tmp_path: Path, nbdkit: Callable[..., str]) -> None:
     image = triage_images.ext4(tmp_path)
     words = tmp_path / "words.txt"
     words.write_text("bottom\n")

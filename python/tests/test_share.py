@@ -105,7 +105,9 @@ def test_a_source_that_cannot_be_opened_is_not_shared(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unreadable_range_is_an_error_in_every_process(tmp_path: Path, nbdkit: Callable[..., str], image: Path) -> None:
+def test_an_unreadable_range_is_an_error_in_every_process(
+    tmp_path: Path, nbdkit: Callable[..., str], image: Path
+) -> None:
     failing = tmp_path / "failing"
     uri = nbdkit(
         "--filter=error", "file", image, "error-pread=EIO", "error-pread-rate=100%", f"error-pread-file={failing}"

@@ -208,9 +208,7 @@ def test_a_file_above_the_limit_is_read_up_to_it(tmp_path: Path) -> None:
     assert "limit" in row["why"]
 
 
-def test_mismatches_and_wanted_files_are_findings_and_known_files_are_not(
-    stick: Path, tmp_path: Path
-) -> None:
+def test_mismatches_and_wanted_files_are_findings_and_known_files_are_not(stick: Path, tmp_path: Path) -> None:
     known, wanted = tmp_path / "known.txt", tmp_path / "wanted.txt"
     found = entries(stick)
     gone = next(one for path, one in found.items() if path.endswith("ONE.JPG"))
@@ -254,9 +252,7 @@ class _Endless:
         raise yara_x.TimeoutError("timeout")
 
 
-def test_a_slow_rule_is_reported_and_keywords_are_still_found(
-    stick: Path, tmp_path: Path
-) -> None:
+def test_a_slow_rule_is_reported_and_keywords_are_still_found(stick: Path, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("JFIF\n")
     (tmp_path / "endless.yar").write_text("rule Endless { condition: true }")
     lists = {"keywords": (str(tmp_path / "words"),), "yara": (str(tmp_path / "endless.yar"),)}

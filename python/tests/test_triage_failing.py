@@ -130,9 +130,7 @@ def searching(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     return Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
 
 
-def test_a_large_unreadable_part_does_not_stop_the_run(
-    searching: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_unreadable_part_does_not_stop_the_run(searching: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     open_source = failing(range(9 << 20, 16 << 20), [])
     monkeypatch.setattr(worker, "open_source", open_source)
     monkeypatch.setattr(shared_source, "open_source", open_source)

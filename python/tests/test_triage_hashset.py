@@ -108,9 +108,7 @@ def test_a_line_without_a_hash_is_an_error_with_its_number(opened: Make, text: s
         opened("bad.txt", text)
 
 
-def test_a_late_invalid_line_is_named_by_its_number(
-    opened: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_invalid_line_is_named_by_its_number(opened: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashtext, "_CHUNK_BYTES", 1000)
     lines = hashes("sha1", 400)
     lines[321] = "?"

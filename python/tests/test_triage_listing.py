@@ -39,9 +39,7 @@ def test_the_division_of_a_listing_does_not_matter(
 
 
 @pytest.mark.parametrize("name", ["ext4", "fat16", "exfat", "ntfs"])
-def test_a_corrupt_file_system_is_listed_like_fls(
-    name: str, made: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_corrupt_file_system_is_listed_like_fls(name: str, made: Callable[[str], Path], tmp_path: Path) -> None:
     whole = bytearray(made(name).read_bytes())
     used = [at for at in range(0, len(whole), 512) if any(whole[at : at + 512])]
     flips = random.Random(name)

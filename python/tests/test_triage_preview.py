@@ -84,9 +84,7 @@ def test_a_preview_shows_the_known_part_of_a_path(words: Path, tmp_path: Path) -
     assert [found] == listed(one)
 
 
-def test_a_preview_continues_until_it_finds_something(
-    many: Path, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preview_continues_until_it_finds_something(many: Path, words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mft_preview, "FIRST_BYTES", 4096)
     monkeypatch.setattr(mft_preview, "TASK_BYTES_MAX", 16384)
     monkeypatch.setattr(mft_preview, "PIECE_BYTES", 2048)

@@ -92,7 +92,9 @@ def test_a_browser_shows_the_figures_of_the_tables(tmp_path: Path) -> None:
 def test_a_source_of_one_day_has_its_last_day_drawn(tmp_path: Path) -> None:
     made_summary = made(tmp_path, 50)
     assert "The last day of it, a bar" in report.render({**made_summary, "activity": {"2024-03-01": 7}}, [])
-    assert "The last 2 days of it, a bar" in report.render({**made_summary, "activity": {"2024-03-01": 7, "2024-03-02": 1}}, [])
+    assert "The last 2 days of it, a bar" in report.render(
+        {**made_summary, "activity": {"2024-03-01": 7, "2024-03-02": 1}}, []
+    )
 
 
 def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> None:

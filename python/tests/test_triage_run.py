@@ -85,12 +85,16 @@ def test_the_tables_agree_with_the_sleuth_kit(image: Path, undisturbed: Path) ->
     assert (undisturbed / "report.html").exists()
 
 
-def test_the_number_of_workers_does_not_change_the_result(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_the_number_of_workers_does_not_change_the_result(
+    image: Path, keywords: Path, undisturbed: Path, tmp_path: Path
+) -> None:
     assert triage(image, tmp_path / "out", keywords, workers=1)[0] == DONE
     assert same(tmp_path / "out", undisturbed)
 
 
-def test_a_killed_worker_does_not_change_the_result(image: Path, keywords: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_does_not_change_the_result(
+    image: Path, keywords: Path, undisturbed: Path, tmp_path: Path
+) -> None:
     killed: set[str] = set()
 
     def tell(event: Event) -> None:

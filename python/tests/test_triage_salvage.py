@@ -95,9 +95,7 @@ def test_given_up_and_failed_bytes_are_distinguished(stick: Path) -> None:
     assert [(problem.offset, problem.length) for problem in result.problems] == [(where + MIB, 64 * KIB)]
 
 
-def test_an_untried_file_is_not_called_unreadable(
-    stick: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_untried_file_is_not_called_unreadable(stick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = at(stick, b"this is the file")
     one = worker(stick, "fat16", Raw(stick, (where, where + 4 * MIB)))
     monkeypatch.setattr(image, "GONE_S", -1.0)

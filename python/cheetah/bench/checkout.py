@@ -77,7 +77,9 @@ class Checkout:
             listed = json.loads(run([sys.executable, str(self.root / RUN), "--parts"], timeout_s=120))
             return {str(part["part"]): part for part in listed}
         except (ValueError, TypeError, KeyError):
-            raise BenchError(f"{self.root / RUN} does not list its parts; is the checkout as old as this version?") from None
+            raise BenchError(
+                f"{self.root / RUN} does not list its parts; is the checkout as old as this version?"
+            ) from None
 
     def measure(self, part: Part, choice: Choice, progress: TextIO) -> tuple[Part, dict[str, str]]:
         """Measures a part; returns it, and the description of the machine. The output of bench/run goes to `progress`.

@@ -115,7 +115,9 @@ class Comparison:
         chance = by_chance((len(row.a), len(row.b)) for row in beyond)
         notes = [f"note: {plain(warning, NOTE_CHARS_MAX)}" for warning in self.warnings]
         legend = [] if self.rows else ["there is no figure in either"]
-        return Sheet("A and B: median [lowest – highest]", _HEADS, tuple(lines), (*legend, *chance, *notes), frozenset({3}))
+        return Sheet(
+            "A and B: median [lowest – highest]", _HEADS, tuple(lines), (*legend, *chance, *notes), frozenset({3})
+        )
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -47,7 +47,9 @@ class Figure:
         """Returns the lowest and highest ratio within one round; only if there is a ratio."""
         peer = self.peer()
         assert self.ours is not None and peer is not None
-        ratios = [ours / theirs for ours, theirs in zip(self.samples[self.ours], self.samples[peer], strict=False) if theirs]
+        ratios = [
+            ours / theirs for ours, theirs in zip(self.samples[self.ours], self.samples[peer], strict=False) if theirs
+        ]
         return min(ratios), max(ratios)
 
     def met(self) -> bool | None:

@@ -67,11 +67,17 @@ class ResultCollector:
     def interrupted(self) -> None:
         """Records that the run was interrupted."""
         self.code = max(self.code, FAILED)
-        print("interrupted; all that the run had started has been stopped, and its measurements are kept", file=sys.stderr)
+        print(
+            "interrupted; all that the run had started has been stopped, and its measurements are kept", file=sys.stderr
+        )
 
     def finish(self, as_json: bool) -> int:
         """Writes the report and prints what this run measured; returns the exit code."""
-        paths = {"results": self.out / results.JSON, "csv": self.out / results.CSV, "report": render(self.results, self.out)}
+        paths = {
+            "results": self.out / results.JSON,
+            "csv": self.out / results.CSV,
+            "report": render(self.results, self.out),
+        }
         if as_json:
             parts = [
                 {"part": part["part"], "figures": len(part.get("figures", ())), "problem": part.get("problem", "")}

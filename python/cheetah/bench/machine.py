@@ -16,7 +16,13 @@ def first_line(argv: Sequence[str]) -> str:
         return "not installed"
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ANSWER_S_MAX, check=False
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_S_MAX,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return "?"

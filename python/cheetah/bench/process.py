@@ -104,7 +104,12 @@ def run(argv: Sequence[str], timeout_s: float = 900, check: bool = True) -> str:
     try:
         done = subprocess.run(
             ["setpriv", "--pdeathsig", "KILL", *argv],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
             env={**os.environ, "PATH": search_path()},
         )
     except subprocess.TimeoutExpired:

@@ -164,7 +164,9 @@ def read(path: Path) -> Results:
             raise BenchError(f"{path} has the format {value['format']!r:.60}, and this cheetah reads {FORMAT}")
         return _checked(value)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise BenchError(f"{path} does not hold results of cheetah bench: {plain(str(error), 300) or 'it is nested too deeply'}") from None
+        raise BenchError(
+            f"{path} does not hold results of cheetah bench: {plain(str(error), 300) or 'it is nested too deeply'}"
+        ) from None
 
 
 def _no_number(text: str) -> float:

@@ -64,7 +64,9 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]
         print(path_text.to_text(os.path.join(settings.out, "report.html")))
     if not summary["complete"]:
         why = "interrupted" if code == FAILED else f"stopped: {summary['problems'][0]['sentence']}"
-        return _complain(f"{why}; the same command resumes the run, and {settings.out} holds what was found so far", code, False)
+        return _complain(
+            f"{why}; the same command resumes the run, and {settings.out} holds what was found so far", code, False
+        )
     return code
 
 

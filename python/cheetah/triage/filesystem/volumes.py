@@ -86,9 +86,7 @@ def _partitions(worker: Worker, result: Result) -> list[Extent]:
         if not int(part.flags) & _ALLOCATED:
             continue
         if len(extents) == PARTITIONS_MAX:
-            result.problems.append(
-                Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is ignored")
-            )
+            result.problems.append(Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is ignored"))
             break
         description = (part.desc or b"").decode("utf-8", "backslashreplace")
         extents.append(Extent(part.start * sector_size, part.len * sector_size, description, sector_size))

@@ -137,7 +137,9 @@ class Run:
             raise Stopped(found.problems[0].sentence)
         self._volumes = self._workers.volumes = tuple(found.volumes)
         first_tasks = self._ledger.begin_listing(self._volumes)
-        name_tasks = self._previews.name_tasks(self._volumes if self._settings.keywords and self._workers.workers > 1 else ())
+        name_tasks = self._previews.name_tasks(
+            self._volumes if self._settings.keywords and self._workers.workers > 1 else ()
+        )
         self._stage("listing", itertools.chain(first_tasks, name_tasks))
         given_up = sum(one.failed for one in self._ledger.done["listing"].values())
         if given_up:
@@ -232,7 +234,9 @@ class Run:
         other.unlink(missing_ok=True)
         return whole
 
-    def _finish(self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
+    def _finish(
+        self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub
+    ) -> tuple[int, dict[str, Any]]:
         """Writes the tables, the summary and the report."""
         self._top_findings.drop_previews()
         self._stage_progress.begin_rows("merging")
@@ -244,7 +248,9 @@ class Run:
         more = merge.files(listing, aside, out / "files.parquet", why, self._complete, self._stage_progress.processed)
         aside.remove()
         done = self._ledger.all()
-        self._stage_progress.findings = merge.findings(self._parts, done, more, out / "findings.parquet", self._complete)
+        self._stage_progress.findings = merge.findings(
+            self._parts, done, more, out / "findings.parquet", self._complete
+        )
         timeline.write(out / "files.parquet", out / "timeline.parquet", self._stage_progress.processed)
         self._stage_progress.of("report", always=True)
         facts = self._facts(identity, shared, done)
@@ -257,7 +263,9 @@ class Run:
         unread |= any(problem.stage == "listing" for problem in facts.problems)
         return EVIDENCE if unread else DONE, written
 
-    def _facts(self, identity: dict[str, Any], shared: shared_source.Hub, done: list[CompletedTask]) -> summary.RunFacts:
+    def _facts(
+        self, identity: dict[str, Any], shared: shared_source.Hub, done: list[CompletedTask]
+    ) -> summary.RunFacts:
         # Tasks may report the same problem.
         problems = list({problem for one in done for problem in one.problems})
         problems.sort(key=_problem_order)

@@ -73,7 +73,11 @@ def find(pread: Pread, volume: Volume) -> Mft | None:
     first = int.from_bytes(boot[48:56], "little") * cluster
     # Above 128, the negative exponent of a power of two.
     size = boot[64] * cluster if boot[64] < 128 else 1 << (256 - boot[64])
-    if not mft_record.SECTOR_BYTES // 2 <= size <= _RECORD_BYTES_MAX or PIECE_BYTES % size or first + size > volume.length:
+    if (
+        not mft_record.SECTOR_BYTES // 2 <= size <= _RECORD_BYTES_MAX
+        or PIECE_BYTES % size
+        or first + size > volume.length
+    ):
         return None
     raw = pread(volume.start + first, size)
     if raw[:4] != b"FILE":

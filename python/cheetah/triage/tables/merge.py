@@ -136,7 +136,9 @@ def findings(
     tables = [parts.read(findings_of(one.id)) for one in done if one.findings]
     table = pa.concat_tables([FINDINGS.empty_table(), *tables, *more]).sort_by(FINDINGS_ORDER)
     partial = out.with_suffix(".partial")
-    pq.write_table(table.replace_schema_metadata({"complete": str(complete).lower()}), utf8(partial), compression="zstd")
+    pq.write_table(
+        table.replace_schema_metadata({"complete": str(complete).lower()}), utf8(partial), compression="zstd"
+    )
     partial.replace(out)
     return int(table.num_rows)
 

@@ -214,7 +214,9 @@ class Cluster:
         now = time.monotonic()
         self._alone_since = self._alone_since or now
         if now - self._alone_since > WORKERS_S:
-            raise OSError("all workers of the Dask cluster are gone; start some, and run the same command again to resume")
+            raise OSError(
+                "all workers of the Dask cluster are gone; start some, and run the same command again to resume"
+            )
 
 
 def _work(
@@ -230,7 +232,9 @@ def _work(
         _mine.kept = None
         try:
             if different := terms.different(ClusterTerms.of(uri, settings)):
-                return Refusal(f"the worker on {socket.gethostname()} has another {different} than the machine that started the run")
+                return Refusal(
+                    f"the worker on {socket.gethostname()} has another {different} than the machine that started the run"
+                )
             watch = Watch()
             kept = (run, Worker(uri, settings, beat=watch), watch)
         except OSError as error:

@@ -89,7 +89,9 @@ def shares(
     ]
     if loads:
         busy_shares["network"] = max(loads) / work_s
-    return {what: round(share if what == "tool" else min(max(share, 0.0), 1.0), 4) for what, share in busy_shares.items()}
+    return {
+        what: round(share if what == "tool" else min(max(share, 0.0), 1.0), 4) for what, share in busy_shares.items()
+    }
 
 
 def bottleneck(busy: Mapping[str, float], processors: int) -> str:

@@ -107,7 +107,9 @@ def _name(command: Command) -> str:
     return Path(command.argv[0]).name
 
 
-def _run(command: Command, one: tool.Tool, until_s: float, limit_s: float, watch: Callable[[], str] | None) -> tool.ToolRun:
+def _run(
+    command: Command, one: tool.Tool, until_s: float, limit_s: float, watch: Callable[[], str] | None
+) -> tool.ToolRun:
     name = _name(command)
     try:
         ran = one.run(max(until_s - time.monotonic(), 0.0), watch)

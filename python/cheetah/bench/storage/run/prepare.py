@@ -42,7 +42,9 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     try:
         settings.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BenchError(f"{settings.out}: the directory for the results cannot be created: {error.strerror}") from error
+        raise BenchError(
+            f"{settings.out}: the directory for the results cannot be created: {error.strerror}"
+        ) from error
     if not os.access(settings.out, os.W_OK | os.X_OK):
         raise BenchError(f"{settings.out} cannot be written to: name another directory for the results with --out")
     require_space(settings.out, RESULTS_BYTES)

@@ -19,5 +19,6 @@ def described(steps: Iterable[Step]) -> list[dict[str, str]]:
     """Returns each step's key, title, and measured tool with its version, for the report."""
     cached_version = functools.lru_cache(version)
     return [
-        {"key": step.key, "title": step.title, "tool": step.tools[0], "version": cached_version(step.tools[0])} for step in steps
+        {"key": step.key, "title": step.title, "tool": step.tools[0], "version": cached_version(step.tools[0])}
+        for step in steps
     ]
