@@ -47,6 +47,7 @@ lint-python:
 	@scripts/install-deps --build --python
 	@scripts/python-env --tools
 	target/venv/bin/ruff check --quiet
+	target/venv/bin/ruff format --quiet --check
 	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench attack
 
 static: ## build one static binary for any Linux: target/static/cheetah
