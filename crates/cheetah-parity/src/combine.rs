@@ -36,7 +36,7 @@ pub(crate) struct Sources<'a, S> {
     pub q: Option<&'a [u8]>,
 }
 
-/// What to compute.
+/// A shard to compute.
 pub(crate) struct Output<'a> {
     pub bytes: &'a mut [u8],
     /// The factors of the sums `p` and `q`.
@@ -55,7 +55,7 @@ pub(crate) fn combine<S: Source>(sources: &Sources<'_, S>, outputs: &mut [Output
     scalar::combine(sources, outputs);
 }
 
-/// Defines `combine` with the operations on columns that the place of use defines, and compiles it for its processor.
+/// Defines `combine` over the column operations of the invoking module, compiled for the given target feature.
 macro_rules! combine {
     ($(#[$target:meta])*) => {
         $(#[$target])*
@@ -80,8 +80,8 @@ macro_rules! combine {
             }
         }
 
-        /// Computes a column of the outputs. The code for an incomplete column calls `memcpy`, and would make that for
-        /// whole ones keep the sums in memory instead of registers, so it is separate.
+        /// Computes a column of the outputs. The code for an incomplete column is separate, since it calls `memcpy`,
+        /// which would force the sums of whole columns out of registers.
         $(#[$target])*
         #[inline]
         fn combine_column<S: Source, const Q: bool, const WHOLE: bool>(
@@ -132,7 +132,7 @@ macro_rules! combine {
             }
         }
 
-        /// Loads a column. Zeros complete one that is not whole.
+        /// Loads a column. An incomplete one is padded with zeros.
         $(#[$target])*
         #[inline]
         fn load<const WHOLE: bool>(bytes: &[u8]) -> Column {

@@ -1,9 +1,9 @@
 //! The field GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), in which 2 generates every element but 0.
 //! Addition is XOR.
 
-/// The polynomial without x^8: what to add when a product by 2 overflows.
+/// The polynomial without x^8, which is added when a doubling overflows.
 pub(crate) const POLYNOMIAL: u8 = 0x1d;
-/// The powers of 2 that differ.
+/// The number of distinct powers of 2.
 pub(crate) const POWERS_MAX: usize = 255;
 
 /// The products of a constant with each low nibble and with each high nibble. A product with any byte is the sum of two

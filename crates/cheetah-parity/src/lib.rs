@@ -9,11 +9,11 @@
 //! ```
 //!
 //! in GF(2^8) with the polynomial 0x11D, as H. P. Anvin, "The mathematics of RAID-6", describes and Linux' md computes.
-//! P restores any one missing shard, P and Q any two. A code of this kind does not find wrong shards; their digests
-//! must.
+//! P restores any one missing shard, P and Q any two. Such a code does not detect wrong shards: the caller needs
+//! digests of them.
 //!
-//! A stripe has at most [`DATA_SHARDS_MAX`] data shards: there are no more different powers of 2 in the field, and two
-//! shards of the same factor could not be told apart.
+//! A stripe has at most [`DATA_SHARDS_MAX`] data shards: the field has no more distinct powers of 2, and two shards
+//! with the same factor could not be distinguished.
 //!
 //! Nothing here does I/O, allocates or copies a shard. The kernel uses AVX2 where the processor has it, and words of 64
 //! bits elsewhere. With four data shards of 64 KiB in the cache, AVX2 was 1.7 times as fast for P, 2.1 times for P and
@@ -89,9 +89,8 @@ pub fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) -> Result<()> {
 /// Restores missing shards from the present ones.
 ///
 /// `data` and `parity` are all shards of the stripe, without bytes where missing. `restored` names the missing shards
-/// to restore and where to: an index below k = `data.len()` is that of a data shard, k is P and k + 1 is Q. Other
-/// missing shards need no memory. A present shard may be given as missing, so to restore one shard it is enough to read
-/// k others.
+/// to restore, each with its memory: an index below k = `data.len()` is that of a data shard, k is P and k + 1 is Q. Other
+/// missing shards need no memory. A present shard may be passed as missing, so k shards suffice to restore one.
 pub fn reconstruct(
     data: &[Option<&[u8]>],
     parity: &[Option<&[u8]>],
@@ -126,13 +125,14 @@ pub fn reconstruct(
 
 /// Adds one data shard to a parity shard.
 ///
-/// The sum of all data shards, added one by one to zeros, is what [`encode`] computes. If a data shard changes, adding
+/// Adding all data shards to zeros, one by one, gives the result of [`encode`]. If a data shard changes, adding
 /// the XOR of its old and new bytes updates the parity shard.
 pub fn accumulate(parity_index: usize, data_index: usize, data: &[u8], parity: &mut [u8]) -> Result<()> {
     add(parity_index, data_index, &[data], parity)
 }
 
-/// Updates a parity shard when a data shard, or a range of it, changes from `old` to `new`. `parity` is the same range.
+/// Updates a parity shard when a data shard, or a range of it, changes from `old` to `new`. `parity` is the same range of the parity
+/// shard.
 pub fn update(parity_index: usize, data_index: usize, old: &[u8], new: &[u8], parity: &mut [u8]) -> Result<()> {
     add(parity_index, data_index, &[old, new], parity)
 }

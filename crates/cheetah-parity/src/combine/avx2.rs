@@ -47,7 +47,7 @@ fn add(a: Column, b: Column) -> Column {
 fn double(column: Column) -> Column {
     let polynomial = _mm256_set1_epi8(POLYNOMIAL as i8);
     from_fn(|i| {
-        // 0xff in each byte that overflows, which are those that are negative.
+        // 0xff in each byte that overflows: those are negative as signed bytes.
         let overflows = _mm256_cmpgt_epi8(_mm256_setzero_si256(), column[i]);
         let shifted = _mm256_add_epi8(column[i], column[i]);
         _mm256_xor_si256(shifted, _mm256_and_si256(overflows, polynomial))

@@ -5,7 +5,7 @@ use std::array::from_fn;
 use super::{Output, Source, Sources};
 use crate::field::POLYNOMIAL;
 
-/// Four words: compilers make vectors of 16 bytes of them.
+/// Four words, which compilers turn into vectors of 16 bytes.
 const COLUMN_BYTES: usize = 32;
 type Column = [u64; 4];
 

@@ -1,4 +1,4 @@
-//! The kernel for AVX2 against the one for every processor.
+//! The AVX2 kernel against the portable one.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ proptest! {
             println!("SKIPPED: this processor has no AVX2");
             return Ok(());
         }
-        // Unaligned, as shards are where callers have them.
+        // Unaligned, as callers' shards may be.
         let shards: Vec<&[u8]> = shards.iter().map(|shard| &shard[skip.min(shard.len())..]).collect();
         let data: Vec<_> =
             shards[2..].iter().enumerate().map(|(i, shard)| (missing >> i & 1 == 0).then_some(*shard)).collect();
