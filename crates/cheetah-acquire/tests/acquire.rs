@@ -391,7 +391,7 @@ fn protection_that_does_not_last_is_not_claimed() {
             assert_eq!(second.unwrap().source.write_protected, Some(false));
             assert!(log.contains("it was write-protected in the beginning, and is not write-protected now"), "{log}");
         } else {
-            // What the image already records cannot be revoked.
+            // The image's own record cannot be revoked.
             assert!(second.unwrap_err().to_string().contains("is not write-protected any more"));
             assert!(run(Request { source: protected(&disk, &[true], u64::MAX), ..wanted }).unwrap().is_whole());
         }

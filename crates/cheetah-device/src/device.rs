@@ -10,7 +10,7 @@
 //! | A finished operation is seen by all that start later | `tests/prefetch.rs` (the same), `tests/model.rs` (`overlay_writers_side_by_side_do_not_disturb_each_other`) |
 //! | A dropped future leaves the device usable | `overlay.rs` (`a_dropped_write_is_finished_before_the_next_change_begins`), `cache/tests.rs` (`a_read_that_is_never_polled_blocks_no_other`) |
 //! | A read-only device refuses every change | `tests/model.rs` (`a_read_only_device_refuses_every_change`) |
-//! | A layer hands on what it does not handle, and is not bypassed where it does | `tests/layers.rs`; with [`conformance`](crate::layer::conformance) also the wrappers of the other crates |
+//! | A layer hands on every operation it does not handle, and is not bypassed in those it does | `tests/layers.rs`; with [`conformance`](crate::layer::conformance) also the wrappers of the other crates |
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub type DynDevice = Arc<dyn Device>;
 ///   ([`Device::check`]).
 ///
 /// The defaults are those of a plain read-only source. A device over another one of the same content implements
-/// [`Layer`] instead, and hands on what it does not handle.
+/// [`Layer`] instead, and hands on every operation it does not handle.
 pub trait Device: Send + Sync {
     /// Returns the size and preferences. Constant for the life of the handle, and cheap.
     fn geometry(&self) -> Geometry;
@@ -57,7 +57,7 @@ pub trait Device: Send + Sync {
         self.write(range.offset, Data::zeros(range.len), how.fua)
     }
 
-    /// Discards the range's content. What it reads as afterwards is the device's choice, until it is written again.
+    /// Discards the range's content. Until the range is written again, it reads as the device chooses.
     fn trim(&self, range: ByteRange) -> Io<'_, ()> {
         let _ = range;
         if self.geometry().writable { Io::ok(()) } else { Io::fail(Error::ReadOnly) }

@@ -3,8 +3,8 @@
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind};
 
-/// Returns what happened, and what to do next where that is clear. The errno and the path of a temporary file, which `tempfile`
-/// adds, are left out: the caller names the file that the user knows.
+/// Describes an error, with the next step where that is clear. The errno and the path of a temporary file, which
+/// `tempfile` adds, are left out: the caller names the file that the user knows.
 pub fn describe(error: &Error) -> String {
     let errno = innermost(error);
     let text = errno.map_or_else(|| error.to_string(), |errno| Error::from_raw_os_error(errno).to_string());

@@ -1,7 +1,7 @@
 //! Receiving replies so that large payloads are not copied: shared by the clients of NBD and iSCSI. No I/O.
 //!
-//! The parser of a protocol names the [`Target`] of the next bytes, and parses what arrives in its input. A large payload is
-//! received straight into the memory handed up, with some room behind it for the next header.
+//! The parser of a protocol names the [`Target`] of the next bytes, and parses the bytes that arrive in its input. A
+//! large payload is received straight into the memory handed up, with some room behind it for the next header.
 
 use bytes::BytesMut;
 
@@ -23,8 +23,8 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
-    /// Receives from memory, for tests without a socket: moves up to `len_max` bytes from `wire` to the target. Returns the
-    /// number of bytes that went into a payload's buffer, or `None` if they went into `input`.
+    /// Receives from memory, for tests without a socket: moves up to `len_max` bytes from `wire` to the target. Returns
+    /// the number of bytes that went into a payload's buffer, or `None` if they went into `input`.
     pub fn receive_from(self, wire: &mut &[u8], len_max: usize, input: &mut BytesMut) -> Option<usize> {
         let (buffer, room, direct) = match self {
             Target::Input(room) => (input, room, false),
@@ -37,8 +37,8 @@ impl Target<'_> {
     }
 }
 
-/// Accounts for `len` bytes received into the buffer of a payload that missed `missing`: moves those behind the payload to
-/// `input`. Returns the number of bytes still missing.
+/// Accounts for `len` bytes received into the buffer of a payload that missed `missing`: moves those behind the payload
+/// to `input`. Returns the number of bytes still missing.
 pub fn split_surplus(buffer: &mut BytesMut, missing: usize, len: usize, input: &mut BytesMut) -> usize {
     let surplus = len.saturating_sub(missing);
     let end = buffer.len() - surplus;

@@ -1,14 +1,14 @@
-//! Decides what a panic ends.
+//! Containment of panics: a request, a connection, or the process in order.
 //!
 //! A panic is a defect of the program. It stops one thread or task; the rest of the process would carry on without it,
 //! as a server that still answers on one port and no longer listens on another. So there are two kinds of work:
 //!
-//! * **Contained** ([`contain`], [`contained`], [`spawn_blocking`]): a connection, a request, accepting a client. A panic
-//!   ends that alone. It is logged and counted, and the peer or the caller sees an error.
+//! * **Contained** ([`contain`], [`contained`], [`spawn_blocking`]): a connection, a request, accepting a client. A
+//!   panic ends that alone. It is logged and counted, and the peer or the caller sees an error.
 //! * **Everything else** is essential: worker threads, background tasks of a device. Once a program has
-//!   called [`watch`], a panic there is a failure of the process: [`failed`] returns, so that the program can end in order
-//!   (wipe memory, unmount, flush) with an error, and [`WIND_UP_MAX`] later the process exits in any case. An essential
-//!   task that ends without a panic reports that with [`fail`].
+//!   called [`watch`], a panic there is a failure of the process: [`failed`] returns, so that the program can end in
+//!   order (wipe memory, unmount, flush) with an error, and [`WIND_UP_MAX`] later the process exits in any case. An
+//!   essential task that ends without a panic reports that with [`fail`].
 //!
 //! The panic hook does this, and therefore it holds for threads of libraries, too.
 
@@ -111,7 +111,7 @@ pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     tokio::task::spawn_blocking(contained(work))
 }
 
-/// Runs what `start` makes to its end. After a panic it is started again.
+/// Runs the future that `start` returns to its end; after a panic, starts another one.
 pub async fn persist<F: Future>(what: &str, start: impl Fn() -> F) -> F::Output {
     loop {
         if let Ok(output) = contain(what, start()).await {

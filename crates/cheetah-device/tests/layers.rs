@@ -1,4 +1,4 @@
-//! What each layer of this crate hands on to the device below it.
+//! The hints and capabilities that each layer of this crate hands on to the device below it.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn every_layer_hands_on_what_it_does_not_handle() {
     assert_hands_on(|below| Arc::new(ReadOnly::new(below)), &[CHANGES]).await;
     assert_hands_on(|below| Arc::new(CoverageFilter::new(below, read_throughout(), "case42", "when read")), &[CHANGES])
         .await;
-    // The prefetcher takes hints itself, and knows better what it has prefetched.
+    // The prefetcher takes hints itself, and reports its own prefetched data.
     let prefetch = |below| Prefetch::new(below, PrefetchConfig::default()) as DynDevice;
     assert_hands_on(prefetch, &[&[Hint, TakePrefetched]]).await;
     // A hint is a fetch into the cache; content comes from there.

@@ -1,8 +1,8 @@
 //! Drive files, and assembling the stack of layers they describe.
 //!
-//! A *drive* is one virtual disk over the memory of many nodes. Its *drive file* holds everything needed to find its bytes
-//! again; no daemon owns it. With the file, and access to the nodes, a drive can be opened: by one writer at a time, and any
-//! number of readers.
+//! A *drive* is one virtual disk over the memory of many nodes. Its *drive file* holds everything needed to find its
+//! bytes again; no daemon owns it. With the file, and access to the nodes, a drive can be opened: by one writer at a
+//! time, and any number of readers.
 //!
 //! # Rooms, from the ground up
 //!
@@ -23,7 +23,7 @@
 //!
 //! # Functions
 //!
-//! | function | what it does |
+//! | function | effect |
 //! |---|---|
 //! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<AvailableNode>` | ask named, announced and foreign nodes for their free memory |
 //! | [`gather::Gather::listen`]`(addr, wanted, insecure)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
@@ -36,7 +36,7 @@
 //! | [`load::load`]`(&mut DriveFile, DynDevice, LoadOptions, progress) -> Image` | copy an image in, hashed on the way |
 //! | [`fill::begin`]`(&mut DriveFile, spec, &Identity, HashChoice)` | mark a new drive as filling from a source |
 //! | [`fill::Filling::open`]`(&DriveFile, OpenSource, FillOptions) -> Option<Filling>` | read a drive while it is filled |
-//! | [`partial::save_partial`]`(&DriveFile, &Path, &PartialOptions, progress) -> PartialSave` | copy out what can be read, with a map |
+//! | [`partial::save_partial`]`(&DriveFile, &Path, &PartialOptions, progress) -> PartialSave` | copy out the readable ranges, with a map |
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
@@ -44,10 +44,10 @@
 //!
 //! Every function needs a tokio runtime. `progress` is any `FnMut(CopyProgress)`, called from the task that copies.
 //!
-//! # What a drive does not protect against
+//! # Limits of protection
 //!
-//! A foreign NBD server knows neither instances nor leases. That it restarted empty, or that another client writes to its
-//! export, is detected only when the drive is verified.
+//! A foreign NBD server knows neither instances nor leases. That it restarted empty, or that another client writes to
+//! its export, is detected only when the drive is verified.
 
 #![forbid(unsafe_code)]
 

@@ -74,7 +74,7 @@ pub struct Drive {
     lost: Vec<String>,
 }
 
-/// What an open drive holds at its nodes.
+/// The connections and leases of an open drive.
 enum DriveAccess {
     /// Nothing: it is read.
     Reader,
@@ -95,8 +95,8 @@ impl DriveAccess {
 }
 
 impl Drive {
-    /// Connects to the drive's nodes, takes the write lease if asked to, and assembles the device. The error names every
-    /// node that cannot be used.
+    /// Connects to the drive's nodes, takes the write lease if asked to, and assembles the device. The error names
+    /// every node that cannot be used.
     pub async fn open(file: &DriveFile, options: OpenOptions) -> Result<Self> {
         let gaps = gaps(file, &options).await?;
         let mut drive = Self::open_unmarked(file, options).await?;
@@ -196,8 +196,8 @@ impl Drive {
     }
 }
 
-/// The coverage of an incomplete image, whose unreadable ranges must not be read. Refuses a drive that cannot be opened with
-/// these options.
+/// The coverage of an incomplete image, whose unreadable ranges must not be read. Refuses a drive that cannot be opened
+/// with these options.
 async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage>> {
     let name = &file.name;
     if file.fill.is_some() {

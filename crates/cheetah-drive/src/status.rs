@@ -32,8 +32,8 @@ pub struct DriveStatus {
     pub covered: Option<CoveredStatus>,
     /// Whether every node answers and holds its part of the drive.
     pub healthy: bool,
-    /// The number of further nodes, whichever they are, that may be lost now without losing a byte; `None` if part of the
-    /// content is lost already.
+    /// The number of further nodes, whichever they are, that may be lost now without losing a byte; `None` if part of
+    /// the content is lost already.
     pub survives_losses: Option<usize>,
     /// The same if all nodes were there.
     pub survives_losses_max: usize,
@@ -55,7 +55,7 @@ pub struct ImageStatus {
     pub digests: Option<DigestsRef>,
     /// Hashes of the whole.
     pub hashes: Hashes,
-    /// What must be known of an image that may not have one source, as a sentence.
+    /// A warning that the image may not have one source, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -95,8 +95,8 @@ pub struct CoveredStatus {
     pub filler: Option<String>,
 }
 
-/// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive with
-/// redundancy, the nodes are those of the newest map.
+/// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive
+/// with redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
     let file = &refresh(file, timeout).await?;
     let mut nodes = node_statuses(file, timeout).await;

@@ -109,7 +109,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
     bytes[at..].first_chunk().map_or(0, |bytes| usize::try_from(u64::from_le_bytes(*bytes)).unwrap_or(usize::MAX))
 }
 
-/// Ends the bytes with the Adler-32 of what comes before.
+/// Appends the Adler-32 of the bytes.
 fn seal(bytes: &mut [u8]) {
     let Some((before, sum)) = bytes.split_last_chunk_mut::<4>() else { return };
     let (mut a, mut b) = (1, 0);

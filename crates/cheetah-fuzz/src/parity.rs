@@ -42,7 +42,7 @@ fn encoded(data: &[&[u8]], parity_count: usize) -> Vec<Vec<u8>> {
     parity
 }
 
-/// Calls with what a careless caller may pass; only that they return is of interest.
+/// Calls with arguments of a careless caller, which must return.
 fn refuse(first: usize, second: usize, bytes: &[u8]) {
     let (left, right) = bytes.split_at(bytes.len() / 2);
     let (mut p, mut q) = (left.to_vec(), right.to_vec());

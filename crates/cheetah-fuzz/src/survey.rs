@@ -4,7 +4,7 @@ use cheetah_volume::offline::survey;
 
 /// Room for structures behind those that are made up for each kind of file system.
 const SIZE: usize = 128 << 10;
-/// What FAT32 has to say is its size, or else it is not FAT32.
+/// FAT32 must state its size, or it is not FAT32.
 const FAT32_SIZE: u64 = 40 << 20;
 /// Far more than any volume of that size takes.
 const STEPS_MAX: usize = 20_000;

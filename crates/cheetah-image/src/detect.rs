@@ -27,12 +27,12 @@ pub enum Format {
     Unknown,
 }
 
-/// A format that is not supported, and what to do instead.
+/// A format that is not supported, and the alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsupported {
     /// The description after `this is …`.
     pub what: &'static str,
-    /// What to do next.
+    /// The next step for the user.
     pub instead: &'static str,
 }
 

@@ -114,7 +114,7 @@ pub struct Identity {
 /// A fact that differs between two identities, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs, such as `serial number`.
+    /// The differing property, such as `serial number`.
     pub what: &'static str,
     /// The former value.
     pub then: String,

@@ -26,8 +26,8 @@ use crate::split::Split;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
-/// Opens what the user calls `spec`: the path of an image or a disk, or `raw:` and the path of a file that is to be
-/// read as a raw image.
+/// Opens the source that the user calls `spec`: the path of an image or a disk, or `raw:` and the path of a file that
+/// is to be read as a raw image.
 ///
 /// # Errors
 ///

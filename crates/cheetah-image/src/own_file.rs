@@ -19,7 +19,7 @@ use cheetah_error::{Error, Result};
 /// The number of bytes at the start of a file that [`OwnFile::begins`] may look at.
 const HEAD_LEN: usize = 4096;
 
-/// What became of an attempt to open a file and lock it.
+/// The result of opening and locking a file.
 #[derive(Debug)]
 pub enum Locked {
     /// The lock is held until the file is closed.
@@ -38,7 +38,7 @@ pub enum Locked {
 /// A kind of file that Cheetah keeps beside evidence.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnFile {
-    /// What errors call it, such as `journal`.
+    /// Its name in errors, such as `journal`.
     pub name: &'static str,
     /// Whether a file that begins with these bytes is of this kind. The slice holds the first 4096 bytes, or the whole
     /// of a shorter file: an empty slice for a file that a crash left empty.
@@ -74,8 +74,8 @@ impl OwnFile {
         }
     }
 
-    /// As [`Self::open`], and locks the file exclusively (flock(2)). A file that was unlinked or renamed while the lock was
-    /// taken is not returned.
+    /// As [`Self::open`], and locks the file exclusively (flock(2)). A file that was unlinked or renamed while the lock
+    /// was taken is not returned.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ impl OwnFile {
         self.open_with(path, OpenOptions::new().read(true)).map(drop)
     }
 
-    /// Replaces the file at `path` atomically; the file that it replaces must be of this kind. A file that another process puts
-    /// there between the check and the renaming is replaced, too.
+    /// Replaces the file at `path` atomically; the file that it replaces must be of this kind. A file that another
+    /// process puts there between the check and the renaming is replaced, too.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The device and inode of a file: what stays the same when it is renamed, and differs between any two files.
+/// The device and inode of a file, which survive renaming and differ between any two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
     device: u64,
@@ -263,7 +263,7 @@ impl FileId {
         file.metadata().map(|metadata| Self { device: metadata.dev(), inode: metadata.ino() })
     }
 
-    /// Returns the identity of what `path` names, a symbolic link not followed; `None` if there is nothing.
+    /// Returns the identity of the file at `path`, without following a symbolic link; `None` if there is none.
     ///
     /// # Errors
     ///

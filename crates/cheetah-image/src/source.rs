@@ -36,6 +36,6 @@ pub struct Source {
     pub device: DynDevice,
     /// Its identity.
     pub identity: Identity,
-    /// What to call it: the file's name without its extension, or the export's.
+    /// The name to show: the file's name without its extension, or the export's name.
     pub name: String,
 }

@@ -21,7 +21,7 @@ pub fn path_of(spec: &str) -> Option<(PathBuf, bool)> {
     }
 }
 
-/// Returns what a user typed as a spec: the path may be any bytes.
+/// Returns a command-line argument as a spec; a path may be any bytes.
 pub fn typed(typed: &OsStr) -> String {
     match typed.as_bytes().strip_prefix(RAW.as_bytes()) {
         Some(path) if typed.to_str().is_none() => format!("{RAW}{}", path_to_text(OsStr::from_bytes(path))),

@@ -1,4 +1,4 @@
-//! E01 images as others see them: libewf's tools and The Sleuth Kit. And what becomes of them when writing stops.
+//! E01 images read by libewf's tools and The Sleuth Kit, and resumed after writing was interrupted.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -87,7 +87,7 @@ async fn write(path: &Path, bytes: &[u8], options: E01Options) -> Vec<PathBuf> {
     writer.finish(&hashes(bytes).await).await.unwrap()
 }
 
-/// What libewf's tools and The Sleuth Kit make of the image: the same bytes.
+/// Asserts that libewf's tools and The Sleuth Kit read the same bytes from the image.
 async fn everyone_reads(first: &Path, bytes: &[u8]) {
     let image = first.to_str().unwrap();
     let folder = TempDir::new().unwrap();

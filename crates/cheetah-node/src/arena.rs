@@ -118,7 +118,7 @@ impl Arena {
 
     fn protect(&mut self) -> io::Result<()> {
         let (start, len) = (self.base.as_ptr().cast(), self.bytes);
-        // SAFETY: the range is our own mapping, and none of this changes what its memory holds.
+        // SAFETY: the range is our own mapping, and none of these calls changes the content of its memory.
         let (dump, fork, huge, lock) = unsafe {
             (
                 mm::madvise(start, len, Advice::LinuxDontDump),

@@ -1,5 +1,5 @@
-//! A client abandons a connection and repeats its writes: writes of the old connection that reach the node later must not
-//! overwrite newer ones.
+//! A client abandons a connection and repeats its writes: writes of the old connection that reach the node later must
+//! not overwrite newer ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 const MIB: u64 = 1 << 20;
-/// How long a client waits for what does not come. The rest has to go well within it.
+/// How long a client waits for an answer that does not come. Everything else takes much less.
 const SHORT: Duration = Duration::from_secs(4);
 /// `NBD_EPERM`
 const EPERM: [u8; 4] = [0, 0, 0, 1];

@@ -27,14 +27,14 @@ pub struct Access {
     pub prefetch_bytes: u64,
     /// How to use the link to a remote source.
     pub link: LinkUse,
-    /// The cache for what crosses the link to a remote source.
+    /// The cache for data that crosses the link to a remote source.
     pub cache: Option<CacheOption>,
     /// Whether to fetch file systems' metadata and contents into that cache ahead of reads.
     pub foresight: bool,
     /// Take the write lease, or the right to fill the drive, from its holder.
     pub force_lease: bool,
-    /// Fill a drive that is not full yet, while it is read, and record the fill with this observer. Otherwise such a drive
-    /// is refused.
+    /// Fill a drive that is not full yet, while it is read, and record the fill with this observer. Otherwise such a
+    /// drive is refused.
     pub fill: Option<FillObserverOf>,
     /// Open a drive although nodes are lost.
     pub allow_lost: bool,
@@ -64,7 +64,7 @@ impl Access {
     }
 }
 
-/// The place and size of the cache for what crosses a link.
+/// The place and size of the cache for data that crosses a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheOption {
     /// The place.

@@ -39,7 +39,7 @@ enum Closing {
 }
 
 impl OpenedSource {
-    /// Opens what the user calls `text`.
+    /// Opens the source that the user calls `text`.
     pub async fn open(text: &str, access: &Access) -> Result<Self> {
         let drive = drive_file(text);
         if access.writable && drive.is_none() {

@@ -1,4 +1,4 @@
-//! Counts the reads of a source below its layers, which shows what the layers save or waste.
+//! Counts the reads of a source below its layers, which shows the reads that the layers save or waste.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

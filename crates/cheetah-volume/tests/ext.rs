@@ -1,4 +1,4 @@
-//! Surveys of ext2, ext3 and ext4: they request what The Sleuth Kit reads, and little else.
+//! Surveys of ext2, ext3 and ext4: they request the ranges that The Sleuth Kit reads, and few others.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod tools;

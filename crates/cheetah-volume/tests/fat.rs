@@ -1,4 +1,4 @@
-//! Surveys of FAT12, FAT16, FAT32 and exFAT: they request what The Sleuth Kit reads, and little else.
+//! Surveys of FAT12, FAT16, FAT32 and exFAT: they request the ranges that The Sleuth Kit reads, and few others.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod tools;

@@ -1,4 +1,4 @@
-//! Surveys of NTFS: volumes made by other programs, compared with what The Sleuth Kit reads of them, and damaged ones.
+//! Surveys of NTFS: volumes made by other programs, compared with the reads of The Sleuth Kit, and damaged ones.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 mod walk;

@@ -32,7 +32,7 @@ impl From<Code> for ExitCode {
 pub struct Failure {
     /// The exit code.
     pub code: Code,
-    /// What, where, and what to do next.
+    /// What failed, where, and what to do next.
     pub message: String,
     /// Whether a child process has shown it on stderr already.
     pub shown: bool,
@@ -82,8 +82,8 @@ pub fn defect(why: String, command: Option<Failure>) -> Failure {
 
 /// Turns any error into a [`Failure`] that names the operation.
 pub trait Context<T> {
-    /// Puts `what` before the error: `cannot write case42.raw`. An error of the operating system is followed by the next
-    /// step, where that is clear.
+    /// Puts `what` before the error: `cannot write case42.raw`. An error of the operating system is followed by the
+    /// next step, where that is clear.
     fn context(self, what: impl fmt::Display) -> Result<T>;
 }
 

@@ -36,7 +36,7 @@ pub enum AcquireEvent {
     Unreadable(Bad),
     /// The link to the source was lost; the source is being reopened.
     Lost {
-        /// What happened, as a sentence.
+        /// The error, as a sentence.
         why: String,
         /// Seconds until the acquisition gives up.
         retry_for_s: u64,
@@ -45,14 +45,14 @@ pub enum AcquireEvent {
     Back {
         /// Its identity now.
         source: Box<Identity>,
-        /// What changed since the beginning, a sentence each.
+        /// The changes since the beginning, a sentence each.
         changed: Vec<String>,
         /// How it was recognised.
         opening: Box<Opening>,
     },
     /// The source that was reopened is another one, or may be.
     SourceChanged {
-        /// What differs, as a sentence.
+        /// The difference, as a sentence.
         what: String,
     },
     /// A connection to the source was lost and restored, to the same process.

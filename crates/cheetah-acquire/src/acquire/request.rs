@@ -41,7 +41,7 @@ impl ErrorsMax {
 }
 
 impl Default for ErrorsMax {
-    /// None: what to do with a bad disk is the examiner's decision.
+    /// None: the examiner decides how to treat a bad disk.
     fn default() -> Self {
         Self::Count(0)
     }
@@ -69,7 +69,7 @@ impl fmt::Display for ErrorsMax {
     }
 }
 
-/// What to acquire, into what, and how.
+/// An acquisition: its source, destinations and options.
 #[derive(Clone)]
 pub struct Request {
     /// Opens the source.

@@ -215,7 +215,7 @@ impl Finished {
             started: rfc3339(OffsetDateTime::from_unix_timestamp(i64::try_from(state.start.at_s).unwrap_or(0)).ok()),
             finished: rfc3339(Some(OffsetDateTime::now_utc())),
             duration_s: seconds,
-            // Far below what would not fit.
+            // Far below the largest value that fits.
             rate_bytes_s: (state.at as f64 / seconds.max(0.001)) as u64,
             wire: tally.wire(),
             openings: state.openings,

@@ -80,7 +80,7 @@ impl Agent {
         };
         let limits = ServerConfig {
             connections_max: config.connections_max.clamp(1, CONNECTIONS_MAX),
-            // What packing and reading take comes on top, and must stay within 128 MiB with it.
+            // Packing and reading take more memory; with this, the total must stay within 128 MiB.
             memory_bytes_max: MEMORY_BYTES_USUAL,
             rate_max: config.rate_max,
             watch: true,

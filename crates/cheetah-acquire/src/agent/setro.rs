@@ -17,6 +17,6 @@ const BLKROSET: Opcode = opcode::none(0x12, 93);
 /// Has the kernel refuse writes to the block device at `path`. Takes CAP_SYS_ADMIN.
 pub(super) fn set_read_only(path: &Path) -> io::Result<()> {
     let device = File::open(path)?;
-    // SAFETY: BLKROSET reads one int through the pointer it is given, which is what Setter passes.
+    // SAFETY: BLKROSET reads one int through the pointer it is given, and Setter passes a pointer to one.
     unsafe { ioctl(&device, Setter::<BLKROSET, c_int>::new(1)) }.map_err(io::Error::from)
 }

@@ -1,4 +1,5 @@
-//! Reads a whole image and compares it with its records: the custody log, the coverage map, and the hashes in the image.
+//! Reads a whole image and compares it with its records: the custody log, the coverage map, and the hashes in the
+//! image.
 
 use std::path::{Path, PathBuf};
 
@@ -45,10 +46,11 @@ pub struct Audit {
     pub log_path: Option<PathBuf>,
     /// The result of checking the log.
     pub log: Option<LogReport>,
-    /// Everything that is wrong, a sentence each. Includes ranges that were unreadable or unread when the image was made.
+    /// Everything that is wrong, a sentence each. Includes ranges that were unreadable or unread when the image was
+    /// made.
     pub problems: Vec<String>,
-    /// Whether the image is as it was made: nothing recorded about it, and nothing about its log, says otherwise. Ranges
-    /// that were unreadable or unread when it was made do not count.
+    /// Whether the image is as it was made: nothing recorded about it, and nothing about its log, says otherwise.
+    /// Ranges that were unreadable or unread when it was made do not count.
     pub unchanged: bool,
 }
 
@@ -86,8 +88,8 @@ impl Audit {
     }
 }
 
-/// Reads the whole image in one pass and compares it with its records. Its log and its map are looked for beside `path`:
-/// `None` for a source that is no file. The source must be opened without heeding that map
+/// Reads the whole image in one pass and compares it with its records. Its log and its map are looked for beside
+/// `path`: `None` for a source that is no file. The source must be opened without heeding that map
 /// ([`heed_map`](cheetah_image::OpenOptions::heed_map)), since hashes are of the image with zeros for missing ranges.
 /// `progress` gets the number of bytes read.
 ///
@@ -186,7 +188,7 @@ impl Audit {
         problems
     }
 
-    /// What the image has lacked since it was made.
+    /// The ranges that the image has lacked since it was made.
     fn gaps(&self) -> Vec<String> {
         let unreadable = total(&self.unreadable, "could not be read when the image was made");
         unreadable.into_iter().chain(total(&self.unread, "were never read: the image is partial")).collect()

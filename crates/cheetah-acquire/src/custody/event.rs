@@ -23,7 +23,7 @@ pub enum CustodyEvent {
         /// The source's current identity.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         source: Value,
-        /// What differs from the start, though the source is the same: its write protection, its location.
+        /// Differences from the start although the source is the same: its write protection, its location.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
         /// How the source was recognised: the comparison, and what the examiner vouched for.
@@ -52,7 +52,7 @@ pub enum CustodyEvent {
         /// Where, if it was at a place.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<Span>,
-        /// What, as a sentence.
+        /// The error, as a sentence.
         what: String,
     },
     /// A range was read again.
@@ -71,7 +71,7 @@ pub enum CustodyEvent {
     },
     /// The source is not the one that the acquisition began with.
     SourceChanged {
-        /// What differs.
+        /// The difference.
         what: String,
     },
     /// Hashes of the whole.

@@ -23,8 +23,8 @@ pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true 
 
 /// A log open for appending, by this process alone.
 ///
-/// Every record is on stable storage when [`CustodyLog::append`] returns. An append that fails leaves the log as it was. A
-/// crash can leave an unfinished last line; the next append replaces it with a record that says so.
+/// Every record is on stable storage when [`CustodyLog::append`] returns. An append that fails leaves the log as it
+/// was. A crash can leave an unfinished last line; the next append replaces it with a record that says so.
 #[derive(Debug)]
 pub struct CustodyLog {
     file: File,
@@ -68,8 +68,8 @@ struct LogWriter {
 pub struct Receipt {
     /// Its number, from 1.
     pub seq: u64,
-    /// SHA-256 of its line, newline included. The last record's, noted on paper, later proves that nothing before it was cut
-    /// off.
+    /// SHA-256 of its line, newline included. The last record's, noted on paper, later proves that nothing before it
+    /// was cut off.
     pub sha256: String,
 }
 
@@ -85,8 +85,8 @@ impl CustodyLog {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a log. [`Error::Failed`] if another
-    /// process is writing to it, or it cannot be read or created.
+    /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a log. [`Error::Failed`] if
+    /// another process is writing to it, or it cannot be read or created.
     pub fn open(path: &Path, key: SigningKey) -> Result<Self> {
         Self::of(LOG.open_or_create_locked(path)?, path, key)
     }
@@ -155,7 +155,7 @@ impl CustodyLog {
         }
         next.bytes = end.bytes + bytes.len() as u64;
         self.file.write_all(&bytes).and_then(|()| self.file.sync_data()).map_err(|error| {
-            // What cannot be undone now is found, and repaired, at the next append.
+            // A partial line that cannot be removed now is found, and repaired, at the next append.
             let _ = self.truncate(end);
             self.failed(&error)
         })?;

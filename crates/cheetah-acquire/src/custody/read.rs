@@ -85,7 +85,7 @@ fn is_local(error: &DeviceError) -> bool {
 }
 
 impl FullRead {
-    /// The content of `range`, zeros for what is unreadable; `None` if part of it is damaged.
+    /// The content of `range`, with zeros for unreadable bytes; `None` if part of it is damaged.
     async fn read_in_pieces(&mut self, device: &DynDevice, range: ByteRange) -> Result<Option<Data>> {
         let (mut content, mut whole) = (Data::new(), true);
         // A stack of the ranges still to be read, each with the number of times it was split.

@@ -1,7 +1,7 @@
 //! Rate and remaining time, from the last seconds rather than the average of hours. No I/O.
 //!
-//! Runs of zeros cost next to nothing, so they are left out of the rate on which the estimate is based. The rest of the
-//! source is assumed to hold the same share of content as what is done.
+//! Runs of zeros take almost no time, so they are left out of the rate on which the estimate is based. The rest of the
+//! source is assumed to hold the same share of content as the part already read.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One pass over a source: chunks go to the hashes and to every sink, and what is on stable storage everywhere goes to
-//! the journal.
+//! One pass over a source: chunks go to the hashes and to every sink, and checkpoints that are durable in all
+//! sinks go to the journal.
 //!
 //! | part | content |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`sink_queues`](SinkQueues) | a task and a queue for each sink, so that all of them work at once |
 //! | `checkpoint` | when to have one, and the one under way |
 //! | `eta_meter` | how fast it goes and how long it will take (no I/O) |
-//! | `readback` | reading again what a sink holds |
+//! | `readback` | reading back a sink's content |
 //! | [`recognise()`](recognise::recognise) | whether a source that is opened again is the same |
 
 mod checkpoint;

@@ -68,8 +68,8 @@ pub type StopSignal<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Un
 /// The extent of unreadable ranges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// The number of errors: ranges, adjacent ones joined, and each started MiB of a longer range. So a dying disk cannot
-    /// lose any number of sectors in a row as one error.
+    /// The number of errors: ranges, adjacent ones joined, and each started MiB of a longer range. So a dying disk
+    /// cannot lose any number of sectors in a row as one error.
     pub errors: u64,
     /// Bytes.
     pub bytes: u64,
@@ -141,7 +141,8 @@ impl From<Error> for Failed {
 }
 
 impl Pass<'_> {
-    /// Reads to the end of the source, or until stopped. Then, or after an error of the source, writes a last checkpoint.
+    /// Reads to the end of the source, or until stopped. Then, or after an error of the source, writes a last
+    /// checkpoint.
     pub async fn run(&mut self, evidence: Evidence, stop: StopSignal<'_>) -> Result<PassEnd> {
         match self.go_on(evidence, stop).await {
             Err(Failed::Hard(error)) => Err(error),
@@ -151,8 +152,8 @@ impl Pass<'_> {
     }
 
     async fn go_on(&mut self, mut evidence: Evidence, stop: StopSignal<'_>) -> std::result::Result<PassEnd, Failed> {
-        // The offset of the last loss, and when it was first lost there: bounds retries of a source that reopens but yields
-        // nothing.
+        // The offset of the last loss, and when it was first lost there: bounds retries of a source that reopens but
+        // yields nothing.
         let mut stuck = (u64::MAX, Instant::now());
         loop {
             (self.tally.wire, self.tally.reconnects) = (evidence.wire.clone(), 0);
@@ -374,8 +375,8 @@ async fn open(source: &Opener) -> Option<Evidence> {
     source().await.inspect_err(|error| tracing::debug!("the source is not there yet: {error}")).ok()
 }
 
-/// Whether `evidence` is the source of which a part was acquired before; `None` if that cannot be told now, and it is to be
-/// opened once more.
+/// Whether `evidence` is the source of which a part was acquired before; `None` if that cannot be told now, and it is
+/// to be opened once more.
 async fn known_again(
     state: &AcquisitionState,
     evidence: &Evidence,
@@ -388,7 +389,7 @@ async fn known_again(
             tracing::debug!("the source was lost again: {error}");
             Ok(None)
         }
-        // Any machine may call: what it serves says nothing about the source.
+        // Any machine may call: a wrong disk it serves says nothing about the source.
         Err(error) if evidence.inbound => {
             tracing::warn!("an agent that called is sent away: {error}");
             Ok(None)
@@ -397,8 +398,8 @@ async fn known_again(
     }
 }
 
-/// The source of which a part was acquired by an earlier run of the command: `evidence`, if that is it. Of those that call
-/// us, others are sent away, and the right one is waited for, for `retry_for`.
+/// The source of which a part was acquired by an earlier run of the command: `evidence`, if that is it. Of those that
+/// call us, others are sent away, and the right one is waited for, for `retry_for`.
 pub async fn recognise_first(
     source: &Opener,
     state: &AcquisitionState,

@@ -1,4 +1,4 @@
-//! Reading back what was acquired: before an acquisition is resumed, and when it is verified.
+//! Reading back acquired data: before an acquisition is resumed, and when it is verified.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const READ_AHEAD: usize = 8;
 /// The most differing ranges named in an error.
 const RANGES_SHOWN_MAX: usize = 8;
 
-/// Reads `range`, with zeros for what `coverage` marks unreadable.
+/// Reads `range`, with zeros for the ranges that `coverage` marks unreadable.
 pub async fn unreadable_are_zeros(
     device: &DynDevice,
     range: ByteRange,

@@ -43,7 +43,8 @@ impl SinkQueues {
         self.send_all(|| SinkCommand::Push(chunk.clone())).await
     }
 
-    /// Asks every sink for a checkpoint behind what was pushed so far. The future resolves when all of them are durable.
+    /// Asks every sink for a checkpoint after the chunks pushed so far. The future resolves when all of them are
+    /// durable.
     pub async fn checkpoint(&mut self) -> Result<impl Future<Output = Result<Vec<Mark>>> + Send + 'static + use<>> {
         let mut answers = Vec::new();
         self.send_all(|| {
@@ -77,7 +78,7 @@ impl SinkQueues {
         }
     }
 
-    /// Waits until the sinks have taken what is queued, and returns them, in order.
+    /// Waits until the sinks have taken all queued chunks, and returns them, in order.
     pub async fn stop(self) -> Result<Vec<Box<dyn Sink>>> {
         let (commands, tasks): (Vec<_>, Vec<_>) =
             self.queues.into_iter().map(|queue| (queue.commands, queue.task)).unzip();

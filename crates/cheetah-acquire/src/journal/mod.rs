@@ -8,12 +8,12 @@
 //! CHECK {"checkpoint": …}    everything before `at` is durable in every destination
 //! CHECK {"resume": …}        the command was run again and resumed here
 //! CHECK {"lost": …}          the link to the source was lost
-//! CHECK {"reopen": …}        the source was opened again, and compared with what had been acquired
+//! CHECK {"reopen": …}        the source was opened again, and compared with the acquired data
 //! ```
 //!
-//! `CHECK` is the first 16 digits of the BLAKE3 of the rest of the line. An incomplete record at the end, left by a crash,
-//! is cut off; damage anywhere else is an error. A checkpoint holds the digests of the chunks since the last one: 32 bytes
-//! for each MiB.
+//! `CHECK` is the first 16 digits of the BLAKE3 of the rest of the line. An incomplete record at the end, left by a
+//! crash, is cut off; damage anywhere else is an error. A checkpoint holds the digests of the chunks since the last
+//! one: 32 bytes for each MiB.
 
 mod file;
 
@@ -133,7 +133,7 @@ impl Start {
     }
 }
 
-/// Returns what is known to differ between the source that was found `then` and `now`, a sentence each; empty if they may
+/// Returns the known differences between the source as found `then` and `now`, a sentence each; empty if they may
 /// be the same. That their bytes are the same, only a comparison can tell.
 ///
 /// # Errors
@@ -160,7 +160,7 @@ pub fn unknown_source(source: &str, why: &str) -> Error {
     ))
 }
 
-/// Returns what differs between two openings of a source without making it another one, a sentence each.
+/// Returns the differences between two openings of the same source, a sentence each.
 pub fn changes(then: &Identity, now: &Identity) -> Vec<String> {
     let protection = |protected: Option<bool>| match protected {
         Some(true) => "write-protected",
@@ -193,7 +193,7 @@ pub fn changed(source: &str, how: impl std::fmt::Display) -> Error {
 /// States that everything before `at` is durable in every destination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Bytes from the start: a multiple of a chunk, or all there are.
+    /// Bytes from the start: a multiple of a chunk, or the size of the source.
     pub at: u64,
     /// The digests of the chunks since the last checkpoint.
     #[serde(with = "base64_digests")]
@@ -208,7 +208,7 @@ pub struct Checkpoint {
     pub links_lost: u64,
     /// Time at work since the start of the acquisition, without interruptions, in milliseconds.
     pub active_ms: u64,
-    /// What each destination needs to resume from here. JSON as text, since only the last one is ever parsed.
+    /// The state that each destination resumes from. JSON as text, since only the last one is parsed.
     pub marks: Vec<String>,
 }
 
@@ -235,7 +235,7 @@ pub struct AcquisitionState {
     pub resumes: u64,
     /// Every time the source was opened again, in order.
     pub openings: Vec<Opening>,
-    /// The agent's process that served the source last, and is known to have served what was acquired before.
+    /// The agent's process that served the source last, and is known to have served the data acquired before.
     pub instance: Option<String>,
     /// Whether the source was write-protected whenever it was opened.
     pub write_protected: Option<bool>,
@@ -295,7 +295,8 @@ impl AcquisitionState {
         }
     }
 
-    /// Returns how often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
+    /// Returns how often reading was interrupted: the command ended and was run again, or the source was lost and
+    /// opened again.
     pub fn interruptions(&self) -> u64 {
         self.resumes + self.openings.iter().filter(|opening| opening.cause == Cause::Lost).count() as u64
     }
@@ -326,7 +327,7 @@ impl AcquisitionState {
         Ok(())
     }
 
-    /// Returns what was read, and what was unreadable.
+    /// Returns the ranges that were read, and those that were unreadable.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = Coverage::new(self.start.source.size);
         coverage.set(ByteRange::new(0, self.at), State::Read);

@@ -72,7 +72,7 @@ pub struct SinkReport {
     /// The custody log beside it, if one is kept.
     #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub custody: Option<PathBuf>,
-    /// Whether it was read back and equals what was acquired; `None` if it was not read back.
+    /// Whether it was read back and equals the acquired data; `None` if it was not read back.
     pub verified: Option<bool>,
     /// The hashes computed when it was read back; none where only the digests of its chunks were compared.
     pub verified_hashes: Hashes,

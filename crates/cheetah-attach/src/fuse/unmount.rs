@@ -14,7 +14,7 @@ use super::kernel::{self, Unmounted};
 use super::{BUSY_PAUSE, BUSY_RETRIES, blocking, table};
 use crate::{Error, Result};
 
-/// How long the serving process may take to write back and to release what it holds.
+/// How long the serving process may take to write back and to release its leases and connections.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Unmounts the mount on `dir`, and waits until the process that serves it has ended: what was written is then on

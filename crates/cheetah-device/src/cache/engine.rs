@@ -76,8 +76,8 @@ impl CacheEngine {
         }
     }
 
-    /// Plans a read of a range that is not empty and lies within the device. With `counts`, what it touches counts as
-    /// used.
+    /// Plans a read of a range that is not empty and lies within the device. With `counts`, the entries it touches
+    /// count as used.
     pub(super) fn read(&mut self, range: ByteRange, counts: bool, now: Duration) -> CachePlan {
         let parts = self.entries.look_up(range, counts, &mut self.stats);
         let absent = parts.iter().any(|part| matches!(part, CachedPart::Absent(_)));

@@ -98,7 +98,7 @@ impl CacheEntries {
         self.weight
     }
 
-    /// Cuts a read along the entries. With `counts`, what it touches counts as read.
+    /// Cuts a read along the entries. With `counts`, the entries it touches count as read.
     pub(super) fn look_up(&mut self, range: ByteRange, counts: bool, stats: &mut CacheStats) -> CachedParts {
         let mut parts = CachedParts::new();
         let mut at = range.offset;
@@ -212,7 +212,7 @@ impl CacheEntries {
         self.evict(stats);
     }
 
-    /// Replaces an entry's data by the digests of what is now in the file.
+    /// Replaces an entry's data by the digests of the same data in the file.
     pub(super) fn stored(&mut self, id: CacheFetchId, range: ByteRange, digests: Arc<[u64]>) {
         let entry = self.entries.get_mut(&range.offset).filter(|entry| entry.id == id);
         if let Some(CacheEntry { state: EntryState::Held { content, .. }, .. }) = entry {

@@ -44,7 +44,7 @@ impl CacheFile {
         Ok(digests(&data.clone().into_bytes()))
     }
 
-    /// Reads `part` of the data written to `whole`; `None` if it differs from what was written, or cannot be read.
+    /// Reads `part` of the data written to `whole`; `None` if it differs from the data written, or cannot be read.
     pub(super) fn read(&self, whole: ByteRange, part: ByteRange, wanted: &[u64]) -> Option<Data> {
         // Both begin at multiples of a grain.
         let range = part.aligned_to(GRAIN).intersection(whole)?;

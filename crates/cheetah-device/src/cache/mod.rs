@@ -4,7 +4,7 @@
 //!
 //! All data that arrives, up to a budget, in memory or in an unnamed file in a directory. The least recently used goes
 //! first. A fetch is the missing part of a read, widened to whole grains of 4 KiB and no further: over a slow link
-//! every byte costs time, and a caller that knows what will be read next can say so with a hint.
+//! every byte costs time, and a caller that knows the next reads can announce them with a hint.
 //!
 //! # Single flight
 //!

@@ -158,7 +158,7 @@ impl CopyEngine {
         self.waiting.remove(&id);
     }
 
-    /// Marks `range` as unread again: the drive's content differs from what the source sent.
+    /// Marks `range` as unread again: the drive's content differs from the data that the source sent.
     pub(super) fn invalidate(&mut self, range: ByteRange) {
         let known: Vec<_> =
             self.coverage.runs(range).filter(|(_, state)| *state == State::Read).map(|(run, _)| run).collect();
@@ -273,7 +273,7 @@ impl CopyEngine {
         self.progress.recorded = false;
     }
 
-    /// Stops fetching: reads of what is not there fail with `why`, waiting ones included. Data that has arrived is
+    /// Stops fetching: reads of ranges not copied fail with `why`, waiting ones included. Data that has arrived is
     /// still written.
     pub(super) fn stop(&mut self, why: Error, actions: &mut CopyActions) {
         let why = self.stopped.get_or_insert(why).clone();
@@ -380,7 +380,7 @@ impl CopyEngine {
         actions.push(CopyAction::Fetch(id, range));
     }
 
-    /// Answers the waiting reads that `range` completes, and fetches what is missing of the others.
+    /// Answers the waiting reads that `range` completes, and fetches the missing ranges of the others.
     fn revisit(&mut self, range: ByteRange, now: Duration, actions: &mut CopyActions) {
         for (read, wanted) in self.waiting_for(range) {
             match self.status_of(wanted) {

@@ -18,15 +18,15 @@
 //!   nothing.
 //! * A range the source cannot read is retried in smaller units, down to a sector, and then never again. It is an error
 //!   to every reader, and `unreadable` in the coverage.
-//! * If the source does not answer at all, the reads that wait for it fail; reads of what the drive has go on working,
+//! * If the source does not answer at all, the reads that wait for it fail; reads of copied ranges still succeed,
 //!   and the background copy retries, at growing intervals, until the source is back.
 //! * The recorded coverage is that of a moment *before* a successful flush of the drive. So a record is never ahead of
 //!   what the drive has on stable storage, whenever this process dies.
 //!
 //! # Priority
 //!
-//! A demand read is sent at once, but queues behind what is in flight. So the background copy keeps little in flight
-//! while any reader waits, and fills the link when none does (`copy_pacer`).
+//! A demand read is sent at once, but queues behind the requests in flight. So the background copy keeps little in
+//! flight while any reader waits, and fills the link when none does (`copy_pacer`).
 //!
 //! # The parts
 //!
@@ -127,9 +127,9 @@ pub struct CopyOnRead {
 }
 
 impl CopyOnRead {
-    /// Copies `source` to the start of `drive`, which already has what `coverage` says. Tasks run on the tokio runtime
-    /// this is called in; panics outside one. End with [`close`](Self::close): if dropped, the copy stops without a
-    /// record.
+    /// Copies `source` to the start of `drive`, which already has the ranges that are `Read` in `coverage`. Tasks run
+    /// on the tokio runtime this is called in; panics outside one. End with [`close`](Self::close): if dropped, the
+    /// copy stops without a record.
     ///
     /// # Errors
     ///
@@ -160,14 +160,14 @@ impl CopyOnRead {
         self.shared.engine().coverage().clone()
     }
 
-    /// Marks these ranges as unread again, because the drive's content differs from what the source sent. They are
-    /// never served from the drive until they have been fetched again, by a read or by the background copy; once
+    /// Marks these ranges as unread again, because the drive's content differs from the data that the source sent. They
+    /// are never served from the drive until they have been fetched again, by a read or by the background copy; once
     /// [closed](Self::close), reads of them fail. Unreadable ranges stay unreadable.
     pub fn forget(&self, ranges: &[ByteRange]) {
         self.shared.forget(ranges);
     }
 
-    /// Stops copying, waits for writes in progress, and records the coverage. Reads of what the drive has go on
+    /// Stops copying, waits for writes in progress, and records the coverage. Reads of copied ranges go on
     /// working.
     pub async fn close(&self) -> Result<()> {
         self.shared.close().await

@@ -1,4 +1,4 @@
-//! Layers: devices that hand on to the device below what they do not handle themselves.
+//! Layers: devices that hand on to the device below every operation they do not handle themselves.
 //!
 //! A type that implements [`Device`] itself and leaves a method out gets that method's default, which for a device with
 //! another one below it is a capability lost silently. A type that implements [`Layer`] is a device too, and passes on
@@ -119,7 +119,7 @@ pub trait Layer: Send + Sync {
         }
     }
 
-    /// Hands out prefetched data. What this returns is still subject to [`may_read`](Layer::may_read).
+    /// Hands out prefetched data. The result is still subject to [`may_read`](Layer::may_read).
     fn on_take_prefetched(&self, range: ByteRange) -> Vec<(u64, Data)> {
         self.below().take_prefetched(range)
     }

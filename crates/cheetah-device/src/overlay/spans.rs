@@ -83,7 +83,7 @@ impl Spans {
             if matches!(old, Content::Bytes(_)) {
                 content -= replaced;
             }
-            // What exceeds the range on either side stays a span of its own.
+            // The parts beyond either end of the range stay spans of their own.
             let kept = u64::from(span.offset < range.offset) + u64::from(range.end() < span.end());
             spans = spans + kept - 1;
         }

@@ -73,7 +73,7 @@ impl ChunkCache {
         self.budget - self.budget / SHARE_CONSUMED
     }
 
-    /// Cuts a read along the chunks, and counts what it touches as used. Empty if it touches none.
+    /// Cuts a read along the chunks, and marks the chunks it touches as used. Empty if it touches none.
     pub(super) fn read(&mut self, range: ByteRange, stats: &mut PrefetchStats) -> PrefetchedParts {
         let mut parts = PrefetchedParts::new();
         let mut at = range.offset;

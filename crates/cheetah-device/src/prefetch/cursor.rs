@@ -176,7 +176,8 @@ impl Cursor {
         DEPTH.saturating_mul(*read_max).saturating_mul(density.sparse).clamp(SLACK_MIN, SLACK_MAX)
     }
 
-    /// Notes a read of this stream. Returns false if it turns out not to be one: too little of what it passes is read.
+    /// Notes a read of this stream. Returns false if the reader skips most of the bytes it passes, so that it is no
+    /// stream.
     pub(super) fn advance(&mut self, range: ByteRange, now: Duration) -> bool {
         self.used_at = now;
         let read = self.view(range);

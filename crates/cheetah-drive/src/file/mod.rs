@@ -22,7 +22,7 @@
 //! http = "10.0.0.7:10810"        # absent for a foreign server, like `instance`
 //! instance = "…"                 # the instance of the node that holds the bytes
 //! size = 1048576                 # bytes of its export that belong to the drive
-//! state = "stale"                # or "syncing"; absent if it holds all that was written
+//! state = "stale"                # or "syncing"; absent if it missed no write
 //!
 //! [image]                        # once one has been loaded
 //! …
@@ -133,7 +133,7 @@ pub struct SetNode {
     pub instance: Option<String>,
     /// Bytes of the export that belong to the drive, from its start.
     pub size: u64,
-    /// Its state in a drive with redundancy; absent if it holds all that was written.
+    /// Its state in a drive with redundancy; absent if it missed no write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<NodeSync>,
     /// The node's receipt, once it has wiped its part; the drive is then destroyed in part.
@@ -141,7 +141,7 @@ pub struct SetNode {
     pub receipt: Option<WipeReceipt>,
 }
 
-/// The state of a node that does not hold all that was written to a drive with redundancy.
+/// The state of a node that missed writes to a drive with redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeSync {
@@ -177,8 +177,8 @@ pub struct Image {
     /// Hashes of the whole; empty until the load has finished.
     #[serde(default)]
     pub hashes: Hashes,
-    /// The most bytes that may differ from the source, because it was opened again while it was read, and compared by a sample
-    /// of the data it had sent before. With a confidence of [`CONFIDENCE_PERCENT`]; 0 if all of it was compared.
+    /// The most bytes that may differ from the source, because it was opened again while it was read, and compared by a
+    /// sample of the data it had sent before. With a confidence of [`CONFIDENCE_PERCENT`]; 0 if all of it was compared.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub differ_bytes_max: u64,
 }
@@ -193,14 +193,15 @@ pub enum ImageState {
     Intact,
     /// Opened for writing since it was loaded.
     Modified,
-    /// Being filled: missing ranges are read from the source. A map beside the drive file lists the ranges that are there.
+    /// Being filled: missing ranges are read from the source. A map beside the drive file lists the ranges that are
+    /// there.
     Filling,
     /// Loaded, except for ranges that the source could not read; not opened for writing since.
     Incomplete,
 }
 
 impl Image {
-    /// What must be known of an image that may not have one source, as a sentence.
+    /// A warning that the image may not have one source, as a sentence.
     pub fn note(&self) -> Option<String> {
         (self.differ_bytes_max > 0).then(|| {
             format!(
@@ -246,8 +247,8 @@ pub struct Fill {
     /// The hashes that the source itself stores.
     #[serde(default)]
     pub claimed: Hashes,
-    /// The NBD server it is read from, in that server's words. The instance is that of the agent's process that served it
-    /// last, and is known to hold what was sent before.
+    /// The NBD server it is read from, in that server's words. The instance is that of the agent's process that served
+    /// it last, and is known to hold what was sent before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServedBy>,
 }

@@ -40,7 +40,7 @@ pub enum FillEvent {
     },
     /// The source is another one now.
     Changed {
-        /// What differs.
+        /// The difference.
         what: String,
     },
     /// Every readable range is on the drive, and was read back and compared.

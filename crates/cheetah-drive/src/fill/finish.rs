@@ -1,5 +1,5 @@
-//! The end of a fill: reads the drive back, compares it with the source's digests, hashes it, and records the image as a
-//! load does.
+//! The end of a fill: reads the drive back, compares it with the source's digests, hashes it, and records the image as
+//! a load does.
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size};
@@ -18,19 +18,19 @@ use crate::file::{DriveFile, ImageState};
 pub(super) struct Finish<'a> {
     /// The drive, to be read.
     pub drive: DynDevice,
-    /// The drive file, whose image is being filled, and the digests of what the source sent.
+    /// The drive file, whose image is being filled, and the digests of the data that the source sent.
     pub record: &'a FillRecord,
     /// The coverage of the drive; no range is unread.
     pub coverage: Coverage,
-    /// Called at once with each range that differs from what the source sent, so that it is no longer served.
+    /// Called at once with each range that differs from the data that the source sent, so that it is no longer served.
     pub forget: &'a (dyn Fn(ByteRange) + Sync),
 }
 
 impl Finish<'_> {
     /// Reads everything back and records the image; returns the drive file as it was written.
     ///
-    /// Ranges that differ from what the source sent are an error. They are unread again, so that the next fill fetches
-    /// them.
+    /// Ranges that differ from the data that the source sent are an error. They are unread again, so that the next fill
+    /// fetches them.
     pub(super) async fn run(self, progress: impl FnMut(CopyProgress) + Send) -> Result<DriveFile> {
         let file = self.record.file();
         let Some(image) = file.image else {

@@ -40,7 +40,7 @@ pub(super) struct ReopeningSource {
 
 struct Inner {
     open: OpenSource,
-    /// The drive file, and the digests of what the source has sent so far.
+    /// The drive file, and the digests of the data that the source has sent so far.
     record: Arc<FillRecord>,
     name: Arc<str>,
     size: u64,
@@ -73,9 +73,9 @@ impl ReopeningSource {
         Self { inner, tasks: Mutex::default() }
     }
 
-    /// Opens and recognises the source. An evidence error (exit code 3) means that it has changed. If the drive may be used
-    /// `without` the source, returns `None` for any other error, or if the comparison exceeds the time-out; a later read
-    /// opens it then.
+    /// Opens and recognises the source. An evidence error (exit code 3) means that it has changed. If the drive may be
+    /// used `without` the source, returns `None` for any other error, or if the comparison exceeds the time-out; a
+    /// later read opens it then.
     pub(super) async fn connect(&self, without: bool) -> Result<Option<Found>> {
         let inner = &self.inner;
         let attempt = inner.attempt(Cause::Resumed);
@@ -260,8 +260,8 @@ impl Inner {
         self.reporter.report_or_warn(FillEvent::Lost { why: error.to_string() }).await;
     }
 
-    /// Distinguishes a bad sector from a disconnected disk, which fails every read with the same error, by opening the disk
-    /// again: a loose cable must not mark a whole disk as unreadable.
+    /// Distinguishes a bad sector from a disconnected disk, which fails every read with the same error, by opening the
+    /// disk again: a loose cable must not mark a whole disk as unreadable.
     async fn diagnose(&self, range: ByteRange, error: DeviceError) -> DeviceError {
         if !matches!(error, DeviceError::Io { errno: EIO, .. }) {
             return error;

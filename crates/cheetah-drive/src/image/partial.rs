@@ -1,4 +1,4 @@
-//! Saving the readable part of a drive, with a map of what is missing.
+//! Saving the readable part of a drive, with a map of the missing ranges.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,14 +34,15 @@ pub struct PartialSave {
     pub coverage: Coverage,
     /// Where the map was written.
     pub map: PathBuf,
-    /// Bytes left out because their chunk differs from what was loaded.
+    /// Bytes left out because their chunk differs from its digest recorded at load.
     pub differing_bytes: u64,
     /// The nodes that are lost, a sentence each.
     pub lost: Vec<String>,
 }
 
 /// Writes the readable ranges of a drive's image (of the whole drive, if it has none) to a sparse file at `path`, and a
-/// map of it to `path.map`. Ranges on lost nodes and chunks that differ from what was loaded are unreadable in the map.
+/// map of it to `path.map`. Ranges on lost nodes and chunks that differ from their recorded digests are unreadable in
+/// the map.
 ///
 /// Another process may be filling the drive meanwhile: the state recorded at the start is saved.
 pub async fn save_partial(
@@ -57,7 +58,7 @@ pub async fn save_partial(
         let there = there.display();
         return Err(Error::misuse(format!("{there} exists already; choose another name, or --force to replace it")));
     }
-    // Read before the drive: what the map calls read has been flushed, and stays.
+    // Read before the drive: ranges that are `Read` in the map have been flushed, and stay.
     let present = present(file)?;
     let digests = digests(file)?;
     let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
@@ -158,7 +159,7 @@ impl PartialCopy {
         }
     }
 
-    /// Writes a range, unless its digest, if it has one, differs from what was loaded.
+    /// Writes a range, unless it differs from its recorded digest.
     async fn write(&mut self, range: ByteRange, data: Data, digest: Option<ChunkDigest>) -> Result<()> {
         let recorded = self.digests.as_ref().and_then(|digests| digests.get(range.offset));
         if digest.is_some_and(|digest| recorded != Some(&digest)) {

@@ -1,4 +1,4 @@
-//! Verifying a drive: reading everything back and comparing it with what was loaded.
+//! Verifying a drive: reading everything back and comparing it with the digests recorded at load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct VerifyReport {
     pub ok_bytes: u64,
     /// Readable bytes that could not be compared, because another part of their chunk is unreadable.
     pub uncompared_bytes: u64,
-    /// Chunks that differ from what was loaded, in order.
+    /// Chunks whose digest differs from the one recorded at load, in order.
     pub mismatched: Vec<BadRange>,
     /// Ranges that could not be read, in order.
     pub unreadable: Vec<BadRange>,
@@ -217,8 +217,8 @@ impl Scrub {
         }
     }
 
-    /// Reads a chunk again, in pieces, after it could not be read as a whole. Returns its bytes if all pieces can be read;
-    /// otherwise reports the unreadable ranges.
+    /// Reads a chunk again, in pieces, after it could not be read as a whole. Returns its bytes if all pieces can be
+    /// read; otherwise reports the unreadable ranges.
     async fn read_in_pieces(&self, range: ByteRange, report: &mut VerifyReport) -> Option<Data> {
         let mut whole = Data::new();
         let mut unreadable = 0;

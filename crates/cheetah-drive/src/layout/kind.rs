@@ -9,7 +9,7 @@ use crate::file::UNIT_BYTES_DEFAULT;
 /// How a drive's bytes map to its nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// One node after the other. The loss of a node loses what it held.
+    /// One node after the other. The loss of a node loses its bytes.
     Linear,
     /// Round robin (RAID 0). The loss of a node loses the content.
     Stripe {

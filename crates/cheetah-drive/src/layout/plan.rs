@@ -1,4 +1,4 @@
-//! How much memory a drive takes from each node: in proportion to what the nodes have. Does no I/O.
+//! The memory that a drive takes from each node, in proportion to the nodes' free memory. Does no I/O.
 
 use cheetah_device::Size;
 use cheetah_redundancy::geometry::MEMBERS_MAX;
@@ -30,9 +30,9 @@ pub struct NodeMemory {
     pub overcommits: bool,
 }
 
-/// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to what the nodes
-/// have, never more than a node has unless it overcommits. They add up to the wanted size rounded up to the granule, and the
-/// redundancy if the layout has any. A share may be 0.
+/// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to the free
+/// memory of the nodes have, never more than a node has unless it overcommits. They add up to the wanted size rounded
+/// up to the granule, and the redundancy if the layout has any. A share may be 0.
 pub fn plan(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Result<Vec<u64>> {
     layout.check().map_err(|error| Error::misuse(error.to_string()))?;
     if let DriveSize::Bytes(0) = wanted {

@@ -54,8 +54,8 @@ pub struct EnlargeRequest {
     pub timeout: Duration,
 }
 
-/// Allocates the drive on its nodes and writes its file. If anything fails, everything is undone. Nodes whose share would
-/// be 0 are left out.
+/// Allocates the drive on its nodes and writes its file. If anything fails, everything is undone. Nodes whose share
+/// would be 0 are left out.
 pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     let path = request.path;
     if path.symlink_metadata().is_ok() {
@@ -108,7 +108,7 @@ pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = im
     }))
 }
 
-/// Refuses what would make the redundancy of a drive worthless.
+/// Refuses nodes that would make the redundancy of a drive worthless.
 fn check_redundant(nodes: &[AvailableNode], thin: bool) -> Result<()> {
     if thin {
         return Err(Error::misuse(
@@ -128,8 +128,8 @@ fn exists(path: &Path) -> Error {
     Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
 }
 
-/// Appends a set of nodes to the drive, and replaces its file. Refused while the drive is in use, or if one of its nodes
-/// does not answer.
+/// Appends a set of nodes to the drive, and replaces its file. Refused while the drive is in use, or if one of its
+/// nodes does not answer.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
     if file.is_redundant() {
         return Err(Error::misuse(format!(
@@ -178,7 +178,7 @@ struct Made {
 }
 
 impl Made {
-    /// Frees everything. Returns `why`, extended by what could not be freed.
+    /// Frees everything. Returns `why`, extended by the exports that could not be freed.
     async fn undo(self, why: Error) -> Error {
         free_exports(&self.exports, why).await
     }
@@ -246,8 +246,8 @@ async fn allocate_one(
     }
 }
 
-/// Allocates `size` bytes on a node that is to take the place of node entry `index`. The epoch makes the export's name differ
-/// from those of the nodes that were there before.
+/// Allocates `size` bytes on a node that is to take the place of node entry `index`. The epoch makes the export's name
+/// differ from those of the nodes that were there before.
 pub(crate) async fn allocate_spare(
     file: &DriveFile,
     index: usize,
@@ -260,7 +260,7 @@ pub(crate) async fn allocate_spare(
     allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
 }
 
-/// Frees exports. Returns `why`, extended by what could not be freed.
+/// Frees exports. Returns `why`, extended by those that could not be freed.
 async fn free_exports(exports: &[NodeExport], why: Error) -> Error {
     let freed = join_all(exports.iter().map(|export| export.control.delete_export(&export.name, None))).await;
     let stuck: Vec<_> = freed.into_iter().filter_map(|result| result.err().map(|error| error.to_string())).collect();
@@ -281,8 +281,8 @@ fn free(nodes: &[AvailableNode], thin: bool) -> Vec<NodeMemory> {
     nodes.iter().map(free).collect()
 }
 
-/// The name of an export, such as `case42-0123abcd-0`: the drive's name in permitted characters, the start of its id, and
-/// the index of the node entry.
+/// The name of an export, such as `case42-0123abcd-0`: the drive's name in permitted characters, the start of its id,
+/// and the index of the node entry.
 fn export_name(file: &DriveFile, index: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
     let name: String = file.name.chars().map(plain).collect();

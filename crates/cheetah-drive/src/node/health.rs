@@ -24,7 +24,7 @@ pub struct NodeStatus {
     pub size_bytes: u64,
     /// The node's state.
     pub state: NodeState,
-    /// Whether it lacks part of what was written to a drive with redundancy; absent if not.
+    /// Its state if it missed writes to a drive with redundancy; absent if not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<NodeSync>,
     /// The problem, in a sentence, if there is one.

@@ -1,12 +1,13 @@
-//! Recognising a source that is opened again, before anything more is read from it: for acquisitions and for lazy drives.
+//! Recognising a source that is opened again, before anything more is read from it: for acquisitions and for lazy
+//! drives.
 //!
 //! Three questions, the first that is answered decides:
 //!
-//! 1. **Is anything known to differ?** Serial number, model, path, the machine, the export ([`Identity::differences`]): a
-//!    difference is never outvoted by equal bytes.
+//! 1. **Is anything known to differ?** Serial number, model, path, the machine, the export ([`Identity::differences`]):
+//!    a difference is never outvoted by equal bytes.
 //! 2. **Is it the same process?** An agent has a random id. While that stays, the disk has been open all the time.
-//! 3. **Does it hold what was read of it?** An agent makes new digests of all of it, which costs its disk a pass and the
-//!    link next to nothing ([`Comparing::by_digests`]). From any other source a random sample is read
+//! 3. **Does it hold what was read of it?** An agent makes new digests of all of it, which costs its disk a pass and
+//!    the link next to nothing ([`Comparing::by_digests`]). From any other source a random sample is read
 //!    ([`Comparing::by_samples`]), and the bound on the rest ([`sample_size`]) is put on record ([`Opening`]).
 //!
 //! [`Identity::differences`]: cheetah_image::Identity::differences
@@ -34,9 +35,9 @@ const AT_ONCE: usize = 8;
 /// Called with the number of bytes just compared, and with that of all bytes to compare.
 pub type Compared<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 
-/// A comparison of a source with what was read of it before.
+/// A comparison of a source with the data read from it before.
 pub struct Comparing<'a> {
-    /// What errors call the source.
+    /// The source's name in errors.
     pub location: &'a str,
     /// Makes the error for a range with other content.
     pub changed: &'a (dyn Fn(ByteRange) -> Error + Sync),
@@ -53,7 +54,7 @@ pub struct Equal {
     pub unreadable_bytes: u64,
     /// The most bytes of the others that may differ, with a confidence of [`CONFIDENCE_PERCENT`].
     pub differ_bytes_max: u64,
-    /// Whether an agent has made digests of what there are digests of.
+    /// Whether an agent's digests equal the recorded ones.
     pub by_digests: bool,
 }
 
@@ -127,7 +128,7 @@ impl Comparing<'_> {
                     equal.bytes += piece.len;
                 }
                 Ok(_) => return Err((self.changed)(piece)),
-                // What became a bad sector meanwhile says nothing.
+                // A sector that became unreadable meanwhile is not a difference.
                 Err(error) if error.is_bad_sector() => equal.unreadable_bytes += piece.len,
                 Err(error) => return Err(self.failed(error)),
             }
@@ -142,8 +143,8 @@ impl Comparing<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if nothing of it can be read any more: the source is lost then. It has not changed, and cannot be
-    /// recognised either.
+    /// [`Error::Device`] if nothing of it can be read any more: the source is lost then. It has not changed, and cannot
+    /// be recognised either.
     pub fn conclude(&self, equal: Equal, of_bytes: u64) -> Result<Comparison> {
         let Equal { bytes: compared_bytes, unreadable_bytes, differ_bytes_max, by_digests } = equal;
         if compared_bytes == 0 && unreadable_bytes > 0 {

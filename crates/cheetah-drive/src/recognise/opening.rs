@@ -29,7 +29,7 @@ pub struct Opening {
     /// Whether it was write-protected.
     #[serde(default)]
     pub write_protected: Option<bool>,
-    /// What differs from the source that was found in the beginning, a sentence each. The examiner said that it is the
+    /// The differences from the source as first found, a sentence each. The examiner said that it is the
     /// same source nevertheless (`--same-source`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vouched: Vec<String>,
@@ -85,7 +85,7 @@ impl Comparison {
 }
 
 impl Opening {
-    /// Sentences for the examiner: what the examiner vouched for, and what may differ.
+    /// Sentences for the examiner: the differences the examiner vouched for, and the bytes that may differ.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.vouched.is_empty() {

@@ -189,7 +189,7 @@ fn inconsistent_segments_are_refused() {
         })
         .contains("list 0")
     );
-    // Sections that say what it is.
+    // The sections that identify the file as an image.
     let inserted = |name: &str, data: &[u8]| {
         let mut bad = good.clone();
         insert(&mut bad, name, data);

@@ -68,7 +68,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A target that behaves but for what `act` says of reads.
+    /// A target that behaves, except that `act` decides its answers to reads.
     pub fn new(disk: &Arc<[u8]>, act: impl Fn(Seen) -> Act + Send + Sync + 'static) -> Self {
         Self {
             disk: Arc::clone(disk),

@@ -12,7 +12,7 @@ const SHORT: Duration = Duration::from_secs(3);
 /// Nothing here takes this long, unless the machine stalls.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads what must be lost, and not before, nor much after, the timeout; why.
+/// Reads a range that must be reported lost at the time-out; returns the reason.
 async fn lost(device: &Initiator) -> String {
     let begin = Instant::now();
     match read(device, 1000, 100_000).await {

@@ -22,9 +22,9 @@
 //!
 //! # Only hints
 //!
-//! The layer answers no read itself: content comes from the device below, regardless of what a file system claims. A file system
-//! with wrong metadata costs time, within the limits above. A survey whose reads fail, or that receives nothing for a
-//! minute, is given up.
+//! The layer answers no read itself: content comes from the device below, regardless of what a file system claims. A
+//! file system with wrong metadata costs time, within the limits above. A survey whose reads fail, or that receives
+//! nothing for a minute, is given up.
 //!
 //! # The parts
 //!
@@ -55,7 +55,7 @@ use crate::recognise::START_BYTES;
 /// The length of a partition table at the start of a device.
 const TABLE_BYTES: u64 = 20 << 10;
 
-/// A device that fetches what tools will read; see the [module](self). Read-only.
+/// A device that fetches the ranges that tools will read; see the [module](self). Read-only.
 pub struct Foresight {
     inner: DynDevice,
     shared: Arc<ForesightShared>,

@@ -66,7 +66,7 @@ impl ForesightShared {
         let mut hints = Vec::new();
         let (starved, stats) = (!self.cache.holds(range), self.cache.stats());
         let mut predictor = self.predictor.lock();
-        // During surveys, locality is not used: they know better what is near metadata, and fetch it.
+        // During a survey, locality is not used: the survey itself fetches the metadata nearby.
         let surveyed = self.surveyed.load(Ordering::Relaxed);
         if predictor.files() == 0 && !surveyed {
             return hints;

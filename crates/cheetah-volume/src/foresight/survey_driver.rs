@@ -31,7 +31,7 @@ pub(super) async fn survey_all(shared: Arc<ForesightShared>) {
     let background = BackgroundReads(Arc::clone(&shared.cache));
     let whole = ByteRange::new(0, background.geometry().size);
     let mut volumes: Vec<_> = read_partitions(&background).await.into_iter().map(|partition| partition.range).collect();
-    // What tools read before they know of any volume.
+    // The ranges that tools read before they have found a volume.
     probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
     // Without a partition table the whole device may be a volume. With one it is not, but looking costs nothing.
     volumes.push(whole);

@@ -1,4 +1,4 @@
-//! The surveyor, on volumes made up by hand: what programs that make file systems seldom make.
+//! Surveys of volumes made by hand, with structures that mkfs programs seldom write.
 
 use cheetah_device::ByteRange;
 

@@ -1,11 +1,11 @@
 //! Finding a file system's metadata ahead of reads.
 //!
 //! A [`Surveyor`] knows one kind of file system. It does no I/O: it requests ranges by adding them to a [`SurveyPlan`],
-//! and is given their bytes as they arrive, in any order. Many of its reads can therefore be in flight over a slow link, and
-//! tests and fuzzers need no link.
+//! and is given their bytes as they arrive, in any order. Many of its reads can therefore be in flight over a slow
+//! link, and tests and fuzzers need no link.
 //!
 //! File systems are evidence, and may be damaged or malicious. A surveyor validates every number, never panics, and
-//! limits what it requests and keeps. It leaves out what it does not understand.
+//! limits its requests and its memory. It skips structures that it does not understand.
 
 pub(crate) mod directory_tree;
 mod file;

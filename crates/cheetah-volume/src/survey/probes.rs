@@ -57,7 +57,7 @@ impl ProbeSurveyor {
         self.examined = next;
     }
 
-    /// Fetches what else the tool reads of the blocks that were examined.
+    /// Fetches the other ranges that the tool reads of the examined blocks.
     fn fetch(&mut self, plan: &mut SurveyPlan) {
         let last = self.filled.iter().nth(FILLED_MAX - 1);
         let end = last.map_or(self.examined, |last| last + 1);

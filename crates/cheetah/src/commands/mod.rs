@@ -1,4 +1,4 @@
-//! The verbs, one file each: options, help and what the verb does.
+//! The verbs, one file each: options, help and implementation.
 
 pub mod acquire;
 pub mod bench;

@@ -67,7 +67,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
-        // Foresight prefetches what will be read; the kernel's read-ahead would only fetch what happens to follow it.
+        // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
+        // follow.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
         ..as_usual
     };

@@ -141,7 +141,7 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
     Err(Failure::evidence(format!("{image} is not a whole image: {map} lists the missing ranges")))
 }
 
-/// What must be known of an image that may not have one source.
+/// A warning that the image may not have one source.
 fn note(file: &DriveFile) -> Option<String> {
     file.image.as_ref().and_then(Image::note)
 }

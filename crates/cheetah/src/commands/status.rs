@@ -69,7 +69,7 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
     lines.join("\n")
 }
 
-/// What the drive survives now, and what is at risk.
+/// The losses that the drive survives now, and the data at risk.
 fn describe_survival(found: &DriveStatus) -> String {
     let bad = found.nodes.iter().filter(|node| !node.is_whole()).count();
     let bad = format!("{bad} of {} nodes {} lost or behind", found.nodes.len(), if bad == 1 { "is" } else { "are" });

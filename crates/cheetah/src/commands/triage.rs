@@ -1,4 +1,4 @@
-//! `cheetah triage`: reports what is on a source. The Python package does the work.
+//! `cheetah triage`: reports a source's content. The Python package does the work.
 
 use super::python::{Verb, Words};
 use crate::failure::Result;

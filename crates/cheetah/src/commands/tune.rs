@@ -34,8 +34,8 @@ const TRIP_MAX: Duration = Duration::from_millis(400);
 const UNANSWERED_MAX: u32 = 1;
 /// How long to receive bulk data from a far end.
 const BULK: Duration = Duration::from_millis(600);
-/// The largest first window, in bytes: that of an acquisition without tuning. The disk's speed is unknown, and requests that queue behind
-/// others time out.
+/// The largest first window, in bytes: that of an acquisition without tuning. The disk's speed is unknown, and requests
+/// that queue behind others time out.
 const FIRST_BYTES_MAX: u64 = 8 << 20;
 /// The largest report to read, in bytes: some hundred times the usual.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
@@ -43,13 +43,13 @@ const REPORT_BYTES_MAX: u64 = 4 << 20;
 /// The option `--tune`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TuneArgs {
-    /// Tune connections, windows, prefetch and compression to the link to a remote source: auto measures it for at most 2 s, a file
-    /// is the output of cheetah probe --json. Explicit options override it
+    /// Tune connections, windows, prefetch and compression to the link to a remote source: auto measures it for at most
+    /// 2 s, a file is the output of cheetah probe --json. Explicit options override it
     #[arg(long, value_name = "auto|off|FILE", default_value = "off")]
     tune: Tune,
 }
 
-/// What to tune by.
+/// The measurement to tune by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Tune {
     /// Do not tune.
@@ -105,8 +105,8 @@ impl TuneArgs {
     }
 }
 
-/// Converts tuning to link settings. Tuning spares the windows their start; limits are never below the defaults, for the measurement may
-/// have been too low.
+/// Converts tuning to link settings. Tuning spares the windows their start; limits are never below the defaults, for
+/// the measurement may have been too low.
 fn link(tuning: &Tuning) -> LinkUse {
     let usual = LinkUse::default();
     let Some(flow) = tuning.flow else { return usual };
@@ -187,7 +187,8 @@ fn not_a_word(path: &Path) -> String {
     format!("--tune takes auto, off, or a file written by 'cheetah probe --json', and there is no file '{text}'{hint}")
 }
 
-/// The number of characters by which two words of about the same length differ, at best, with one inserted, removed or replaced.
+/// The number of characters by which two words of about the same length differ, at best, with one inserted, removed or
+/// replaced.
 fn distance(a: &str, b: &str) -> usize {
     let start = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a.as_bytes()[start..], &b.as_bytes()[start..]);
@@ -195,8 +196,9 @@ fn distance(a: &str, b: &str) -> usize {
     (a.len() - end).max(b.len() - end)
 }
 
-/// Measures the path to `host` for a short time, without raw sockets. Leaves the port itself alone, since some servers end with their
-/// first client, and calls the next one, where a node or an agent may be a far end. A closed port answers as fast as an open one.
+/// Measures the path to `host` for a short time, without raw sockets. Leaves the port itself alone, since some servers
+/// end with their first client, and calls the next one, where a node or an agent may be a far end. A closed port
+/// answers as fast as an open one.
 async fn look(host: &str, port: u16) -> Option<PathReport> {
     let next = port.checked_add(1)?;
     // No address yet.

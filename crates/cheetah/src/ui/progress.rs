@@ -1,5 +1,5 @@
-//! Progress: a bar on a terminal, a plain line every few seconds in a pipe. A bar fits 80 columns, however long the name in
-//! it: a line that wraps cannot be redrawn in place.
+//! Progress: a bar on a terminal, a plain line every few seconds in a pipe. A bar fits 80 columns, however long the
+//! name in it: a line that wraps cannot be redrawn in place.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal of 80 columns that keeps what is drawn.
+    /// A terminal of 80 columns that keeps its content.
     #[derive(Debug, Clone, Default)]
     struct Terminal(Arc<Mutex<String>>);
 

@@ -49,7 +49,7 @@ fn names_that_are_not_utf8_are_acquired_verified_and_mounted() {
     assert!(fs::read_to_string(&log).unwrap().contains("/caf%E9.E01\""));
     for target in [&raw, &e01, &log] {
         cheetah_os(&["verify".as_ref(), target.as_ref()]).ok();
-        // What reports and logs say can be typed.
+        // The names in reports and logs can be typed.
         cheetah(&["verify", &path_to_text(target)]).ok();
     }
     if need::fuse() {

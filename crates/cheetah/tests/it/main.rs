@@ -1,6 +1,6 @@
 //! Cheetah as its users run it: the real binary, real processes, the field's own tools.
 //!
-//! One program, so that it is linked once; one module a theme. Tests that need what a machine lacks print
+//! One program, so that it is linked once; one module a theme. Tests that a machine cannot run print
 //! `SKIPPED:` and why.
 
 // Tests may panic; their sizes are a few MiB.

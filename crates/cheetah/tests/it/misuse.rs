@@ -1,4 +1,4 @@
-//! What goes wrong at the command line: one clear sentence, the right exit code, nothing half-made.
+//! Misuse of the command line: one clear sentence, the right exit code, no partial result.
 
 use std::path::Path;
 

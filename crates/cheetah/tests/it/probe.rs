@@ -108,7 +108,7 @@ fn a_node_on_the_host_is_asked_and_there_is_advice() {
         let shown = cheetah_plain(&args).ok().out();
         assert!(shown.contains("TCP back") && shown.contains("4TiB"), "{shown}");
 
-        // What may be sent is kept to.
+        // The limit on packets sent is kept.
         let report = cheetah(&[&args[..], &["--packets-max", "500"]].concat()).ok().json();
         assert!(report["far"]["tcp_to_bits_per_s"].is_null() && report["far"]["to_bits_per_s"].is_null(), "{report}");
         assert!(report["problems"].to_string().contains("--packets-max"), "{report}");
@@ -160,7 +160,7 @@ fn a_source_is_used_as_suits_the_link() {
         assert!(ran.stderr.contains("tuned to 127.0.0.1") && ran.stderr.contains("bit/s"), "{}", ran.stderr);
         assert!(std::fs::read(&copy).unwrap() == content);
 
-        // What probe tells is what tune takes, wherever a source is opened.
+        // The report of probe is accepted by tune, wherever a source is opened.
         let port = far_port(text(&agent.ready, "probe"));
         let report = cheetah(&["probe", "127.0.0.1", "--only", "rtt,far", "--far", &port]).ok().out();
         let path = desk.file("path.json", report.as_bytes());
@@ -220,8 +220,8 @@ fn who_interrupts_it_has_nothing_more_sent() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     far.set_nonblocking(true).unwrap();
     let port = far.local_addr().unwrap().port().to_string();
-    // Round trips take a second. A probe that goes on after them was not interrupted in time, unless a phase takes longer on
-    // purpose.
+    // Round trips take a second. A probe that goes on after them was not interrupted in time, unless a phase takes
+    // longer on purpose.
     let in_time = |started: Instant| started.elapsed() < Duration::from_millis(900);
     for _ in 0..50 {
         let started = Instant::now();

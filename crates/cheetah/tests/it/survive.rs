@@ -24,7 +24,7 @@ fn made(desk: &Desk, nodes: &[&Node], layout: &[&str]) -> String {
     drive
 }
 
-/// Writes pseudorandom runs through a mount, as a tool does, and keeps what the file should hold.
+/// Writes pseudorandom runs through a mount, as a tool does, and keeps the expected content.
 struct Writer {
     file: File,
     content: Vec<u8>,
@@ -73,8 +73,8 @@ fn read_back(desk: &Desk, drive: &str, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A node is frozen under writes, returns, and is given what it missed; then another is killed, which only a drive that is whole again
-/// survives.
+/// A node is frozen under writes, returns, and receives the writes that it missed; then another is killed, which only a
+/// drive that is whole again survives.
 fn writes_survive_a_frozen_and_a_killed_node(layout: &[&str]) {
     if !need::fuse() {
         return;

@@ -192,7 +192,7 @@ fn an_unfinished_line_that_begins_no_record_is_tampering() {
         assert_eq!(CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err().exit_code(), 3, "{tail}");
         assert_eq!(std::fs::read(desk.path()).unwrap(), bytes, "{tail}");
     }
-    // Zeros are what some file systems leave of a write that a power cut interrupted.
+    // Some file systems leave zeros where a power cut interrupted a write.
     for tail in ["\0\0\0\0", "{\"seq\":7,\"time\0\0", "{\"se\0"] {
         let bytes = [&whole[..], tail.as_bytes()].concat();
         assert!(check(&bytes[..], &[desk.key.public()]).unwrap().is_ok(), "{tail}");

@@ -9,7 +9,7 @@ use cheetah_error::{Error, Result};
 /// The caller stores it; its content is private to the writer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Bytes of the evidence that are in the image for good: a multiple of the chunk size, or all there are.
+    /// Bytes of the evidence that are durable in the image: a multiple of the chunk size, or the size of the evidence.
     pub offset: u64,
     /// Unreadable ranges before `offset`, in order, as offset and length in bytes.
     pub unreadable: Vec<(u64, u64)>,

@@ -180,7 +180,7 @@ impl E01Writer {
         )))
     }
 
-    /// Returns when all that was pushed, but for an incomplete chunk, is on stable storage.
+    /// Returns when all pushed data, except an incomplete chunk, is on stable storage.
     pub async fn checkpoint(&mut self) -> Result<Checkpoint> {
         self.check_listable()?;
         self.hand_over(self.shape.chunk_bytes()).await?;

@@ -12,7 +12,7 @@ use cheetah_error::{Error, Result};
 const SEGMENT_SIZE_MAX: u64 = (1 << 31) - (1 << 20);
 /// The maximum length of a chunk that every reader accepts.
 pub(super) const CHUNK_BYTES_MAX: u64 = 32768 * 512;
-/// An upper bound of what a segment holds besides chunks and their entries in tables.
+/// An upper bound of the bytes of a segment besides chunks and their table entries.
 const SEGMENT_OVERHEAD_MAX: u64 = 256 << 10;
 /// Characters EnCase shows of a text.
 const TEXT_CHARS_MAX: usize = 2999;

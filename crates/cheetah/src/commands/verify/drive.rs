@@ -92,7 +92,7 @@ fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
     }
 }
 
-/// Describes the result for people; `since` is why the drive may differ from what was loaded.
+/// Describes the result for people; `since` is the reason that the drive may differ from the loaded image.
 fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
     let size = Size(report.size);
     let behind = match report.size - report.image_size.min(report.size) {

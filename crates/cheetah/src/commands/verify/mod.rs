@@ -1,4 +1,4 @@
-//! `cheetah verify`: compares a drive or an image with what was recorded when it was made.
+//! `cheetah verify`: compares a drive or an image with the record of when it was made.
 
 mod custody;
 mod drive;

@@ -4,7 +4,7 @@ use super::*;
 use crate::support::Port;
 use crate::support::run::cheetah_plain;
 
-/// What an agent serves in these tests; at [`SLOW`], half a minute to read.
+/// The size of the agent's disk in these tests; reading it at [`SLOW`] takes half a minute.
 const LEN: u64 = 24 * MIB;
 const SLOW: [&str; 2] = ["--rate-max", "1MiB"];
 

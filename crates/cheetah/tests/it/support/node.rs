@@ -38,7 +38,7 @@ impl Node {
         &self.nbd
     }
 
-    /// What `GET /v1/status` says.
+    /// The answer to `GET /v1/status`.
     pub fn status(&self) -> Value {
         serde_json::from_str(&http_get(&self.http, "/v1/status")).unwrap()
     }
