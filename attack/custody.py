@@ -20,7 +20,7 @@ def _swapped(lines: Lines) -> None:
 
 
 def _renumbered(lines: Lines) -> None:
-    """Removes a record, and numbers the others as if it had never been."""
+    """Removes a record, and renumbers the others."""
     del lines[1]
     for at, line in enumerate(lines):
         record = json.loads(line)

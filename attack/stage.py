@@ -1,4 +1,4 @@
-"""The servers under attack, each a process of its own, and what they serve."""
+"""The servers under attack, each a process of its own, and their content."""
 
 import contextlib
 import json
@@ -107,7 +107,7 @@ class Stage:
             if not line:
                 raise Broken(f"cheetah {' '.join(map(str, words))} does not start: {process.wait(PATIENCE_S)}")
             server = Server(process, json.loads(line))
-            # What it says later must not fill the pipe.
+            # Its later output must not fill the pipe.
             threading.Thread(target=server.lines.extend, args=(process.stdout,), daemon=True).start()
             yield server
             if process.poll() != -signal.SIGKILL:

@@ -46,7 +46,7 @@ class Client:
         self.socket.sendall(struct.pack(">I", 3))
 
     def option(self, option: int, data: bytes = b"", length: int | None = None) -> None:
-        """Sends an option; `length` is what its header says, if that is to be wrong."""
+        """Sends an option; `length` replaces the length in its header."""
         length = len(data) if length is None else length
         self.socket.sendall(struct.pack(">QII", OPTION_MAGIC, option, length & 0xFFFFFFFF) + data)
 
@@ -96,7 +96,7 @@ class Client:
         return bytes(parts)
 
     def hung_up(self) -> bool:
-        """Waits until the server closes the connection, and ignores what it sends."""
+        """Waits until the server closes the connection, and ignores its data."""
         try:
             while self.socket.recv(1 << 20):
                 pass

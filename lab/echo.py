@@ -16,7 +16,7 @@ ROUND_TRIPS = 200
 
 
 def serve(address: str, port: int) -> None:
-    """Sends back what one client sends."""
+    """Echoes the bytes of one client."""
     with socket.create_server((address, port)) as server:
         print("ready", flush=True)
         connection, _ = server.accept()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a link carries, by one TCP stream, where `iperf3` may not be installed.
+"""The throughput of a link with one TCP stream, where `iperf3` may not be installed.
 
 `flow.py serve ADDRESS PORT SECONDS` sends to a client for that long; `flow.py ask ADDRESS PORT SECONDS` receives,
 and prints the rate in bits a second, as frames on the wire. The first quarter is not counted: a stream has to find

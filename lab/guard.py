@@ -23,7 +23,7 @@ SECOND_LOOK_S = 1.0
 
 
 def guard(name: str, owner: int) -> None:
-    """Waits for the owner's end, then removes what is left of its lab."""
+    """Waits for the owner's end, then removes the rest of its lab."""
     with contextlib.suppress(ProcessLookupError):
         select.select([os.pidfd_open(owner)], [], [])
     if network.sweep_one(name):

@@ -14,8 +14,8 @@ TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 MILLION = 1_000_000
 FRAME_BYTES_MAX = 1514
-# What may leave at once after a pause. Less than a super-frame has the kernel cut it into packets; timers that are
-# late by this much cost no rate.
+# The bytes that may leave at once after a pause. Less than a super-frame has the kernel cut it into packets; timers
+# that are late by this much cost no rate.
 BURST_MS = 2
 BURST_BYTES_MIN = 4 << 10
 # Where no queue is asked for: as long as this much of the link's rate, as an ordinary switch has.
@@ -137,7 +137,7 @@ class Link:
         return self.spaced or self.batch_to_us > 0 or self.batch_from_us > 0
 
     def is_packetwise(self) -> bool:
-        """Whether what happens to a super-frame would be wrong for the packets in it."""
+        """Whether treating a super-frame as one packet would be wrong for the packets in it."""
         return self.loss_ppm > 0 or self.spaced
 
     def _queue_bytes(self) -> int:

@@ -15,7 +15,7 @@ END_TIMEOUT_S = 5.0
 
 
 class LabError(Exception):
-    """The lab cannot do what was requested: what, and what to do about it."""
+    """The lab cannot fulfil a request: the failure, and the next step."""
 
 
 def run(argv: Sequence[str]) -> str:
@@ -52,7 +52,7 @@ class Namespace:
         return os.path.exists(self.path)
 
     def remove(self) -> None:
-        """Ends what runs in it, then removes it; does nothing if it does not exist."""
+        """Ends the processes in it, then removes it; does nothing if it does not exist."""
         if self.exists():
             _end(self.processes())
             try:

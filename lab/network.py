@@ -175,7 +175,7 @@ class Lab:
         self._state.release()
 
     def down(self) -> None:
-        """Takes it down, ending what runs in it; safe to call twice."""
+        """Takes it down, ending the processes in it; safe to call twice."""
         remove_all_of(self.name)
         if self._relay is not None:
             self._relay.wait()

@@ -1,4 +1,4 @@
-"""iSCSI over a long link: `cheetah acquire` beside what the link carries, qemu-img, and dd over nbdfuse."""
+"""iSCSI over a long link: `cheetah acquire` beside the throughput of the link, qemu-img, and dd over nbdfuse."""
 
 import os
 import time

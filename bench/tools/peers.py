@@ -52,8 +52,8 @@ def nbdfuse(scratch: Scratch, behind: Any, enter: Enter = list, connections: int
 
 
 def nbdfuse_on_qemu(scratch: Scratch, uri: str, enter: Enter = list) -> Any:
-    """Presents what qemu can read (iSCSI) as a file: qemu-nbd on a Unix socket, with nbdfuse on it. Returns the file's
-    path."""
+    """Presents a source that qemu can read (iSCSI) as a file: qemu-nbd on a Unix socket, with nbdfuse on it. Returns
+    the file's path."""
     socket = scratch.path("socket")
     argv = ["qemu-nbd", "--format=raw", "--read-only", "--persistent", "--shared=4", f"--socket={socket}", uri]
     process = scratch.start("qemu-nbd", enter(argv))

@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what measures time, unless marks are chosen: `-m timing`."""
+    """Skips tests that measure time, unless marks are chosen: `-m timing`."""
     if config.getoption("markexpr"):
         return
     measuring = [item for item in items if item.get_closest_marker("timing")]

@@ -56,7 +56,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 
 
 def traces(lab: Lab) -> list[str]:
-    """What there is of a lab: namespaces, files, processes."""
+    """The parts of a lab that exist: namespaces, files, processes."""
     found = [entry for entry in os.listdir("/run/netns") if entry.startswith(lab.name + "-")]
     return found + [entry for entry in os.listdir(state.STATE_DIR) if entry.startswith(lab.name + ".")]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class Error(OSError):
-    """A source cannot be opened, shared or closed. Its text is one sentence: what, where, and what to do next.
+    """A source cannot be opened, shared or closed. Its text is one sentence: the failure, the place, and the next step.
 
     `exit_code` is that of the command line: 1 failed, 2 misused, 3 a problem with the evidence. Where the system refuses
     the source's path, `errno` and `filename` are set, and the error is also a FileNotFoundError, PermissionError,

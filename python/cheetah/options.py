@@ -107,7 +107,7 @@ def usage(package: str) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """Returns what went wrong, without the errno that Python puts before it, and the next step where that is clear."""
+    """Describes an error, without the errno that Python puts before it, and with the next step where that is clear."""
     if isinstance(error, OSError) and error.strerror and not hasattr(error, "exit_code"):
         said = f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
         step = _NEXT_STEPS.get(error.errno or 0)

@@ -59,7 +59,7 @@ class _Raw(io.RawIOBase):
         return True
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Writes what the descriptor takes; drops data that it does not."""
+        """Writes as much as the descriptor takes; drops the rest."""
         with memoryview(data) as view, view.cast("B") as content:
             if not self._failed and self._is_ready():
                 try:

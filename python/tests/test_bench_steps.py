@@ -1,4 +1,4 @@
-"""The steps with the real tools on a small image with two partitions: each does what an examiner expects."""
+"""The steps with the real tools on a small image with two partitions: each has the result that an examiner expects."""
 
 import hashlib
 import json

@@ -23,7 +23,7 @@ KINDS = ("ext4", "fat16", "exfat", "ntfs")
 
 
 def kept(out: Path) -> list[dict[str, Any]]:
-    """Returns what a result says of every entry."""
+    """Returns a result's statements about every entry."""
     return pq.read_table(out / "files.parquet").to_pylist()
 
 

@@ -12,7 +12,7 @@ from triage_listing import by_fls
 
 
 def crossed(log: Path) -> list[tuple[int, int]]:
-    """What was asked of the server: offsets and lengths."""
+    """The reads that the server received: offsets and lengths."""
     found = re.findall(r" Read id=\d+ offset=0x([0-9a-f]+) count=0x([0-9a-f]+)", log.read_text())
     return [(int(offset, 16), int(count, 16)) for offset, count in found]
 

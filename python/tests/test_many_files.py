@@ -28,7 +28,7 @@ def family(pid: int) -> list[int]:
 
 
 def memory_bytes(pid: int) -> int:
-    """What a process has of its own; files that are mapped do not count."""
+    """The private memory of a process, without mapped files."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

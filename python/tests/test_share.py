@@ -91,7 +91,7 @@ print(share.uri.partition("socket=")[2], flush=True)
 if os.fork() == 0:
     sys.exit(0)
 assert os.wait()[1] == 0
-# What was forked and has ended must not have taken it along.
+# A forked process that has ended must not have ended the share.
 print(len(cheetah.open(share.uri).pread(0, 9)))
 """
     socket, read = python(code, str(image)).splitlines()

@@ -1,4 +1,4 @@
-"""A truncated image: the result says what is missing."""
+"""A truncated image: the result lists the missing parts."""
 
 import json
 import struct
@@ -63,6 +63,6 @@ def test_a_cut_off_file_is_an_evidence_problem_unless_the_limit_cut_it(tmp_path:
 
 
 def state(out: Path) -> str:
-    """What was read of the file."""
+    """The part of the file that was read."""
     rows = pq.read_table(out / "files.parquet").to_pylist()
     return next(row["read_state"] for row in rows if row["name"] == "LARGE.BIN")

@@ -22,7 +22,7 @@ Found = list[tuple[str, str, str]]
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An ext4 volume in which two files and a folder are called what is looked for, and no content holds it."""
+    """An ext4 volume in which the names of two files and a folder hold the keyword, and no content does."""
     folder = tmp_path_factory.mktemp("named")
     tree = folder / "tree"
     for name in ("home/ann/Passwords.txt", "home/ann/new PASSWORD list/a.bin", "srv/password.old", "srv/other.txt"):
@@ -45,7 +45,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def triage(
     image: Path, out: Path, words: Path, tell: Callable[[Event], None] = lambda event: None, **more: Any
 ) -> tuple[int, Found]:
-    """A run, and what it found in names: address, path and keyword."""
+    """A run, and its findings in names: address, path and keyword."""
     settings: dict[str, Any] = {"workers": 2, "keywords": (str(words),), **more}
     code, _ = Run(Settings(str(image), str(out), **settings), tell).go()
     rows = pq.read_table(out / "findings.parquet").to_pylist()

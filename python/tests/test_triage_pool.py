@@ -1,4 +1,4 @@
-"""Workers that die or hang: their tasks are done again, and what fails repeatedly is reported."""
+"""Workers that die or hang: their tasks are done again, and tasks that fail repeatedly are reported."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def order(*what: object) -> Task:
 
 
 def results(pool: Pool, *tasks: Task) -> dict[Task, Result]:
-    """What comes of them."""
+    """Their results."""
     return dict(item for item in pool.results(tasks) if item is not None)
 
 

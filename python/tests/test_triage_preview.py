@@ -32,7 +32,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An NTFS volume whose last file alone is called what is looked for, and one that has the word as its content."""
+    """An NTFS volume where only the last file's name holds the keyword, and one file has it as its content."""
     folder = tmp_path_factory.mktemp("many")
     image = folder / "many.raw"
     with image.open("wb") as file:
@@ -61,7 +61,7 @@ def looks(one: Worker) -> Iterator[Result]:
 
 
 def listed(one: Worker) -> list[Finding]:
-    """What the listing finds in names."""
+    """The findings of the listing in names."""
     tasks, found = [walk.first_task(0, one.volumes[0].root_inode)], []
     while tasks:
         result = walk.listing(one, tasks.pop())
@@ -129,7 +129,7 @@ def test_no_bytes_raise_an_exception(many: Path, words: Path) -> None:
     assert found is not None
     start = found.runs[0][0]
     chance = random.Random(42)
-    # The boot sector and the MFT's own record, where all else follows from; all records; and what is cut off.
+    # The boot sector and the MFT's own record, from which all else follows; all records; and truncated ones.
     for attempt in range(300):
         content = bytearray(whole)
         for _ in range(chance.randrange(1, 12)):

@@ -268,7 +268,7 @@ def test_names_that_are_not_utf8_are_triaged_and_reported_as_text(image: Path, k
     assert summary["settings"]["keywords"] == [to_text(words)]
     assert to_text(source) in summary["command"]
     assert "caf%E9.img" in (out / "report.html").read_bytes().decode()
-    # What the report says can be typed.
+    # The commands in the report can be typed.
     again = [to_text(path) for path in (source, out, words)]
     command = [*command[:3], again[0], "--out", again[1], "--keywords", again[2], "--workers", "1", "--json"]
     told = subprocess.run(command, timeout=PATIENCE_S, capture_output=True, check=True)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.steady
 
 
 class Server:
-    """nbdkit on a socket that stays the same, and what can happen to it."""
+    """nbdkit on one socket, which can be stopped, killed and restarted."""
 
     def __init__(self, source: Path, folder: Path):
         self._argv = [program("nbdkit"), "-f", "-U", str(folder / "far.sock"), "--filter=error", "file", str(source)]

@@ -195,7 +195,7 @@ def add_case_files(path: pathlib.Path) -> None:
 
 
 def facts(**changes: Any) -> RunFacts:
-    """What the run of it knows."""
+    """The facts about its run."""
     made = RunFacts(
         source={
             "name": "case42.E01", "size": 256_060_514_304, "uri": "nbd://lab1.example/case42",

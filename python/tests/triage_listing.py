@@ -30,7 +30,7 @@ def by_fls(image: Path, start_sector: int | None = None) -> list[bytes]:
 
 
 class Listed:
-    """What the triage listed of a source: lines, problems, tasks."""
+    """The listing of a source by triage: lines, problems, tasks."""
 
     def __init__(self, source: str | Path, folder: Path, order: Callable[[list[Task]], Task] | None = None):
         self._worker = Worker(str(source), Settings(str(source), str(folder)))

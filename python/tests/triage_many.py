@@ -80,7 +80,7 @@ def listed(directory: int) -> pa.Table:
 
 
 def read(task: Task) -> pa.Table:
-    """What became of some files."""
+    """The results of some files."""
     rows = [one.row for one in task.entries()]
     columns = {"row": pa.array(rows), "read_state": pa.array(["whole"] * len(rows))}
     columns |= {name: pa.array([f"{row:0{digits}x}" for row in rows]) for name, digits in (("md5", 32), ("sha256", 64))}
@@ -92,7 +92,7 @@ def read(task: Task) -> pa.Table:
 
 
 class Memory(threading.Thread):
-    """What this process has of its own at most, in bytes; files that are mapped do not count."""
+    """The peak private memory of this process, in bytes, without mapped files."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

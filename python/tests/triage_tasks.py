@@ -9,7 +9,7 @@ from cheetah.triage.task import Result, Task
 
 
 def do(task: Task, worker: Any) -> Result:
-    """Does what the task's first word says."""
+    """Performs the action that the task's first word names."""
     word = task.what[0] if isinstance(task.what[0], str) else task.entries()[0].name
     if word == "die":
         os.kill(os.getpid(), signal.SIGKILL)

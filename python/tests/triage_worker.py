@@ -50,7 +50,7 @@ def worker(image: pathlib.Path, fs: str, source: Any = None, **settings: Any) ->
 
 
 def entries(image: pathlib.Path) -> dict[str, Entry]:
-    """What `fls` lists of its files that have content, by path."""
+    """The lines of `fls` for its files that have content, by path."""
     info = pytsk3.FS_Info(pytsk3.Img_Info(str(image))).info
     found: dict[str, Entry] = {}
     for line in run(program("fls"), "-r", "-p", "-F", image).splitlines():

@@ -95,12 +95,12 @@ class Cell:
 
     @functools.cached_property
     def notes(self) -> tuple[Note, ...]:
-        """Why it, or a repetition of it, failed, and what is unusual about it."""
+        """The reasons for failed repetitions, and unusual circumstances."""
         return tuple([*self._problems(), *self._warnings()])
 
     @property
     def bottleneck(self) -> str:
-        """What limited most repetitions; "" if unknown."""
+        """The bottleneck of most repetitions; "" if unknown."""
         named = [one.bottleneck for one in self.done if one.bottleneck]
         return statistics.mode(named) if named else ""
 

@@ -1,4 +1,4 @@
-"""Compares two runs: what became faster, what slower, and what may be chance."""
+"""Compares two runs: faster steps, slower ones, and differences that may be chance."""
 
 import dataclasses
 import itertools

@@ -2,7 +2,7 @@
 
 
 class BenchError(Exception):
-    """A measurement could not be made: what, where, and if possible what to do."""
+    """A measurement could not be made: the failure, the place, and if possible the next step."""
 
 
 class Misuse(BenchError):

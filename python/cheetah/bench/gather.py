@@ -72,7 +72,7 @@ class ResultCollector:
         )
 
     def finish(self, as_json: bool) -> int:
-        """Writes the report and prints what this run measured; returns the exit code."""
+        """Writes the report and prints the results of this run; returns the exit code."""
         paths = {
             "results": self.out / results.JSON,
             "csv": self.out / results.CSV,

@@ -18,7 +18,7 @@ from cheetah.bench.units import MIB, iec
 BUILDS = ("target/static/cheetah", "target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")
 CHECKOUT = Path(__file__).resolve().parents[3]
 
-# What a node lends beyond its content: digests, and rounding.
+# The memory a node lends beyond its content: digests, and rounding.
 MARGIN_BYTES = 64 * MIB
 # The longest wait for memory to be faulted in.
 MEMORY_TIMEOUT_S = 600
@@ -28,7 +28,7 @@ Enter = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ResourceOwner(Protocol):
-    """What ends started processes: `scratch.Scratch` or `targets.work.Work`."""
+    """The owner of started processes, which ends them: `scratch.Scratch` or `targets.work.Work`."""
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
         """Starts a process that is ended with the holder."""
@@ -152,7 +152,7 @@ def node(scratch: ResourceOwner, content_bytes: int, address: str = "127.0.0.1",
 
 
 def lent(content_bytes: int) -> int:
-    """Returns what a node must lend for an amount of content, in whole MiB."""
+    """Returns the memory that a node must lend for an amount of content, in whole MiB."""
     return (content_bytes + content_bytes // 64 + MARGIN_BYTES) // MIB * MIB
 
 

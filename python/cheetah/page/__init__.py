@@ -1,4 +1,4 @@
-"""What the pages people read have in common: reports that need nothing else and ask the network for nothing.
+"""Shared parts of HTML reports: one self-contained file each, without any network request.
 
 document   a page's templates and its policy: which styles and scripts may run, by their digests
 visible    text that others wrote, made safe to look at, on a terminal as well

@@ -23,5 +23,5 @@ def versions() -> dict[str, str]:
 
 
 def deciding() -> dict[str, str]:
-    """Returns the versions that determine what is found."""
+    """Returns the versions that determine the findings."""
     return {name: version for name, version in versions().items() if name not in ("python", "pyarrow")}

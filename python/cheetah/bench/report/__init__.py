@@ -1,4 +1,4 @@
-"""report.html: which storage was fast for what, and how far to trust it; for screen and paper.
+"""report.html: the fastest storage for each step, and the certainty of that; for screen and paper.
 
     page       assembles it
     verdict    what the figures say, in sentences

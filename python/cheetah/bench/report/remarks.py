@@ -1,4 +1,4 @@
-"""What to know before reading the figures: what is missing, and what is unusual; each sentence once, numbered."""
+"""Remarks on the figures: missing measurements and unusual circumstances; each sentence once, numbered."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

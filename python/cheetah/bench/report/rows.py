@@ -177,7 +177,7 @@ def _facts(cell: Cell) -> Iterator[tuple[str, Number | None]]:
 
 
 def _bottleneck(cell: Cell) -> tuple[str, Number | None]:
-    """Returns what limited most repetitions, and how busy that was in them."""
+    """Returns the bottleneck of most repetitions, and its utilization in them."""
     sort = cell.bottleneck
     shares = {what: share for what in _DECIDED_BY.get(sort, ()) if (share := _busy(cell, what, sort)) is not None}
     what = max(shares, key=lambda key: shares[key], default=None)

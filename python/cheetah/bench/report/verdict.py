@@ -1,4 +1,4 @@
-"""The figures in sentences: which target was the fastest at what, and where that is uncertain."""
+"""The figures in sentences: the fastest target for each step, and the uncertain ones."""
 
 import collections
 import dataclasses

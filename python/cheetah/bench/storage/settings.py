@@ -88,8 +88,8 @@ class Settings:
         return self.extent is Scope.FULL
 
     def binding(self) -> dict[str, Any]:
-        """Returns what the samples depend on: a run resumes only with the same. The user vouches for the image's
-        content."""
+        """Returns the settings that the samples depend on: a run resumes only with the same. The user vouches for the
+        image's content."""
         return {
             "targets": [_plain(dataclasses.asdict(target)) for target in self.targets],
             "image": str(self.image) if self.image else None,

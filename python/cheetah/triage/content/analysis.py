@@ -34,7 +34,7 @@ _RUNS_MAX = 1 << 20
 
 
 class Tools:
-    """What a worker compiles and opens once: rules, lists, and free blocks."""
+    """The rules, lists and allocation maps that a worker compiles and opens once."""
 
     def __init__(self, worker: Worker):
         settings = worker.settings
@@ -120,7 +120,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStr
         runs = _runs(attribute, worker.volumes[entry.volume].block_size)
     except OSError as error:
         failed = error
-    # The Sleuth Kit may silently omit what it cannot read.
+    # The Sleuth Kit may silently omit unreadable data.
     unreadable = worker.take_unreadable()
     if failed is not None or unreadable:
         _problems(entry, unreadable, result)
@@ -199,7 +199,7 @@ class Read:
     known: bool
     hits: list[scan.Hit]
     unsearched: str | None
-    """What was not searched, and why."""
+    """The files that were not searched, and why."""
     in_pieces: bool
 
 

@@ -1,1 +1,1 @@
-"""What The Sleuth Kit does not tell of volumes: free blocks, and NTFS records before a listing."""
+"""Facts about volumes that The Sleuth Kit's bindings lack: free blocks, and NTFS records before a listing."""

@@ -39,7 +39,7 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """The end of the last unit; the file system does not use what follows in the volume."""
+        """The end of the last unit; the file system does not use the rest of the volume."""
         return self.origin + self.count * self.unit
 
     def in_use(self, start: int, length: int) -> int:

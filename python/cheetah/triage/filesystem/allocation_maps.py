@@ -35,7 +35,7 @@ class AllocationMaps:
         self._failed: dict[int, Unreadable] = {}
 
     def begin(self) -> None:
-        """Begins a task: what could not be read before is tried again."""
+        """Begins a task: failed reads are tried again."""
         self._failed.clear()
 
     def of(self, volume: int) -> allocation.Allocation:

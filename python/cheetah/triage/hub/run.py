@@ -37,7 +37,7 @@ DONE, FAILED, MISUSED, EVIDENCE = 0, 1, 2, 3
 
 
 class Workers(Protocol):
-    """What performs tasks: `pool.Pool` or `cluster.Cluster`."""
+    """A performer of tasks: `pool.Pool` or `cluster.Cluster`."""
 
     volumes: tuple[Volume, ...]
     lost: int
@@ -302,7 +302,7 @@ class Run:
         )
 
     def _progress(self, ranges: list[Task]) -> dict[str, tuple[int, int]]:
-        """Returns what is done and the total for each stage reached: tasks, or files for content."""
+        """Returns the finished and the total number for each stage reached: tasks, or files for content."""
         done = self._ledger.done
         stages = {
             "volumes": coverage.tasks([volumes.task()], done["volumes"]),

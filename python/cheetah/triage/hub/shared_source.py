@@ -97,7 +97,7 @@ def _name(source: str) -> str:
 
 
 def identity(uri: str, name: str) -> dict[str, Any]:
-    """Returns what identifies a source: name, size, and digests of `SAMPLES` places from its first byte to its last.
+    """Returns the identity of a source: name, size, and digests of `SAMPLES` places from its first byte to its last.
     Its location does not count: evidence moves."""
     with contextlib.closing(open_source(uri)) as source, futures.ThreadPoolExecutor(SAMPLES) as pool:
         last = max(0, source.size - SAMPLE_BYTES)

@@ -55,7 +55,7 @@ def _best(findings: list[Finding]) -> list[Finding]:
 
 
 def _key(finding: Finding) -> Hashable:
-    """Returns what equal findings have in common; the path of a name may be unknown in a preview."""
+    """Returns the key of equal findings; the path of a name may be unknown in a preview."""
     if finding.kind != "name" or finding.address is None:
         return finding
     return finding.volume, finding.rule, finding.address.partition("-")[0]

@@ -65,7 +65,7 @@ class NameSearch:
         self._last: dict[str, int] = {}
         self._counts: collections.Counter[str] = collections.Counter()
         self.trouble: str | None = None
-        """What was not searched, and why."""
+        """The names that were not searched, and why."""
 
     def look(self, columns: Mapping[str, Sequence[Any]]) -> list[str | None]:
         """Returns, for each row, the alphabetically first keyword in its name. The rows must include all rows of a
@@ -111,7 +111,7 @@ class NameSearch:
 def _entry(
     columns: Mapping[str, Sequence[Any]], name: bytes, row: int, place: int
 ) -> tuple[tuple[Any, ...], tuple[bool, bool, int]]:
-    """Returns what rows with the same name have in common (NTFS has a row for each stream, and one for the name's own
+    """Returns the key that rows with the same name share (NTFS has a row for each stream, and one for the name's own
     times), and which of them represents the name best."""
     kind = columns["attr_type"][row]
     colon = name.find(b":") if kind is not None else -1

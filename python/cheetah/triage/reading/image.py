@@ -91,7 +91,7 @@ class TskImage(pytsk3.Img_Info):
         return self._paged(offset, length)
 
     def begin(self) -> None:
-        """Begins a task: what could not be read before is tried again."""
+        """Begins a task: failed reads are tried again."""
         self.unreadable = []
         self._failing_since_s = None
         self.gone = False

@@ -105,7 +105,7 @@ class Reader:
         return "partial" if self.bytes_read else "unreadable" if self._tried else "unread"
 
     def why(self) -> str | None:
-        """Returns what is missing."""
+        """Returns the missing ranges."""
         said = []
         if self._lost:
             said.append(f"{self._lost} of its {self._one.size} bytes could not be read: {self._error}")

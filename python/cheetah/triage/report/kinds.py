@@ -4,7 +4,7 @@ import typing
 
 
 class FindingKind(typing.NamedTuple):
-    """The name of a kind of finding, and what it means and does not mean."""
+    """The name of a kind of finding, and its meaning and limits."""
 
     label: str
     meaning: str

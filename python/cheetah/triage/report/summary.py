@@ -52,7 +52,7 @@ class UnallocatedCoverage:
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What the run knows and its tables do not contain. Times are UTC, RFC 3339."""
+    """Facts about the run that its tables do not contain. Times are UTC, RFC 3339."""
 
     source: Json
     """`name`, `size` in bytes and `uri`; `hashes` of the whole source, name to hex, if known."""

@@ -1,4 +1,4 @@
-"""What the figures are worth: whether everything was read, and what was not."""
+"""The completeness of a run: whether everything was read, and the parts that were not."""
 
 import dataclasses
 from typing import Any

@@ -43,7 +43,7 @@ _mine = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class ClusterTerms:
-    """What must be the same on every machine."""
+    """The facts that must be equal on every machine."""
 
     source: dict[str, Any]
     binding: dict[str, Any]
@@ -55,7 +55,7 @@ class ClusterTerms:
         return cls(shared_source.identity(uri, uri), settings.binding(), deciding())
 
     def different(self, other: "ClusterTerms") -> str | None:
-        """Returns what differs, in a word or two."""
+        """Returns the difference, in a word or two."""
         if not shared_source.is_same(self.source, other.source):
             return "source"
         for name, value in self.binding.items():

@@ -8,8 +8,8 @@ from cheetah.triage.workers.worker import Worker
 
 
 def perform(task: Task, worker: Worker) -> Result:
-    """Performs a task. What cannot be read is in the result; an exception is a fault of this program, or of the worker's
-    machine."""
+    """Performs a task. Unreadable data is reported in the result; an exception is a fault of this program, or of the
+    worker's machine."""
     worker.begin()
     match task.stage:
         case "volumes":

@@ -1,1 +1,1 @@
-"""Measuring one command: caches, time, counters, and what limited it."""
+"""Measuring one command: caches, time, counters, and its bottleneck."""

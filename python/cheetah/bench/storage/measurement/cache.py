@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def flush_words(directory: Path, since: Path) -> tuple[str, ...]:
-    """Returns the command that flushes to the far side what is written in `directory` from now on. On FUSE it uses
+    """Returns the command that flushes to the far side all data written in `directory` from now on. On FUSE it uses
     `since`, a file outside the directory, as a time stamp."""
     mount = mounts.of(directory)
     if mount is None or mount.fs.partition(".")[0] != "fuse":

@@ -1,5 +1,5 @@
-"""Counters of the machine while a tool runs: the target's device, processors, memory, network; and what limited the
-tool."""
+"""Counters of the machine while a tool runs: the target's device, processors, memory, network; and the bottleneck of
+the tool."""
 
 import contextlib
 import dataclasses
@@ -95,7 +95,7 @@ def shares(
 
 
 def bottleneck(busy: Mapping[str, float], processors: int) -> str:
-    """What held a tool up, from `shares`; the first of these that is so:
+    """The bottleneck of a tool, from `shares`; the first of these that applies:
 
     1. memory: somebody waited for it for 20 % of the time (the machine was short of it);
     2. processors (all): all were busy for 90 % of the time;

@@ -1,5 +1,5 @@
-"""Starts one command, waits for it and tells what it took. Run as a program of its own, by `tool`, without imports.
-
+"""Starts one command, waits for it and reports the resources it used. Run as a program of its own, by `tool`, without
+imports.
 The kernel counts what a process had in memory before it became the tool as the tool's own peak. What starts it is
 therefore as small as Python gets; still, no peak below about 9 MiB can be measured.
 

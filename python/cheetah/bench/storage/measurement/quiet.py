@@ -15,7 +15,7 @@ _SAID = {
 
 
 def disturbance(seconds: float | None = None) -> str:
-    """Returns what the machine does while nothing of the run is active, in a sentence; "" if almost nothing."""
+    """Describes the load of the machine while the run is idle, in a sentence; "" if there is almost none."""
     before = counters.read(None)
     time.sleep(LOOK_S if seconds is None else seconds)
     busy = counters.shares(before, counters.read(None), 0.0, {})

@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One step done once on one target: a line of the journal. What could not be measured is None."""
+    """One step done once on one target: a line of the journal. A value that could not be measured is None."""
 
     target: str
     step: str

@@ -30,7 +30,7 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 @dataclasses.dataclass(frozen=True)
 class ToolRun:
-    """The measurements of a command. What the kernel does not tell is None."""
+    """The measurements of a command. A value that the kernel does not report is None."""
 
     seconds: float
     """From its start to its end."""

@@ -1,4 +1,4 @@
-"""Parses values on the command line: sizes, durations, targets. Misuse says what would be valid."""
+"""Parses values on the command line: sizes, durations, targets. Misuse names the valid values."""
 
 import re
 from pathlib import Path

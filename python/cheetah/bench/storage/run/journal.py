@@ -16,7 +16,7 @@ Key = tuple[str, str, str, int]
 
 
 class Journal:
-    """The samples in the directory `out`; `binding` is what they depend on.
+    """The samples in the directory `out`; `binding` are the settings they depend on.
 
     Raises Misuse if there are samples and the run is not resumed, or if they were taken with other settings;
     BenchError if another run uses the directory.
@@ -102,7 +102,7 @@ def _lock(file: int, out: Path) -> None:
 
 
 def _of_the_same(out: Path, binding: dict[str, Any]) -> dict[str, Any]:
-    """Returns what was stored beside the samples. Raises Misuse if they were taken with other settings."""
+    """Returns the data stored beside the samples. Raises Misuse if they were taken with other settings."""
     try:
         record = json.loads((out / SETTINGS).read_bytes())
         about, remarks = dict(record["about"]), list(record["remarks"])

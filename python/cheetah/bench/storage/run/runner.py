@@ -210,7 +210,7 @@ class Run:
         return sample
 
     def _require(self, one: _Turn, ready: ReadyTarget, place: Workplace) -> None:
-        """Provides what a step needs: a step measured by an earlier run is done again, unmeasured."""
+        """Provides a step's input: a step measured by an earlier run is done again, unmeasured."""
         for earlier in self._steps:
             if earlier.key not in one.step.after:
                 continue
@@ -268,7 +268,7 @@ def _kind(warning: str) -> str:
 
 
 def _machine() -> dict[str, str]:
-    """Returns what else the samples depend on: halves of a run on different kernels must not be compared."""
+    """Returns the other facts that the samples depend on: halves of a run on different kernels must not be compared."""
     system = os.uname()
     return {"host": system.nodename, "kernel": system.release}
 

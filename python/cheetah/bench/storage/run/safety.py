@@ -80,7 +80,7 @@ def search(directory: Path) -> EvidenceSearch:
 
 
 def _around(directory: Path, looked: EvidenceSearch) -> None:
-    """Looks above a directory, under every path that leads to it, and at what it is on."""
+    """Checks the parents of a directory, by every path that leads to it, and the device it is on."""
     try:
         mount = mounts.of(directory)
     except OSError:

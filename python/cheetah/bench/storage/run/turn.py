@@ -62,7 +62,7 @@ def make(step: Step, ready: ReadyTarget, place: Workplace, limit_s: float) -> No
 
 
 def _judged(sample: Sample, step: Step, place: Workplace, printed: str) -> Sample:
-    """Adds what the step concludes from the tools' output."""
+    """Adds the step's evaluation of the tools' output."""
     if sample.outcome is not Outcome.DONE:
         return sample
     if failure := step.failure(place, printed) or _unread(sample, step, place):

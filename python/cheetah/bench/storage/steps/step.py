@@ -127,7 +127,7 @@ class Base:
         return (place.image,)
 
     def inputs(self, place: Workplace) -> Sequence[Path]:
-        """Returns what it needs."""
+        """Returns its requirements."""
         return self.needs(place)
 
     def outputs(self, place: Workplace) -> Sequence[Path]:

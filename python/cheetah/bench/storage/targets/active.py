@@ -38,8 +38,8 @@ class ActiveTargets:
 def activated(
     targets: Sequence[Target], need_bytes: int, tell: Callable[[str], None], warn: Callable[[str], None]
 ) -> Iterator[ActiveTargets]:
-    """Makes targets ready; a failing one is left out. `tell` receives each name before, `warn` what could not be taken
-    down."""
+    """Makes targets ready; a failing one is left out. `tell` receives each name before, `warn` each leftover that
+    could not be taken down."""
     found = ActiveTargets()
     with contextlib.ExitStack() as stack:
         for target in targets:

@@ -20,7 +20,7 @@ MARGIN_BYTES = 16 * MIB
 
 
 class SpaceReservations:
-    """What the targets of a run, which exist at once, will still write on each file system."""
+    """The bytes that the concurrent targets of a run will still write on each file system."""
 
     def __init__(self) -> None:
         self._promised: collections.Counter[int] = collections.Counter()
@@ -108,7 +108,7 @@ class DirectoryTarget:
 
 
 def require_space(directory: Path, need_bytes: int, promised_bytes: int = 0) -> None:
-    """Raises BenchError if a directory's file system has less than that free, besides what is reserved for others."""
+    """Raises BenchError if a directory's file system has less than that free, besides reservations for others."""
     space = os.statvfs(directory)
     there = space.f_bavail * space.f_frsize
     if there - promised_bytes < need_bytes:

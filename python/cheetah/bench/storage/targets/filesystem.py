@@ -19,7 +19,7 @@ PATIENCE_S = 20.0
 
 @dataclasses.dataclass(frozen=True)
 class FileSystemKind:
-    """A file system: how it is made and mounted, and what it needs."""
+    """A file system: the commands that make and mount it, and its requirements."""
 
     make: tuple[str, ...]
     mount: tuple[str, ...]

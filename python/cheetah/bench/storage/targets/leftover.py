@@ -65,7 +65,7 @@ def _elsewhere(identity: dict[str, Any]) -> str:
 
 
 def clear(leftover: Leftover) -> None:
-    """Unmounts and detaches what is in it, and removes it. Raises BenchError with what remains."""
+    """Unmounts and detaches everything in it, and removes it. Raises BenchError with the remains."""
     deadline = time.monotonic() + PATIENCE_S
     # Processes of that run end with it, but may take a moment, and unmount some of this themselves.
     while in_use := [*mounts.below(leftover.directory), *_loops(leftover.directory)]:

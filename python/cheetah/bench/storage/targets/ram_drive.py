@@ -93,7 +93,7 @@ class DriveTarget:
 
 
 def share(size_bytes: int, nodes: int) -> int:
-    """Returns what one of that many nodes must hold, including rounding to the largest unit."""
+    """Returns the bytes that each of `nodes` nodes must hold, including rounding to the largest unit."""
     return -(-size_bytes // nodes) + 4 * MIB
 
 
