@@ -79,10 +79,13 @@ impl Device for Array {
             return Io::fail(error);
         }
         Io::later(async move {
-            if self.inner.members.all_ready()
-                && let Ok(data) = self.inner.stripe.read(range).await
-            {
-                return Ok(data);
+            if self.inner.members.all_ready() {
+                self.inner.check_good(range)?;
+                if let Ok(data) = self.inner.stripe.read(range).await {
+                    // A member may have got in sync but for bad pages meanwhile.
+                    self.inner.check_good(range)?;
+                    return Ok(data);
+                }
             }
             self.inner.read_degraded(range).await
         })
@@ -134,7 +137,9 @@ impl Device for Array {
             return Io::fail(error);
         }
         Io::later(async move {
+            // Bad pages read as zeros there.
             if self.inner.members.all_ready()
+                && self.inner.check_good(range).is_ok()
                 && let Ok(extents) = self.inner.stripe.extents(range).await
             {
                 return Ok(extents);

@@ -53,13 +53,19 @@ fn invalid(error: cheetah_parity::ParityError) -> Error {
     Error::Invalid(error.to_string().into())
 }
 
+/// Stands in the place of the digest of a bad page: the zeros that redundancy is computed with instead of it do not match.
+const BAD_PAGE: u64 = u64::MAX;
+
 /// The digests of rows of pages of the data units: for each page the digests of all units, as a digest cell holds them.
-pub(crate) fn digests(data: &[Bytes]) -> Bytes {
+/// `bad` says, in the same order, which pages are bad; it may be empty.
+pub(crate) fn digests(data: &[Bytes], bad: &[bool]) -> Bytes {
     let pages = data.first().map_or(0, |unit| unit.len() / PAGE_BYTES as usize);
     let mut out = BytesMut::with_capacity(pages * data.len() * DIGEST_BYTES as usize);
     for page in 0..pages {
-        for unit in data {
-            out.extend_from_slice(&digest(page_of(unit, page)).to_le_bytes());
+        for (index, unit) in data.iter().enumerate() {
+            let is_bad = bad.get(page * data.len() + index) == Some(&true);
+            let digest = if is_bad { BAD_PAGE } else { digest(page_of(unit, page)) };
+            out.extend_from_slice(&digest.to_le_bytes());
         }
     }
     out.freeze()
@@ -92,13 +98,13 @@ mod tests {
     #[test]
     fn digests_of_zeros_are_zeros() {
         let zeros = Bytes::from(vec![0; 2 * PAGE_BYTES as usize]);
-        assert!(digests(&[zeros.clone(), zeros]).iter().all(|byte| *byte == 0));
+        assert!(digests(&[zeros.clone(), zeros], &[]).iter().all(|byte| *byte == 0));
     }
 
     #[test]
     fn a_page_that_is_not_the_one_written_does_not_match() {
         let data = [unit(3), unit(5), unit(7)];
-        let cell = digests(&data);
+        let cell = digests(&data, &[]);
         for (index, unit) in data.iter().enumerate() {
             assert!(matches(unit, &cell, index, 3));
             assert!(!matches(unit, &cell, (index + 1) % 3, 3));
@@ -106,6 +112,13 @@ mod tests {
             changed[5000] ^= 1;
             assert!(!matches(&changed, &cell, index, 3));
         }
+    }
+
+    #[test]
+    fn nothing_matches_the_digest_of_a_bad_page() {
+        let data = [Bytes::from(vec![0; PAGE_BYTES as usize]), unit(5).slice(..PAGE_BYTES as usize)];
+        let cell = digests(&data, &[true, false]);
+        assert!(!matches(&data[0], &cell, 0, 2) && matches(&data[1], &cell, 1, 2));
     }
 
     #[test]

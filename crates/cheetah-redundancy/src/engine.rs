@@ -8,6 +8,7 @@
 //! | [`mark_stale`](Engine::mark_stale): a member missed a write | the epoch that has to be stored before the write is acknowledged, or that the member cannot be spared |
 //! | [`rejoin`](Engine::rejoin), [`replace`](Engine::replace): a member is written again | the epoch to store first |
 //! | [`unsettle`](Engine::unsettle): redundancy disagrees with the data somewhere | |
+//! | [`declare_bad`](Engine::declare_bad), [`heal`](Engine::heal): pages are lost, or were written anew | the epoch to store first |
 //! | [`next_resync`](Engine::next_resync) | the next region to resynchronize |
 //! | [`resynced`](Engine::resynced): a region was | |
 //! | [`next_store`](Engine::next_store) | the map to store now, one at a time |
@@ -20,6 +21,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use cheetah_device::ByteRange;
+
+use crate::bad::Full;
 use crate::map::{Map, MemberState, Regions};
 
 /// An epoch of the map.
@@ -152,6 +156,37 @@ impl Engine {
         if !self.to_settle.contains(region) {
             self.unsettle(region);
         }
+    }
+
+    /// Records pages that no member can give: they are bad once the epoch returned is stored. Redundancy is computed anew
+    /// without them.
+    ///
+    /// # Errors
+    ///
+    /// If the list of bad ranges is full.
+    pub fn declare_bad(&mut self, ranges: &[ByteRange]) -> Result<Epoch, Full> {
+        let mut bad = self.map.bad.clone();
+        bad.insert(ranges)?;
+        self.change(|map| map.bad = bad);
+        for range in ranges {
+            self.map.unsettled.touched(range.offset, range.end()).for_each(|region| self.unsettle(region));
+        }
+        Ok(self.map.epoch)
+    }
+
+    /// Records that the pages within `range` were written anew, to every member that takes part. They can be read, and the
+    /// write be acknowledged, once the epoch returned is stored.
+    ///
+    /// # Errors
+    ///
+    /// If the list of bad ranges has no room for the pieces that are left.
+    pub fn heal(&mut self, range: ByteRange) -> Result<Epoch, Full> {
+        let mut bad = self.map.bad.clone();
+        bad.remove(range)?;
+        if bad != self.map.bad {
+            self.change(|map| map.bad = bad);
+        }
+        Ok(self.map.epoch)
     }
 
     /// Whether the drive can do without this member: it still can read every byte from the others.
@@ -474,6 +509,23 @@ mod tests {
         let epoch = engine.admit(1..2);
         assert!(epoch > engine.stored(), "the region is in no stored map yet");
         assert!(store(&mut engine).unwrap().unsettled.contains(1));
+    }
+
+    #[test]
+    fn bad_pages_are_stored_before_the_region_is_settled_and_outlive_the_writer() {
+        let mut first = engine(2);
+        let bad = ByteRange::new(3 * REGION_BYTES_MIN + 4096, 8192);
+        let epoch = first.declare_bad(&[bad]).unwrap();
+        assert!(epoch > first.stored());
+        assert_eq!(first.next_resync(), Resync::Region(3), "redundancy is computed anew without them");
+        first.resynced(3, &ALL[..2], true);
+        first.next_resync();
+        first.close();
+        let mut second = Engine::new(store(&mut first).unwrap(), SIZE, 1);
+        assert!(second.map().bad.touch(bad));
+        let healed = second.heal(ByteRange::new(bad.offset, 4096)).unwrap();
+        assert!(healed > second.stored());
+        assert_eq!(second.map().bad.bytes(), 4096);
     }
 
     #[test]

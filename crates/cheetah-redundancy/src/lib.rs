@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`geometry`] | where data, redundancy and digests lie |
 //! | [`map`] | which members hold what is current: versions of it, and what a member missed |
+//! | [`bad`] | pages whose content is lost, as the map records them |
 //! | [`engine`] | the recovery engine, without I/O: what has to be stored before what is acknowledged |
 //! | [`environment`] | what a drive needs from outside: connections, and a place for the map |
 //! | [`members`] | the members' connections and condition; `writer` carries out the engine's decisions |
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
+//! | `check` | reading all units, and comparing data, digests and redundancy |
 //! | `code` | redundancy and digests of a group |
 //! | `range_lock` | locks on groups |
 //!
@@ -30,13 +32,17 @@
 //! compaction, and memory for both, and small writes lose the simple placement that makes a healthy read a stripe's read.
 //! Which units are of one version is found by leaving each out in turn, where there are more than are needed (P+Q). With a
 //! single parity, a page may be lost for good if the writer dies in step 4 *and* a member is lost before the next writer has
-//! settled the group: that is an error.
+//! settled the group: that is an error. Once the member is back or replaced, the page is recorded as bad ([`bad`]), so that the
+//! member gets in sync all the same. (The alternative is a log of partial parity, as md's PPL: it would keep the page, at the
+//! price of one more write to a third member for each small write, also while nothing ever fails.)
 //!
 //! The price of digests is 8 bytes a page beside each redundancy unit, and one more small write.
 
 #![forbid(unsafe_code)]
 
 mod array;
+pub mod bad;
+mod check;
 mod code;
 pub mod engine;
 pub mod environment;
@@ -50,6 +56,8 @@ mod resync;
 mod write;
 pub mod zones;
 
+pub use bad::BadRanges;
+pub use check::Checked;
 pub use engine::Engine;
 pub use environment::{DynLink, Environment, LocalMember, MemberLink, NotStored};
 pub use geometry::{ArrayGeometry, Redundancy};

@@ -14,6 +14,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::bad::BadRanges;
+
 /// The most regions of a drive.
 pub const REGIONS_MAX: u64 = 1024;
 /// The smallest region, in bytes.
@@ -57,6 +59,8 @@ pub struct Map {
     pub members: Vec<Member>,
     /// Where redundancy may disagree with the data.
     pub unsettled: Regions,
+    /// Pages whose content is lost.
+    pub bad: BadRanges,
 }
 
 impl Map {
@@ -64,7 +68,7 @@ impl Map {
     pub fn new(members: usize, size: u64) -> Self {
         let none = Regions::new(size);
         let member = Member { state: MemberState::InSync, missed: none.clone() };
-        Self { epoch: 1, open: false, members: vec![member; members], unsettled: none }
+        Self { epoch: 1, open: false, members: vec![member; members], unsettled: none, bad: BadRanges::default() }
     }
 
     /// Whether every member is in sync, and redundancy agrees with the data everywhere.

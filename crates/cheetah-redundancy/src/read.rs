@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cheetah_device::{ByteRange, Data, Error, Result};
 use futures::StreamExt as _;
 use futures::future::{join_all, try_join_all};
@@ -23,7 +23,7 @@ const MISMATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// A part of a group: a unit of data or of redundancy, or the digests beside a unit of redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(crate) enum Part {
     Data(usize),
     Redundancy(usize),
     Digests(usize),
@@ -37,6 +37,23 @@ struct Rows {
     /// Parts that could not be read, with the last reason.
     failed: Vec<Part>,
     error: Option<Error>,
+    /// A member answered too late.
+    late: bool,
+}
+
+/// Why units of a group's rows cannot be read.
+pub(crate) struct Gap {
+    /// The units of data that were read.
+    pub data: Vec<Option<Bytes>>,
+    /// The units of data that no member gave.
+    pub missing: Vec<usize>,
+    /// Enough was read, but it is not of one version, or there is no digest to compare it with.
+    mismatch: bool,
+    /// Every member in sync has answered, so that to ask again is of no use.
+    pub heard: bool,
+    /// The digests that were read.
+    pub digests: Vec<Bytes>,
+    pub error: Error,
 }
 
 impl Inner {
@@ -54,10 +71,40 @@ impl Inner {
                 _ => groups.push(vec![span]),
             }
         }
+        self.check_good(range)?;
         let parts = try_join_all(groups.iter().map(|spans| self.read_spans(spans))).await?;
         let mut whole = Data::new();
         parts.into_iter().for_each(|part| whole.append(part));
         Ok(whole)
+    }
+
+    /// Fails if a byte of a range of the array is bad.
+    pub(crate) fn check_good(&self, range: ByteRange) -> Result<()> {
+        let Some(bad) = self.members.bad() else { return Ok(()) };
+        match bad.within(range.shifted(self.start)).next() {
+            Some(range) => Err(Error::Unreadable {
+                device: "the drive".into(),
+                range,
+                why: "more was lost here than the layout survives; write it anew, or run cheetah repair --from-source"
+                    .into(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Which pages of rows of a group are bad, by row and then by unit, but for those within `healed`, a range of the array;
+    /// empty if none is.
+    pub(crate) fn bad_pages(&self, group: u64, rows: Range<u64>, healed: ByteRange) -> Vec<bool> {
+        let group_range = self.geometry.group_range(group);
+        let Some(bad) = self.members.bad().filter(|bad| bad.touch(group_range.shifted(self.start))) else {
+            return Vec::new();
+        };
+        let page = |row: u64, index: u64| {
+            ByteRange::new(group_range.offset + index * self.geometry.unit() + row * PAGE_BYTES, PAGE_BYTES)
+        };
+        let units = self.geometry.data_units() as u64;
+        let pages = rows.flat_map(|row| (0..units).map(move |index| page(row, index)));
+        pages.map(|page| bad.touch(page.shifted(self.start)) && !healed.contains(page)).collect()
     }
 
     /// Reads adjacent spans of one group.
@@ -77,34 +124,56 @@ impl Inner {
     }
 
     /// Reads rows of pages of the data units that are wanted, and computes those that no member gives. A computed page
-    /// matches the digest that a redundancy member holds.
+    /// matches the digest that a redundancy member holds. A bad page is zeros, as redundancy has it.
     pub(crate) async fn read_rows(
         self: &Arc<Self>,
         group: u64,
         rows: Range<u64>,
         wanted: &[bool],
     ) -> Result<Vec<Option<Bytes>>> {
-        let begun = Instant::now();
-        loop {
-            match self.try_read_rows(group, rows.clone(), wanted).await? {
-                Some(data) => return Ok(data),
-                // Under its own lock, nothing changes.
-                None if self.members.is_writer() || begun.elapsed() >= MISMATCH_PATIENCE => {
-                    let range = self.geometry.group_range(group);
-                    return Err(Error::Corrupt { device: "the drive".into(), range: range.shifted(self.start) });
-                }
-                None => sleep(MISMATCH_PAUSE).await,
+        let bad = self.bad_pages(group, rows.clone(), ByteRange::default());
+        if bad.is_empty() {
+            return self.read_consistent(group, rows, wanted, &[]).await;
+        }
+        let mut units = vec![BytesMut::new(); wanted.len()];
+        for (row, bad) in rows.zip(bad.chunks(wanted.len())) {
+            let pages = self.read_consistent(group, row..row + 1, wanted, bad).await?;
+            for (unit, page) in units.iter_mut().zip(pages) {
+                unit.extend_from_slice(&page.unwrap_or_default());
             }
         }
+        Ok(units.into_iter().map(|unit| Some(unit.freeze()).filter(|unit| !unit.is_empty())).collect())
     }
 
-    /// One attempt; `None` if what was computed does not match its digest.
-    async fn try_read_rows(
+    /// Reads rows in which the same units are bad.
+    async fn read_consistent(
         self: &Arc<Self>,
         group: u64,
         rows: Range<u64>,
         wanted: &[bool],
-    ) -> Result<Option<Vec<Option<Bytes>>>> {
+        bad: &[bool],
+    ) -> Result<Vec<Option<Bytes>>> {
+        let begun = Instant::now();
+        loop {
+            match self.try_read_rows(group, rows.clone(), wanted, bad).await? {
+                Ok(data) => return Ok(data),
+                // Under its own lock, nothing changes.
+                Err(gap) if !gap.mismatch || self.members.is_writer() || begun.elapsed() >= MISMATCH_PATIENCE => {
+                    return Err(gap.error);
+                }
+                Err(_) => sleep(MISMATCH_PAUSE).await,
+            }
+        }
+    }
+
+    /// One attempt to read rows in which the units `bad` are bad, which may be empty.
+    pub(crate) async fn try_read_rows(
+        self: &Arc<Self>,
+        group: u64,
+        rows: Range<u64>,
+        wanted: &[bool],
+        bad: &[bool],
+    ) -> Result<std::result::Result<Vec<Option<Bytes>>, Gap>> {
         let (k, m) = (self.geometry.data_units(), self.geometry.redundancy_units());
         let mut read = Rows {
             data: vec![None; k],
@@ -112,34 +181,54 @@ impl Inner {
             digests: vec![None; m],
             failed: Vec::new(),
             error: None,
+            late: false,
         };
-        let mut next: Vec<Part> = (0..k).filter(|index| wanted[*index]).map(Part::Data).collect();
-        while !next.is_empty() {
+        if bad.contains(&true) {
+            let zeros = Bytes::from(vec![0; ((rows.end - rows.start) * PAGE_BYTES) as usize]);
+            let pages = read.data.iter_mut().zip(bad).filter(|(_, bad)| **bad);
+            pages.for_each(|(page, _)| *page = Some(zeros.clone()));
+        }
+        let mut next: Vec<Part> =
+            (0..k).filter(|index| wanted[*index] && read.data[*index].is_none()).map(Part::Data).collect();
+        loop {
             self.fetch(group, &rows, &next, &mut read).await?;
             if let Some(data) = self.evaluate(wanted, &read)? {
-                return Ok(Some(data));
+                return Ok(Ok(data));
             }
             next = self.next_parts(group, &read);
+            if next.is_empty() {
+                break;
+            }
         }
         // Members that were late are asked once more, patiently. The first that suffice are taken.
         let rest =
             self.parts().filter(|part| !read.has(*part) && self.members.is_in_sync(self.member_of(group, *part)));
         let mut answers: FuturesUnordered<_> = rest.map(|part| self.ask(group, &rows, part, true)).collect();
+        let mut heard = true;
         while let Some((part, answer)) = answers.next().await {
+            heard &= !matches!(answer, Err(Failure::Lost(_) | Failure::Late(_)));
             if self.take(group, part, answer, &mut read)?
                 && let Some(data) = self.evaluate(wanted, &read)?
             {
-                return Ok(Some(data));
+                return Ok(Ok(data));
             }
         }
-        if read.units() >= k {
-            return Ok(None);
-        }
+        drop(answers);
         let range = self.geometry.group_range(group).shifted(self.start);
-        Err(read.error.unwrap_or(Error::Lost {
-            device: "the drive".into(),
-            range,
-            why: "more nodes are lost than the layout survives".into(),
+        let device: Arc<str> = "the drive".into();
+        let mismatch = read.units() >= k;
+        let error = match read.error.take().filter(|_| !mismatch) {
+            Some(error) => error,
+            None if mismatch => Error::Corrupt { device, range },
+            None => Error::Lost { device, range, why: "more nodes are lost than the layout survives".into() },
+        };
+        Ok(Err(Gap {
+            missing: (0..k).filter(|index| wanted[*index] && read.data[*index].is_none()).collect(),
+            mismatch,
+            heard,
+            digests: read.digests.into_iter().flatten().collect(),
+            data: read.data,
+            error,
         }))
     }
 
@@ -161,14 +250,14 @@ impl Inner {
         }
     }
 
-    fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let (k, m) = (self.geometry.data_units(), self.geometry.redundancy_units());
         let digests = if self.geometry.has_digests() { m } else { 0 };
         (0..k).map(Part::Data).chain((0..m).map(Part::Redundancy)).chain((0..digests).map(Part::Digests))
     }
 
     /// The member, by its number in the drive, that holds a part.
-    fn member_of(&self, group: u64, part: Part) -> usize {
+    pub(crate) fn member_of(&self, group: u64, part: Part) -> usize {
         let index = match part {
             Part::Data(index) => self.geometry.data_member(group, index),
             Part::Redundancy(index) | Part::Digests(index) => self.geometry.redundancy_member(group, index),
@@ -176,7 +265,7 @@ impl Inner {
         self.places[index].0
     }
 
-    async fn ask(
+    pub(crate) async fn ask(
         self: &Arc<Self>,
         group: u64,
         rows: &Range<u64>,
@@ -226,8 +315,10 @@ impl Inner {
             }
             Err(Failure::Fatal(error)) => return Err(error),
             Err(failure) => {
-                if let Failure::Damaged(_) = failure {
-                    self.note_damage(group);
+                match failure {
+                    Failure::Damaged(_) => self.note_damage(group, part),
+                    Failure::Late(_) => into.late = true,
+                    _ => {}
                 }
                 into.failed.push(part);
                 into.error = Some(failure.into_error());
@@ -266,7 +357,10 @@ impl Inner {
             if !self.geometry.has_digests() || read.digests.iter().flatten().any(fits) {
                 let bytes =
                     missing.iter().filter_map(|index| data[*index].as_ref()).map(|unit| unit.len() as u64).sum();
-                self.members.counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                let counters = &self.members.counters;
+                counters.reconstructed_reads.fetch_add(1, Ordering::Relaxed);
+                counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                counters.hedged_reads_won.fetch_add(u64::from(read.late), Ordering::Relaxed);
                 return Ok(Some(data));
             }
         }
@@ -274,9 +368,16 @@ impl Inner {
     }
 
     /// Has a group with a damaged page rewritten; only the holder of the lease can.
-    fn note_damage(&self, group: u64) {
+    pub(crate) fn note_damage(&self, group: u64, part: Part) {
         if self.members.is_writer() {
-            self.members.damaged(self.regions_of(self.geometry.group_range(group)));
+            let regions = self.regions_of(self.geometry.group_range(group));
+            let index = match part {
+                Part::Data(index) => index as u64,
+                Part::Redundancy(index) => (self.geometry.data_units() + index) as u64,
+                Part::Digests(index) => (2 * self.geometry.data_units() + index) as u64,
+            };
+            let at = self.start + self.geometry.group_range(group).offset;
+            self.members.damaged(regions, (self.member_of(group, part), at, index));
         }
     }
 

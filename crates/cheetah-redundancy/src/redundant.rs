@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::array::Array;
+use crate::check::Checked;
 use crate::engine::Resync;
 use crate::environment::DynLink;
 use crate::geometry::ArrayGeometry;
@@ -117,6 +118,29 @@ impl Redundant {
         self.shared.resync(progress).await
     }
 
+    /// Reads all data, redundancy and digests, compares them, and repairs what digests contradict, while the drive is in use.
+    /// What is to be resynchronized is so before, and damaged units are written anew after. `progress` is told the bytes of
+    /// data done, and all.
+    ///
+    /// # Errors
+    ///
+    /// If this is not the writer, or what is found cannot be recorded or written.
+    pub async fn check(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Checked> {
+        self.shared.resync(&mut |_, _| {}).await?;
+        let total = self.shared.arrays.iter().map(|array| array.inner.geometry.size()).sum();
+        let mut checked = Checked::default();
+        let mut done = 0;
+        for array in &self.shared.arrays {
+            let mut step = |bytes| {
+                done += bytes;
+                progress(done, total);
+            };
+            array.inner.check(&mut checked, &mut step).await?;
+        }
+        self.shared.resync(&mut |_, _| {}).await?;
+        Ok(checked)
+    }
+
     /// Puts an empty member in the place of one that is stale.
     ///
     /// # Errors
@@ -165,6 +189,9 @@ impl Shared {
                 }
             }
             self.members.with_engine(|engine| engine.resynced(region, &written, complete));
+            if settle && complete {
+                self.members.healed(region);
+            }
             regions += 1;
         }
     }

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cheetah_device::data::is_zero;
 use cheetah_device::{ByteRange, Data, Error, Result};
 
 use crate::array::Inner;
+use crate::code;
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES};
+use crate::read::Gap;
 use crate::write::Edits;
 
 /// The most data that is locked and held in memory at a time, unless digests need more.
@@ -67,28 +70,41 @@ impl Inner {
         let is_last = groups.end == self.geometry.groups();
         let reads = groups.map(|group| {
             let wanted = &wanted;
-            async move { (group, self.read_rows(group, 0..pages, wanted).await) }
+            async move {
+                match self.read_rows(group, 0..pages, wanted).await {
+                    Ok(units) => (group, Ok(units.into_iter().flatten().collect())),
+                    Err(_) => (group, self.read_or_give_up(group).await),
+                }
+            }
         });
         let mut edits = Edits::default();
         let mut failed: Option<Error> = None;
         for (group, units) in futures::future::join_all(reads).await {
             let units: Vec<Bytes> = match units {
-                Ok(units) => units.into_iter().flatten().collect(),
+                Ok(units) => units,
                 Err(error) => {
                     failed = Some(error);
                     continue;
                 }
             };
+            let bad = self.bad_pages(group, 0..pages, ByteRange::default());
             // A group whose redundancy no target holds is not encoded, and units of other members are not searched for zeros.
             for (index, unit) in units.iter().enumerate() {
                 let member = self.geometry.data_member(group, index);
                 if targets[member] {
-                    edits.push(member, self.geometry.data_offset(group, index), content(unit));
+                    let bad: Vec<bool> = bad.iter().skip(index).step_by(units.len()).copied().collect();
+                    self.edit_unit(member, self.geometry.data_offset(group, index), unit, &bad, &mut edits);
                 }
             }
-            if (0..self.geometry.redundancy_units()).any(|index| targets[self.geometry.redundancy_member(group, index)])
-            {
-                self.edit_redundancy(group, 0..pages, &units, &mut edits)?;
+            for index in 0..self.geometry.redundancy_units() {
+                let member = self.geometry.redundancy_member(group, index);
+                if self.geometry.has_digests() && targets[member] {
+                    self.edit_redundancy(group, 0..pages, &units, ByteRange::default(), &mut edits)?;
+                    break;
+                }
+                if targets[member] {
+                    self.edit_unit(member, self.geometry.redundancy_offset(group, index), &units[0], &bad, &mut edits);
+                }
             }
         }
         if is_last {
@@ -97,8 +113,79 @@ impl Inner {
             (0..targets.len()).for_each(|member| edits.push(member, padding.offset, Data::zeros(padding.len)));
         }
         edits.retain(|member| targets[member]);
+        self.members.counters.resynced_bytes.fetch_add(edits.bytes(), Ordering::Relaxed);
         self.send(edits, regions, false).await?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Adds a unit of data, or a copy of it. A member in sync keeps what it has of bad pages: a reader that does not know yet
+    /// that they are bad must not find zeros there.
+    fn edit_unit(&self, member: usize, offset: u64, unit: &Bytes, bad: &[bool], edits: &mut Edits) {
+        if !bad.contains(&true) || !self.members.is_in_sync(self.places[member].0) {
+            return edits.push(member, offset, content(unit));
+        }
+        for (page, _) in bad.iter().enumerate().filter(|(_, bad)| !**bad) {
+            let start = page * PAGE_BYTES as usize;
+            edits.push(member, offset + start as u64, unit.slice(start..start + PAGE_BYTES as usize).into());
+        }
+    }
+
+    /// Reads the data of a group row by row. What no member in sync gives is taken from a member that is being resynchronized,
+    /// if a digest shows that it is current; what nobody has is recorded as bad.
+    async fn read_or_give_up(self: &Arc<Self>, group: u64) -> Result<Vec<Bytes>> {
+        let pages = self.geometry.unit() / PAGE_BYTES;
+        let wanted = vec![true; self.geometry.data_units()];
+        let bad = self.bad_pages(group, 0..pages, ByteRange::default());
+        let mut units = vec![BytesMut::new(); wanted.len()];
+        let mut lost = Vec::new();
+        for row in 0..pages {
+            let bad = bad.chunks(wanted.len()).nth(row as usize).unwrap_or_default();
+            let data = match self.try_read_rows(group, row..row + 1, &wanted, bad).await? {
+                Ok(data) => data,
+                Err(gap) => self.fill_gap(group, row, gap, &mut lost).await?,
+            };
+            units.iter_mut().zip(data).for_each(|(unit, page)| unit.extend_from_slice(&page.unwrap_or_default()));
+        }
+        if lost.is_empty() {
+            return Ok(units.into_iter().map(BytesMut::freeze).collect());
+        }
+        // The region is settled anew then, with these pages bad.
+        self.members.declare_bad(&lost).await?;
+        let range = self.geometry.group_range(group).shifted(self.start);
+        Err(Error::Corrupt { device: "the drive".into(), range })
+    }
+
+    /// Finds the pages that are missing of a row, or notes them as `lost` if every member was heard.
+    async fn fill_gap(
+        self: &Arc<Self>,
+        group: u64,
+        row: u64,
+        gap: Gap,
+        lost: &mut Vec<ByteRange>,
+    ) -> Result<Vec<Option<Bytes>>> {
+        let mut row_units = gap.data;
+        for index in gap.missing {
+            let (member, start) = self.places[self.geometry.data_member(group, index)];
+            let in_sync = self.members.is_in_sync(member);
+            let page = ByteRange::new(start + self.geometry.data_offset(group, index) + row * PAGE_BYTES, PAGE_BYTES);
+            let held = match self.members.is_written(member) && !in_sync {
+                true => self.members.read_unsynced(member, page).await,
+                false => None,
+            };
+            let units = row_units.len();
+            let current = |held: &Bytes| gap.digests.iter().any(|cell| code::matches(held, cell, index, units));
+            if let Some(held) = held.clone().map(Data::into_bytes).filter(current) {
+                row_units[index] = Some(held);
+            } else if gap.heard && (in_sync || held.is_some()) {
+                let at =
+                    self.geometry.group_range(group).offset + index as u64 * self.geometry.unit() + row * PAGE_BYTES;
+                lost.push(ByteRange::new(self.start + at, PAGE_BYTES));
+            } else {
+                // The member may still return with it.
+                return Err(gap.error);
+            }
+        }
+        Ok(row_units)
     }
 }
 

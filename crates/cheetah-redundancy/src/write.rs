@@ -39,6 +39,11 @@ impl Edits {
         }
     }
 
+    /// The bytes to write.
+    pub fn bytes(&self) -> u64 {
+        self.0.values().flatten().map(|(_, data)| data.len()).sum()
+    }
+
     /// Keeps the edits of the members for which `keep` holds.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
         self.0.retain(|member, _| keep(*member));
@@ -51,9 +56,23 @@ impl Inner {
         let range = ByteRange::new(offset, data.len());
         let mut admitted = self.members.admit(self.regions_of(range)).await?;
         let _lock = self.locks.lock(self.geometry.groups_of(range), true).await;
+        let bad = self.members.bad().filter(|bad| bad.touch(range.shifted(self.start)));
+        if bad.is_some() {
+            // Of a bad page, there is no other content to keep.
+            let (first, last) = (ByteRange::new(range.offset, 1), ByteRange::new(range.end() - 1, 1));
+            for edge in [first, last] {
+                let page = edge.aligned_to(PAGE_BYTES);
+                if !range.contains(page) {
+                    self.check_good(page)?;
+                }
+            }
+        }
         let edits = self.encode(range, &data).await?;
         let sent = self.send(edits, self.regions_of(range), fua).await;
         admitted.consistent = sent.is_ok();
+        if sent.is_ok() && bad.is_some() {
+            return self.members.heal(range.shifted(self.start)).await;
+        }
         sent
     }
 
@@ -69,7 +88,7 @@ impl Inner {
             let piece = |span: &UnitSpan| data.slice(span.at - range.offset, span.within.len);
             let pieces: Vec<(UnitSpan, Data)> = group.iter().map(|span| (*span, piece(span))).collect();
             if self.geometry.has_digests() {
-                self.encode_group(&pieces, &mut edits).await?;
+                self.encode_group(range, &pieces, &mut edits).await?;
             } else {
                 self.copy_group(&pieces, &mut edits);
             }
@@ -94,7 +113,12 @@ impl Inner {
     }
 
     /// A group with parity: rows of pages that the write touches are encoded anew from all data units.
-    async fn encode_group(self: &Arc<Self>, pieces: &[(UnitSpan, Data)], edits: &mut Edits) -> Result<()> {
+    async fn encode_group(
+        self: &Arc<Self>,
+        range: ByteRange,
+        pieces: &[(UnitSpan, Data)],
+        edits: &mut Edits,
+    ) -> Result<()> {
         let spans: Vec<UnitSpan> = pieces.iter().map(|(span, _)| *span).collect();
         let (group, rows) = (spans[0].group, rows_of(&spans));
         let rows_range = ByteRange::between(rows.start * PAGE_BYTES, rows.end * PAGE_BYTES);
@@ -122,19 +146,24 @@ impl Inner {
             self.edit_data(&UnitSpan { within: pages, ..*span }, content, edits);
         }
         let units: Vec<Bytes> = units.into_iter().flatten().collect();
-        self.edit_redundancy(group, rows, &units, edits)
+        self.edit_redundancy(group, rows, &units, range, edits)
     }
 
-    /// Adds the redundancy and the digests of rows of a group.
+    /// Adds the redundancy and the digests of rows of a group. Bad pages within `healed`, a range of the array, are good from now
+    /// on.
     pub(crate) fn edit_redundancy(
         &self,
         group: u64,
         rows: Range<u64>,
         units: &[Bytes],
+        healed: ByteRange,
         edits: &mut Edits,
     ) -> Result<()> {
         let redundancy = code::encode(units, self.geometry.redundancy_units())?;
-        let digests = if self.geometry.has_digests() { code::digests(units) } else { Bytes::new() };
+        let digests = match self.geometry.has_digests() {
+            true => code::digests(units, &self.bad_pages(group, rows.clone(), healed)),
+            false => Bytes::new(),
+        };
         for (index, unit) in redundancy.into_iter().enumerate() {
             let member = self.geometry.redundancy_member(group, index);
             let offset = self.geometry.redundancy_offset(group, index) + rows.start * PAGE_BYTES;
@@ -195,10 +224,10 @@ impl Inner {
                 Err(Failure::Fatal(error)) => return Err(error),
                 Err(Failure::Damaged(error)) => {
                     // It cannot take a part of a damaged page: whole pages are written where redundancy is computed anew.
-                    self.members.damaged(regions.clone());
+                    self.members.damaged(regions.clone(), (member, 0, 0));
                     error
                 }
-                Err(Failure::Lost(error)) => error,
+                Err(Failure::Lost(error) | Failure::Late(error)) => error,
             };
             match self.members.missed(member, &failure).await? {
                 Ok(()) => return Ok(()),

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use cheetah_device::path_text::text_to_path;
 use cheetah_nbd::uri::{Address, NbdUri};
+use cheetah_redundancy::BadRanges;
 
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode};
 use crate::file::digests::CHUNK_BYTES;
@@ -54,11 +55,14 @@ impl DriveFile {
         let redundant = self.is_redundant();
         ensure(redundant == (self.epoch > 0), || "a drive with redundancy has an epoch, and no other has".into())?;
         if !redundant {
-            let states = self.nodes().any(|node| node.state.is_some());
-            return ensure(!states, || "a node has a state, and the drive no redundancy".into());
+            let states = self.nodes().any(|node| node.state.is_some()) || !self.bad.is_empty();
+            return ensure(!states, || {
+                "a node has a state, or the drive bad pages, and the drive no redundancy".into()
+            });
         }
         ensure(self.epoch <= EPOCH_MAX, || format!("its epoch {} is impossible", self.epoch))?;
         ensure(self.sets.len() == 1, || "a drive with redundancy has one set".into())?;
+        ensure(BadRanges::parse(&self.bad, self.capacity()).is_some(), || "its bad pages do not exist".into())?;
         match doubled(self.nodes().filter_map(SetNode::uri).map(|uri| uri.address)) {
             Some(address) => Err(format!("two of its nodes have one address, {address}")),
             None => Ok(()),

@@ -8,6 +8,7 @@
 //! id = "…"                       # 32 hexadecimal digits, never used for another drive
 //! size = 1048576                 # bytes, exactly
 //! epoch = 1                      # of the map of a drive with redundancy; otherwise absent
+//! bad = "0-3,7"                  # pages of 4096 bytes whose content is lost; absent if there are none
 //!
 //! [[set]]                        # the drive is its sets, one after the other
 //! layout = "stripe"              # or "linear", "mirror", "parity"
@@ -50,7 +51,7 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Size;
 use cheetah_device::path_text::{path_to_text, text_to_path};
 use cheetah_nbd::uri::NbdUri;
-use cheetah_redundancy::{Redundancy, SetGeometry};
+use cheetah_redundancy::{BadRanges, Redundancy, SetGeometry};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::kind::Layout;
@@ -81,6 +82,9 @@ pub struct DriveFile {
     /// The epoch of the map that this file agrees with, from 1; 0 of a drive without redundancy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: u64,
+    /// Runs of pages of 4096 bytes whose content is lost, although the nodes answer: `0-3,7`. Of a drive with redundancy only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bad: String,
     /// The sets, one after the other; at least one. A drive with redundancy has exactly one.
     #[serde(rename = "set")]
     pub sets: Vec<Set>,
@@ -371,6 +375,12 @@ impl DriveFile {
         self.sets.iter().fold(0, |sum, set| sum.saturating_add(set.size))
     }
 
+    /// The bad ranges that it records.
+    pub fn bad_ranges(&self) -> BadRanges {
+        // It was checked when it was read.
+        BadRanges::parse(&self.bad, self.capacity()).unwrap_or_default()
+    }
+
     /// The path of the file beside the drive file that it records by this name.
     pub(crate) fn recorded(&self, name: &str) -> PathBuf {
         self.path.with_file_name(text_to_path(name))
@@ -417,7 +427,7 @@ pub(crate) mod tests {
         }
         nodes[1].state = Some(NodeSync::Stale);
         let set = Set::new(Layout::Parity { unit: 64 << 10, parities: 1 }, nodes);
-        DriveFile { size: set.size - 512, epoch: 7, sets: vec![set], image: None, ..example() }
+        DriveFile { size: set.size - 512, epoch: 7, bad: "0,2-3".into(), sets: vec![set], image: None, ..example() }
     }
 
     /// A drive over a set of two nodes and a set of a foreign server, with an image.
@@ -439,6 +449,7 @@ pub(crate) mod tests {
             id: "0123456789abcdef".repeat(2),
             size: (4 << 20) - 512,
             epoch: 0,
+            bad: String::new(),
             sets: vec![
                 Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
                 Set::new(Layout::Linear, vec![foreign]),

@@ -70,6 +70,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         id: new_id()?,
         size: 0,
         epoch: u64::from(request.layout.redundancy().is_some()),
+        bad: String::new(),
         sets: Vec::new(),
         image: None,
         fill: None,

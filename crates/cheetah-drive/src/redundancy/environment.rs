@@ -198,14 +198,14 @@ impl Shared {
         Err(NotStored { why: format!("{stored} of {all} nodes have it ({})", why.join("; ")), members })
     }
 
-    /// Saves the drive file if nodes were lost, came back or were replaced; it has a vote on that. A drive without nodes that
-    /// hold maps has nothing else.
+    /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; it has a vote on that. A drive
+    /// without nodes that hold maps has nothing else.
     fn save(&self, map: &DriveMap) -> std::result::Result<(), String> {
         let mut saved = self.file.lock();
         let states = |file: &DriveFile| -> Vec<_> { file.nodes().map(|node| (node.nbd.clone(), node.state)).collect() };
         let mut file = saved.clone();
         map.update(&mut file);
-        if states(&file) == states(&saved) {
+        if states(&file) == states(&saved) && file.bad == saved.bad {
             return Ok(());
         }
         // The image's record may have changed since.

@@ -1,7 +1,7 @@
 //! The text of a map, as nodes store it: JSON.
 
 use cheetah_redundancy::map::Member;
-use cheetah_redundancy::{Map, MemberState, Regions};
+use cheetah_redundancy::{BadRanges, Map, MemberState, Regions};
 use serde::{Deserialize, Serialize};
 
 use crate::file::{DriveFile, SetNode};
@@ -26,6 +26,9 @@ struct MapText {
     epoch: u64,
     open: bool,
     unsettled: String,
+    /// Runs of bad pages. Absent if there are none, so that an older program refuses only a map that it would misread.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    bad: String,
     members: Vec<MemberText>,
 }
 
@@ -63,6 +66,7 @@ impl DriveMap {
         let nodes: Vec<SetNode> = file.nodes().cloned().collect();
         let mut map = Map::new(nodes.len(), capacity(file));
         map.epoch = file.epoch;
+        map.bad = file.bad_ranges();
         for (entry, node) in map.members.iter_mut().zip(&nodes) {
             if let Some(state) = node.state {
                 // The file does not say what the node missed.
@@ -84,6 +88,7 @@ impl DriveMap {
             |text: &str| Regions::parse(text, capacity(file)).ok_or("its map names regions that do not exist");
         let mut map = Map::new(known, capacity(file));
         (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
+        map.bad = BadRanges::parse(&text.bad, capacity(file)).ok_or("its map names pages that do not exist")?;
         let mut nodes = Vec::new();
         for (entry, member) in map.members.iter_mut().zip(text.members) {
             let state = match member.state {
@@ -127,6 +132,7 @@ impl DriveMap {
             epoch: self.map.epoch,
             open: self.map.open,
             unsettled: self.map.unsettled.to_string(),
+            bad: self.map.bad.to_string(),
             members: members.collect(),
         };
         // Strings, numbers and lists of them: nothing that could fail.
@@ -136,6 +142,7 @@ impl DriveMap {
     /// Brings a drive file up to date with the map.
     pub fn update(&self, file: &mut DriveFile) {
         file.epoch = self.map.epoch;
+        file.bad = self.map.bad.to_string();
         let entries = file.sets.iter_mut().flat_map(|set| &mut set.nodes);
         for ((entry, node), member) in entries.zip(&self.nodes).zip(&self.map.members) {
             let receipt = entry.receipt.filter(|_| entry.nbd == node.nbd);

@@ -2,6 +2,7 @@
 
 mod writer;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use self::writer::Writer;
+use crate::bad::BadRanges;
 use crate::engine::{Engine, Epoch};
 use crate::environment::{DynLink, Environment};
 use crate::map::{Map, MemberState, Regions};
@@ -40,20 +42,36 @@ const PROBE: ByteRange = ByteRange::new(0, 4096);
 pub struct RecoveryStats {
     /// Reads that a member answered too late or not at all.
     pub late_reads: u64,
+    /// Reads of a group that were answered from other members while the answer of a late one was outstanding.
+    pub hedged_reads_won: u64,
+    /// Reads of a group of which a part was computed from other members.
+    pub reconstructed_reads: u64,
     /// Bytes that were reconstructed from other members for a reader.
     pub reconstructed_bytes: u64,
-    /// Ranges that a member reported as damaged.
+    /// Reports of members that a range is damaged: its digest does not match.
     pub damaged_ranges: u64,
+    /// Parts of groups that were damaged, and were written anew.
+    pub damage_healed: u64,
     /// Members that missed a write and were marked stale.
     pub members_lost: u64,
+    /// Bytes that were written to members by resynchronization.
+    pub resynced_bytes: u64,
+    /// Bad ranges now: what they held is lost.
+    pub bad_ranges: u64,
+    /// Bytes of them.
+    pub bad_bytes: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Counters {
     pub late_reads: AtomicU64,
+    pub hedged_reads_won: AtomicU64,
+    pub reconstructed_reads: AtomicU64,
     pub reconstructed_bytes: AtomicU64,
     pub damaged_ranges: AtomicU64,
+    pub damage_healed: AtomicU64,
     pub members_lost: AtomicU64,
+    pub resynced_bytes: AtomicU64,
 }
 
 /// The members of a drive, shared by its arrays.
@@ -68,9 +86,17 @@ pub struct Members {
     regions: Regions,
     pub(crate) counters: Counters,
     met_damage: AtomicBool,
+    /// Parts of groups that are damaged, by region, until they are written anew.
+    damage: Mutex<BTreeMap<u64, BTreeSet<DamagedPart>>>,
+    bad: RwLock<Arc<BadRanges>>,
+    /// Whether there are bad ranges, so that a drive without looks at one word.
+    has_bad: AtomicBool,
     /// Notified when there may be something to resynchronize.
     pub(crate) work: Notify,
 }
+
+/// A part of a group that a member reported as damaged: the member, the group, and the number of the part.
+pub(crate) type DamagedPart = (usize, u64, u64);
 
 struct Member {
     name: Arc<str>,
@@ -88,8 +114,10 @@ struct Member {
 /// Why a member's answer is missing.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// It is lost, silent, late or refuses: others may answer.
+    /// It is lost, silent or refuses: others may answer.
     Lost(Error),
+    /// It has not answered in time.
+    Late(Error),
     /// It reports that it cannot give this range; the rest of it may be well.
     Damaged(Error),
     /// The request itself fails, whichever member is asked.
@@ -99,7 +127,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub fn into_error(self) -> Error {
         match self {
-            Self::Lost(error) | Self::Damaged(error) | Self::Fatal(error) => error,
+            Self::Lost(error) | Self::Late(error) | Self::Damaged(error) | Self::Fatal(error) => error,
         }
     }
 
@@ -149,6 +177,9 @@ impl Members {
             regions: map.unsettled.clone(),
             counters: Counters::default(),
             met_damage: AtomicBool::new(false),
+            damage: Mutex::default(),
+            bad: RwLock::default(),
+            has_bad: AtomicBool::new(false),
             work: Notify::new(),
         });
         all.apply(map);
@@ -173,11 +204,18 @@ impl Members {
     /// Counts since it was opened.
     pub fn stats(&self) -> RecoveryStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let bad = self.bad();
         RecoveryStats {
             late_reads: read(&self.counters.late_reads),
+            hedged_reads_won: read(&self.counters.hedged_reads_won),
+            reconstructed_reads: read(&self.counters.reconstructed_reads),
             reconstructed_bytes: read(&self.counters.reconstructed_bytes),
             damaged_ranges: read(&self.counters.damaged_ranges),
+            damage_healed: read(&self.counters.damage_healed),
             members_lost: read(&self.counters.members_lost),
+            resynced_bytes: read(&self.counters.resynced_bytes),
+            bad_ranges: bad.as_ref().map_or(0, |bad| bad.len() as u64),
+            bad_bytes: bad.as_ref().map_or(0, |bad| bad.bytes()),
         }
     }
 
@@ -199,10 +237,26 @@ impl Members {
             *self.members[member].link.write() = link;
             self.members[member].suspect.store(false, Ordering::Release);
         }
+        // Before the states: a member that is in sync but for bad pages is read only by one that knows them.
+        if **self.bad.read() != map.bad {
+            *self.bad.write() = Arc::new(map.bad.clone());
+        }
+        self.has_bad.store(!map.bad.is_empty(), Ordering::Release);
         for (member, entry) in self.members.iter().zip(&map.members) {
             member.in_sync.store(entry.state == MemberState::InSync, Ordering::Release);
         }
         self.count_unready();
+    }
+
+    /// The bad ranges of the drive, in order: pages whose content is lost, although the members answer. Reads of them fail. To
+    /// write whole pages of them makes these good.
+    pub fn bad_ranges(&self) -> Vec<ByteRange> {
+        self.bad().map_or_else(Vec::new, |bad| bad.iter().collect())
+    }
+
+    /// The bad ranges; `None` if there are none.
+    pub(crate) fn bad(&self) -> Option<Arc<BadRanges>> {
+        self.has_bad.load(Ordering::Acquire).then(|| self.bad.read().clone())
     }
 
     /// Puts a connection in the place of a member's former one.
@@ -283,7 +337,7 @@ impl Members {
             Some(Err(error)) => {
                 let failure = Failure::of(error);
                 match &failure {
-                    Failure::Lost(_) => self.suspect(member),
+                    Failure::Lost(_) | Failure::Late(_) => self.suspect(member),
                     Failure::Damaged(_) => {
                         self.counters.damaged_ranges.fetch_add(1, Ordering::Relaxed);
                     }
@@ -294,8 +348,19 @@ impl Members {
             None => {
                 self.counters.late_reads.fetch_add(1, Ordering::Relaxed);
                 self.suspect(member);
-                Err(Failure::Lost(self.lost(member, range, "its answer is late")))
+                Err(Failure::Late(self.lost(member, range, "its answer is late")))
             }
+        }
+    }
+
+    /// Reads from a member that is being resynchronized. What it holds may be old. `None` if it does not answer, nothing if it
+    /// reports that it has lost the range.
+    pub(crate) async fn read_unsynced(&self, member: usize, range: ByteRange) -> Option<Data> {
+        let link = self.link(member)?;
+        match unless_silent(&link, SILENCE_MAX, link.device().read(range)).await?.map_err(Failure::of) {
+            Ok(data) => Some(data),
+            Err(Failure::Damaged(_)) => Some(Data::new()),
+            Err(_) => None,
         }
     }
 

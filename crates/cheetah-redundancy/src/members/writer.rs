@@ -10,13 +10,17 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::{Members, PROBE, PROBE_PAUSE};
+use super::{DamagedPart, Members, PROBE, PROBE_PAUSE};
+use crate::bad::Full;
 use crate::engine::{Engine, Epoch, Indispensable};
 use crate::environment::{DynLink, Environment};
 use crate::map::Map;
 
 /// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost meanwhile.
 const STORE_ATTEMPTS: u32 = 6;
+
+/// The most damaged parts of groups that are remembered of a region.
+const DAMAGED_PARTS_MAX: usize = 1024;
 
 /// What only a writer has.
 pub(super) struct Writer {
@@ -252,11 +256,46 @@ impl Members {
         futures::future::join_all((0..self.len()).map(look)).await;
     }
 
-    /// Notes that a member holds a damaged page in these regions.
-    pub(crate) fn damaged(&self, regions: Range<u64>) {
+    /// Notes that a member holds a damaged part of a group in these regions.
+    pub(crate) fn damaged(&self, regions: Range<u64>, part: DamagedPart) {
         self.met_damage.store(true, Ordering::Release);
+        {
+            let mut damage = self.damage.lock();
+            for region in regions.clone() {
+                let parts = damage.entry(region).or_default();
+                if parts.len() < DAMAGED_PARTS_MAX {
+                    parts.insert(part);
+                }
+            }
+        }
         self.engine(|engine| regions.for_each(|region| engine.damaged(region)));
         self.work.notify_one();
+    }
+
+    /// Notes that everything in a region was written anew.
+    pub(crate) fn healed(&self, region: u64) {
+        let healed = self.damage.lock().remove(&region).map_or(0, |parts| parts.len() as u64);
+        self.counters.damage_healed.fetch_add(healed, Ordering::Relaxed);
+    }
+
+    /// Records pages as bad, and returns once that is stored.
+    pub(crate) async fn declare_bad(self: &Arc<Self>, ranges: &[ByteRange]) -> Result<()> {
+        match self.engine(|engine| engine.declare_bad(ranges)).ok_or(Error::ReadOnly)? {
+            Ok(epoch) => {
+                let bytes: u64 = ranges.iter().map(|range| range.len).sum();
+                tracing::error!("{bytes} bytes are lost: more was lost there than the layout survives");
+                self.settle(epoch).await
+            }
+            Err(Full) => Err(full()),
+        }
+    }
+
+    /// Records that the pages within a range were written anew, and returns once that is stored.
+    pub(crate) async fn heal(self: &Arc<Self>, range: ByteRange) -> Result<()> {
+        match self.engine(|engine| engine.heal(range)).ok_or(Error::ReadOnly)? {
+            Ok(epoch) => self.settle(epoch).await,
+            Err(Full) => Err(full()),
+        }
     }
 
     /// Whether a member has reported a damaged page.
@@ -337,6 +376,10 @@ impl Members {
             None => Ok(()),
         }
     }
+}
+
+fn full() -> Error {
+    Error::NoSpace("the list of bad ranges is full; write larger parts of them at a time".into())
 }
 
 /// A write that was admitted. Dropping it ends the write.
