@@ -5,17 +5,18 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::{
+    Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor,
+};
 use rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, CommonState, DigitallySignedStruct, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
+use crate::channel::{self, Channel, Completed, Secured};
 use crate::error::TlsError;
 use crate::identity::{Fingerprint, Identity};
 use crate::provider::provider;
@@ -118,17 +119,9 @@ impl ClientTls {
             None => builder.with_no_client_auth(),
         };
         config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+        config.enable_secret_extraction = true;
         config.enable_sni = matches!(*rule, Rule::Foreign { .. });
         Ok(Self { rule, config: Arc::new(config) })
-    }
-
-    /// Begins a connection to a server. `host` is the name or address that is dialled, without brackets or port.
-    ///
-    /// # Errors
-    ///
-    /// If a server of others, which is verified by name, is dialled by what is neither a name nor an address.
-    pub fn connection(&self, host: &str, port: u16) -> Result<ClientConnection, TlsError> {
-        Ok(ClientConnection::new(Arc::clone(&self.config), self.server_name(host, port)?)?)
     }
 
     fn server_name(&self, host: &str, port: u16) -> Result<ServerName<'static>, TlsError> {
@@ -144,30 +137,35 @@ impl ClientTls {
         Ok(ServerName::DnsName(name.map_err(|_| TlsError::Malformed("the server's address is malformed"))?))
     }
 
-    /// Checks the server of a completed handshake, resumed or not, and returns who it is; `None` for servers of others,
-    /// of which only the name is verified.
-    ///
-    /// # Errors
-    ///
-    /// If the server is not as expected, or was revoked since the session that is resumed.
-    pub fn peer(&self, connection: &CommonState) -> Result<Option<Identity>, TlsError> {
-        let certificate = connection.peer_certificates().and_then(<[_]>::first).ok_or(TlsError::NoCertificate)?;
-        self.rule.accept(certificate)
-    }
-
-    /// Performs the handshake over `stream`, and returns the server's identity as [`Self::peer`] does.
+    /// Performs the handshake over `stream`. `host` is the name or address that is dialled, without brackets. Returns
+    /// the server's identity; `None` for servers of others, of which only the name is verified.
     ///
     /// # Errors
     ///
     /// The stream's, and if the handshake fails or the server is not as expected. Not limited in time.
-    pub async fn connect<S>(&self, host: &str, port: u16, stream: S) -> io::Result<(TlsStream<S>, Option<Identity>)>
+    pub async fn handshake<S>(&self, host: &str, port: u16, stream: &mut S) -> io::Result<(Channel, Option<Identity>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let name = self.server_name(host, port).map_err(io::Error::other)?;
-        let stream = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await?;
-        let identity = self.peer(stream.get_ref().1).map_err(io::Error::other)?;
-        Ok((stream, identity))
+        let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
+        let Completed { channel, certificate } = channel::handshake(connection, stream).await?;
+        // Again, since a resumed session comes without certificates.
+        let certificate = certificate.ok_or(TlsError::NoCertificate).map_err(io::Error::other)?;
+        Ok((channel, self.rule.accept(&certificate).map_err(io::Error::other)?))
+    }
+
+    /// The same, for a stream that is given away.
+    ///
+    /// # Errors
+    ///
+    /// As for [`handshake`](Self::handshake).
+    pub async fn connect<S>(&self, host: &str, port: u16, mut stream: S) -> io::Result<(Secured<S>, Option<Identity>)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (channel, identity) = self.handshake(host, port, &mut stream).await?;
+        Ok((Secured::new(stream, channel), identity))
     }
 
     /// Whether servers are verified by name rather than as members of a room.

@@ -9,15 +9,19 @@
 //! subject's alternative names. Servers of others, such as nbdkit with TLS, are verified by name against an authority from PEM files
 //! ([`Credential::from_dir`]).
 //!
+//! Connections are a [`Secured`] stream, or the two directions of a [`Channel`]. The handshake and the keys are rustls's.
+//!
 //! The cryptography is `ring`'s. Only TLS 1.3 is spoken, without early data.
 
 #![forbid(unsafe_code)]
 
+mod channel;
 mod client;
 mod credential;
 mod error;
 mod identity;
 mod provider;
+mod record;
 mod revocation;
 mod role;
 mod server;
@@ -26,6 +30,7 @@ pub mod testing;
 mod trust;
 pub mod wallet;
 
+pub use channel::{Channel, Receiver, Secured, Sender};
 pub use client::{ClientTls, Expected};
 pub use credential::Credential;
 pub use error::TlsError;
@@ -34,8 +39,3 @@ pub use revocation::REVOCATIONS_BYTES_MAX;
 pub use role::{Role, Roles, UnknownRole};
 pub use server::ServerTls;
 pub use trust::Standing;
-
-/// The TLS library, for code that drives a connection itself.
-pub use rustls;
-/// The TLS library's streams.
-pub use tokio_rustls;

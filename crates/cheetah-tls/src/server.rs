@@ -6,14 +6,13 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{ServerSessionMemoryCache, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{CommonState, DigitallySignedStruct, DistinguishedName, ServerConfig, ServerConnection, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
+use crate::channel::{self, Channel, Completed, Secured};
 use crate::error::TlsError;
 use crate::identity::Identity;
 use crate::provider::provider;
@@ -36,6 +35,7 @@ impl ServerTls {
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(&[&TLS13])?;
         let builder = builder.with_client_cert_verifier(Arc::new(verifier));
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own))));
+        config.enable_secret_extraction = true;
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
     }
@@ -47,44 +47,49 @@ impl ServerTls {
         let own = Arc::new(CertifiedKey::new(chain, Arc::clone(&own.key)));
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(&[&TLS13])?;
         let builder = builder.with_no_client_auth();
-        let config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        config.enable_secret_extraction = true;
         Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
     }
 
-    /// Begins a connection with a client.
-    ///
-    /// # Errors
-    ///
-    /// If the TLS library refuses.
-    pub fn connection(&self) -> Result<ServerConnection, TlsError> {
-        Ok(ServerConnection::new(Arc::clone(&self.config))?)
-    }
-
-    /// Checks the client of a completed handshake, resumed or not, and returns who it is. `None` for enrolment, where
-    /// clients have no certificate.
-    ///
-    /// # Errors
-    ///
-    /// If the client was revoked since the session that is resumed.
-    pub fn peer(&self, connection: &CommonState) -> Result<Option<Standing>, TlsError> {
-        let Some(certificate) = connection.peer_certificates().and_then(<[_]>::first) else { return Ok(None) };
-        let identity = Identity::of_certificate(certificate)?;
-        self.trust.check(&identity)?;
-        Ok(Some(Standing::new(Arc::clone(&self.trust), identity)))
-    }
-
-    /// Performs the handshake over `stream`, and returns the client as [`Self::peer`] does.
+    /// Performs the handshake over `stream`. Returns the client; `None` for enrolment, where clients have no certificate.
     ///
     /// # Errors
     ///
     /// The stream's, and if the handshake fails. Not limited in time.
-    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<Standing>)>
+    pub async fn handshake<S>(&self, stream: &mut S) -> io::Result<(Channel, Option<Standing>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await?;
-        let standing = self.peer(stream.get_ref().1).map_err(io::Error::other)?;
-        Ok((stream, standing))
+        let connection = UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        let Completed { mut channel, certificate } = channel::handshake(connection, stream).await?;
+        match certificate.map(|certificate| self.standing(&certificate)).transpose() {
+            Ok(standing) => Ok((channel, standing)),
+            Err(error) => {
+                channel.sender.refuse(stream).await;
+                Err(io::Error::other(error))
+            }
+        }
+    }
+
+    /// The same, for a stream that is given away.
+    ///
+    /// # Errors
+    ///
+    /// As for [`handshake`](Self::handshake).
+    pub async fn accept<S>(&self, mut stream: S) -> io::Result<(Secured<S>, Option<Standing>)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (channel, standing) = self.handshake(&mut stream).await?;
+        Ok((Secured::new(stream, channel), standing))
+    }
+
+    /// Checks the certificate of a client, which is properly signed. Again, since a resumed session comes without one.
+    fn standing(&self, certificate: &CertificateDer<'_>) -> Result<Standing, TlsError> {
+        let identity = Identity::of_certificate(certificate)?;
+        self.trust.check(&identity)?;
+        Ok(Standing::new(Arc::clone(&self.trust), identity))
     }
 }
 

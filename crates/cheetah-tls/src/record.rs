@@ -1,0 +1,386 @@
+//! Records of TLS 1.3 after the handshake (RFC 8446, sections 5 and 7). No I/O.
+//!
+//! The handshake and the keys are rustls's; here the keys are used. Each direction has a state of its own, so that the halves of a
+//! connection need no common lock, and content is copied once on its way out and once on its way in. rustls's own
+//! buffers copy it two to three times, and receive 4 KiB a system call.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::{Buf, BufMut, BytesMut};
+use parking_lot::Mutex;
+use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use rustls::ConnectionTrafficSecrets;
+
+/// The most content of a record.
+const CONTENT_LEN_MAX: usize = 1 << 14;
+/// A record's header: type, version, length.
+const HEADER_LEN: usize = 5;
+/// The most bytes of a record behind its header.
+const BODY_LEN_MAX: usize = CONTENT_LEN_MAX + 256;
+/// The tag, of all algorithms.
+const TAG_LEN: usize = 16;
+/// A record's length beyond its content: header, type, tag.
+const OVERHEAD_LEN: usize = HEADER_LEN + 1 + TAG_LEN;
+/// Records until the key is changed. The limit for AES-GCM is 2^24 (RFC 8446, section 5.5).
+const RECORDS_MAX: u64 = 1 << 23;
+/// The most bytes of a message between the two TLS libraries after the handshake.
+const MESSAGE_LEN_MAX: usize = 1 << 16;
+/// The most records without content in a row.
+const EMPTY_RECORDS_MAX: u32 = 32;
+
+/// Content types.
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+/// Messages after the handshake.
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// What derives new keys, and keeps tickets: rustls's connection.
+pub(crate) trait Keys: Send {
+    /// The next key for sending, or for receiving.
+    fn next(&mut self, sending: bool) -> Result<ConnectionTrafficSecrets, rustls::Error>;
+
+    /// Keeps a ticket for resuming the session.
+    fn ticket(&mut self, ticket: &[u8]) -> Result<(), rustls::Error>;
+}
+
+/// What both directions of a connection share.
+pub(crate) struct Shared {
+    pub keys: Mutex<Box<dyn Keys>>,
+    /// The peer has asked for a new key for what is sent.
+    pub key_wanted: AtomicBool,
+}
+
+fn broken(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// A key, and the number of the next record.
+struct Cipher {
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    sequence: u64,
+}
+
+impl Cipher {
+    fn new(sequence: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Self> {
+        let (algorithm, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            _ => return Err(broken("TLS: an unknown cipher")),
+        };
+        let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| broken("TLS: a key of the wrong length"))?;
+        let iv = iv.as_ref().try_into().map_err(|_| broken("TLS: a nonce of the wrong length"))?;
+        Ok(Self { key: LessSafeKey::new(key), iv, sequence })
+    }
+
+    /// The nonce of the next record. None is used twice.
+    fn nonce(&mut self) -> io::Result<Nonce> {
+        let mut nonce = self.iv;
+        for (byte, sequence) in nonce[NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= sequence;
+        }
+        self.sequence = self.sequence.checked_add(1).ok_or(broken("TLS: too many records under one key"))?;
+        Ok(Nonce::assume_unique_for_key(nonce))
+    }
+}
+
+/// The header of a record whose body has `len` bytes.
+fn header(len: usize) -> [u8; HEADER_LEN] {
+    let [high, low] = (len as u16).to_be_bytes();
+    [APPLICATION_DATA, 3, 3, high, low]
+}
+
+/// Encrypts what is sent.
+pub(crate) struct Sealer {
+    cipher: Cipher,
+    shared: Arc<Shared>,
+}
+
+impl Sealer {
+    pub fn new((sequence, secrets): (u64, ConnectionTrafficSecrets), shared: &Arc<Shared>) -> io::Result<Self> {
+        Ok(Self { cipher: Cipher::new(sequence, &secrets)?, shared: Arc::clone(shared) })
+    }
+
+    /// Appends records with the first `len_max` bytes of `slices`, or all if they are fewer, to `out`. Returns the number of bytes.
+    pub fn seal(&mut self, slices: &[IoSlice<'_>], len_max: usize, out: &mut BytesMut) -> io::Result<usize> {
+        let all: usize = slices.iter().map(|slice| slice.len()).sum();
+        let len = all.min(len_max);
+        out.reserve(len + len.div_ceil(CONTENT_LEN_MAX) * OVERHEAD_LEN);
+        let (mut slices, mut slice, mut rest) = (slices.iter(), &[][..], len);
+        while rest > 0 {
+            if self.cipher.sequence >= RECORDS_MAX || self.shared.key_wanted.load(Ordering::Relaxed) {
+                self.change_key(out)?;
+            }
+            let content = rest.min(CONTENT_LEN_MAX);
+            self.record(APPLICATION_DATA, content, out, |out| {
+                let mut missing = content;
+                while missing > 0 {
+                    if slice.is_empty() {
+                        slice = slices.next().map_or(&[][..], |slice| slice);
+                        continue;
+                    }
+                    let (here, later) = slice.split_at(missing.min(slice.len()));
+                    out.put_slice(here);
+                    missing -= here.len();
+                    slice = later;
+                }
+            })?;
+            rest -= content;
+        }
+        Ok(len)
+    }
+
+    /// Appends an alert that ends the connection.
+    pub fn end(&mut self, alert: Alert, out: &mut BytesMut) -> io::Result<()> {
+        let bytes = match alert {
+            Alert::Close => [1, 0],
+            Alert::Revoked => [2, 44],
+        };
+        self.record(ALERT, 2, out, |out| out.put_slice(&bytes))
+    }
+
+    /// Appends a record with the `len` bytes that `content` puts.
+    fn record(
+        &mut self,
+        kind: u8,
+        len: usize,
+        out: &mut BytesMut,
+        content: impl FnOnce(&mut BytesMut),
+    ) -> io::Result<()> {
+        let header = header(len + 1 + TAG_LEN);
+        out.put_slice(&header);
+        let body = out.len();
+        content(out);
+        out.put_u8(kind);
+        let nonce = self.cipher.nonce()?;
+        let tag = self.cipher.key.seal_in_place_separate_tag(nonce, Aad::from(header), &mut out[body..]);
+        out.put_slice(tag.map_err(|_| broken("TLS: encryption failed"))?.as_ref());
+        Ok(())
+    }
+
+    /// Announces a new key, and uses it from then on.
+    fn change_key(&mut self, out: &mut BytesMut) -> io::Result<()> {
+        self.shared.key_wanted.store(false, Ordering::Relaxed);
+        // Not requested of the peer, who has limits of its own.
+        self.record(HANDSHAKE, 5, out, |out| out.put_slice(&[KEY_UPDATE, 0, 0, 1, 0]))?;
+        let secrets = self.shared.keys.lock().next(true).map_err(io::Error::other)?;
+        self.cipher = Cipher::new(0, &secrets)?;
+        Ok(())
+    }
+}
+
+/// An alert that ends a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Alert {
+    /// close_notify: in order.
+    Close,
+    /// certificate_revoked: the peer's certificate is not accepted any more.
+    Revoked,
+}
+
+/// Decrypts what is received.
+pub(crate) struct Opener {
+    cipher: Cipher,
+    shared: Arc<Shared>,
+    /// The beginning of a message after the handshake.
+    message: Vec<u8>,
+    empty_records: u32,
+}
+
+/// A record, decrypted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// Content, as a range of what was given.
+    Content { start: usize, end: usize },
+    /// Nothing for the caller.
+    Nothing,
+    /// The peer sends no more.
+    Closed,
+}
+
+impl Opener {
+    pub fn new((sequence, secrets): (u64, ConnectionTrafficSecrets), shared: &Arc<Shared>) -> io::Result<Self> {
+        let cipher = Cipher::new(sequence, &secrets)?;
+        Ok(Self { cipher, shared: Arc::clone(shared), message: Vec::new(), empty_records: 0 })
+    }
+
+    /// The length of the record at the start of `bytes`, header included; `None` if more must be received to know it.
+    pub fn record_len(bytes: &[u8]) -> io::Result<Option<usize>> {
+        let Some([_, 3, _, high, low]) = bytes.first_chunk() else {
+            return if bytes.len() < HEADER_LEN { Ok(None) } else { Err(broken("the peer does not speak TLS")) };
+        };
+        match usize::from(u16::from_be_bytes([*high, *low])) {
+            0 => Err(broken("TLS: an empty record")),
+            len if len <= BODY_LEN_MAX => Ok(Some(HEADER_LEN + len)),
+            _ => Err(broken("TLS: a record is too long")),
+        }
+    }
+
+    /// Decrypts one record in its place.
+    pub fn open(&mut self, record: &mut [u8]) -> io::Result<Opened> {
+        let (header, body) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(broken("TLS: a short record"))?;
+        if header[0] != APPLICATION_DATA {
+            return Err(broken("TLS: a record that is not encrypted"));
+        }
+        let nonce = self.cipher.nonce()?;
+        let opened = self.cipher.key.open_in_place(nonce, Aad::from(*header), body);
+        let opened = opened.map_err(|_| broken("TLS: a record was changed or is out of order"))?;
+        // Padding of zeros follows the type.
+        let end = opened.iter().rposition(|byte| *byte != 0).ok_or(broken("TLS: a record without a type"))?;
+        if end > CONTENT_LEN_MAX {
+            return Err(broken("TLS: a record has too much content"));
+        }
+        let (kind, content) = (opened[end], &opened[..end]);
+        if kind != HANDSHAKE && !self.message.is_empty() {
+            return Err(broken("TLS: a message is interrupted"));
+        }
+        match kind {
+            APPLICATION_DATA if content.is_empty() => {
+                self.empty_records += 1;
+                if self.empty_records > EMPTY_RECORDS_MAX {
+                    return Err(broken("TLS: too many empty records"));
+                }
+                Ok(Opened::Nothing)
+            }
+            APPLICATION_DATA => {
+                self.empty_records = 0;
+                Ok(Opened::Content { start: HEADER_LEN, end: HEADER_LEN + end })
+            }
+            // close_notify
+            ALERT if content.get(1) == Some(&0) => Ok(Opened::Closed),
+            ALERT => Err(io::Error::new(io::ErrorKind::ConnectionAborted, alert(content))),
+            HANDSHAKE => {
+                if content.is_empty() || self.message.len() + content.len() > MESSAGE_LEN_MAX {
+                    return Err(broken("TLS: a message after the handshake is empty or too long"));
+                }
+                self.message.extend_from_slice(content);
+                self.messages()?;
+                Ok(Opened::Nothing)
+            }
+            _ => Err(broken("TLS: a record of an unknown type")),
+        }
+    }
+
+    /// Acts on complete messages.
+    fn messages(&mut self) -> io::Result<()> {
+        let mut message = std::mem::take(&mut self.message);
+        let mut rest = &message[..];
+        while let Some([kind, a, b, c]) = rest.first_chunk() {
+            let len = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+            let Some(body) = rest.get(4..4 + len) else { break };
+            let after = &rest[4 + len..];
+            match (*kind, body) {
+                (KEY_UPDATE, [wanted @ (0 | 1)]) if after.is_empty() => {
+                    let secrets = self.shared.keys.lock().next(false).map_err(io::Error::other)?;
+                    self.cipher = Cipher::new(0, &secrets)?;
+                    // A peer that asks for ever cannot make this side answer each time: one answer covers all.
+                    self.shared.key_wanted.fetch_or(*wanted == 1, Ordering::Relaxed);
+                }
+                (NEW_SESSION_TICKET, body) => {
+                    self.shared.keys.lock().ticket(body).map_err(io::Error::other)?;
+                }
+                _ => return Err(broken("TLS: an unexpected message after the handshake")),
+            }
+            rest = after;
+        }
+        let done = message.len() - rest.len();
+        message.drain(..done);
+        self.message = message;
+        Ok(())
+    }
+}
+
+/// The text for an alert of the peer.
+fn alert(content: &[u8]) -> String {
+    match content.get(1) {
+        Some(42..=46 | 48 | 49 | 116) => {
+            "the peer does not accept this machine's certificate: it is of another room, revoked, or missing".into()
+        }
+        Some(code) => format!("the peer ended the connection with TLS alert {code}"),
+        None => "the peer ended the connection with a malformed TLS alert".into(),
+    }
+}
+
+/// What arrived and is not taken yet.
+pub(crate) struct Inbound {
+    opener: Opener,
+    /// Decrypted content that is not taken yet, of [`plain`](Self::plain) bytes, and then what is encrypted.
+    bytes: BytesMut,
+    /// Where the content is in `bytes`, and what follows it up to the next record.
+    plain: usize,
+    behind: usize,
+    closed: bool,
+}
+
+impl Inbound {
+    /// Begins with what arrived behind the handshake: `content`, decrypted, and `bytes`, encrypted.
+    pub fn new(opener: Opener, content: &[u8], bytes: &[u8]) -> Self {
+        let mut all = BytesMut::with_capacity(content.len() + bytes.len());
+        all.put_slice(content);
+        all.put_slice(bytes);
+        Self { opener, plain: content.len(), behind: 0, bytes: all, closed: false }
+    }
+
+    /// Moves up to `len_max` bytes of content to `to`. Returns their number: 0 if more must be received first, or if
+    /// the peer has [closed](Self::is_closed) its side.
+    pub fn take(&mut self, to: &mut impl BufMut, len_max: usize) -> io::Result<usize> {
+        let len_max = len_max.min(to.remaining_mut());
+        let mut taken = 0;
+        while taken < len_max {
+            if self.plain > 0 {
+                let here = self.plain.min(len_max - taken);
+                to.put_slice(&self.bytes[..here]);
+                self.bytes.advance(here);
+                self.plain -= here;
+                taken += here;
+                continue;
+            }
+            self.bytes.advance(std::mem::take(&mut self.behind));
+            if self.closed {
+                break;
+            }
+            let Some(len) = Opener::record_len(&self.bytes)?.filter(|len| *len <= self.bytes.len()) else { break };
+            match self.opener.open(&mut self.bytes[..len])? {
+                Opened::Content { start, end } => {
+                    self.bytes.advance(start);
+                    self.plain = end - start;
+                    self.behind = len - end;
+                }
+                Opened::Nothing => self.bytes.advance(len),
+                Opened::Closed => {
+                    self.bytes.advance(len);
+                    self.closed = true;
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Whether the peer has closed its side, and all content was taken.
+    pub fn is_closed(&self) -> bool {
+        self.closed && self.plain == 0
+    }
+
+    /// Where to append what is received, with room for `len` bytes or more, and at least the rest of the record at
+    /// the start.
+    pub fn room(&mut self, len: usize) -> &mut BytesMut {
+        let record = Opener::record_len(&self.bytes).ok().flatten().unwrap_or(0);
+        let missing = record.saturating_sub(self.bytes.len()).max(len);
+        if self.bytes.capacity() - self.bytes.len() < missing {
+            self.bytes.reserve(missing);
+        }
+        &mut self.bytes
+    }
+}
+
+/// What is to be sent.
+pub(crate) struct Outbound {
+    pub sealer: Sealer,
+    /// Encrypted, and not sent yet.
+    pub bytes: BytesMut,
+}
