@@ -315,6 +315,8 @@ pub(crate) struct Inbound {
     plain: usize,
     behind: usize,
     closed: bool,
+    /// Why a record behind the content was refused; the content is good.
+    broken: Option<io::Error>,
 }
 
 impl Inbound {
@@ -323,7 +325,7 @@ impl Inbound {
         let mut all = BytesMut::with_capacity(content.len() + bytes.len());
         all.put_slice(content);
         all.put_slice(bytes);
-        Self { opener, plain: content.len(), behind: 0, bytes: all, closed: false }
+        Self { opener, plain: content.len(), behind: 0, bytes: all, closed: false, broken: None }
     }
 
     /// Moves up to `len_max` bytes of content to `to`. Returns their number: 0 if more must be received first, or if
@@ -331,6 +333,9 @@ impl Inbound {
     pub fn take(&mut self, to: &mut impl BufMut, len_max: usize) -> io::Result<usize> {
         let len_max = len_max.min(to.remaining_mut());
         let mut taken = 0;
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
         while taken < len_max {
             if self.plain > 0 {
                 let here = self.plain.min(len_max - taken);
@@ -341,24 +346,40 @@ impl Inbound {
                 continue;
             }
             self.bytes.advance(std::mem::take(&mut self.behind));
-            if self.closed {
-                break;
-            }
-            let Some(len) = Opener::record_len(&self.bytes)?.filter(|len| *len <= self.bytes.len()) else { break };
-            match self.opener.open(&mut self.bytes[..len])? {
-                Opened::Content { start, end } => {
-                    self.bytes.advance(start);
-                    self.plain = end - start;
-                    self.behind = len - end;
-                }
-                Opened::Nothing => self.bytes.advance(len),
-                Opened::Closed => {
-                    self.bytes.advance(len);
-                    self.closed = true;
+            match self.open() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if taken == 0 => return Err(error),
+                Err(error) => {
+                    self.broken = Some(error);
+                    break;
                 }
             }
         }
         Ok(taken)
+    }
+
+    /// Decrypts the next record, if it has arrived.
+    fn open(&mut self) -> io::Result<bool> {
+        if self.closed {
+            return Ok(false);
+        }
+        let Some(len) = Opener::record_len(&self.bytes)?.filter(|len| *len <= self.bytes.len()) else {
+            return Ok(false);
+        };
+        match self.opener.open(&mut self.bytes[..len])? {
+            Opened::Content { start, end } => {
+                self.bytes.advance(start);
+                self.plain = end - start;
+                self.behind = len - end;
+            }
+            Opened::Nothing => self.bytes.advance(len),
+            Opened::Closed => {
+                self.bytes.advance(len);
+                self.closed = true;
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the peer has closed its side, and all content was taken.
