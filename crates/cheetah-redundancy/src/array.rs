@@ -9,6 +9,7 @@ use cheetah_device::stripe::Stripe;
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
 
+use crate::digest_cells::DigestCells;
 use crate::geometry::ArrayGeometry;
 use crate::members::{Failure, Members};
 use crate::range_lock::RangeLock;
@@ -31,6 +32,7 @@ pub(crate) struct Inner {
     pub start: u64,
     /// Of groups.
     pub locks: RangeLock,
+    pub digest_cells: DigestCells,
     /// The data sections, for reading while all is well.
     stripe: Stripe,
 }
@@ -49,7 +51,8 @@ impl Array {
             Ok(Arc::new(Window::new(Arc::new(member), section.shifted(*offset))?))
         });
         let stripe = Stripe::new(geometry.unit(), sections.collect::<Result<_>>()?)?;
-        let inner = Inner { geometry, members, places, start, locks: RangeLock::default(), stripe };
+        let (locks, digest_cells) = (RangeLock::default(), DigestCells::default());
+        let inner = Inner { geometry, members, places, start, locks, digest_cells, stripe };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -68,6 +71,20 @@ impl Array {
     }
 }
 
+impl Inner {
+    /// Whether all members that hold data of a range of the array can be read.
+    fn holders_are_ready(&self, range: ByteRange) -> bool {
+        if self.members.all_ready() {
+            return true;
+        }
+        let unit = self.geometry.unit();
+        let units = range.offset / unit..range.end().div_ceil(unit);
+        let members = self.places.len() as u64;
+        units.end - units.start < members
+            && units.into_iter().all(|unit| self.members.is_ready(self.places[(unit % members) as usize].0))
+    }
+}
+
 impl Device for Array {
     fn geometry(&self) -> Geometry {
         let writable = self.inner.members.is_writer();
@@ -79,7 +96,9 @@ impl Device for Array {
             return Io::fail(error);
         }
         Io::later(async move {
-            if self.inner.members.all_ready() {
+            let inner = &self.inner;
+            inner.members.foreground(range.len / inner.geometry.members() as u64);
+            if inner.holders_are_ready(range) {
                 self.inner.check_good(range)?;
                 if let Ok(data) = self.inner.stripe.read(range).await {
                     // A member may have got in sync but for bad pages meanwhile.
@@ -98,6 +117,7 @@ impl Device for Array {
         if data.is_empty() {
             return Io::ok(());
         }
+        self.inner.members.foreground(data.len() / self.inner.geometry.data_units() as u64);
         self.change(move |inner| async move { inner.write(offset, data, fua).await })
     }
 

@@ -284,7 +284,8 @@ impl Row {
             let redundancy = self.redundancy.iter().enumerate();
             let redundancy: Vec<Option<Bytes>> =
                 redundancy.map(|(index, page)| used.contains(&index).then(|| page.clone())).collect();
-            code::decode(&mut data, &redundancy).ok()?;
+            let restored = code::decode(&data, &redundancy, missing).ok()?;
+            missing.iter().zip(restored).for_each(|(index, page)| data[*index] = Some(page));
             self.assess(data.into_iter().flatten().collect())
         });
         let supported = held.into_iter().chain(computed).filter(|(_, supported)| *supported).map(|(truth, _)| truth);

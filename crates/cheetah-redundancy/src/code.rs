@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use cheetah_device::{Error, Result};
+use smallvec::SmallVec;
 
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES};
 
@@ -23,30 +24,40 @@ pub(crate) fn encode(data: &[Bytes], count: usize) -> Result<Vec<Bytes>> {
     Ok(units.into_iter().map(BytesMut::freeze).collect())
 }
 
-/// Computes the data units that are missing, in place.
-pub(crate) fn decode(data: &mut [Option<Bytes>], redundancy: &[Option<Bytes>]) -> Result<()> {
-    if let [only] = data {
-        if only.is_none() {
-            *only = redundancy.iter().flatten().next().cloned();
-        }
-        return Ok(());
+/// Computes data units that are missing, in the order of `wanted`. Other units may be missing, too, and are not computed.
+pub(crate) fn decode(
+    data: &[Option<Bytes>],
+    redundancy: &[Option<Bytes>],
+    wanted: &[usize],
+) -> Result<SmallVec<[Bytes; 2]>> {
+    if data.len() == 1 {
+        return Ok(wanted.iter().filter_map(|_| redundancy.iter().flatten().next().cloned()).collect());
     }
     let len = data.iter().chain(redundancy).flatten().next().map_or(0, Bytes::len);
-    let missing: Vec<usize> = (0..data.len()).filter(|index| data[*index].is_none()).collect();
-    let mut restored: Vec<BytesMut> = missing.iter().map(|_| BytesMut::zeroed(len)).collect();
+    let mut restored: SmallVec<[BytesMut; 2]> = wanted.iter().map(|_| BytesMut::zeroed(len)).collect();
     {
-        let slices = |units: &'_ [Option<Bytes>]| -> Vec<Option<Bytes>> { units.to_vec() };
-        let (held, held_redundancy) = (slices(data), slices(redundancy));
-        let data: Vec<Option<&[u8]>> = held.iter().map(|unit| unit.as_deref()).collect();
-        let parity: Vec<Option<&[u8]>> = held_redundancy.iter().map(|unit| unit.as_deref()).collect();
-        let mut outputs: Vec<(usize, &mut [u8])> =
-            missing.iter().copied().zip(restored.iter_mut().map(|unit| &mut unit[..])).collect();
+        let data: SmallVec<[Option<&[u8]>; 8]> = data.iter().map(|unit| unit.as_deref()).collect();
+        let parity: SmallVec<[Option<&[u8]>; 2]> = redundancy.iter().map(|unit| unit.as_deref()).collect();
+        let outputs = wanted.iter().copied().zip(restored.iter_mut().map(|unit| &mut unit[..]));
+        let mut outputs: SmallVec<[(usize, &mut [u8]); 2]> = outputs.collect();
         cheetah_parity::reconstruct(&data, &parity, &mut outputs).map_err(invalid)?;
     }
-    for (index, unit) in missing.into_iter().zip(restored) {
-        data[index] = Some(unit.freeze());
-    }
-    Ok(())
+    Ok(restored.into_iter().map(BytesMut::freeze).collect())
+}
+
+/// Changes redundancy units as a data unit changes, which is read and written in part: all are the same rows.
+pub(crate) fn update(redundancy: &[Bytes], index: usize, old: &[u8], new: &[u8]) -> Result<Vec<Bytes>> {
+    let changed = redundancy.iter().enumerate().map(|(parity, unit)| {
+        let mut unit = BytesMut::from(&unit[..]);
+        cheetah_parity::update(parity, index, old, new, &mut unit).map_err(invalid)?;
+        Ok(unit.freeze())
+    });
+    changed.collect()
+}
+
+/// The digests of a data unit's pages, one after the other.
+pub(crate) fn digests_of_unit(unit: &Bytes) -> impl Iterator<Item = Bytes> + '_ {
+    unit.chunks_exact(PAGE_BYTES as usize).map(|page| Bytes::copy_from_slice(&digest(page).to_le_bytes()))
 }
 
 fn invalid(error: cheetah_parity::ParityError) -> Error {
@@ -129,8 +140,21 @@ mod tests {
             let mut held: Vec<Option<Bytes>> = data.iter().cloned().map(Some).collect();
             held[0] = None;
             let redundancy: Vec<Option<Bytes>> = redundancy.into_iter().map(Some).collect();
-            decode(&mut held, &redundancy).unwrap();
-            assert_eq!(held[0].as_ref(), Some(&data[0]));
+            assert_eq!(decode(&held, &redundancy, &[0]).unwrap()[..], data[..1]);
+        }
+    }
+
+    #[test]
+    fn redundancy_that_is_updated_is_that_of_the_new_data() {
+        for (units, count) in [(2, 1), (4, 1), (5, 2)] {
+            let mut data: Vec<Bytes> = (0..units).map(|index| unit(2 * index as u8 + 3)).collect();
+            let before = encode(&data, count).unwrap();
+            let old = std::mem::replace(&mut data[1], unit(77));
+            assert!(update(&before, 1, &old, &data[1]).unwrap() == encode(&data, count).unwrap());
+            let all = digests(&data, &[]);
+            for (page, digest) in digests_of_unit(&data[1]).enumerate() {
+                assert_eq!(digest, all.slice((page * units + 1) * 8..(page * units + 2) * 8));
+            }
         }
     }
 }

@@ -18,7 +18,7 @@
 //! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in sync
 //! only through syncing, once it lacks no write; the members in sync suffice to read every byte; epochs grow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use cheetah_device::ByteRange;
@@ -48,6 +48,8 @@ pub struct Engine {
     /// In which epoch each member became stale.
     stale_since: Vec<Epoch>,
     pass: Option<Pass>,
+    /// Regions that are being resynchronized.
+    taken: BTreeSet<u64>,
 }
 
 /// One pass over the regions to resynchronize.
@@ -62,6 +64,8 @@ struct Pass {
 pub enum Resync {
     /// This region next.
     Region(u64),
+    /// Nothing until a region that is being resynchronized is done.
+    Busy,
     /// Nothing is left to do.
     Done,
     /// Some regions could not be resynchronized. To try again is of use only after something has changed.
@@ -84,6 +88,7 @@ impl Engine {
             writes: BTreeMap::new(),
             stale_since: vec![map.epoch; map.members.len()],
             pass: None,
+            taken: BTreeSet::new(),
             losses_max,
             map,
         }
@@ -246,9 +251,19 @@ impl Engine {
         Ok(self.map.epoch)
     }
 
-    /// The next region to resynchronize. After the last one, members that missed nothing any more become in sync.
+    /// Notes that no region is being resynchronized: whatever was has been given up.
+    pub fn begin_resync(&mut self) {
+        self.taken.clear();
+    }
+
+    /// The next region to resynchronize; there may be several at a time. After the last one, members that missed nothing any
+    /// more become in sync.
     pub fn next_resync(&mut self) -> Resync {
         if self.pass.is_none() {
+            // What a region of the former pass was given may not be all that this one would give it.
+            if !self.taken.is_empty() {
+                return Resync::Busy;
+            }
             let mut todo = self.to_settle.clone();
             self.syncing().for_each(|member| todo.insert_all(&self.map.members[member].missed));
             if todo.is_empty() && self.syncing().next().is_none() {
@@ -256,8 +271,13 @@ impl Engine {
             }
             self.pass = Some(Pass { todo, failed: false });
         }
-        if let Some(region) = self.pass.as_ref().and_then(|pass| pass.todo.iter().next()) {
+        let free = |region: &u64| !self.taken.contains(region);
+        if let Some(region) = self.pass.as_ref().and_then(|pass| pass.todo.iter().find(free)) {
+            self.taken.insert(region);
             return Resync::Region(region);
+        }
+        if !self.taken.is_empty() {
+            return Resync::Busy;
         }
         let failed = self.pass.take().is_some_and(|pass| pass.failed);
         let done = |map: &Map, member: usize| map.members[member].missed.is_empty();
@@ -289,7 +309,8 @@ impl Engine {
     /// Notes that a region was resynchronized, or that it could not be in full. `members` are those that were written.
     /// The map is not stored for this alone: after a crash the region is resynchronized once more.
     pub fn resynced(&mut self, region: u64, members: &[bool], complete: bool) {
-        // A change meanwhile may have begun another pass.
+        self.taken.remove(&region);
+        // A change meanwhile may have ended the pass.
         if let Some(pass) = &mut self.pass {
             pass.todo.remove(region);
             pass.failed |= !complete;
@@ -509,6 +530,23 @@ mod tests {
         let epoch = engine.admit(1..2);
         assert!(epoch > engine.stored(), "the region is in no stored map yet");
         assert!(store(&mut engine).unwrap().unsettled.contains(1));
+    }
+
+    #[test]
+    fn a_pass_begins_only_when_no_region_of_the_former_is_in_progress() {
+        let mut engine = engine(3);
+        engine.unsettle(1);
+        engine.unsettle(4);
+        assert_eq!((engine.next_resync(), engine.next_resync()), (Resync::Region(1), Resync::Region(4)));
+        assert_eq!(engine.next_resync(), Resync::Busy);
+        engine.mark_stale(0).unwrap();
+        engine.rejoin(0);
+        assert_eq!(engine.next_resync(), Resync::Busy);
+        engine.resynced(1, &[false, true, true], true);
+        engine.resynced(4, &[false, true, true], true);
+        assert_eq!(engine.next_resync(), Resync::Region(1), "the member that is back was not written then");
+        engine.begin_resync();
+        assert_eq!(engine.next_resync(), Resync::Region(1), "the former attempt was given up");
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
 //! | `check` | reading all units, and comparing data, digests and redundancy |
+//! | [`pace`] | how fast resynchronization may go beside the requests of users, without I/O |
+//! | `digest_cells` | digests that were read lately |
 //! | `code` | redundancy and digests of a group |
 //! | `range_lock` | locks on groups |
 //!
@@ -44,11 +46,13 @@ mod array;
 pub mod bad;
 mod check;
 mod code;
+mod digest_cells;
 pub mod engine;
 pub mod environment;
 pub mod geometry;
 pub mod map;
 pub mod members;
+pub mod pace;
 mod range_lock;
 mod read;
 pub mod redundant;

@@ -10,11 +10,13 @@ use cheetah_device::{ByteRange, Data, Error, Result};
 use futures::StreamExt as _;
 use futures::future::{join_all, try_join_all};
 use futures::stream::FuturesUnordered;
+use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use crate::array::Inner;
 use crate::code;
-use crate::geometry::{PAGE_BYTES, UnitSpan};
+use crate::digest_cells::Cell;
+use crate::geometry::{DIGEST_BYTES, PAGE_BYTES, UnitSpan};
 use crate::members::Failure;
 
 /// For how long a reader repeats a reconstruction that does not match its digest: a writer elsewhere may be changing the group.
@@ -53,6 +55,8 @@ pub(crate) struct Gap {
     pub heard: bool,
     /// The digests that were read.
     pub digests: Vec<Bytes>,
+    /// They were read earlier.
+    remembered_digests: bool,
     pub error: Error,
 }
 
@@ -157,6 +161,8 @@ impl Inner {
         loop {
             match self.try_read_rows(group, rows.clone(), wanted, bad).await? {
                 Ok(data) => return Ok(data),
+                // A writer elsewhere may have changed them.
+                Err(gap) if gap.remembered_digests => self.digest_cells.remove(group..group + 1),
                 // Under its own lock, nothing changes.
                 Err(gap) if !gap.mismatch || self.members.is_writer() || begun.elapsed() >= MISMATCH_PATIENCE => {
                     return Err(gap.error);
@@ -190,6 +196,17 @@ impl Inner {
         }
         let mut next: Vec<Part> =
             (0..k).filter(|index| wanted[*index] && read.data[*index].is_none()).map(Part::Data).collect();
+        let unready = |part: &Part| !self.members.is_ready(self.member_of(group, *part));
+        let mut remembered_digests = false;
+        if next.iter().any(unready) {
+            // What is to be computed needs other units, too, and all can be asked for at once.
+            read.failed.extend(next.iter().copied().filter(unready));
+            if let Some(cell) = self.digest_cells.get(group) {
+                read.digests[cell.index] = Some(self.digests_of_rows(&cell.digests, &rows));
+                remembered_digests = true;
+            }
+            next = self.next_parts(group, &read);
+        }
         loop {
             self.fetch(group, &rows, &next, &mut read).await?;
             if let Some(data) = self.evaluate(wanted, &read)? {
@@ -207,7 +224,7 @@ impl Inner {
         let mut heard = true;
         while let Some((part, answer)) = answers.next().await {
             heard &= !matches!(answer, Err(Failure::Lost(_) | Failure::Late(_)));
-            if self.take(group, part, answer, &mut read)?
+            if self.take(group, &rows, part, answer, &mut read)?
                 && let Some(data) = self.evaluate(wanted, &read)?
             {
                 return Ok(Ok(data));
@@ -228,12 +245,13 @@ impl Inner {
             heard,
             digests: read.digests.into_iter().flatten().collect(),
             data: read.data,
+            remembered_digests,
             error,
         }))
     }
 
-    /// What to read next from members that answer in time: as many units as are needed, then digests, one at a time, then
-    /// further units, because one of those read may be of another version. Empty if there is nothing more.
+    /// What to read next from members that answer in time: as many units as are needed and digests, then further digests, one
+    /// at a time, then further units, because one of those read may be of another version. Empty if there is nothing more.
     fn next_parts(&self, group: u64, read: &Rows) -> Vec<Part> {
         let may_ask = |part: &Part| {
             !read.has(*part) && !read.failed.contains(part) && self.members.is_ready(self.member_of(group, *part))
@@ -246,7 +264,11 @@ impl Inner {
         }
         match lacking {
             0 => digests.into_iter().chain(units).take(1).collect(),
-            _ => units.into_iter().take(lacking).collect(),
+            _ => {
+                let has_digests = read.digests.iter().any(Option::is_some);
+                let digests = digests.into_iter().take(usize::from(!has_digests));
+                units.into_iter().take(lacking).chain(digests).collect()
+            }
         }
     }
 
@@ -282,11 +304,24 @@ impl Inner {
                 pages.shifted(self.geometry.redundancy_offset(group, index)),
             ),
             Part::Digests(index) => {
-                (self.geometry.redundancy_member(group, index), self.geometry.digest_range(group, index, rows.clone()))
+                let whole = 0..self.geometry.unit() / PAGE_BYTES;
+                let rows = if self.asks_for_whole_cells() { whole } else { rows.clone() };
+                (self.geometry.redundancy_member(group, index), self.geometry.digest_range(group, index, rows))
             }
         };
         let (member, start) = self.places[index];
         (part, self.members.read(member, range.shifted(start), patient).await)
+    }
+
+    /// Whether digests are read for a group as a whole, and remembered: a request costs more than these bytes.
+    fn asks_for_whole_cells(&self) -> bool {
+        self.geometry.digest_range(0, 0, 0..self.geometry.unit() / PAGE_BYTES).len <= PAGE_BYTES
+    }
+
+    /// The digests of some rows, of those of a whole group.
+    fn digests_of_rows(&self, cell: &Bytes, rows: &Range<u64>) -> Bytes {
+        let row = self.geometry.data_units() * DIGEST_BYTES as usize;
+        cell.slice(rows.start as usize * row..rows.end as usize * row)
     }
 
     /// Reads parts at the same time. Those whose member is not ready count as failed.
@@ -295,7 +330,7 @@ impl Inner {
             parts.iter().partition(|part| self.members.is_ready(self.member_of(group, **part)));
         into.failed.extend(unready);
         for (part, answer) in join_all(ready.into_iter().map(|part| self.ask(group, rows, part, false))).await {
-            self.take(group, part, answer, into)?;
+            self.take(group, rows, part, answer, into)?;
         }
         Ok(())
     }
@@ -304,13 +339,22 @@ impl Inner {
     fn take(
         &self,
         group: u64,
+        rows: &Range<u64>,
         part: Part,
         answer: std::result::Result<Data, Failure>,
         into: &mut Rows,
     ) -> Result<bool> {
         match answer {
             Ok(data) => {
-                *into.place(part) = Some(data.into_bytes());
+                let mut bytes = data.into_bytes();
+                if let Part::Digests(index) = part
+                    && self.asks_for_whole_cells()
+                {
+                    let digests = self.digests_of_rows(&bytes, rows);
+                    self.digest_cells.insert(group, Cell { index, digests: bytes });
+                    bytes = digests;
+                }
+                *into.place(part) = Some(bytes);
                 return Ok(true);
             }
             Err(Failure::Fatal(error)) => return Err(error),
@@ -341,26 +385,27 @@ impl Inner {
         let spare =
             self.parts().filter(|part| read.units() > k && !matches!(part, Part::Digests(_)) && read.has(*part));
         for left_out in std::iter::once(None).chain(spare.map(Some)) {
-            let (mut data, mut redundancy) = (read.data.clone(), read.redundancy.clone());
-            match left_out {
-                Some(Part::Data(index)) => data[index] = None,
-                Some(Part::Redundancy(index)) => redundancy[index] = None,
-                _ => {}
-            }
-            let missing: Vec<usize> = (0..k).filter(|index| is_missing(&data, *index)).collect();
-            code::decode(&mut data, &redundancy)?;
-            let fits = |cell: &Bytes| {
-                let fits =
-                    |index: &usize| data[*index].as_ref().is_some_and(|unit| code::matches(unit, cell, *index, k));
-                missing.iter().all(fits)
+            let without = |units: &[Option<Bytes>], left_out: Option<usize>| -> Vec<Option<Bytes>> {
+                let keep = |(index, unit): (usize, &Option<Bytes>)| unit.clone().filter(|_| left_out != Some(index));
+                units.iter().enumerate().map(keep).collect()
             };
+            let (no_data, no_redundancy) = match left_out {
+                Some(Part::Data(index)) => (Some(index), None),
+                Some(Part::Redundancy(index)) => (None, Some(index)),
+                _ => (None, None),
+            };
+            let mut data = without(&read.data, no_data);
+            let missing: SmallVec<[usize; 2]> = (0..k).filter(|index| is_missing(&data, *index)).collect();
+            let restored = code::decode(&data, &without(&read.redundancy, no_redundancy), &missing)?;
+            let fits =
+                |cell: &Bytes| missing.iter().zip(&restored).all(|(index, unit)| code::matches(unit, cell, *index, k));
             if !self.geometry.has_digests() || read.digests.iter().flatten().any(fits) {
-                let bytes =
-                    missing.iter().filter_map(|index| data[*index].as_ref()).map(|unit| unit.len() as u64).sum();
+                let bytes = restored.iter().map(|unit| unit.len() as u64).sum();
                 let counters = &self.members.counters;
                 counters.reconstructed_reads.fetch_add(1, Ordering::Relaxed);
                 counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
                 counters.hedged_reads_won.fetch_add(u64::from(read.late), Ordering::Relaxed);
+                missing.into_iter().zip(restored).for_each(|(index, unit)| data[index] = Some(unit));
                 return Ok(Some(data));
             }
         }

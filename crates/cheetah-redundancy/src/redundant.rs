@@ -6,13 +6,15 @@ use std::time::Duration;
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::linear::Linear;
 use cheetah_device::{DynDevice, Error, Result};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::array::Array;
 use crate::check::Checked;
-use crate::engine::Resync;
+use crate::engine::{Engine, Resync};
 use crate::environment::DynLink;
 use crate::geometry::ArrayGeometry;
 use crate::members::Members;
@@ -20,6 +22,8 @@ use crate::members::Members;
 /// The pause before what could not be resynchronized is tried again.
 const RESYNC_PAUSE: Duration = Duration::from_secs(1);
 const RESYNC_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// While one region is read, another one is written. Bounds the memory, too.
+const REGIONS_AT_ONCE: usize = 4;
 /// How often members are looked at that nobody uses.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
@@ -167,33 +171,62 @@ impl Shared {
     async fn resync(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Resynced> {
         let _resyncing = self.resyncing.lock().await;
         let mut regions = 0;
+        let mut running = FuturesUnordered::new();
+        self.members.with_engine(Engine::begin_resync).ok_or(Error::ReadOnly)?;
         loop {
-            let next =
-                self.members.with_engine(|engine| (engine.next_resync(), engine.to_resync())).ok_or(Error::ReadOnly)?;
-            let (region, left) = match next {
-                (Resync::Region(region), left) => (region, left),
-                (outcome, _) => {
-                    let map = self.members.map().ok_or(Error::ReadOnly)?;
-                    self.members.settle(map.epoch).await?;
-                    return Ok(Resynced { complete: outcome == Resync::Done, regions });
-                }
-            };
-            progress(regions, left);
-            let written: Vec<bool> = (0..self.members.len()).map(|member| self.members.is_written(member)).collect();
-            let settle = self.members.with_engine(|engine| engine.is_to_settle(region)).unwrap_or(true);
-            let mut complete = true;
-            for array in &self.arrays {
-                if let Err(error) = array.inner.resync(self.members.region_range(region), settle).await {
-                    tracing::warn!("a part of the drive cannot be resynchronized: {error}");
-                    complete = false;
+            while running.len() < REGIONS_AT_ONCE {
+                let (next, left, work) = self.members.with_engine(Work::next).ok_or(Error::ReadOnly)?;
+                match next {
+                    Resync::Region(_) => {
+                        progress(regions, left);
+                        running.push(self.resync_region(work));
+                    }
+                    Resync::Busy => break,
+                    Resync::Done | Resync::Incomplete => {
+                        let map = self.members.map().ok_or(Error::ReadOnly)?;
+                        self.members.settle(map.epoch).await?;
+                        return Ok(Resynced { complete: next == Resync::Done, regions });
+                    }
                 }
             }
-            self.members.with_engine(|engine| engine.resynced(region, &written, complete));
-            if settle && complete {
-                self.members.healed(region);
+            if let Some((work, complete)) = running.next().await {
+                self.members.with_engine(|engine| engine.resynced(work.region, &work.written, complete));
+                if work.settle && complete {
+                    self.members.healed(work.region);
+                }
+                regions += 1;
             }
-            regions += 1;
         }
+    }
+
+    async fn resync_region(&self, work: Work) -> (Work, bool) {
+        let mut complete = true;
+        for array in &self.arrays {
+            if let Err(error) = array.inner.resync(self.members.region_range(work.region), work.settle).await {
+                tracing::warn!("a part of the drive cannot be resynchronized: {error}");
+                complete = false;
+            }
+        }
+        (work, complete)
+    }
+}
+
+/// What is to be done in a region.
+struct Work {
+    region: u64,
+    /// Redundancy is to be computed anew.
+    settle: bool,
+    /// The members that writes are sent to.
+    written: Vec<bool>,
+}
+
+impl Work {
+    /// The next step of a resynchronization, with what is to be done if it is a region, and the number of regions left.
+    fn next(engine: &mut Engine) -> (Resync, u64, Self) {
+        let next = engine.next_resync();
+        let region = if let Resync::Region(region) = next { region } else { 0 };
+        let written = engine.map().members.iter().map(|member| member.state.is_written()).collect();
+        (next, engine.to_resync(), Self { region, settle: engine.is_to_settle(region), written })
     }
 }
 

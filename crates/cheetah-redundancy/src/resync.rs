@@ -37,9 +37,12 @@ impl Inner {
         let mut result = Ok(());
         while at < groups.end {
             let end = (at + batch).min(last);
+            // Each member carries a unit of each group: reading it, or being written.
+            let step = self.members.begin_step((end - at) * self.geometry.unit()).await;
             if let Err(error) = self.resync_groups(at..end, settle).await {
                 result = Err(error);
             }
+            drop(step);
             at = end;
         }
         result

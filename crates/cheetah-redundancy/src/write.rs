@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::array::Inner;
 use crate::code;
-use crate::geometry::{PAGE_BYTES, UnitSpan};
+use crate::geometry::{DIGEST_BYTES, PAGE_BYTES, UnitSpan};
 use crate::members::Failure;
-use crate::read::rows_of;
+use crate::read::{Part, rows_of};
 
 /// For how long a write is repeated to a member that the drive cannot do without.
 const INDISPENSABLE_PATIENCE: Duration = Duration::from_secs(10);
@@ -120,6 +120,11 @@ impl Inner {
         edits: &mut Edits,
     ) -> Result<()> {
         let spans: Vec<UnitSpan> = pieces.iter().map(|(span, _)| *span).collect();
+        if let [(span, data)] = pieces
+            && self.update_unit(span, data, edits).await?
+        {
+            return Ok(());
+        }
         let (group, rows) = (spans[0].group, rows_of(&spans));
         let rows_range = ByteRange::between(rows.start * PAGE_BYTES, rows.end * PAGE_BYTES);
         let covered = |index: usize| spans.iter().any(|span| span.index == index && span.within.contains(rows_range));
@@ -149,6 +154,51 @@ impl Inner {
         self.edit_redundancy(group, rows, &units, range, edits)
     }
 
+    /// Whole pages of one data unit: where that reads less, redundancy is computed from the former page and the former redundancy
+    /// instead of all data units. Returns whether it was; redundancy must agree with the data there, and be readable.
+    async fn update_unit(self: &Arc<Self>, span: &UnitSpan, data: &Data, edits: &mut Edits) -> Result<bool> {
+        let (k, m) = (self.geometry.data_units(), self.geometry.redundancy_units());
+        let group_range = self.geometry.group_range(span.group);
+        let is_whole = span.within.aligned_to(PAGE_BYTES) == span.within;
+        // A page or two: more would take a request for each digest.
+        let is_small = span.within.len <= 2 * PAGE_BYTES;
+        if k <= m + 2
+            || !is_whole
+            || !is_small
+            || !self.members.all_ready()
+            || !self.members.is_settled(self.regions_of(group_range))
+        {
+            return Ok(false);
+        }
+        if !self.bad_pages(span.group, 0..1, ByteRange::default()).is_empty() {
+            return Ok(false);
+        }
+        let rows = rows_of(&[*span]);
+        let parts = std::iter::once(Part::Data(span.index)).chain((0..m).map(Part::Redundancy));
+        let answers = join_all(parts.map(|part| self.ask(span.group, &rows, part, false))).await;
+        let Ok(mut units) = answers
+            .into_iter()
+            .map(|(_, answer)| answer.map(Data::into_bytes))
+            .collect::<std::result::Result<Vec<_>, _>>()
+        else {
+            return Ok(false);
+        };
+        let old = units.remove(0);
+        let new = data.clone().into_bytes();
+        self.digest_cells.remove(span.group..span.group + 1);
+        for (index, unit) in code::update(&units, span.index, &old, &new)?.into_iter().enumerate() {
+            let member = self.geometry.redundancy_member(span.group, index);
+            let offset = self.geometry.redundancy_offset(span.group, index) + rows.start * PAGE_BYTES;
+            edits.push(member, offset, unit.into());
+            for (row, digest) in rows.clone().zip(code::digests_of_unit(&new)) {
+                let cell = self.geometry.digest_range(span.group, index, row..row + 1);
+                edits.push(member, cell.offset + span.index as u64 * DIGEST_BYTES, digest.into());
+            }
+        }
+        self.edit_data(span, data.clone(), edits);
+        Ok(true)
+    }
+
     /// Adds the redundancy and the digests of rows of a group. Bad pages within `healed`, a range of the array, are good from now
     /// on.
     pub(crate) fn edit_redundancy(
@@ -160,6 +210,7 @@ impl Inner {
         edits: &mut Edits,
     ) -> Result<()> {
         let redundancy = code::encode(units, self.geometry.redundancy_units())?;
+        self.digest_cells.remove(group..group + 1);
         let digests = match self.geometry.has_digests() {
             true => code::digests(units, &self.bad_pages(group, rows.clone(), healed)),
             false => Bytes::new(),

@@ -1,5 +1,6 @@
 //! The members of a drive: their connections and condition. `writer` carries out the engine's decisions.
 
+mod pace;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use self::pace::Pace;
 use self::writer::Writer;
 use crate::bad::BadRanges;
 use crate::engine::{Engine, Epoch};
@@ -91,6 +93,9 @@ pub struct Members {
     bad: RwLock<Arc<BadRanges>>,
     /// Whether there are bad ranges, so that a drive without looks at one word.
     has_bad: AtomicBool,
+    /// Bytes that users have read and written, as many as the busiest member had to carry.
+    foreground_bytes: AtomicU64,
+    pub(crate) pace: Pace,
     /// Notified when there may be something to resynchronize.
     pub(crate) work: Notify,
 }
@@ -102,6 +107,8 @@ struct Member {
     name: Arc<str>,
     link: RwLock<Option<DynLink>>,
     in_sync: AtomicBool,
+    /// Writes are sent to it.
+    written: AtomicBool,
     /// It was late or lost, and has not answered since.
     suspect: AtomicBool,
     ready: AtomicBool,
@@ -164,6 +171,7 @@ impl Members {
             name,
             link: RwLock::new(link),
             in_sync: AtomicBool::new(false),
+            written: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             ready: AtomicBool::new(true),
             reconnecting: AtomicBool::new(false),
@@ -180,6 +188,8 @@ impl Members {
             damage: Mutex::default(),
             bad: RwLock::default(),
             has_bad: AtomicBool::new(false),
+            foreground_bytes: AtomicU64::new(0),
+            pace: Pace::default(),
             work: Notify::new(),
         });
         all.apply(map);
@@ -243,6 +253,7 @@ impl Members {
         }
         self.has_bad.store(!map.bad.is_empty(), Ordering::Release);
         for (member, entry) in self.members.iter().zip(&map.members) {
+            member.written.store(entry.state.is_written(), Ordering::Release);
             member.in_sync.store(entry.state == MemberState::InSync, Ordering::Release);
         }
         self.count_unready();
@@ -314,6 +325,16 @@ impl Members {
     /// Whether this is a writer's view.
     pub(crate) fn is_writer(&self) -> bool {
         self.writer.is_some()
+    }
+
+    /// Notes a user's request: its bytes on the busiest member.
+    pub(crate) fn foreground(&self, bytes: u64) {
+        self.foreground_bytes.fetch_add(bytes + 1, Ordering::Relaxed);
+    }
+
+    /// What [`foreground`](Self::foreground) has counted.
+    pub(crate) fn foreground_bytes(&self) -> u64 {
+        self.foreground_bytes.load(Ordering::Relaxed)
     }
 
     /// Reads from one member. Unless `patient`, an answer that is late counts as lost.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use cheetah_device::reconnect::Backoff;
 use cheetah_device::{ByteRange, Error, Result};
@@ -31,6 +31,8 @@ pub(super) struct Writer {
     store_failure: Mutex<Option<Arc<str>>>,
     /// How often in a row it could not.
     store_failures: AtomicUsize,
+    /// The newest epoch that is stored, so that a write whose regions are recorded looks at one word.
+    stored_epoch: AtomicU64,
 }
 
 impl Writer {
@@ -41,6 +43,7 @@ impl Writer {
             stored: Notify::new(),
             store_failure: Mutex::new(None),
             store_failures: AtomicUsize::new(0),
+            stored_epoch: AtomicU64::new(0),
         }
     }
 }
@@ -71,7 +74,15 @@ impl Members {
 
     /// Whether writes are sent to a member.
     pub(crate) fn is_written(&self, member: usize) -> bool {
-        self.writer.as_ref().is_some_and(|writer| writer.engine.lock().map().members[member].state.is_written())
+        self.members[member].written.load(Ordering::Acquire)
+    }
+
+    /// Whether redundancy agrees with the data in these regions, but for writes in flight.
+    pub(crate) fn is_settled(&self, mut regions: Range<u64>) -> bool {
+        self.writer.as_ref().is_some_and(|writer| {
+            let engine = writer.engine.lock();
+            !regions.any(|region| engine.is_to_settle(region))
+        })
     }
 
     /// The regions that the drive's bytes from `start` up to `end` touch.
@@ -311,6 +322,9 @@ impl Members {
     /// Returns once a map of at least this epoch is stored.
     pub(crate) async fn settle(self: &Arc<Self>, epoch: Epoch) -> Result<()> {
         let Some(writer) = &self.writer else { return Err(Error::ReadOnly) };
+        if writer.stored_epoch.load(Ordering::Acquire) >= epoch {
+            return Ok(());
+        }
         let mut failures = 0;
         loop {
             let mut stored = std::pin::pin!(writer.stored.notified());
@@ -347,7 +361,11 @@ impl Members {
             let Some(writer) = &members.writer else { return };
             let stored = writer.environment.store(map).await;
             *writer.store_failure.lock() = stored.as_ref().err().map(|failed| failed.why.as_str().into());
-            writer.engine.lock().store_finished(stored.is_ok());
+            {
+                let mut engine = writer.engine.lock();
+                engine.store_finished(stored.is_ok());
+                writer.stored_epoch.store(engine.stored(), Ordering::Release);
+            }
             match stored {
                 Ok(()) => writer.store_failures.store(0, Ordering::Relaxed),
                 Err(failed) if writer.store_failures.fetch_add(1, Ordering::Relaxed) > 0 => {

@@ -54,12 +54,13 @@ fn no_fault_makes_a_wrong_byte() {
                     total.1.writes += outcome.writes;
                     total.1.errors += outcome.errors;
                     total.1.reader_errors += outcome.reader_errors;
+                    total.1.bad_ranges += outcome.bad_ranges;
                     total.2 += 1;
                     if wanted == 1 {
                         println!("{plan:?}\ntrace {:016x}, {:?}", outcome.trace, outcome.faults);
                     }
                     if !outcome.problems.is_empty() {
-                        println!("seed {seed} ({:?}, bounded {}):", plan.shape, plan.bounded);
+                        println!("seed {seed} ({:?}, {:?}):", plan.shape, plan.bounds);
                         outcome.problems.iter().for_each(|problem| println!("  {problem}"));
                         println!(
                             "  replay: SIMULATE_SEED={seed} cargo test -p cheetah-redundancy --test simulation \
@@ -75,7 +76,7 @@ fn no_fault_makes_a_wrong_byte() {
     let seconds = begun.elapsed().as_secs_f64();
     println!(
         "{} faults in {seconds:.1} s ({:.0} a second) over {seeds} seeds: {} writes, {} reads, {} blocks checked, \
-         {} errors beyond the bounds, {} of readers behind the map, {} seeds with wrong bytes or errors within bounds",
+         {} errors beyond the bounds, {} of readers behind the map, {} bad ranges beyond the bounds, all healed, {} seeds with wrong bytes or errors within bounds",
         faults.total(),
         faults.total() as f64 / seconds,
         outcome.writes,
@@ -83,6 +84,7 @@ fn no_fault_makes_a_wrong_byte() {
         outcome.blocks_read,
         outcome.errors,
         outcome.reader_errors,
+        outcome.bad_ranges,
         outcome.problems.len()
     );
     println!("{faults:?}");

@@ -28,8 +28,19 @@ pub struct Plan {
     pub spares: usize,
     pub weather: Weather,
     pub duration: Duration,
-    /// Faults stay within what the layout survives: no error may reach the user.
-    pub bounded: bool,
+    pub bounds: Bounds,
+}
+
+/// How far faults go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounds {
+    /// Within what the layout survives: no error may reach the user.
+    Survived,
+    /// The writer may die with as many members as the layout survives. What it was writing may be lost, and everything else
+    /// returns.
+    WithWriter,
+    /// More members than the layout survives.
+    Exceeded,
 }
 
 /// What came of it.
@@ -42,6 +53,7 @@ pub struct Outcome {
     pub writes: u64,
     pub errors: u64,
     pub reader_errors: u64,
+    pub bad_ranges: u64,
     pub problems: Vec<String>,
 }
 
@@ -70,7 +82,11 @@ impl Plan {
             spares: 1 + random.below(2) as usize,
             weather: Weather { stalled_ppm: storm * 6000, broken_ppm: storm * 2000, latency: true },
             duration: Duration::from_secs(20 + random.below(40)),
-            bounded: random.below(4) != 0,
+            bounds: match random.below(8) {
+                0 | 1 => Bounds::Exceeded,
+                2 | 3 => Bounds::WithWriter,
+                _ => Bounds::Survived,
+            },
         }
     }
 }
@@ -324,7 +340,7 @@ impl Run {
             return;
         }
         self.outcome.lock().errors += 1;
-        if self.plan.bounded {
+        if self.plan.bounds == Bounds::Survived {
             self.problem(format!("a {what} failed: {error}; {:?}", writer.map()));
         }
     }
@@ -359,7 +375,7 @@ impl Run {
                 }
                 Ok(Err(_)) => {
                     // Its map may be old.
-                    self.outcome.lock().reader_errors += u64::from(self.plan.bounded);
+                    self.outcome.lock().reader_errors += u64::from(self.plan.bounds == Bounds::Survived);
                     polled = Instant::now() - Duration::from_secs(1);
                 }
                 Err(_) => self.problem("a reader hangs".into()),
@@ -418,11 +434,14 @@ impl Run {
             let nodes = self.world.state.lock().nodes.len() as u64;
             let node = self.below(nodes) as usize;
             let after = bad.len() + usize::from(!bad.contains(&node));
-            let allowed = match self.plan.bounded {
+            let allowed = match self.plan.bounds {
                 // After a crash, groups may be torn: then they have no redundancy to lose.
-                true => after <= losses_max && (!parity || self.is_settled()),
-                false => after <= losses_max + 1 + self.below(2) as usize,
+                Bounds::Survived => after <= losses_max && (!parity || self.is_settled()),
+                Bounds::WithWriter => after <= losses_max,
+                Bounds::Exceeded => after <= losses_max + 1 + self.below(2) as usize,
             };
+            // A mirror's groups can be read from each copy, so that the writer's death is no further loss.
+            let writer_may_die = self.plan.bounds != Bounds::Survived || !parity || bad.is_empty();
             let kind = self.below(15);
             let pause = Duration::from_millis(10 + [100, 700, 3000][self.below(3) as usize]);
             if matches!(kind, 0..=12) && !allowed {
@@ -490,11 +509,29 @@ impl Run {
                         run.world.with_node(node, |node| node.refuse_maps = 0);
                     });
                 }
-                13 if self.below(12) == 0 && (!self.plan.bounded || !parity || bad.is_empty()) => {
+                13 if self.below(12) == 0 && writer_may_die => {
+                    let with_node = self.plan.bounds == Bounds::WithWriter && up && allowed;
+                    if with_node {
+                        // It dies in mid-write, with a machine that is its node, too.
+                        let left = self.below(8);
+                        self.world.state.lock().writes_left = Some(left);
+                        sleep(Duration::from_millis(60)).await;
+                    }
                     let killed = self.kill_writer();
+                    self.world.state.lock().writes_left = None;
                     self.world.state.lock().faults.writers_killed += u64::from(killed);
+                    if with_node {
+                        recent.push((Instant::now() + pause + Duration::from_millis(1200), node));
+                        self.world.kill(node);
+                        faults(|faults| faults.killed += 1);
+                        let run = self.clone();
+                        tokio::spawn(async move {
+                            sleep(pause).await;
+                            run.world.restart(node);
+                        });
+                    }
                 }
-                14 if self.below(20) == 0 && (!self.plan.bounded || !parity || bad.is_empty()) => {
+                14 if self.below(20) == 0 && writer_may_die => {
                     rivals += 1;
                     faults(|faults| faults.rivals += 1);
                     let run = self.clone();
@@ -536,7 +573,7 @@ impl Run {
             }
             if begun.elapsed() > RECOVERY_MAX {
                 // Beyond the layout's bound, the only copy may be gone.
-                if self.plan.bounded {
+                if self.plan.bounds != Bounds::Exceeded {
                     let map = self.writer.lock().as_ref().map(|writer| writer.map());
                     self.problem(format!("redundancy does not return: {map:?}"));
                 }
@@ -548,22 +585,48 @@ impl Run {
         self.compare(&writer).await;
     }
 
-    /// Each set of members that suffices gives the same bytes.
+    /// Each set of members that suffices gives the same bytes, and the same ranges are bad until they are written.
     async fn compare(&self, writer: &Arc<Writer>) {
         *self.phase.lock() = Phase::Over;
         // Workers end.
         sleep(Duration::from_secs(70)).await;
-        let blocks = self.plan.shape.size() / BLOCK;
-        let whole = ByteRange::new(0, blocks * BLOCK);
+        let bad = writer.drive.members().bad_ranges();
+        self.outcome.lock().bad_ranges += bad.len() as u64;
+        self.world.note(&[51, bad.len() as u64]);
+        if self.plan.bounds == Bounds::Survived && !bad.is_empty() {
+            self.problem(format!("bad ranges within the bounds: {bad:?}"));
+        }
+        self.compare_sets(writer, &bad).await;
+        if bad.is_empty() {
+            return;
+        }
+        for range in bad {
+            self.write(writer, range.offset / BLOCK..range.end() / BLOCK).await;
+        }
+        let left = writer.drive.members().bad_ranges();
+        if !left.is_empty() {
+            self.problem(format!("still bad after they were written: {left:?}"));
+        }
+        self.compare_sets(writer, &[]).await;
+    }
+
+    async fn compare_sets(&self, writer: &Arc<Writer>, bad: &[ByteRange]) {
+        let size = self.plan.shape.size();
+        let ends = bad.iter().map(|range| range.offset).chain([size]);
+        let starts = [0].into_iter().chain(bad.iter().map(|range| range.end()));
+        let good: Vec<ByteRange> = starts.zip(ends).map(|(start, end)| ByteRange::between(start, end)).collect();
         let since = self.checker.lock().now();
-        let Ok(healthy) = writer.drive.read(whole).await else {
-            return self.problem("a complete drive cannot be read".into());
-        };
-        if let Err(wrong) = self.checker.lock().check(0, &healthy, Some(since)) {
-            self.problem(format!("after recovery: {wrong}"));
+        let mut healthy = Vec::new();
+        for range in &good {
+            let Ok(data) = writer.drive.read(*range).await else {
+                return self.problem(format!("{range} of a complete drive cannot be read"));
+            };
+            if let Err(wrong) = self.checker.lock().check(range.offset / BLOCK, &data, Some(since)) {
+                self.problem(format!("after recovery: {wrong}"));
+            }
+            healthy.push(data.into_bytes());
         }
         let members = self.plan.shape.members;
-        let healthy = healthy.into_bytes();
         for first in 0..members {
             let second = (first + 1 + self.below(members as u64 - 1) as usize) % members;
             let mut without = vec![first];
@@ -575,10 +638,17 @@ impl Run {
             };
             let map = writer.map();
             reader.drive.members().follow(&map, without.iter().map(|member| (*member, None)).collect());
-            match reader.drive.read(whole).await {
-                Ok(data) if data.clone().into_bytes() == healthy => {}
-                Ok(_) => self.problem(format!("without {without:?}, other bytes are read")),
-                Err(error) => self.problem(format!("without {without:?}: {error}")),
+            for (range, expected) in good.iter().zip(&healthy) {
+                match reader.drive.read(*range).await {
+                    Ok(data) if data.clone().into_bytes() == *expected => {}
+                    Ok(_) => self.problem(format!("without {without:?}, other bytes are read")),
+                    Err(error) => self.problem(format!("without {without:?}: {error}")),
+                }
+            }
+            for range in bad {
+                if reader.drive.read(*range).await.is_ok() {
+                    self.problem(format!("{range} is bad, and was read"));
+                }
             }
         }
     }

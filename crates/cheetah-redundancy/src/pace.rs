@@ -1,0 +1,194 @@
+//! How fast resynchronization may go beside the requests of users. Does no I/O and has no clock.
+//!
+//! Resynchronization runs in *bursts* of a few steps at a time. While a burst runs, it shares the bottleneck (a link, or a
+//! processor) with the foreground, in proportions that depend on either's concurrency; they are measured. A pause follows that
+//! makes the average share of resynchronization [`SHARE`]:
+//!
+//! ```text
+//! time    |--- burst ---|----- pause -----|--- burst ---|
+//! share        s = own / (own + foreground)        burst * s / (burst + pause) = SHARE
+//! ```
+//!
+//! So the foreground keeps 1 − [`SHARE`], also where it gets nothing during a burst, and resynchronization gets [`SHARE`], less
+//! what the ends of a burst cost. If the foreground is so strong that the share is lower even without pauses, there are none.
+//! Without foreground requests there are none, either. The capacity of the bottleneck need not be known.
+
+use std::time::Duration;
+
+/// The share of the bottleneck that resynchronization takes while there is a foreground. Between what users must keep (0.70) and
+/// what a repair must have (0.20, and a fifth of it lost at the ends of bursts).
+pub const SHARE: f64 = 0.27;
+/// The bytes, on the busiest member, of a burst while there is a foreground: a request waits behind no more.
+pub const BURST_BYTES: u64 = 4 << 20;
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Whether a step may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It has begun.
+    Begun,
+    /// Not before this time.
+    At(Duration),
+    /// Not before a step that is running has ended.
+    AfterStep,
+}
+
+/// The pace of resynchronization. Times are since any fixed moment; bytes are those on the busiest member.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    /// No burst begins before.
+    resume: Duration,
+    burst: Option<Burst>,
+    /// The foreground's bytes when the last burst ended.
+    foreground_before: u64,
+}
+
+#[derive(Debug)]
+struct Burst {
+    begun: Duration,
+    running: usize,
+    /// Bytes of the steps that have begun, and of those that have ended.
+    begun_bytes: u64,
+    ended_bytes: u64,
+    foreground_at_begin: u64,
+}
+
+impl Pacer {
+    /// Asks for a step of `bytes`. `foreground` counts the foreground's bytes since any fixed moment.
+    pub fn begin(&mut self, now: Duration, foreground: u64, bytes: u64) -> Turn {
+        if now < self.resume {
+            return Turn::At(self.resume);
+        }
+        let is_busy = foreground > self.foreground_before;
+        let burst = self.burst.get_or_insert(Burst {
+            begun: now,
+            running: 0,
+            begun_bytes: 0,
+            ended_bytes: 0,
+            foreground_at_begin: foreground,
+        });
+        // A step that is larger than a burst is one.
+        if is_busy && burst.running > 0 && burst.begun_bytes + bytes > BURST_BYTES {
+            return Turn::AfterStep;
+        }
+        burst.running += 1;
+        burst.begun_bytes += bytes;
+        Turn::Begun
+    }
+
+    /// Notes that a step has ended.
+    pub fn end(&mut self, now: Duration, foreground: u64, bytes: u64) {
+        let Some(burst) = &mut self.burst else { return };
+        burst.running = burst.running.saturating_sub(1);
+        burst.ended_bytes += bytes;
+        if foreground == self.foreground_before {
+            // Nobody was there: if somebody comes, what was done before does not count.
+            burst.begun = now;
+            burst.begun_bytes = burst.begun_bytes.saturating_sub(burst.ended_bytes);
+            burst.ended_bytes = 0;
+            burst.foreground_at_begin = foreground;
+        } else if burst.running == 0 {
+            let own = burst.ended_bytes as f64;
+            let share = own / (own + (foreground - burst.foreground_at_begin) as f64).max(1.0);
+            let pause = now.saturating_sub(burst.begun).mul_f64((share / SHARE - 1.0).max(0.0));
+            self.resume = now + pause.min(PAUSE_MAX);
+        }
+        if self.burst.as_ref().is_some_and(|burst| burst.running == 0) {
+            self.burst = None;
+            self.foreground_before = foreground;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the foreground on a link.
+    #[derive(Debug, Clone, Copy)]
+    enum Foreground {
+        None,
+        /// It takes this many times the share of one step that runs beside it.
+        Streams(f64),
+        /// One small request at a time, which waits behind every step.
+        Latency,
+    }
+
+    const STEP_BYTES: u64 = 1 << 20;
+    const STEPS: usize = 4;
+    const TICK: Duration = Duration::from_micros(200);
+
+    /// Runs a repair with `STEPS` steps at a time on a link; returns what it and the foreground got of the link.
+    fn play(foreground: Foreground, link_bytes_per_s: f64) -> (f64, f64) {
+        let (mut pacer, mut now, mut steps) = (Pacer::default(), Duration::ZERO, Vec::<f64>::new());
+        let (mut repaired, mut served) = (0.0, 0.0);
+        let end = Duration::from_secs(60);
+        while now < end {
+            while steps.len() < STEPS && pacer.begin(now, served as u64, STEP_BYTES) == Turn::Begun {
+                steps.push(STEP_BYTES as f64);
+            }
+            let capacity = link_bytes_per_s * TICK.as_secs_f64();
+            let (weight, demand) = match foreground {
+                Foreground::None => (0.0, 0.0),
+                Foreground::Streams(weight) => (weight, capacity),
+                Foreground::Latency => (0.0, if steps.is_empty() { capacity * 0.01 } else { capacity * 0.0001 }),
+            };
+            let own = match steps.len() {
+                0 => 0.0,
+                count => capacity * count as f64 / (count as f64 + weight),
+            };
+            served += if own > 0.0 && demand >= capacity { capacity - own } else { demand };
+            let each = own / steps.len().max(1) as f64;
+            steps.iter_mut().for_each(|left| *left -= each);
+            repaired += own;
+            now += TICK;
+            let before = steps.len();
+            steps.retain(|left| *left > 0.0);
+            (steps.len()..before).for_each(|_| pacer.end(now, served as u64, STEP_BYTES));
+        }
+        let all = link_bytes_per_s * end.as_secs_f64();
+        let undisturbed = if matches!(foreground, Foreground::Latency) { all * 0.01 } else { all };
+        (repaired / all, served / undisturbed)
+    }
+
+    #[test]
+    fn a_repair_takes_a_fifth_of_the_link_and_the_foreground_keeps_seven_tenths() {
+        for link in [125e6, 1.25e9] {
+            for weight in [0.3, 1.0, 4.0, 9.0] {
+                let (repair, foreground) = play(Foreground::Streams(weight), link);
+                assert!(repair >= 0.20 && foreground >= 0.70, "{weight} streams: {repair:.2}, {foreground:.2}");
+            }
+            let (repair, foreground) = play(Foreground::Latency, link);
+            assert!(repair >= 0.20 && foreground >= 0.70, "latency: {repair:.2}, {foreground:.2}");
+        }
+    }
+
+    #[test]
+    fn a_repair_that_nobody_disturbs_takes_the_whole_link() {
+        let (repair, _) = play(Foreground::None, 125e6);
+        assert!(repair > 0.95, "{repair:.2}");
+    }
+
+    #[test]
+    fn a_repair_goes_on_at_once_when_the_foreground_has_ended() {
+        let mut pacer = Pacer::default();
+        let second = Duration::from_secs(1);
+        assert_eq!(pacer.begin(second, 1000, BURST_BYTES), Turn::Begun);
+        assert_eq!(pacer.begin(second, 1000, 1), Turn::AfterStep);
+        pacer.end(2 * second, 2000, BURST_BYTES);
+        let Turn::At(resume) = pacer.begin(2 * second, 2000, BURST_BYTES) else { panic!("no pause") };
+        assert!(resume <= 2 * second + PAUSE_MAX);
+        for _ in 0..9 {
+            assert_eq!(pacer.begin(resume, 2000, BURST_BYTES), Turn::Begun);
+        }
+    }
+
+    #[test]
+    fn pauses_end() {
+        let mut pacer = Pacer::default();
+        pacer.begin(Duration::ZERO, 1, 1);
+        pacer.end(Duration::from_secs(3600), 2, 1 << 40);
+        assert_eq!(pacer.begin(Duration::from_secs(3602), 3, 1), Turn::Begun);
+    }
+}
