@@ -77,7 +77,9 @@ impl Inner {
         let mut at = 0;
         while at < self.geometry.groups() {
             let end = (at + batch).min(self.geometry.groups());
+            let step = self.members.begin_step((end - at) * self.geometry.unit()).await;
             self.check_groups(at..end, checked).await?;
+            drop(step);
             progress((end - at) * self.geometry.group_bytes());
             at = end;
         }

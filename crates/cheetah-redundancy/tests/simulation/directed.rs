@@ -41,8 +41,13 @@ impl Rig {
 
     /// The bytes are all `byte`, also without any one member.
     async fn check(&self, writer: &Writer, byte: u8) {
+        self.check_pages(writer, |_| byte).await;
+    }
+
+    /// The bytes are those expected at each offset, also without any one member.
+    async fn check_pages(&self, writer: &Writer, expected: impl Fn(u64) -> u8) {
         let whole = ByteRange::new(0, self.shape.size());
-        let is_right = |data: Data| data.into_bytes().iter().all(|held| *held == byte);
+        let is_right = |data: Data| data.into_bytes().iter().enumerate().all(|(at, held)| *held == expected(at as u64));
         assert!(is_right(writer.drive.read(whole).await.unwrap()));
         for without in 0..self.shape.members {
             let reader = Reader::open(&self.world, &Process::new(99), &self.shape).await.unwrap();
@@ -272,6 +277,62 @@ fn a_member_of_two_that_is_indispensable_is_waited_for() {
         rig.world.freeze(0, true);
         assert!(rig.write(&writer, 3).await.is_err(), "a write fails in the end rather than wait for ever");
     });
+}
+
+#[test]
+fn digests_that_were_remembered_do_not_outlive_a_write() {
+    play(async {
+        let mut rig = Rig::new(PARITY, 3);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        let whole = ByteRange::new(0, rig.shape.size());
+        let reader = Reader::open(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
+        reader.drive.members().follow(&writer.map(), vec![(0, None)]);
+        rig.world.kill(0);
+        writer.until_stale(0, true).await;
+        for byte in 1..5 {
+            rig.write(&writer, byte).await.unwrap();
+            for drive in [&reader.drive, &writer.drive] {
+                let data = drive.read(whole).await.unwrap();
+                assert!(data.into_bytes().iter().all(|held| *held == byte));
+            }
+        }
+    });
+}
+
+/// The requests that the nodes have answered since the last time.
+fn requests(rig: &Rig) -> (u64, u64) {
+    let mut state = rig.world.state.lock();
+    let sum = state.nodes.iter().fold((0, 0), |sum, node| (sum.0 + node.reads, sum.1 + node.writes));
+    state.nodes.iter_mut().for_each(|node| (node.reads, node.writes) = (0, 0));
+    sum
+}
+
+#[test]
+fn small_requests_take_no_more_requests_to_nodes_than_budgeted() {
+    // Members, parities, reads of a page of the lost member, reads and writes of an overwrite.
+    for (members, parities, degraded, overwrite) in [(3, 1, 2, (1, 3)), (5, 1, 4, (2, 3)), (7, 2, 5, (3, 5))] {
+        play(async move {
+            let mut rig = Rig::new(Redundancy::Parity { parities }, members);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            let page = ByteRange::new(0, 4096);
+            requests(&rig);
+            writer.drive.read(page).await.unwrap();
+            assert_eq!(requests(&rig), (1, 0), "healthy");
+            writer.drive.write(0, vec![2; 4096].into(), false).await.unwrap();
+            assert_eq!(requests(&rig), overwrite, "overwrite");
+            rig.check_pages(&writer, |at| if page.contains(ByteRange::new(at, 1)) { 2 } else { 1 }).await;
+            rig.world.kill(0);
+            writer.until_stale(0, true).await;
+            writer.drive.read(page).await.unwrap();
+            requests(&rig);
+            writer.drive.read(page).await.unwrap();
+            assert_eq!(requests(&rig), (degraded, 0), "a member is lost");
+            writer.drive.read(ByteRange::new(4096, 4096)).await.unwrap();
+            assert_eq!(requests(&rig), (1, 0), "of another member");
+        });
+    }
 }
 
 /// The bytes are `old` or `new` but where they are bad, and exactly bad ranges cannot be read, with all members and without any

@@ -69,6 +69,9 @@ pub struct Node {
     pub map: Option<Box<Stored>>,
     pub lease: Lease,
     pub wake: Arc<Notify>,
+    /// Requests to read and to write that were answered.
+    pub reads: u64,
+    pub writes: u64,
 }
 
 impl Node {
@@ -106,6 +109,11 @@ impl Node {
     pub fn handle(&mut self, instance: Option<u64>, lease: Lease, request: Request) -> Option<Reply> {
         if !self.up || instance.is_some_and(|meant| meant != self.instance) {
             return None;
+        }
+        match &request {
+            Request::Read(_) => self.reads += 1,
+            Request::Write(..) => self.writes += 1,
+            _ => {}
         }
         Some(match request {
             Request::Read(range) => {

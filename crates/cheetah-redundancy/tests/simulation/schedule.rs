@@ -53,6 +53,7 @@ pub struct Outcome {
     pub writes: u64,
     pub errors: u64,
     pub reader_errors: u64,
+    /// Seen, most of them healed by the next writes.
     pub bad_ranges: u64,
     pub problems: Vec<String>,
 }
@@ -179,8 +180,12 @@ impl Run {
 
     /// Keeps a writer alive.
     async fn supervise(self: Arc<Self>) {
-        let mut id = 1;
+        let (mut id, mut was_bad) = (1, false);
         while self.phase() != Phase::Over {
+            let writer = self.writer.lock().clone();
+            let bad = writer.map_or(0, |writer| writer.drive.members().bad_ranges().len() as u64);
+            self.outcome.lock().bad_ranges += if was_bad { 0 } else { bad };
+            was_bad = bad > 0;
             if self.writer.lock().as_ref().is_none_or(|writer| !writer.process.is_alive()) {
                 *self.writer.lock() = None;
                 self.open_writer(id).await;
@@ -591,7 +596,6 @@ impl Run {
         // Workers end.
         sleep(Duration::from_secs(70)).await;
         let bad = writer.drive.members().bad_ranges();
-        self.outcome.lock().bad_ranges += bad.len() as u64;
         self.world.note(&[51, bad.len() as u64]);
         if self.plan.bounds == Bounds::Survived && !bad.is_empty() {
             self.problem(format!("bad ranges within the bounds: {bad:?}"));
