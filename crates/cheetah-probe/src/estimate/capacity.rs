@@ -11,8 +11,12 @@
 //!
 //! Where packets arrive in batches, pairs have no modes that could tell cross traffic from the link. There, the capacity is known
 //! only if trains bound it to within 2 %, and calibration trains confirm the bounds; so it is seldom known while there is cross
-//! traffic. A batcher whose interval differs from the time that a packet takes by a few per cent delivers single packets, and is not
-//! recognised beside cross traffic: the capacity is then off by as much (4 % at most in simulations).
+//! traffic.
+//!
+//! A batcher whose interval differs from the time that a packet takes by a few per cent delivers single packets, and is not
+//! recognised: pairs and parts of trains have its interval instead of the path's. Whole trains do not: a batcher moves their ends by
+//! one interval at most. So where packets are as far apart as batchers' intervals are, only whole trains count. Cross traffic makes
+//! them longer, by what arrives while they are sent, which is little there.
 
 use std::time::Duration;
 
@@ -45,6 +49,18 @@ const LONG_NS: f64 = 20e6;
 /// Trains as a whole, without their first packets, must arrive at the rate of their halves to within this share. None does where a
 /// batcher delivers single packets at intervals that are almost the time a packet takes.
 const WHOLE_AGREES: f64 = 0.012;
+/// Packets that take longer may each be delivered as a batch: batchers hold packets for 50 µs or more.
+const SINGLE_BATCH_NS: f64 = 45e3;
+/// Whole trains are too long by the cross traffic that arrives while they are sent. It takes this share of the link at most.
+const LOAD_MAX: f64 = 0.5;
+/// Whole trains decide where cross traffic makes them longer by at most this share.
+const LOAD_ERROR_MAX: f64 = 0.0155;
+/// A batcher makes the middle one of many trains longer or shorter by at most this share of its interval.
+const INTERVAL_SHARE: f64 = 0.5;
+/// The slopes of trains, which average a batcher's interval, agree with whole trains to within this share,
+const SLOPES_AGREE: f64 = 0.01;
+/// and the halves of trains to within this share.
+const HALVES_AGREE: f64 = 0.02;
 /// The largest error of a capacity measured by trains in batches, as a share of it, by their bounds and the cross traffic that
 /// calibration trains do not show.
 const BATCHED_ERROR_MAX: f64 = 0.0195;
@@ -184,9 +200,18 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> 
     let slopes = slopes(long);
     let medians = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
     let middle = Quartiles::of(&medians).ok_or(Unknown::TooFew)?;
+    let whole = Quartiles::of(&wholes(long)).ok_or(Unknown::TooFew)?;
     let sent = stats::sorted(trains.iter().map(|train| 1.0 / train.sent_bits_per_s));
+    let sent = stats::median(&sent).ok_or(Unknown::TooFew)?;
+    let packet_bits = long.iter().find_map(|train| train.arrivals.first()).map(dispersion::frame_bits);
+    let load_error = LOAD_MAX * sent / whole.middle;
+    if whole.middle * 1e9 * packet_bits.unwrap_or_default() > SINGLE_BATCH_NS && load_error <= LOAD_ERROR_MAX {
+        let packets = long.iter().map(|train| train.packets).max().unwrap_or_default();
+        let is_long = load_error + INTERVAL_SHARE / packets as f64 <= BATCHED_ERROR_MAX;
+        return if is_long { of_whole_trains(&whole, &slopes, &middle) } else { Err(Unknown::TooShort) };
+    }
     // Cross traffic that arrived while a train was sent took no longer than that.
-    let fastest = (middle.low - stats::median(&sent).ok_or(Unknown::TooFew)?).max(0.0) * (1.0 - TRAIN_ERROR);
+    let fastest = (middle.low - sent).max(0.0) * (1.0 - TRAIN_ERROR);
     let pairs = all.iter().flat_map(|train| dispersion::pairs(&train.arrivals)).collect::<Vec<_>>();
     let pair_times = stats::sorted(spread(&pairs).iter().map(|pair| 1.0 / pair.bits_per_s));
     let is_bounded = |mode: &Mode| mode.median >= fastest && mode.median <= middle.middle * (1.0 + TRAINS_AGREE);
@@ -195,7 +220,6 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> 
     let samples = pair_times.len() + trains.len();
     let mode = modes.max_by(|a, b| a.density.total_cmp(&b.density));
     let is_refined = |mode: &Mode| middle.is_narrow() && (middle.middle / mode.median - 1.0).abs() <= TRAINS_AGREE;
-    let whole = Quartiles::of(&wholes(long)).ok_or(Unknown::TooFew)?;
     let times = match mode {
         // A path is not slower than its trains: these gaps are a batcher's.
         Some(mode) if mode.median > whole.middle * (1.0 + WHOLE_AGREES) && !is_refined(&mode) => {
@@ -224,6 +248,21 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> 
     let confidence = stats::share_within(times, middle, TRAINS_AGREE);
     let [bits_per_s, low, high] = [middle, high, low].map(|time| 1.0 / time);
     Ok(Estimate { bits_per_s, low, high, confidence, samples, batched: false })
+}
+
+/// The capacity where each packet may be a batch. `slopes` are those of the trains, `halves` those of the median half of each train.
+fn of_whole_trains(whole: &Quartiles, slopes: &[f64], halves: &Quartiles) -> Result<Estimate, Unknown> {
+    let Quartiles { low, middle, high } = Quartiles::of(slopes).ok_or(Unknown::TooFew)?;
+    if !whole.is_narrow() {
+        return Err(Unknown::Disagree);
+    }
+    let agrees = |time: f64, share: f64| (time / whole.middle - 1.0).abs() <= share;
+    if !agrees(middle, SLOPES_AGREE) || !agrees(halves.middle, HALVES_AGREE) {
+        return Err(Unknown::TooShort);
+    }
+    let confidence = stats::share_within(slopes, middle, TRAINS_AGREE);
+    let [bits_per_s, low, high] = [middle, high, low].map(|time| 1.0 / time);
+    Ok(Estimate { bits_per_s, low, high, confidence, samples: slopes.len(), batched: false })
 }
 
 /// The middle half of some times.

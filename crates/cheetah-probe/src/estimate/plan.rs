@@ -18,8 +18,8 @@ const TRAINS: usize = 12;
 /// The number of packets in the shortest trains: it averages timestamp errors, fits most routers' queues, and is enough to tell the
 /// time that a packet takes from a batcher's interval that differs by 2 %.
 const PACKETS_MIN: usize = 64;
-/// That number where pairs arrive further apart than this, longer than batchers hold packets: such trains take long enough.
-const PACKETS_MIN_SLOW: (usize, Duration) = (32, Duration::from_millis(3));
+/// That number where pairs arrive further apart than this, twice as long as batchers hold packets: such trains take long enough.
+const PACKETS_MIN_SLOW: (usize, Duration) = (32, Duration::from_millis(7));
 /// Packets in the longest trains.
 const PACKETS_MAX: usize = 256;
 /// Trains that take longer are not followed by longer ones, which would fill queues.

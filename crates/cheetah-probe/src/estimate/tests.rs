@@ -201,6 +201,25 @@ fn steady_cross_traffic_on_a_path_that_delivers_in_batches_is_not_taken_for_a_sl
     }
 }
 
+/// The batcher delivers almost every packet by itself, so that it looks like a link.
+#[test]
+fn loaded_path_with_a_batchers_interval_close_to_a_packets_time_has_its_capacity_or_none() {
+    for interval_ns in [50e3, 63e3, 3e6] {
+        for batching in [Batching::Clock(interval_ns), Batching::HoldOff(interval_ns), Batching::Throttle(interval_ns)]
+        {
+            for packets in [0.9, 0.957, 0.975, 1.03] {
+                let rate = packets * 1514.0 * 8e9 / interval_ns;
+                for (seed, cross) in [Cross::Even(750), Cross::Mixed, Cross::Bursts(15)].into_iter().enumerate() {
+                    let after = [Some(batching), None];
+                    let path = SimulatedPath { cross: (0.46, cross), ..batched(rate, after, 0.3, 0.5) };
+                    let told = measure(path, seed as u64);
+                    assert!(is_right(&told, rate, BATCHED_ERROR), "{rate}, {batching:?}, {cross:?}: {told:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn slow_links_have_their_capacity_within_ten_seconds() {
     for rate in [1e6, 3e6] {
@@ -256,7 +275,7 @@ fn pairs_faster_than_every_long_train_are_not_believed() {
         TrainArrivals { packets: packets as usize, arrivals }
     };
     let pairs = std::iter::repeat_n(train(2, 4), 600);
-    let trains = pairs.chain(std::iter::repeat_n(train(32, 100), 12)).collect();
+    let trains = pairs.chain(std::iter::repeat_n(train(64, 100), 12)).collect();
     let told = estimate(Method::Icmp, &Observations { trains, ..Observations::default() }).unwrap();
     assert!(off(told.bits_per_s, 100e6) < 0.01, "{told:?}");
 }
@@ -270,8 +289,8 @@ fn too_few_trains_say_nothing() {
     let of = |trains: Vec<_>| estimate(Method::Icmp, &Observations { trains, ..Observations::default() });
     assert_eq!(of(Vec::new()), Err(Unknown::TooFew));
     assert_eq!(of(vec![train(2); 40]), Err(Unknown::TooFew), "pairs alone");
-    assert_eq!(of(vec![train(32); TRAINS_MIN - 1]), Err(Unknown::TooFew));
-    assert!(of(vec![train(32); TRAINS_MIN]).is_ok());
+    assert_eq!(of(vec![train(64); TRAINS_MIN - 1]), Err(Unknown::TooFew));
+    assert!(of(vec![train(64); TRAINS_MIN]).is_ok());
 }
 
 fn arrival(seq: u32, sent_us: u64, came_us: u64) -> Arrival {

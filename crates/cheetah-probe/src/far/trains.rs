@@ -6,15 +6,15 @@ use crate::estimate::batches::paced_gaps;
 use crate::schedule::Pattern;
 
 /// Back-to-back trains.
-const TRAINS: usize = 12;
-/// Packets in each: enough that the first few, which find queues as they are, count little.
-const PACKETS: usize = 24;
+const TRAINS: usize = 8;
+/// Packets in each: enough to tell the time that a packet takes from a batcher's interval.
+const PACKETS: usize = 64;
 /// Trains with wide gaps, to detect batching.
 const PACED: usize = 3;
 /// Packets in each: one more than [`paced_gaps`].
 const PACED_PACKETS: usize = 39;
-/// From the end of one to the start of the next: queues are empty again by then.
-const PAUSE: Duration = Duration::from_millis(15);
+/// From the end of one to the start of the next: queues before 10 Mbit/s are empty again by then.
+const PAUSE: Duration = Duration::from_millis(80);
 
 /// Back-to-back trains, followed by trains with wide gaps, as one pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

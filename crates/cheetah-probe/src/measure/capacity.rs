@@ -214,7 +214,7 @@ mod tests {
             TrainArrivals { packets: packets as usize, arrivals: (0..packets).map(arrival).collect() }
         };
         let mut samples = Samples { sent: 60, discarded: 10, ..Samples::default() };
-        (0..12).for_each(|_| samples.plan.note(Step::BackToBack(32), train(32)));
+        (0..12).for_each(|_| samples.plan.note(Step::BackToBack(64), train(64)));
         let told = samples.capacity(ProbeKind::Ack).unwrap();
         assert!((told.bits_per_s / 100e6 - 1.0).abs() < 0.01, "{told:?}");
         samples.discarded = 31;
