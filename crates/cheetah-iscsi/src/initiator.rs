@@ -41,13 +41,16 @@ pub struct IscsiConfig {
     pub timeout: Duration,
     /// The maximum number of outstanding commands: 1 to 256. The target may allow fewer.
     pub in_flight_max: usize,
+    /// Whether a lost connection is replaced. The new one leads to a logical unit that describes itself as before, which may
+    /// be another disk. If not, all reads fail with [`Error::Lost`] from then on.
+    pub trust_reconnects: bool,
 }
 
 impl IscsiConfig {
     /// Returns the default configuration: up to 32 outstanding commands, and a time-out of 10 s.
     pub fn new(uri: IscsiUri) -> Self {
         let name = uri.to_string().into();
-        Self { uri, name, timeout: Duration::from_secs(10), in_flight_max: 32 }
+        Self { uri, name, timeout: Duration::from_secs(10), in_flight_max: 32, trust_reconnects: true }
     }
 }
 
@@ -70,7 +73,7 @@ impl Initiator {
     /// If the target cannot be reached, refuses the login, or has no such logical unit; if the URI names no logical
     /// unit, the error lists the targets the host has.
     pub async fn connect(config: IscsiConfig) -> Result<Self> {
-        let IscsiConfig { uri, name, timeout: limit, in_flight_max } = config;
+        let IscsiConfig { uri, name, timeout: limit, in_flight_max, trust_reconnects } = config;
         let fail = |error: ConnectionError| cannot_connect(&name, &uri, &error);
         let parameters = LoginParameters {
             initiator: uri.initiator.clone().unwrap_or_else(|| NAME.to_owned()),
@@ -89,7 +92,7 @@ impl Initiator {
             UnitAddress { uri: uri.clone(), unit, parameters, name: Arc::clone(&name), timeout: limit, in_flight_max };
         let (connection, identity) = route.open(limit).await.map_err(fail)?;
         let (calls, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(Keeper::new(route, identity.clone(), receiver).keep(connection));
+        tokio::spawn(Keeper::new(route, identity.clone(), trust_reconnects, receiver).keep(connection));
         let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
         Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls })
     }

@@ -65,6 +65,7 @@ struct Pending {
 pub(crate) struct Keeper {
     route: UnitAddress,
     identity: Identity,
+    trust_reconnects: bool,
     calls: mpsc::UnboundedReceiver<Call>,
     /// Unsent calls, in order.
     queue: VecDeque<Pending>,
@@ -91,10 +92,16 @@ enum Event {
 }
 
 impl Keeper {
-    pub fn new(route: UnitAddress, identity: Identity, calls: mpsc::UnboundedReceiver<Call>) -> Self {
+    pub fn new(
+        route: UnitAddress,
+        identity: Identity,
+        trust_reconnects: bool,
+        calls: mpsc::UnboundedReceiver<Call>,
+    ) -> Self {
         Self {
             route,
             identity,
+            trust_reconnects,
             calls,
             queue: VecDeque::new(),
             sent: VecDeque::new(),
@@ -119,6 +126,9 @@ impl Keeper {
                 End::Closed => return,
                 End::Broken(why) => {
                     tracing::warn!("{}: connection lost: {why}", self.route.name);
+                    if !self.trust_reconnects {
+                        return self.fail_for_good(format!("connection lost: {why}").into()).await;
+                    }
                     self.why = Some(why.to_string().into());
                     // Commands that were in flight are sent first.
                     while let Some((_, pending)) = self.sent.pop_back() {
@@ -318,6 +328,10 @@ impl Keeper {
     async fn refuse(&mut self, difference: &str) {
         let why: Arc<str> = format!("another logical unit answers in its place: {difference}").into();
         tracing::error!("{}: gone for good: {why}", self.route.name);
+        self.fail_for_good(why).await;
+    }
+
+    async fn fail_for_good(&mut self, why: Arc<str>) {
         self.fail_all(&why);
         while let Some(call) = self.calls.recv().await {
             let _ = call.reply.send(Err(Arc::clone(&why)));

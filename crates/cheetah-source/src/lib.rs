@@ -14,7 +14,9 @@ mod network;
 mod open;
 mod opened;
 mod read_counter;
+mod read_sample;
 mod remote;
+mod reopening;
 mod single_export;
 mod stats;
 

@@ -94,12 +94,13 @@ fn identify(location: &str, size: u64, description: Option<&str>) -> Identity {
 /// # Errors
 ///
 /// [`Error::Misuse`] if it is no such URI, [`Error::Failed`] if the unit cannot be reached.
-pub(crate) async fn open_iscsi(spec: &str, timeout: Duration) -> Result<Evidence> {
+pub(crate) async fn open_iscsi(spec: &str, options: &SourceOptions) -> Result<Evidence> {
+    let SourceOptions { timeout, trust_reconnects, .. } = *options;
     let uri = IscsiUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
     // Without the password, which belongs in no report.
     let location = uri.to_string();
     let name = uri.unit.as_ref().map_or_else(|| "iscsi".to_owned(), |unit| format!("{}-lun{}", unit.target, unit.lun));
-    let config = IscsiConfig { timeout, ..IscsiConfig::new(uri) };
+    let config = IscsiConfig { timeout, trust_reconnects, ..IscsiConfig::new(uri) };
     let initiator = Initiator::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
     let unit = initiator.inquiry();
     let identity = Identity {

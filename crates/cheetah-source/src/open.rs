@@ -24,7 +24,8 @@ pub struct SourceOptions {
     pub timeout: Duration,
     /// Whether what the coverage map beside an image calls missing is unreadable, rather than the zeros in the file.
     pub heed_map: bool,
-    /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it.
+    /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it. If not, reads
+    /// fail with [`cheetah_device::Error::Lost`] once a connection is lost, and the source must be opened again.
     pub trust_reconnects: bool,
 }
 
@@ -48,7 +49,7 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
             let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
             return open_nbd(uri, spec, options).await;
         }
-        Some(("iscsi", _)) => return open_iscsi(spec, timeout).await,
+        Some(("iscsi", _)) => return open_iscsi(spec, options).await,
         Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
             return Err(Error::misuse(format!(
                 "{spec}: {scheme} is not supported; give a path, or an nbd://, nbd+unix:// or iscsi:// URI"

@@ -7,7 +7,8 @@ use cheetah_device::overlay::Overlay;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, Image, OpenOptions};
-use cheetah_image::{Evidence, Identity};
+use cheetah_image::{Evidence, Identity, Kind, Source};
+use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
@@ -15,6 +16,7 @@ use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{SourceOptions, open, opener};
 use crate::read_counter::ReadCounter;
+use crate::reopening::Reopening;
 use crate::stats::{SourceStats, Stats};
 use cheetah_error::{Error, Result};
 
@@ -122,7 +124,9 @@ impl OpenedSource {
     }
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
-        let Evidence { source, wire, .. } = open(text, &SourceOptions::new(access.link, access.timeout)).await?;
+        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(access.link, access.timeout) };
+        let Evidence { source, wire, .. } = open(text, &options).await?;
+        let source = reopening(source, text, options);
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
@@ -183,6 +187,22 @@ impl OpenedSource {
             Closing::Nothing => Ok(()),
         }
     }
+}
+
+/// Returns the source with a device that opens it again when a connection is lost. An agent's source stays as it is: its client
+/// reconnects, to the same process only.
+fn reopening(source: Source, text: &str, options: SourceOptions) -> Source {
+    let Source { device, identity, name } = source;
+    if !matches!(identity.kind, Kind::Nbd | Kind::Iscsi) || identity.instance().is_some() {
+        return Source { device, identity, name };
+    }
+    let spec = text.to_owned();
+    let again = move || {
+        let spec = spec.clone();
+        async move { open(&spec, &options).await }.boxed()
+    };
+    let device = Reopening::over(device, identity.clone(), options.timeout, Box::new(again));
+    Source { device, identity, name }
 }
 
 /// Returns a sentence about the ranges that an image records as unreadable.

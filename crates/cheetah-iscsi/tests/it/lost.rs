@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cheetah_device::Error;
-use cheetah_iscsi::Initiator;
+use cheetah_iscsi::{Initiator, IscsiConfig};
 
 use crate::fake::{Act, BLOCK, Fake, Plan};
-use crate::{connect, pattern, read};
+use crate::{config, connect, pattern, read};
 
 const SHORT: Duration = Duration::from_secs(3);
 /// Nothing here takes this long, unless the machine stalls.
@@ -73,6 +73,21 @@ async fn another_disk_in_its_place_is_refused() {
         }
         assert_eq!(fake.connections(), 2);
     }
+}
+
+#[tokio::test]
+async fn a_disk_that_describes_itself_as_before_is_not_read_by_an_initiator_that_must_recognise_it() {
+    let plan = Plan::new(&pattern(1 << 20), |seen| if seen.number == 0 { Act::HangUpAfter(1) } else { Act::Answer });
+    let fake = Fake::start(plan).await;
+    let config = IscsiConfig { trust_reconnects: false, ..config(&fake.uri(), PATIENCE) };
+    let device = Initiator::connect(config).await.unwrap();
+    for _ in 0..2 {
+        match read(&device, 0, 512 << 10).await {
+            Err(Error::Lost { why, .. }) => assert!(why.contains("connection lost"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fake.connections(), 1);
 }
 
 #[tokio::test]

@@ -15,8 +15,11 @@ use cheetah_iscsi::{Initiator, IscsiConfig};
 
 /// Connects, with a short timeout.
 async fn connect(uri: &str, timeout: Duration) -> Result<Initiator> {
-    let uri = uri.parse().unwrap();
-    Initiator::connect(IscsiConfig { name: "disk".into(), timeout, ..IscsiConfig::new(uri) }).await
+    Initiator::connect(config(uri, timeout)).await
+}
+
+fn config(uri: &str, timeout: Duration) -> IscsiConfig {
+    IscsiConfig { name: "disk".into(), timeout, ..IscsiConfig::new(uri.parse().unwrap()) }
 }
 
 async fn read(device: &Initiator, offset: u64, len: u64) -> Result<Vec<u8>> {

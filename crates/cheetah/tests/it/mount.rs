@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::support::bytes::partitioned;
 use crate::support::run::{cheetah_plain, tool_in};
 use crate::support::service::is_mounted;
-use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, text, three, tool};
+use crate::support::{Desk, MIB, Mounted, Node, Peer, Service, cheetah, need, noise, text, three, tool};
 
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -250,4 +250,66 @@ fn a_terminated_mount_unmounts() {
     let (code, _) = Service::start(&["mount", &drive, &dir]).stop(Signal::TERM);
     assert_eq!(code, Some(0));
     assert!(!is_mounted(Path::new(&dir)));
+}
+
+/// Replaces a foreign server by one that serves `image`, at the same socket.
+fn replace(desk: &Desk, server: Peer, image: &str) -> Peer {
+    drop(server);
+    // A killed server leaves its socket behind.
+    let _ = fs::remove_file(desk.at("nbdkit.sock"));
+    Peer::nbdkit_unix(desk, &["file", image])
+}
+
+#[test]
+fn a_mount_of_a_foreign_server_outlives_its_restart() {
+    if !need::fuse() || !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", 32 * MIB);
+    let server = Peer::nbdkit_unix(&desk, &["file", &image]);
+    let mount = Mounted::new(&server.uri, &desk.dir("mnt"), &[]);
+    let file = File::open(&mount.file).unwrap();
+    let mut bytes = vec![0; MIB as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let _server = replace(&desk, server, &image);
+    file.read_exact_at(&mut bytes, 30 * MIB).unwrap();
+    assert!(bytes[..] == content[30 * MIB as usize..][..MIB as usize]);
+    mount.unmount();
+}
+
+#[test]
+fn a_mount_of_a_foreign_server_never_shows_bytes_of_another_disk_of_the_same_size() {
+    if !need::fuse() || !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", 32 * MIB);
+    let other = desk.file("other.raw", &noise(32 * MIB, 99));
+    let server = Peer::nbdkit_unix(&desk, &["file", &image]);
+    let mount = Mounted::new(&server.uri, &desk.dir("mnt"), &[]);
+    let file = File::open(&mount.file).unwrap();
+    let mut bytes = vec![0; MIB as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let server = replace(&desk, server, &other);
+    let read_all = |bytes: &mut [u8]| {
+        let mut failed = 0;
+        for at in (0..32 * MIB).step_by(bytes.len()) {
+            match file.read_exact_at(bytes, at) {
+                // What was read ahead before is of the right disk.
+                Ok(()) => assert!(bytes[..] == content[at as usize..][..bytes.len()], "at {at}"),
+                Err(error) => {
+                    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+                    failed += 1;
+                }
+            }
+        }
+        failed
+    };
+    assert!(read_all(&mut bytes) > 0);
+    // The first disk may have changed meanwhile.
+    let _server = replace(&desk, server, &image);
+    assert!(read_all(&mut bytes) > 0);
+    assert!(mount.service().stderr().contains("another source answers in its place"), "{}", mount.service().stderr());
+    mount.unmount();
 }
