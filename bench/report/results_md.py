@@ -49,10 +49,32 @@ PARTS = (
         "reads touch no block twice.",
     ),
     Part(
-        "survive",
-        "Drives that survive the loss of a node",
-        "A mirror over two nodes and parity over three, beside a stripe over as many nodes of the same machine, exported "
-        "over NBD; whole, and with one node lost.",
+        "survive-mirror",
+        "A mirror over two nodes",
+        "Beside a stripe over two nodes, and beside QEMU's storage daemon with the quorum driver (vote-threshold 1, "
+        "read-pattern fifo) over two `nbdkit memory`; exported over NBD, loopback TCP; whole, and with a node lost.",
+        module="bench.survive.mirror",
+    ),
+    Part(
+        "survive-parity",
+        "Parity over three nodes",
+        "Beside a stripe over three nodes, exported over NBD, and beside a file on a GlusterFS volume (disperse 2+1, "
+        "bricks in memory); all on this machine; whole, and with a node lost.",
+        module="bench.survive.parity",
+    ),
+    Part(
+        "survive-links",
+        "Redundant drives behind 1 Gbit/s links, and repair",
+        "One pass over the drive through an export, beside what iperf3 carries over as many links as the layout can use at "
+        "best; and repair onto an empty node, beside the link of that node.",
+        module="bench.survive.links",
+    ),
+    Part(
+        "survive-loss",
+        "A node lost under load",
+        "The longest of all requests of fio while a node is killed or frozen, beside what is allowed; and the speed of "
+        "the parity code.",
+        module="bench.survive.loss",
     ),
     Part(
         "links",

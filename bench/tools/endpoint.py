@@ -25,7 +25,7 @@ class Endpoint:
     def measure(self, job: fio.Job) -> dict[str, float]:
         """Runs a fio job; returns rate (MiB/s), requests per second, p99 latency, and processor time per request."""
         before_s = self.cpu_s()
-        result = fio.over_nbd(job, self.uri, self.enter([]))
+        result = self.run(job)
         spent_s = self.cpu_s() - before_s
         return {
             "rate": result.bytes_per_s / MIB,
@@ -33,6 +33,10 @@ class Endpoint:
             "p99": result.latency_p99_us,
             "cpu": spent_s / result.requests * 1e6,
         }
+
+    def run(self, job: fio.Job) -> fio.FioResult:
+        """Runs a fio job."""
+        return fio.over_nbd(job, self.uri, self.enter([]))
 
     def copy(self, source: str, target: str, size_bytes: int, connections: int) -> dict[str, float]:
         """Runs nbdcopy and returns the rate (MiB/s); "uri" in the arguments stands for this server."""

@@ -52,6 +52,7 @@ class FioResult:
     requests: int
     seconds: float
     latency_p99_us: float
+    latency_max_us: float = 0.0
 
     @property
     def bytes_per_s(self) -> float:
@@ -72,6 +73,12 @@ def over_nbd(job: Job, uri: str, prefix: Sequence[str] = ()) -> FioResult:
 def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
     """Runs the job against an existing file, with plain pread and pwrite."""
     return _run(job, [*prefix], ["--ioengine=psync", f"--filename={path}", "--allow_file_create=0"])
+
+
+def directly_on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
+    """Runs the job against an existing file without the page cache, with as many requests in flight as the job has."""
+    argv = ["--ioengine=libaio", "--direct=1", f"--filename={path}", "--allow_file_create=0"]
+    return _run(job, [*prefix], argv)
 
 
 def rate(printed: str) -> float | None:
@@ -135,4 +142,5 @@ def _parse(answer: dict[str, Any]) -> FioResult:
         requests=sum(side["total_ios"] for side in sides),
         seconds=max(milliseconds, 1) / 1e3,
         latency_p99_us=max(side["clat_ns"]["percentile"]["99.000000"] for side in sides) / 1e3,
+        latency_max_us=max(side["clat_ns"]["max"] for side in sides) / 1e3,
     )
