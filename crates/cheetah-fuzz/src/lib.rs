@@ -18,6 +18,7 @@ pub mod parity;
 pub mod partition_table;
 pub mod probe_reply;
 pub mod request;
+pub mod room;
 pub mod server_handshake;
 pub mod split;
 pub mod survey;
@@ -26,7 +27,7 @@ pub mod survey;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("aff4", aff4::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),
@@ -37,6 +38,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("partition_table", partition_table::run),
     ("probe_reply", probe_reply::run),
     ("request", request::run),
+    ("room", room::run),
     ("server_handshake", server_handshake::run),
     ("split", split::run),
     ("survey", survey::run),

@@ -278,6 +278,7 @@ impl<'a> Checker<'a> {
             time: record.time.clone(),
             host: record.host.clone(),
             user: record.user.clone(),
+            credential: record.credential.clone(),
             tool: record.tool.clone(),
         });
         *report.events.entry(record.name.clone()).or_default() += 1;

@@ -14,7 +14,7 @@ use time::macros::format_description;
 use super::check::{CheckedLog, Trust, read};
 use super::event::CustodyEvent;
 use super::key::{KeyId, SigningKey};
-use super::record::Draft;
+use super::record::{ActingAs, Draft};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 use crate::journal::sync_directory_of;
 
@@ -61,6 +61,7 @@ struct Unfinished {
 struct LogWriter {
     host: String,
     user: String,
+    credential: Option<ActingAs>,
 }
 
 /// The number and hash of a record that was written.
@@ -182,6 +183,7 @@ impl CustodyLog {
             tool: concat!("cheetah ", env!("CARGO_PKG_VERSION")),
             host: &self.by.host,
             user: &self.by.user,
+            credential: self.by.credential.as_ref(),
             event,
             key: public.id().to_string(),
             public_key: introduce.then(|| public.to_string()),
@@ -248,7 +250,7 @@ fn now() -> String {
 }
 
 impl LogWriter {
-    /// Returns this machine and the user of this process; under sudo, also the user who called sudo.
+    /// Returns this machine, the user of this process (under sudo, also the user who called sudo), and its credential.
     fn current() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let user = cheetah_drive::user_name();
@@ -256,7 +258,7 @@ impl LogWriter {
             Ok(behind) if rustix::process::getuid().is_root() && !behind.is_empty() => format!("{user} for {behind}"),
             _ => user,
         };
-        Self { host, user }
+        Self { host, user, credential: ActingAs::current() }
     }
 }
 

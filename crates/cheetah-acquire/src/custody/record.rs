@@ -24,6 +24,33 @@ pub type PrevDigest = [u8; 32];
 /// The virtual line before the first record.
 pub const ORIGIN: &[u8] = b"cheetah custody log v1\n";
 
+/// The member of a room that a process acts as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActingAs {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// The SHA-256 of its public key, in hexadecimal.
+    pub key_sha256: String,
+    /// The room's id.
+    pub room: String,
+}
+
+impl ActingAs {
+    /// The member that this process acts as; `None` if it is in no room.
+    pub fn current() -> Option<Self> {
+        let credential = cheetah_tls::wallet::default()?;
+        let identity = credential.identity()?;
+        Some(Self {
+            name: identity.name.clone(),
+            role: identity.role.to_string(),
+            key_sha256: identity.key.to_string(),
+            room: identity.room.to_string(),
+        })
+    }
+}
+
 /// A record about to be written.
 #[derive(Serialize)]
 pub struct Draft<'a> {
@@ -37,6 +64,9 @@ pub struct Draft<'a> {
     pub host: &'a str,
     /// The user.
     pub user: &'a str,
+    /// The credential with which this process acts in a room, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<&'a ActingAs>,
     /// `event` and `details`.
     #[serde(flatten)]
     pub event: &'a CustodyEvent,
@@ -80,6 +110,9 @@ pub struct CustodyRecord {
     /// As written.
     #[serde(default)]
     pub user: String,
+    /// As written.
+    #[serde(default)]
+    pub credential: Option<ActingAs>,
     /// The event's name.
     #[serde(rename = "event")]
     pub name: String,
@@ -164,6 +197,7 @@ mod tests {
             tool: "cheetah 0",
             host: "h",
             user: "u",
+            credential: None,
             event: &event,
             key: key.public().id().to_string(),
             public_key: Some(key.public().to_string()),

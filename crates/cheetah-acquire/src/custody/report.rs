@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::event::Finished;
 use super::key::KeyId;
+use super::record::ActingAs;
 
 /// The result of checking a log. Facts come only from records before the first problem.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -71,6 +72,9 @@ pub struct Began {
     pub host: String,
     /// The user.
     pub user: String,
+    /// The member of a room that the process acted as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<ActingAs>,
     /// Program and version.
     pub tool: String,
 }

@@ -1,0 +1,403 @@
+//! The joining machine's side of enrolment.
+//!
+//! It verifies the room's key during the TLS handshake. Until then it has sent a ClientHello, which says nothing about the
+//! invitation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cheetah_control::api::ErrorBody;
+use cheetah_device::os_error;
+use cheetah_error::{Error, Result};
+use cheetah_tls::rustls;
+use cheetah_tls::rustls::pki_types::CertificateDer;
+use cheetah_tls::tokio_rustls::client::TlsStream;
+use cheetah_tls::{ClientTls, Credential, Fingerprint, Role};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use zeroize::Zeroizing;
+
+use crate::invitation::{Host, Invitation};
+use crate::key::PrivateKey;
+use crate::pending::{Code, Joiner};
+use crate::place::now;
+use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, Claims, Enrol, Enrolled, Reveal};
+
+/// How long connecting to one address may take, the handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Attempts to enrol, with pauses that double, when the server does not answer.
+const ATTEMPTS: u32 = 4;
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+/// The pause between questions whether a machine was approved.
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a machine says about itself.
+#[derive(Debug, Clone, Default)]
+pub struct Me {
+    /// The name that it would like.
+    pub name: String,
+    /// Its addresses.
+    pub hosts: Vec<Host>,
+    /// The port of its NBD server, if it has one.
+    pub nbd_port: Option<u16>,
+}
+
+/// A new member.
+pub struct Joined {
+    /// Its credential.
+    pub credential: Credential,
+    /// The same in PEM, to be kept.
+    pub pem: Zeroizing<String>,
+    /// The room's name.
+    pub room: String,
+    /// The clock of the room's machine minus this one's, in seconds.
+    pub clock_offset_s: i64,
+}
+
+impl std::fmt::Debug for Joined {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Joined").field("room", &self.room).finish_non_exhaustive()
+    }
+}
+
+/// Why a request has no answer.
+enum Failed {
+    /// The server cannot be reached, or the connection broke: try again.
+    Broken(String),
+    /// It refused, or is not the room: trying again does not help.
+    Refused(Error),
+}
+
+/// Joins a room with an invitation.
+///
+/// If the connection breaks, it tries again with the same key: the room gives the same certificate, and counts one use.
+///
+/// # Errors
+///
+/// If no address answers, one of them is not the room, or the room refuses.
+pub async fn enrol(invitation: &Invitation, key: &PrivateKey, me: &Me) -> Result<Joined> {
+    let mut pause = PAUSE_FIRST;
+    let mut attempt = 1;
+    loop {
+        match enrol_once(invitation, key, me).await {
+            Ok(joined) => return Ok(joined),
+            Err(Failed::Refused(error)) => return Err(error),
+            Err(Failed::Broken(why)) if attempt == ATTEMPTS => {
+                return Err(Error::failed(format!(
+                    "cannot join the room: {why}; on the machine that made the invitation, run: cheetah room serve"
+                )));
+            }
+            Err(Failed::Broken(why)) => tracing::info!("the room does not answer, trying again: {why}"),
+        }
+        sleep(pause).await;
+        (pause, attempt) = (pause * 2, attempt + 1);
+    }
+}
+
+async fn enrol_once(invitation: &Invitation, key: &PrivateKey, me: &Me) -> std::result::Result<Joined, Failed> {
+    let addresses: Vec<_> = invitation.hosts.iter().map(|host| (host.to_string(), invitation.port)).collect();
+    let line = Line::open(&addresses, &invitation.room_key).await?;
+    let claims = claims(key, &invitation.room_key, me).map_err(Failed::Refused)?;
+    let request = Enrol { token: invitation.token.to_hex().to_string(), claims };
+    let answer: Enrolled = line.ask(Method::POST, "/v1/enrol", &request).await?;
+    accept(&answer, key, &invitation.room_key, invitation.role).map_err(Failed::Refused)
+}
+
+/// Joins the room at `host:port` without an invitation: shows the code, and waits until it is approved there.
+///
+/// The machine takes the role that it asks for and no other.
+///
+/// # Errors
+///
+/// If the address does not answer, the connection breaks, the room refuses, or nobody approves within ten minutes.
+pub async fn wait_for_approval(
+    (host, port): (&str, u16),
+    key: &PrivateKey,
+    me: &Me,
+    role: Role,
+    show: impl AsyncFnOnce(Code, Fingerprint) -> Result<()>,
+) -> Result<Joined> {
+    let plain = |failed: Failed| match failed {
+        Failed::Broken(why) => Error::failed(format!("cannot join the room: {why}; run the command again")),
+        Failed::Refused(error) => error,
+    };
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
+    let joiner = Joiner::new(key.public()?.fingerprint(), nonce);
+    let address = [(host.to_owned(), port)];
+    // The key that the server has now is the one that the code covers, and the only one accepted from here on.
+    let room_key = authority_at(host, port).await.map_err(plain)?;
+    let begin = Begin {
+        commitment: Fingerprint(joiner.commitment()).to_string(),
+        name: me.name.clone(),
+        role: role.to_string(),
+    };
+    let line = Line::open(&address, &room_key).await.map_err(plain)?;
+    let begun: Begun = line.ask(Method::POST, "/v1/pending", &begin).await.map_err(plain)?;
+    let theirs = begun.nonce.parse::<Fingerprint>();
+    let theirs =
+        theirs.map_err(|_| Error::failed("the room's answer is malformed; update Cheetah on both machines"))?;
+    if begun.id.len() > 64 || !begun.id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(Error::failed("the room's answer is malformed; update Cheetah on both machines"));
+    }
+    let (nonce, code) = joiner.reveal(&room_key, &theirs.0);
+    let reveal = Reveal { nonce: Fingerprint(nonce).to_string(), claims: claims(key, &room_key, me)? };
+    let path = format!("/v1/pending/{}", begun.id);
+    let line = Line::open(&address, &room_key).await.map_err(plain)?;
+    line.send(Method::PUT, &path, &reveal).await.map_err(plain)?;
+    show(code, room_key).await?;
+    loop {
+        sleep(POLL_PAUSE).await;
+        let asked = match Line::open(&address, &room_key).await {
+            Ok(line) => line.send(Method::GET, &path, &()).await,
+            Err(failed) => Err(failed),
+        };
+        match asked {
+            Ok((StatusCode::OK, body)) => {
+                let answer = parse(&body).map_err(plain)?;
+                return accept(&answer, key, &room_key, role);
+            }
+            Ok(_) => {}
+            // The room's machine may be restarting the server; its table of waiting machines is kept.
+            Err(Failed::Broken(why)) => tracing::info!("the room does not answer, trying on: {why}"),
+            Err(Failed::Refused(error)) => return Err(error),
+        }
+    }
+}
+
+/// The key of the authority that the server at an address presents. Nothing is sent but a handshake; whether the server
+/// is what it presents is verified by each connection that follows, and whether it is the right room by the code.
+async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint, Failed> {
+    let refused = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| refused(&error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer))
+        .with_no_client_auth();
+    let connect = timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port)));
+    let stream = match connect.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(Failed::Broken(format!("{host}:{port}: {}", os_error::describe(&error)))),
+        Err(_) => {
+            return Err(Failed::Broken(format!("{host}:{port}: no connection within {} s", CONNECT_TIMEOUT.as_secs())));
+        }
+    };
+    let name = rustls::pki_types::ServerName::try_from("room.invalid").map_err(|error| refused(&error))?;
+    let connector = cheetah_tls::tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = match timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(Failed::Broken(format!("{host}:{port}: {error}"))),
+        Err(_) => {
+            return Err(Failed::Broken(format!(
+                "{host}:{port}: no TLS handshake within {} s",
+                CONNECT_TIMEOUT.as_secs()
+            )));
+        }
+    };
+    let authority = stream.get_ref().1.peer_certificates().filter(|chain| chain.len() == 2).map(|chain| &chain[1]);
+    let fingerprint = authority.and_then(|certificate| Fingerprint::of_certificate(certificate).ok());
+    fingerprint
+        .ok_or_else(|| refused(&format!("{host}:{port} is not the enrolment server of a room; check the address")))
+}
+
+/// Accepts any certificate, to learn which one a server presents.
+#[derive(Debug)]
+struct AnyServer;
+
+impl rustls::client::danger::ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &rustls::pki_types::ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: rustls::pki_types::UnixTime,
+    ) -> std::result::Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &rustls::DigitallySignedStruct,
+    ) -> std::result::Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 is not accepted".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> std::result::Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn claims(key: &PrivateKey, room_key: &Fingerprint, me: &Me) -> Result<Claims> {
+    let hosts = me.hosts.iter().map(ToString::to_string).collect();
+    Claims::new(key, room_key, &me.name, hosts, me.nbd_port, now())
+}
+
+/// Checks what the room issued: its own authority, the machine's key, and the role that was asked for.
+fn accept(answer: &Enrolled, key: &PrivateKey, room_key: &Fingerprint, role: Role) -> Result<Joined> {
+    let pem = [key.to_pem().as_str(), &answer.certificate, &answer.authority, &answer.revocations].concat();
+    let pem = Zeroizing::new(pem);
+    let credential = Credential::from_pem(pem.as_bytes())
+        .map_err(|error| Error::failed(format!("the room's certificate cannot be used: {error}")))?;
+    let own = key.public()?.fingerprint();
+    let identity = credential.identity().filter(|identity| identity.key == own);
+    if credential.authority_key() != *room_key || identity.is_none() {
+        return Err(Error::failed("the room's certificate is for another key or room; it is not used"));
+    }
+    if let Some(identity) = identity.filter(|identity| identity.role != role) {
+        let given = identity.role;
+        return Err(Error::failed(format!("the room gives the role {given}, not {role}; make a new invitation there")));
+    }
+    let clock_offset_s = i64::try_from(i128::from(answer.time_s) - i128::from(now())).unwrap_or(i64::MAX);
+    let room = answer.room.chars().filter(|c| !c.is_control()).take(64).collect();
+    Ok(Joined { credential, pem, room, clock_offset_s })
+}
+
+/// A connection to the enrolment server, whose room has been verified, for one request.
+struct Line {
+    stream: TlsStream<TcpStream>,
+    host: String,
+}
+
+impl Line {
+    /// Connects to the first address that answers, which must be the room with this key.
+    async fn open(addresses: &[(String, u16)], room_key: &Fingerprint) -> std::result::Result<Self, Failed> {
+        let tls =
+            ClientTls::for_enrolment(*room_key).map_err(|error| Failed::Refused(Error::failed(error.to_string())))?;
+        let mut why = Vec::new();
+        let mut stranger = None;
+        for (host, port) in addresses {
+            let shown = host.parse::<Host>().map_or_else(|_| format!("{host}:{port}"), |host| host.with_port(*port));
+            let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect((&**host, *port))).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    why.push(format!("{shown}: {}", os_error::describe(&error)));
+                    continue;
+                }
+                Err(_) => {
+                    why.push(format!("{shown}: no connection within {} s", CONNECT_TIMEOUT.as_secs()));
+                    continue;
+                }
+            };
+            match timeout(CONNECT_TIMEOUT, tls.connect(host, *port, stream)).await {
+                // Only the machine that has the room's key is the room; an examiner's credential does not suffice.
+                Ok(Ok((stream, Some(identity)))) if identity.role == Role::Room => {
+                    return Ok(Self { stream, host: shown });
+                }
+                Ok(Ok(_)) => stranger = Some(format!("{shown} is not the room's enrolment server")),
+                Ok(Err(error)) if is_certificate_error(&error) => {
+                    stranger = Some(format!("{shown} is not the room of the invitation ({error})"));
+                }
+                Ok(Err(error)) => why.push(format!("{shown}: {error}")),
+                Err(_) => why.push(format!("{shown}: no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs())),
+            }
+        }
+        Err(match stranger {
+            Some(stranger) => Failed::Refused(Error::failed(format!(
+                "{stranger}; nothing was sent to it. Another machine may have that address, or stand in between: compare \
+                 with cheetah room list, and make a new invitation"
+            ))),
+            None => Failed::Broken(why.join("; ")),
+        })
+    }
+
+    /// Sends JSON and parses the answer.
+    async fn ask<T: DeserializeOwned>(
+        self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> std::result::Result<T, Failed> {
+        parse(&self.send(method, path, body).await?.1)
+    }
+
+    /// Sends JSON, and returns the status, which is a success, and the answer.
+    async fn send(
+        self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> std::result::Result<(StatusCode, Bytes), Failed> {
+        match timeout(ANSWER_TIMEOUT, self.exchange(method, path, body)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failed::Broken(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))),
+        }
+    }
+
+    async fn exchange(
+        self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> std::result::Result<(StatusCode, Bytes), Failed> {
+        let broken = |error: &dyn std::fmt::Display| Failed::Broken(error.to_string());
+        let internal = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
+        let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(self.stream)).await.map_err(|error| broken(&error))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.host)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| internal(&error))?;
+        let answer = async {
+            let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_LEN_MAX).collect().await;
+            Ok::<_, Failed>((status, body.map_err(|error| broken(&error))?.to_bytes()))
+        };
+        // The connection must be polled beside the request; its end has no result of its own.
+        let driven = async {
+            let _ = connection.await;
+            std::future::pending().await
+        };
+        let (status, body) = tokio::select! { answer = answer => answer?, never = driven => never };
+        if status.is_success() {
+            return Ok((status, body));
+        }
+        let why = serde_json::from_slice::<ErrorBody>(&body).map_or_else(|_| status.to_string(), |body| body.error);
+        let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
+        if status.is_server_error() {
+            return Err(Failed::Broken(why));
+        }
+        Err(Failed::Refused(Error::failed(format!("the room refuses: {why}"))))
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> std::result::Result<T, Failed> {
+    serde_json::from_slice(body)
+        .map_err(|_| Failed::Refused(Error::failed("the room's answer is malformed; update Cheetah on both machines")))
+}
+
+/// Whether a handshake failed because of the server's certificate rather than the network.
+fn is_certificate_error(error: &std::io::Error) -> bool {
+    let inner = error.get_ref();
+    let refused = inner
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        .is_some_and(|error| !matches!(error, rustls::Error::PeerIncompatible(_) | rustls::Error::AlertReceived(_)));
+    refused || inner.is_some_and(|inner| inner.downcast_ref::<cheetah_tls::TlsError>().is_some())
+}

@@ -1,0 +1,318 @@
+//! What `--room ROOM` means: a room of this machine, a room that it has joined, a credential file, or an invitation.
+
+use std::path::{Path, PathBuf};
+
+use cheetah_error::{Error, Result, list};
+use cheetah_tls::{Credential, Role, RoomId};
+use zeroize::Zeroizing;
+
+use crate::client::{Joined, Me, enrol};
+use crate::directory::OwnDirectory;
+use crate::invitation::{Invitation, TEXT_LEN_MAX};
+use crate::kept::{CREDENTIAL_LEN_MAX, Credentials, Kept, all};
+use crate::key::PrivateKey;
+use crate::place::host_name;
+use crate::register::Admission;
+use crate::room::Room;
+
+/// The variable that names the room where no option does.
+pub const VARIABLE: &str = "CHEETAH_ROOM";
+/// The name that means no room: connections in clear.
+pub const NO_ROOM: &str = "none";
+
+/// What a command needs the room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To lend memory.
+    Node,
+    /// To serve a disk.
+    Agent,
+    /// To use drives.
+    Client,
+}
+
+impl Purpose {
+    /// The roles that fit, best first.
+    pub const fn roles(self) -> &'static [Role] {
+        match self {
+            Self::Node => &[Role::Node],
+            Self::Agent => &[Role::Agent],
+            Self::Client => &[Role::Examiner, Role::Analyst],
+        }
+    }
+
+    fn fits(self, role: Role) -> bool {
+        self.roles().contains(&role)
+    }
+}
+
+/// This machine's membership of a room.
+#[derive(Debug)]
+pub struct Membership {
+    /// The credential.
+    pub credential: Credential,
+    /// The room's name.
+    pub room: String,
+    /// The file in this user's directory of credentials, if it is kept there.
+    pub file: Option<PathBuf>,
+    /// How it came about just now, if it did.
+    pub new: Option<New>,
+}
+
+/// A membership that was made just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct New {
+    /// The clock of the room's machine minus this one's, in seconds.
+    pub clock_offset_s: i64,
+}
+
+/// How to resolve `--room`.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// The option's value, if it was given.
+    pub text: Option<&'a str>,
+    /// What for.
+    pub purpose: Purpose,
+    /// Whether a credential that is made now is kept in memory only.
+    pub ephemeral: bool,
+    /// What this machine says about itself when it joins.
+    pub me: Me,
+}
+
+/// Resolves the room of a command: the option, else the variable, else the only room of this machine. `None`: no room.
+///
+/// # Errors
+///
+/// If what is named is not there, damaged, for another role, or cannot be joined.
+pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
+    let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()).map(Zeroizing::new);
+    match wanted.text.or(variable.as_ref().map(|text| text.as_str())) {
+        Some(NO_ROOM) => Ok(None),
+        Some(text) => named(text.trim(), wanted).await.map(Some),
+        None => only_room(wanted),
+    }
+}
+
+async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
+    if Invitation::is_meant(text) {
+        return joined(text, wanted).await;
+    }
+    if text.contains('/') || Path::new(text).is_file() {
+        return from_file(Path::new(text), wanted).await;
+    }
+    if Room::names()?.iter().any(|name| name == text) {
+        return own(&Room::open(text)?, wanted.purpose);
+    }
+    let mut found: Vec<Kept> = all()?.into_iter().filter(|kept| kept.room == text).collect();
+    if found.is_empty() {
+        let known = known_names()?;
+        let known = if known.is_empty() { "it knows none".into() } else { format!("it knows {}", list(&known)) };
+        return Err(Error::misuse(format!(
+            "this machine knows no room '{text}' ({known}); use an invitation (cheetah room invite, on the examiner's \
+             machine), or make a room: cheetah room init {text}"
+        )));
+    }
+    let rooms: Vec<RoomId> = found.iter().filter_map(|kept| kept.credential.room()).collect();
+    if rooms.iter().any(|room| *room != rooms[0]) {
+        let paths: Vec<_> = found.iter().map(|kept| kept.path.display().to_string()).collect();
+        return Err(Error::misuse(format!(
+            "several rooms have the name '{text}'; name one by its file: {}",
+            list(&paths)
+        )));
+    }
+    pick(&mut found, wanted.purpose).ok_or_else(|| {
+        let own = found.iter().filter_map(|kept| kept.credential.identity());
+        let own: Vec<_> = own.map(|identity| identity.role.name()).collect();
+        other_role(text, &list(&own), wanted.purpose)
+    })
+}
+
+/// Takes the credential that fits best.
+fn pick(found: &mut Vec<Kept>, purpose: Purpose) -> Option<Membership> {
+    let role = |kept: &Kept| kept.credential.identity().map(|identity| identity.role);
+    let best = purpose.roles().iter().find_map(|wanted| found.iter().position(|kept| role(kept) == Some(*wanted)))?;
+    let kept = found.swap_remove(best);
+    Some(Membership { credential: kept.credential, room: kept.room, file: Some(kept.path), new: None })
+}
+
+fn other_role(room: &str, has: &str, purpose: Purpose) -> Error {
+    let wanted = purpose.roles()[0];
+    Error::misuse(format!(
+        "this machine is in room {room} as {has}, and this needs the role {wanted}; on the examiner's machine, run: \
+         cheetah room invite --role {wanted}"
+    ))
+}
+
+fn known_names() -> Result<Vec<String>> {
+    let mut names = Room::names()?;
+    names.extend(all()?.into_iter().map(|kept| kept.room));
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+async fn from_file(path: &Path, wanted: &Wanted<'_>) -> Result<Membership> {
+    let shown = path.display();
+    let doing = |error| Error::io(format_args!("reading {shown}"), &error);
+    let bytes = Zeroizing::new(read_limited(path).map_err(doing)?);
+    if let Ok(text) = std::str::from_utf8(&bytes)
+        && Invitation::is_meant(text)
+    {
+        return joined(text, wanted).await;
+    }
+    let failed = |error: cheetah_tls::TlsError| {
+        Error::misuse(format!("{shown} is neither an invitation nor a credential that can be used: {error}"))
+    };
+    let credential = Credential::from_file(path).map_err(failed)?;
+    let identity = credential.identity().ok_or_else(|| Error::misuse(format!("{shown} names no member of a room")))?;
+    if !wanted.purpose.fits(identity.role) {
+        return Err(other_role(&shown.to_string(), identity.role.name(), wanted.purpose));
+    }
+    let room = identity.room.to_string();
+    Ok(Membership { credential, room, file: None, new: None })
+}
+
+fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::with_capacity(TEXT_LEN_MAX);
+    std::fs::File::open(path)?.take(CREDENTIAL_LEN_MAX as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The membership that an invitation gives. A machine that has joined before uses nothing up.
+async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
+    let invitation: Invitation = text.parse().map_err(|error| Error::misuse(format!("{error}")))?;
+    let (room, role) = (invitation.room(), invitation.role);
+    if !wanted.purpose.fits(role) {
+        let needed = wanted.purpose.roles()[0];
+        return Err(Error::misuse(format!(
+            "the invitation is for the role {role}, and this needs {needed}; on the examiner's machine, run: \
+             cheetah room invite --role {needed}"
+        )));
+    }
+    if wanted.ephemeral {
+        let joined = enrol(&invitation, &PrivateKey::generate()?, &wanted.me).await?;
+        return Ok(membership(joined, None));
+    }
+    let credentials = Credentials::open()?;
+    let _lock = tokio::task::block_in_place(|| credentials.lock())?;
+    if let Some(kept) = credentials.find(room, role)? {
+        return Ok(Membership { credential: kept.credential, room: kept.room, file: Some(kept.path), new: None });
+    }
+    let key = credentials.key_for(room, role)?;
+    let joined = enrol(&invitation, &key, &wanted.me).await?;
+    let kept = credentials.keep(&joined)?;
+    Ok(membership(joined, Some(kept.path)))
+}
+
+fn membership(joined: Joined, file: Option<PathBuf>) -> Membership {
+    let new = Some(New { clock_offset_s: joined.clock_offset_s });
+    Membership { credential: joined.credential, room: joined.room, file, new }
+}
+
+/// The membership of this machine in its own room. As a node or an agent it gets a credential of its own.
+fn own(room: &Room, purpose: Purpose) -> Result<Membership> {
+    let name = room.name().to_owned();
+    let role = match purpose {
+        Purpose::Client => return Ok(Membership { credential: room.examiner()?, room: name, file: None, new: None }),
+        Purpose::Node => Role::Node,
+        Purpose::Agent => Role::Agent,
+    };
+    let credentials = Credentials::open()?;
+    let _lock = credentials.lock()?;
+    if let Some(kept) = credentials.find(room.id(), role)? {
+        room.update(&kept.credential)?;
+        return Ok(Membership { credential: kept.credential, room: name, file: Some(kept.path), new: None });
+    }
+    let key = PrivateKey::generate()?;
+    let (member, _) = room.admit(&key, &host_name(), role, Admission::Founder)?;
+    let pem = room.credential_pem(&key, &member)?;
+    let credential = Credential::from_pem(pem.as_bytes()).map_err(|error| Error::failed(error.to_string()))?;
+    let joined = Joined { credential, pem, room: name, clock_offset_s: 0 };
+    let kept = credentials.keep(&joined)?;
+    Ok(membership(joined, Some(kept.path)))
+}
+
+/// The only room for which this machine has, or can make, a fitting credential.
+fn only_room(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
+    let rooms = Room::names()?;
+    let mut kept: Vec<Kept> = all()?;
+    kept.retain(|kept| kept.credential.identity().is_some_and(|identity| wanted.purpose.fits(identity.role)));
+    match &*rooms {
+        [] => {}
+        [name] => {
+            let room = Room::open(name)?;
+            let others = kept.iter().any(|kept| kept.credential.room() != Some(room.id()));
+            return if others { Ok(None) } else { own(&room, wanted.purpose).map(Some) };
+        }
+        _ => return Ok(None),
+    }
+    let first = kept.first().and_then(|kept| kept.credential.room());
+    if kept.iter().any(|kept| kept.credential.room() != first) {
+        return Ok(None);
+    }
+    Ok(pick(&mut kept, wanted.purpose))
+}
+
+/// Every credential with which this machine can use drives: of its own rooms, and of those that it has joined. One that
+/// cannot be used is reported and left out.
+///
+/// # Errors
+///
+/// If the directories cannot be read.
+pub fn every_client() -> Result<Vec<Credential>> {
+    let mut credentials = Vec::new();
+    for name in Room::names()? {
+        match Room::open(&name).and_then(|room| room.examiner()) {
+            Ok(credential) => credentials.push(credential),
+            Err(error) => tracing::warn!("room {name} is not used: {error}"),
+        }
+    }
+    let fits = |kept: &Kept| kept.credential.identity().is_some_and(|own| Purpose::Client.fits(own.role));
+    credentials.extend(all()?.into_iter().filter(fits).map(|kept| kept.credential));
+    Ok(credentials)
+}
+
+/// The room of this machine with this id, if it has its key.
+///
+/// # Errors
+///
+/// If the directory of rooms cannot be read.
+pub fn own_room(id: RoomId) -> Result<Option<Room>> {
+    for name in Room::names()? {
+        if let Ok(room) = Room::open(&name)
+            && room.id() == id
+        {
+            return Ok(Some(room));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes a new file that its owner alone can read.
+///
+/// # Errors
+///
+/// If there is a file of that name, or it cannot be written.
+pub fn write_secret(path: &Path, content: &[u8]) -> Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let doing = |error| Error::io(format_args!("writing {}", path.display()), &error);
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = file.map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            return Error::misuse(format!("{} exists, and is not overwritten; choose another name", path.display()));
+        }
+        doing(error)
+    })?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(doing)
+}
+
+/// A directory that others cannot read, for exported files.
+///
+/// # Errors
+///
+/// As [`OwnDirectory::open_or_create`].
+pub fn secret_directory(path: &Path) -> Result<OwnDirectory> {
+    OwnDirectory::open_or_create(path)
+}
