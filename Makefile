@@ -11,7 +11,7 @@ DESTDIR      ?=
 BINARY       ?= target/static/cheetah
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-python static install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python lint lint-rust lint-dependencies lint-python static install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,21 +25,23 @@ test: test-rust test-python ## install missing packages, and run every test agai
 
 test-rust: ## run the tests of the Rust crates and of the command line
 	@scripts/install-deps --build --demo --test
-	@scripts/build-static
-	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah cargo test --workspace --no-fail-fast -- --show-output
+	@scripts/test-rust
 
 test-python: ## run the tests of the Python package, the lab and the benchmarks
 	@scripts/install-deps --build --demo --test
-	@scripts/build-static
+	@scripts/test-rust --build
 	@scripts/python-env
-	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests bench/tests
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests bench/tests
 
-lint: lint-rust lint-python ## check format, lints, types, and the licences and origins of dependencies
+lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
 
 lint-rust:
 	@scripts/install-deps --build --python
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+
+lint-dependencies:
+	@scripts/install-deps --build
 	@scripts/install-cargo-tool cargo-deny
 	cargo deny --log-level error check licenses bans sources
 
