@@ -52,6 +52,26 @@ impl Slow {
     }
 }
 
+/// A lazy drive of three nodes over an image of some length, whose source is [`Slow`] and logs to `first`.
+struct SlowlyFilled {
+    desk: Desk,
+    nodes: [Node; 3],
+    image: String,
+    content: Vec<u8>,
+    source: Slow,
+    drive: String,
+}
+
+impl SlowlyFilled {
+    fn new(node_memory: &str, len: u64) -> Self {
+        let (desk, nodes) = (Desk::new(), three(node_memory));
+        let (image, content) = desk.image("disk.raw", len);
+        let source = Slow::serve(&desk, &image, "first");
+        let drive = create(&desk, &nodes, &source.peer.uri);
+        Self { desk, nodes, image, content, source, drive }
+    }
+}
+
 /// The ranges that were read from nbdkit, as offset and length, in order.
 fn given(desk: &Desk, log: &str) -> Vec<(u64, u64)> {
     let log = std::fs::read_to_string(desk.at(log)).unwrap();
@@ -134,12 +154,8 @@ fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
     if !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
-    let desk = Desk::new();
-    let nodes = three("16MiB");
-    let (image, content) = desk.image("disk.raw", 12 * MIB + 512);
-    let source = Slow::serve(&desk, &image, "log");
-    let drive = create(&desk, &nodes, &source.peer.uri);
-    assert!(bytes(&given(&desk, "log")) <= MIB, "creating it reads next to nothing");
+    let SlowlyFilled { desk, nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 12 * MIB + 512);
+    assert!(bytes(&given(&desk, "first")) <= MIB, "creating it reads next to nothing");
     let covered = cheetah(&["status", &drive]).ok().json()["covered"].clone();
     assert_eq!((number(&covered, "read_bytes"), number(&covered, "unread_bytes")), (0, 12 * MIB + 512));
     assert_eq!(covered["filler"], Value::Null);
@@ -164,8 +180,8 @@ fn a_lazy_drive_reads_every_byte_once_and_ends_as_loaded() {
     let complete = completed(&filler);
     assert_eq!(text(&complete["hashes"], "md5"), md5(&image));
     assert_eq!(text(&complete, "state"), "intact");
-    assert_once(&given(&desk, "log"));
-    assert_eq!(bytes(&given(&desk, "log")), content.len() as u64, "every byte, and every byte once");
+    assert_once(&given(&desk, "first"));
+    assert_eq!(bytes(&given(&desk, "first")), content.len() as u64, "every byte, and every byte once");
     let (code, _) = filler.stop(Signal::TERM);
     assert_eq!(code, Some(0));
 
@@ -224,11 +240,7 @@ fn a_killed_fill_resumes_from_its_record() {
     if !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
-    let desk = Desk::new();
-    let nodes = three("16MiB");
-    let (image, content) = desk.image("disk.raw", 16 * MIB);
-    let source = Slow::serve(&desk, &image, "first");
-    let drive = create(&desk, &nodes, &source.peer.uri);
+    let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
     let filler = export(&desk, &drive, &PATIENTLY);
     let map = desk.at("case.drive.map");
     let started = Instant::now();
@@ -287,11 +299,7 @@ fn a_fill_survives_a_source_that_goes_away_and_comes_back() {
     if !need::fuse() || !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
-    let desk = Desk::new();
-    let nodes = three("16MiB");
-    let (image, content) = desk.image("disk.raw", 16 * MIB);
-    let source = Slow::serve(&desk, &image, "first");
-    let drive = create(&desk, &nodes, &source.peer.uri);
+    let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &[&TIMEOUT[..], &["--prefetch", "0"]].concat());
     let near = read_at(&mount.file, 11 * MIB, 1000).unwrap();
     drop(source);

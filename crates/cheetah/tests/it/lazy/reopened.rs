@@ -45,11 +45,7 @@ fn a_foreign_server_exchanged_during_a_fill_is_compared_before_it_is_read_on() {
     if !need::programs(&["nbdkit", "md5sum"]) {
         return;
     }
-    let desk = Desk::new();
-    let nodes = three("16MiB");
-    let (image, content) = desk.image("disk.raw", 16 * MIB);
-    let source = Slow::serve(&desk, &image, "first");
-    let drive = create(&desk, &nodes, &source.peer.uri);
+    let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
     let filler = export(&desk, &drive, &PATIENTLY);
     wait_for_map(&desk, MIB);
     drop(source);
@@ -76,12 +72,8 @@ fn a_drive_filled_across_a_restart_of_a_foreign_server_says_how_much_may_differ(
     if !need::programs(&["nbdkit"]) {
         return;
     }
-    let desk = Desk::new();
-    let nodes = three("24MiB");
-    let (image, _) = desk.image("disk.raw", 40 * MIB);
-    let source = Slow::serve(&desk, &image, "first");
+    let SlowlyFilled { desk, nodes: _nodes, image, source, drive, .. } = SlowlyFilled::new("24MiB", 40 * MIB);
     std::fs::write(&source.rate, "8M").unwrap();
-    let drive = create(&desk, &nodes, &source.peer.uri);
     let filler = export(&desk, &drive, &PATIENTLY);
     wait_for_map(&desk, 8 * MIB);
     drop(source);
@@ -106,11 +98,7 @@ fn a_read_waits_until_a_source_that_was_restarted_is_recognised() {
     if !need::fuse() || !need::programs(&["nbdkit"]) {
         return;
     }
-    let desk = Desk::new();
-    let nodes = three("16MiB");
-    let (image, content) = desk.image("disk.raw", 16 * MIB);
-    let source = Slow::serve(&desk, &image, "first");
-    let drive = create(&desk, &nodes, &source.peer.uri);
+    let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &[&PATIENTLY[..], &["--prefetch", "0"]].concat());
     wait_for_map(&desk, MIB);
     drop(source);
