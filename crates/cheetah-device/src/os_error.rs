@@ -51,6 +51,8 @@ mod tests {
     #[test]
     fn error_without_an_errno_keeps_its_text() {
         assert_eq!(describe(&Error::other("out of order")), "out of order");
-        assert_eq!(describe(&Error::from_raw_os_error(5)), "Input/output error");
+        // As glibc and musl call it.
+        let text = describe(&Error::from_raw_os_error(5));
+        assert!(["Input/output error", "I/O error"].contains(&text.as_str()), "{text}");
     }
 }
