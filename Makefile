@@ -31,7 +31,7 @@ test-python: ## run the tests of the Python package, the lab and the benchmarks
 	@scripts/install-deps --build --demo --test
 	@scripts/test-rust --build
 	@scripts/python-env
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml python/tests lab/tests bench/tests
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder lab/tests python/tests bench/tests
 
 lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
 
