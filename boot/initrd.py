@@ -1,0 +1,80 @@
+"""The archives that the kernel unpacks into its root file system, one behind the other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+from boot import modules
+from boot.cpio import Archive
+from boot.error import BuildError
+from boot.packages import Kernel
+from boot.run import run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUSYBOX = "/bin/busybox"
+# What `cheetah room boot-image` replaces in an image that is built already; see lab().
+LAB_BYTES = 64 << 10
+LAB_MARK = b"cheetah-boot: this archive is replaced by the lab's own\n"
+
+
+def lend(kernel: Kernel, cheetah: str) -> bytes:
+    """Returns the archive of both entries: busybox, `cheetah`, `/init`, and the modules that lending needs."""
+    if not os.path.exists(BUSYBOX):
+        raise BuildError(f"there is no {BUSYBOX}: run scripts/install-deps --live")
+    made = Archive()
+    for name in ("bin", "dev", "proc", "root", "run", "sys", "tmp", "etc/cheetah"):
+        made.directory(name)
+    made.copy("bin/busybox", BUSYBOX)
+    made.file("bin/cheetah", _stripped(cheetah))
+    _add_tree(made, os.path.join(HERE, "rootfs"))
+    modules.add(made, kernel, modules.lend(kernel))
+    return _compressed(made.content())
+
+
+def serve(kernel: Kernel) -> bytes:
+    """Returns the archive that the serving entry adds: storage drivers, and the file that makes `/init` serve."""
+    made = Archive()
+    made.file("etc/serve", b"", 0o644)
+    modules.add(made, kernel, modules.serve(kernel), present=modules.lend(kernel))
+    return _compressed(made.content())
+
+
+def lab() -> bytes:
+    """Returns the place for the lab's own archive. Its length is fixed, so that it can be replaced in a finished image."""
+    made = Archive()
+    made.file("etc/cheetah/options", b"\n", 0o644)
+    made.file("etc/cheetah/mark", LAB_MARK, 0o644)
+    content = made.content()
+    return content + b"\0" * (LAB_BYTES - len(content))
+
+
+def _add_tree(archive: Archive, root: str) -> None:
+    for dir, _, files in os.walk(root):
+        for name in files:
+            path = os.path.join(dir, name)
+            archive.copy(os.path.relpath(path, root), path, 0o755 if os.access(path, os.X_OK) else 0o644)
+
+
+def _stripped(cheetah: str) -> bytes:
+    if not os.path.exists(cheetah):
+        raise BuildError(f"there is no {cheetah}: run make static")
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = shutil.copy(cheetah, scratch)
+        run(["strip", "--strip-all", copy])
+        with open(copy, "rb") as file:
+            return file.read()
+
+
+def _compressed(content: bytes) -> bytes:
+    """Compresses with zstd, which unpacks several times as fast as xz on a slow machine."""
+    with tempfile.TemporaryDirectory() as scratch:
+        plain, packed = os.path.join(scratch, "plain"), os.path.join(scratch, "packed")
+        with open(plain, "wb") as file:
+            file.write(content)
+        run(["zstd", "-q", "-19", "--single-thread", "-o", packed, plain])
+        with open(packed, "rb") as file:
+            result = file.read()
+    # The kernel looks for the next archive behind zeros, at a multiple of four bytes.
+    return result + b"\0" * (-len(result) % 512)

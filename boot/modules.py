@@ -1,0 +1,158 @@
+"""The choice of kernel modules."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+
+from boot.cpio import Archive
+from boot.error import BuildError
+from boot.packages import PACKED, Kernel
+from boot.run import run
+
+# Network adapters, and the buses, keyboards and power button that a machine without disks needs.
+LEND = (
+    "drivers/net/ethernet/*",
+    "drivers/net/usb/*",
+    "drivers/net/phy/*",
+    "drivers/net/mdio/*",
+    "drivers/net/pcs/*",
+    "drivers/net/hyperv/*",
+    "drivers/net/vmxnet3/*",
+    "drivers/net/virtio_net.ko",
+    "drivers/net/xen-netfront.ko",
+    "drivers/usb/host/*",
+    "drivers/usb/common/*",
+    "drivers/hid/hid-generic.ko",
+    "drivers/hid/hid-hyperv.ko",
+    "drivers/hid/usbhid/*",
+    "drivers/hv/hv_vmbus.ko",
+    "drivers/input/evdev.ko",
+    "drivers/acpi/button.ko",
+)
+# Storage: what the second entry adds. No file system, no md and no device mapper: nothing can be mounted or assembled.
+SERVE = (
+    "drivers/ata/*",
+    "drivers/block/virtio_blk.ko",
+    "drivers/block/xen-blkfront.ko",
+    "drivers/firewire/*",
+    "drivers/memstick/*",
+    "drivers/message/fusion/*",
+    "drivers/mmc/*",
+    "drivers/nvme/host/nvme.ko",
+    "drivers/scsi/*",
+    "drivers/ufs/*",
+    "drivers/usb/storage/*",
+    "drivers/misc/cardreader/*",
+    "drivers/pci/controller/vmd.ko",
+)
+# Of those folders, what reaches disks of other machines, serves disks, or only tests.
+NOT_SERVED = ("drivers/scsi/*iscsi*", "drivers/scsi/*fcoe*", "drivers/scsi/scsi_debug.ko", "drivers/scsi/*/*iscsi*")
+# Modules that make a block device, or that a block device needs. A lending image that holds one of them is not built.
+STORAGE = (
+    "block/*",
+    "drivers/ata/*",
+    "drivers/block/*",
+    "drivers/cdrom/*",
+    "drivers/dax/*",
+    "drivers/firewire/*",
+    "drivers/md/*",
+    "drivers/memstick/*",
+    "drivers/message/*",
+    "drivers/mmc/*",
+    "drivers/mtd/*",
+    "drivers/nvdimm/*",
+    "drivers/nvme/*",
+    "drivers/scsi/*",
+    "drivers/target/*",
+    "drivers/ufs/*",
+    "drivers/usb/storage/*",
+    "fs/*",
+)
+# What no image may hold: modules that mount, assemble or share what is on a disk.
+INTERPRETERS = ("drivers/block/drbd/*", "drivers/block/loop.ko", "drivers/dax/*", "drivers/md/*", "drivers/target/*", "fs/*")
+
+
+def lend(kernel: Kernel) -> list[str]:
+    """Returns the modules of the lending image, by their paths below `kernel/`. Raises BuildError if one is a storage
+    driver."""
+    return _choose(kernel, _matching(kernel, LEND), STORAGE, "the lending image")
+
+
+def serve(kernel: Kernel) -> list[str]:
+    """Returns the modules that the serving entry adds to those of the lending image."""
+    wanted = [name for name in _matching(kernel, SERVE) if not _is_one_of(name, NOT_SERVED)]
+    return sorted(set(_choose(kernel, wanted, INTERPRETERS, "the serving image")) - set(lend(kernel)))
+
+
+def _choose(kernel: Kernel, wanted: Iterable[str], denied: Iterable[str], image: str) -> list[str]:
+    """Returns the wanted modules and those that they need. A driver that needs a denied module is left out: of network
+    adapters, those that need the MMC core or MTD."""
+    needed = _dependencies(kernel)
+    chosen: set[str] = set()
+    for name in wanted:
+        if not any(_is_one_of(other, denied) for other in needed[name]):
+            chosen |= {name, *needed[name]}
+    refuse(chosen, denied, image)
+    return sorted(chosen)
+
+
+def refuse(chosen: Iterable[str], denied: Iterable[str], image: str) -> None:
+    """Raises BuildError if one of the modules is on the deny-list."""
+    found = [name for name in chosen if _is_one_of(name, denied)]
+    if found:
+        raise BuildError(f"{image} would hold {', '.join(found)}, which the deny-list in boot/modules.py forbids")
+
+
+def add(archive: Archive, kernel: Kernel, chosen: Iterable[str], present: Iterable[str] = ()) -> None:
+    """Adds modules to the archive, with the index that modprobe needs. The index also covers the modules that are `present`
+    already. Modules are unpacked, since the archive compresses better as a whole, and otherwise unchanged, since each ends with
+    its signature."""
+    base = f"lib/modules/{kernel.release}"
+    with tempfile.TemporaryDirectory() as scratch:
+        root = os.path.join(scratch, base)
+        for name in present:
+            _write(os.path.join(root, "kernel", name), kernel.module(name))
+        for name in chosen:
+            content = kernel.module(name)
+            _write(os.path.join(root, "kernel", name), content)
+            archive.file(f"{base}/kernel/{name}", content, 0o644)
+        for name in ("modules.builtin", "modules.order"):
+            shutil.copyfile(os.path.join(kernel.modules, name), os.path.join(root, name))
+        run(["depmod", "-b", scratch, kernel.release])
+        for name in ("modules.dep", "modules.alias"):
+            archive.copy(f"{base}/{name}", os.path.join(root, name), 0o644)
+
+
+def _write(path: str, content: bytes) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def _matching(kernel: Kernel, patterns: Iterable[str]) -> list[str]:
+    root = os.path.join(kernel.modules, "kernel")
+    names = (os.path.relpath(os.path.join(dir, file), root) for dir, _, files in os.walk(root) for file in files)
+    plain = (name.removesuffix(PACKED) for name in names)
+    return [name for name in plain if _is_one_of(name, patterns)]
+
+
+def _dependencies(kernel: Kernel) -> dict[str, list[str]]:
+    index = os.path.join(kernel.modules, "modules.dep")
+    if not os.path.exists(index):
+        root = kernel.modules.removesuffix(f"/lib/modules/{kernel.release}")
+        run(["depmod", "-b", root, kernel.release])
+    with open(index, encoding="utf-8") as file:
+        lines = (line.rstrip("\n").partition(":") for line in file)
+        return {_plain(name): [_plain(other) for other in rest.split()] for name, _, rest in lines}
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("kernel/").removesuffix(PACKED)
