@@ -48,6 +48,9 @@ pub struct Status {
     pub http_port: u16,
     /// Seconds since the start.
     pub uptime_s: u64,
+    /// Disks that the machine's kernel shows to its programs; `None` if unknown.
+    #[serde(default)]
+    pub disks_visible: Option<u32>,
     /// The lent memory.
     pub memory: MemoryStatus,
     /// Exports, by name.

@@ -32,6 +32,7 @@ mod announce;
 mod arena;
 mod control;
 mod digest;
+mod disks;
 pub mod export;
 pub mod exports;
 mod faulting;

@@ -17,7 +17,7 @@ use crate::announce::Announcement;
 use crate::exports::Exports;
 use crate::instance::Instance;
 use crate::store::Store;
-use crate::{control, join, spare};
+use crate::{control, disks, join, spare};
 use cheetah_control::api::{Join, NodeReceipt, Status};
 
 /// How long connections get to notice that the node ends.
@@ -28,6 +28,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct NodeConfig {
     /// Bytes to lend, at least 1 MiB. About 0.2 % of them hold digests.
     pub memory_bytes: u64,
+    /// Whether this machine runs nothing else, and so may lend more: see [`spare::Room::spare_bytes`].
+    pub dedicated: bool,
     /// The address for NBD. Port 0 takes any free one.
     pub listen: SocketAddr,
     /// The address for HTTP; the port after the NBD port if `None`.
@@ -51,6 +53,7 @@ impl NodeConfig {
     pub fn new(memory_bytes: u64, listen: SocketAddr) -> Self {
         Self {
             memory_bytes,
+            dedicated: false,
             listen,
             http_listen: None,
             name: String::new(),
@@ -133,7 +136,7 @@ impl Node {
                 return Err(NodeError::Exposed(address));
             }
         }
-        spare::check(config.memory_bytes).map_err(NodeError::Memory)?;
+        spare::check(config.memory_bytes, config.dedicated).map_err(NodeError::Memory)?;
         let ((nbd, nbd_address), (http, http_address)) = match (config.http_listen, config.listen.port()) {
             (None, 0) => bind_neighbours(config.listen)?,
             _ => (bind(config.listen, "NBD")?, bind(http_listen, "the control API")?),
@@ -276,6 +279,7 @@ impl Shared {
             nbd_port: self.nbd_port,
             http_port: self.http_port,
             uptime_s: self.started.elapsed().as_secs(),
+            disks_visible: disks::visible(),
             memory: self.exports.store().status(),
             exports: self.exports.status(),
         }

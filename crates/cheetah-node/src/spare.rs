@@ -5,10 +5,18 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 
-/// The least memory the machine keeps.
-const KEPT_BYTES_MIN: u64 = 256 << 20;
-/// The machine keeps one part in this many of its memory.
-const KEPT_SHARE: u64 = 20;
+/// What a machine keeps that other programs use too: 5 % of its memory, at least 256 MiB.
+const SHARED: Kept = Kept { bytes_min: 256 << 20, bytes_fixed: 0, share: 20 };
+/// What a machine keeps that runs only a node, for the kernel, its network buffers and the node's own requests.
+const DEDICATED: Kept = Kept { bytes_min: 0, bytes_fixed: 48 << 20, share: 64 };
+
+/// The memory that a machine does not lend.
+struct Kept {
+    bytes_min: u64,
+    bytes_fixed: u64,
+    /// One part in this many of its size.
+    share: u64,
+}
 
 /// The memory of a machine or a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,23 +60,26 @@ impl Room {
         }
     }
 
-    /// Bytes that can be lent: the available bytes less 5 % of the size or 256 MiB, whichever is more.
-    pub fn spare_bytes(self) -> u64 {
-        self.available_bytes.saturating_sub(KEPT_BYTES_MIN.max(self.total_bytes / KEPT_SHARE))
+    /// Bytes that can be lent: the available bytes less 5 % of the size or 256 MiB, whichever is more. A machine that is
+    /// `dedicated` to its node keeps less: 48 MiB and a 64th of the size.
+    pub fn spare_bytes(self, dedicated: bool) -> u64 {
+        let Kept { bytes_min, bytes_fixed, share } = if dedicated { DEDICATED } else { SHARED };
+        self.available_bytes.saturating_sub(bytes_min.max(bytes_fixed + self.total_bytes / share))
     }
 }
 
-/// Bytes this machine can lend now, by `/proc/meminfo` and its control groups. `None` if they are not readable.
-pub fn spare_bytes() -> Option<u64> {
+/// Bytes this machine can lend now, by `/proc/meminfo` and its control groups. `None` if they are not readable. See
+/// [`Room::spare_bytes`] for `dedicated`.
+pub fn spare_bytes(dedicated: bool) -> Option<u64> {
     let machine = Room::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let room = cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, Room::within);
-    Some(room.spare_bytes())
+    Some(room.spare_bytes(dedicated))
 }
 
 /// Checks that `bytes` can be lent.
-pub fn check(bytes: u64) -> Result<(), String> {
-    match spare_bytes() {
+pub fn check(bytes: u64, dedicated: bool) -> Result<(), String> {
+    match spare_bytes(dedicated) {
         Some(spare) if bytes > spare => {
             // In whole MiB, so that the user can type the number.
             let offer = Size(spare >> 20 << 20);
@@ -116,7 +127,7 @@ mod tests {
         let text = "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   12582912 kB\n";
         let room = Room::from_meminfo(text).unwrap();
         assert_eq!(room, Room { total_bytes: 16 * GIB, available_bytes: 12 * GIB });
-        assert_eq!(room.spare_bytes(), 12 * GIB - 16 * GIB / 20);
+        assert_eq!(room.spare_bytes(false), 12 * GIB - 16 * GIB / 20);
         assert_eq!(Room::from_meminfo("MemTotal: 5 kB\n"), None);
         assert_eq!(Room::from_meminfo("MemTotal: 99999999999999999999 kB\nMemAvailable: 1 kB"), None);
     }
@@ -145,12 +156,20 @@ mod tests {
 
     #[test]
     fn a_small_machine_keeps_the_minimum() {
-        assert_eq!(Room { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(), 0);
+        assert_eq!(Room { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(false), 0);
+    }
+
+    #[test]
+    fn a_dedicated_machine_of_4_gib_lends_nine_tenths() {
+        // Available after the start of the boot image, measured in a guest.
+        let room = Room { total_bytes: 4_110_483_456, available_bytes: 3810 << 20 };
+        assert!(room.spare_bytes(true) >= 4 * GIB * 9 / 10);
+        assert!(room.spare_bytes(true) + (100 << 20) < room.available_bytes);
     }
 
     #[test]
     fn more_than_the_machine_has_is_refused() {
-        let error = check(1 << 60).unwrap_err();
+        let error = check(1 << 60, false).unwrap_err();
         assert!(error.contains("cannot lend 1024PiB") && error.contains("could spare"), "{error}");
     }
 }

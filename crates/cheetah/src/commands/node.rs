@@ -1,10 +1,11 @@
 //! `cheetah node`: lends this machine's memory.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use cheetah_control::api::NodeReceipt;
 use cheetah_device::Size;
-use cheetah_node::{Node, NodeConfig, NodeError};
+use cheetah_node::{Node, NodeConfig, NodeError, spare};
 use serde_json::json;
 
 use super::compared::wrapped;
@@ -25,9 +26,9 @@ refuse it.
   cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure \\
       --join examiner:10811")]
 pub struct Args {
-    /// Amount of memory to lend
-    #[arg(long, value_name = "SIZE")]
-    memory: Size,
+    /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else
+    #[arg(long, value_name = "SIZE|max")]
+    memory: Memory,
 
     /// Address for drives (NBD)
     #[arg(
@@ -67,6 +68,35 @@ pub struct Args {
     no_probe: bool,
 }
 
+/// How much to lend.
+#[derive(Debug, Clone, Copy)]
+enum Memory {
+    Bytes(u64),
+    Max,
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "max" => Ok(Self::Max),
+            _ => text.parse::<Size>().map(|size| Self::Bytes(size.0)).map_err(|error| format!("{error}, or 'max'")),
+        }
+    }
+}
+
+impl Memory {
+    fn bytes(self) -> Result<u64> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Max => spare::spare_bytes(true).map(|bytes| bytes >> 20 << 20).ok_or_else(|| {
+                Failure::failed("this system does not say how much memory is free: give the amount to lend, in bytes")
+            }),
+        }
+    }
+}
+
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
@@ -78,7 +108,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         announce,
         insecure: args.insecure,
         probe: !args.no_probe,
-        ..NodeConfig::new(args.memory.0, args.listen)
+        dedicated: matches!(args.memory, Memory::Max),
+        ..NodeConfig::new(args.memory.bytes()?, args.listen)
     };
     let node = Node::start(config).map_err(|error| match error {
         NodeError::Exposed(_) => Failure::misused(error),

@@ -1,0 +1,183 @@
+"""Guests that boot the image, emulated by QEMU without hardware virtualisation, on a network of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lab.namespace import Namespace
+
+MEMORY_MIB = 4096
+# Emulation is slow, and other tests may run beside it.
+PATIENCE_S = 240.0
+HOST_ADDRESS = "10.77.0.1"
+PROGRAMS = ("qemu-system-x86_64", "dnsmasq", "ip", "nsenter")
+
+
+def missing() -> str | None:
+    """Returns why guests cannot run here, or None."""
+    if os.geteuid() != 0:
+        return "it needs root, for a network namespace"
+    absent = [name for name in PROGRAMS if not shutil.which(name)]
+    return f"{', '.join(absent)} is not installed" if absent else None
+
+
+def wait_for(condition: Callable[[], object], what: str) -> Any:
+    """Returns the first true answer of the condition; fails the test with `what` after a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        answer = condition()
+        if answer:
+            return answer
+        time.sleep(0.2)
+    raise AssertionError(f"not within {PATIENCE_S:.0f} s: {what}")
+
+
+class Room:
+    """A network segment with a DHCP and TFTP server, in a namespace of this machine."""
+
+    def __init__(self, dir: str, tftp_root: str | None = None, boot_file: str = "") -> None:
+        self._namespace = Namespace(f"boot{os.getpid()}-{os.urandom(2).hex()}")
+        self._dir = dir
+        self._taps = 0
+        self._namespace.create()
+        self._run("ip", "link", "add", "br0", "type", "bridge")
+        self._run("ip", "addr", "add", f"{HOST_ADDRESS}/24", "dev", "br0")
+        self._run("ip", "link", "set", "br0", "up")
+        argv = ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=br0", "--bind-interfaces"]
+        argv += ["--dhcp-range=10.77.0.50,10.77.0.99,1h", f"--dhcp-leasefile={dir}/leases", "--dhcp-authoritative"]
+        argv += ["--user=root", f"--pid-file={dir}/dnsmasq.pid"]
+        if tftp_root:
+            argv += ["--enable-tftp", f"--tftp-root={tftp_root}", f"--dhcp-boot={boot_file}"]
+        with open(os.path.join(dir, "dnsmasq.log"), "wb") as log:
+            self._dhcp = subprocess.Popen(self._namespace.command(argv), stdout=log, stderr=log)
+
+    def _run(self, *argv: str) -> str:
+        return self._namespace.run(argv)
+
+    def tap(self) -> str:
+        """Adds a port for one guest; returns its name."""
+        name = f"tap{self._taps}"
+        self._taps += 1
+        self._run("ip", "tuntap", "add", name, "mode", "tap")
+        self._run("ip", "link", "set", name, "master", "br0", "up")
+        return name
+
+    def command(self, *argv: str) -> list[str]:
+        """Returns a command line that runs on this network."""
+        return self._namespace.command(argv)
+
+    def run(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs a command on this network to its end."""
+        done = subprocess.run(self.command(*argv), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        assert not check or done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+        return done
+
+    def close(self) -> None:
+        """Ends everything on it."""
+        self._dhcp.terminate()
+        self._dhcp.wait()
+        self._namespace.remove()
+
+
+class Guest:
+    """One emulated machine."""
+
+    def __init__(self, room: Room, dir: str, name: str, number: int, boot: Sequence[str], disks: Sequence[str] = ()) -> None:
+        os.makedirs(dir, exist_ok=True)
+        self.name = name
+        self._serial = os.path.join(dir, f"{name}.serial")
+        self._monitor = os.path.join(dir, f"{name}.qmp")
+        mac = f"52:54:00:00:00:{number:02x}"
+        argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB)]
+        argv += ["-display", "none", "-serial", f"file:{self._serial}", "-qmp", f"unix:{self._monitor},server=on,wait=off"]
+        argv += ["-netdev", f"tap,id=n0,ifname={room.tap()},script=no,downscript=no"]
+        argv += ["-device", f"e1000,netdev=n0,mac={mac}", "-no-reboot", *disks, *boot]
+        if "-M" not in argv:
+            argv += ["-M", "pc"]
+        self._process = subprocess.Popen(room.command(*argv), stdin=subprocess.DEVNULL)
+
+    def console(self) -> str:
+        """Returns what it printed on its serial line."""
+        with contextlib.suppress(FileNotFoundError), open(self._serial, encoding="utf-8", errors="replace") as file:
+            return file.read()
+        return ""
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Waits until the console has shown the pattern; fails with the console's end."""
+        found = wait_for(lambda: re.search(pattern, self.console()) or (self.ended and "ended"), f"{pattern}\n{self.console()[-2000:]}")
+        assert found != "ended", f"{self.name} ended before {pattern}:\n{self.console()[-2000:]}"
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the machine is off."""
+        return self._process.poll() is not None
+
+    def monitor(self, command: str, **arguments: object) -> Any:
+        """Runs one command of QEMU's monitor."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self._monitor)
+            connection.settimeout(60)
+            stream = connection.makefile("rw", encoding="utf-8")
+            answers: list[Any] = []
+            for message in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                stream.write(json.dumps(message))
+                stream.flush()
+                answers = [json.loads(stream.readline())]
+                while "return" not in answers[-1] and "error" not in answers[-1]:
+                    answers.append(json.loads(stream.readline()))
+        assert "return" in answers[-1], answers
+        return answers[-1]["return"]
+
+    def press(self, key: str) -> None:
+        """Presses a key of its keyboard."""
+        self.monitor("send-key", keys=[{"type": "qcode", "data": key}])
+
+    def disk_requests(self) -> dict[str, tuple[int, int, int]]:
+        """Returns what was asked of each disk so far, by the name of its drive: reads, writes, and flushes."""
+        stats = self.monitor("query-blockstats")
+        return {
+            disk.get("device") or disk.get("node-name") or disk.get("qdev", ""): (
+                disk["stats"]["rd_operations"],
+                disk["stats"]["wr_operations"] + disk["stats"]["unmap_operations"],
+                disk["stats"]["flush_operations"],
+            )
+            for disk in stats
+        }
+
+    def kill(self) -> None:
+        """Cuts its power."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def room(dir: str, tftp_root: str | None = None, boot_file: str = "") -> Iterator[Room]:
+    """A room that is closed at the end."""
+    made = Room(dir, tftp_root, boot_file)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def direct(live: str, entry: str, lab: str | None = None, more: str = "") -> list[str]:
+    """Returns QEMU's options that start the kernel without a boot loader."""
+    names = ["lend.img", *(["serve.img"] if entry == "serve" else [])]
+    paths = [os.path.join(live, "pxe", name) for name in names] + ([lab] if lab else [])
+    joined = f"{lab or live}.{entry}.initrd"
+    with open(joined, "wb") as out:
+        for path in paths:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, out)
+    kernel = os.path.join(live, "pxe", "vmlinuz")
+    return ["-kernel", kernel, "-initrd", joined, "-append", f"console=tty0 console=ttyS0,115200 quiet panic=30 {more}"]
