@@ -116,6 +116,11 @@ impl Redundant {
         }));
     }
 
+    /// The number of regions that are still to be resynchronized; 0 for a reader.
+    pub fn to_resync(&self) -> u64 {
+        self.shared.members.with_engine(|engine| engine.to_resync()).unwrap_or(0)
+    }
+
     /// Resynchronizes what there is to, and returns when it is done or cannot go on. `progress` is told the regions done and
     /// those still to do.
     pub async fn resync(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Resynced> {

@@ -139,20 +139,26 @@ impl Shared {
     /// Takes the lease at a node. A lease of ours is replaced by a new one, which ends what was sent under the old one.
     async fn acquire(&self, member: usize, force: bool) -> std::result::Result<(), ControlError> {
         let Some(export) = self.export(member, self.access.timeout) else { return Ok(()) };
-        let own = self.tokens.lock()[member].clone();
+        let closed = || ControlError::Unreachable { addr: export.node.clone(), why: "the drive was closed".into() };
+        let own = self.tokens.lock().get(member).cloned().ok_or_else(closed)?;
         let ours = match own {
             Some(token) => export.control.renew_lease(&export.name, &token).await.is_ok(),
             None => false,
         };
         let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force: force || ours };
         let grant = export.control.acquire_lease(&export.name, &request).await?;
-        self.tokens.lock()[member] = Some(grant.token);
-        Ok(())
+        if let Some(token) = self.tokens.lock().get_mut(member) {
+            *token = Some(grant.token);
+            return Ok(());
+        }
+        // The drive was closed meanwhile: nothing else will release this lease.
+        let _ = export.control.release_lease(&export.name, &grant.token).await;
+        Err(closed())
     }
 
     async fn connect(&self, member: usize) -> Result<DynLink> {
         let node = self.node(member);
-        let token = self.tokens.lock()[member].clone();
+        let token = self.tokens.lock().get(member).cloned().flatten();
         let (client, device) = connect_node(&node, token.as_deref(), &self.access).await?;
         let device: DynDevice = Arc::new(Leased { inner: device, fence: self.fence.clone(), node: node.name.into() });
         Ok(Arc::new(NodeLink { client, device }))

@@ -21,6 +21,11 @@ use crate::open::OpenOptions;
 /// The pause between looks for what a writer records of a node that cannot be reached.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
+/// How long a closing drive waits for a lost node without progress.
+const REGAIN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+/// The pause between looks at the progress.
+const REGAIN_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// An open redundant drive.
 pub(crate) struct Opened {
     pub redundant: Arc<Redundant>,
@@ -66,8 +71,12 @@ impl Opened {
         self.holder.as_ref()
     }
 
-    /// Records that it is not open any more, and releases the leases. Flush it first.
+    /// Waits for nodes that were lost meanwhile and have come back to get what they missed, records that the drive is not
+    /// open any more, and releases the leases. Flush it first.
     pub async fn close(self) -> Result<()> {
+        if self.fence().is_some_and(|fence| !fence.is_up()) {
+            self.regain_redundancy().await;
+        }
         let Self { redundant, holder, .. } = self;
         let closed = match holder.as_ref().is_some_and(|holder| holder.fence().is_up()) {
             true => Ok(()),
@@ -79,6 +88,39 @@ impl Opened {
             holder.release().await;
         }
         closed
+    }
+}
+
+impl Opened {
+    /// Waits until every member that this writer had lost is in sync again, as long as that makes progress. A node that was
+    /// slow for a moment would otherwise stay behind until someone repairs the drive.
+    async fn regain_redundancy(&self) {
+        let members = self.redundant.members();
+        let behind = || -> Vec<usize> {
+            let map = members.map();
+            let states = map.iter().flat_map(|map| map.members.iter().map(|member| member.state).enumerate());
+            states.filter(|(_, state)| *state != MemberState::InSync).map(|(index, _)| index).collect()
+        };
+        let mut seen = (usize::MAX, u64::MAX);
+        let mut moved = Instant::now();
+        while members.stats().members_lost > 0 {
+            let now = (behind().len(), self.redundant.to_resync());
+            if now.0 == 0 {
+                return;
+            }
+            if now != seen {
+                (seen, moved) = (now, Instant::now());
+            }
+            if moved.elapsed() > REGAIN_PATIENCE {
+                let names: Vec<_> = behind().into_iter().map(|index| members.name(index).to_string()).collect();
+                tracing::warn!(
+                    "closed without full redundancy: {} missed writes; see cheetah repair",
+                    names.join(", ")
+                );
+                return;
+            }
+            sleep(REGAIN_PAUSE).await;
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::bytes::noise;
 use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three};
@@ -113,6 +114,37 @@ fn writes_to_parity_survive_a_frozen_and_a_killed_node() {
 #[test]
 fn writes_to_a_mirror_survive_a_frozen_and_a_killed_node() {
     writes_survive_a_frozen_and_a_killed_node(&["--layout", "mirror"]);
+}
+
+/// A node that is silent for a moment again and again is left behind again and again. The drive's redundancy must return before
+/// a load ends, or the load must say that it did not.
+#[test]
+fn a_load_onto_a_node_that_falters_ends_with_full_redundancy_or_a_warning() {
+    let desk = Desk::new();
+    let nodes = [Node::start("40MiB"), Node::start("40MiB")];
+    for round in 0..3 {
+        let drive = desk.arg(&format!("{round}.drive"));
+        let (image, _) = desk.image(&format!("{round}.raw"), 8 * MIB);
+        cheetah(&["create", &drive, "--nodes", &node::list(&[&nodes[0], &nodes[1]]), "--size", "8MiB"]).ok();
+        let ended = AtomicBool::new(false);
+        let faltering = Pid::from_raw(nodes[1].service.pid() as i32).unwrap();
+        let loaded = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    kill_process(faltering, Signal::STOP).unwrap();
+                    sleep(Duration::from_millis(700));
+                    kill_process(faltering, Signal::CONT).unwrap();
+                    sleep(Duration::from_millis(10));
+                }
+            });
+            let loaded = cheetah(&["load", &drive, &image]);
+            ended.store(true, Ordering::Relaxed);
+            loaded
+        })
+        .ok();
+        let whole = survives(&drive) == Some(1);
+        assert!(whole || loaded.stderr.contains("without full redundancy"), "{}", loaded.stderr);
+    }
 }
 
 #[test]
