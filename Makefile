@@ -11,7 +11,7 @@ DESTDIR      ?=
 BINARY       ?= target/static/cheetah
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-dependencies lint-python static install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python lint lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ test-python: ## run the tests of the Python package, the lab and the benchmarks
 	@scripts/install-deps --build --demo --test
 	@scripts/test-rust --build
 	@scripts/python-env
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder lab/tests python/tests bench/tests
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder lab/tests python/tests bench/tests boot/tests/test_modules.py
 
 lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
 
@@ -50,11 +50,20 @@ lint-python:
 	@scripts/python-env --tools
 	target/venv/bin/ruff check --quiet
 	target/venv/bin/ruff format --quiet --check
-	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench attack
+	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench attack boot
 
 static: ## build one static binary for any Linux: target/static/cheetah
 	@scripts/install-deps --build
 	@scripts/build-static
+
+live: static ## build the boot image: target/live/cheetah.iso, and target/live/pxe for network boot (Debian 12)
+	@scripts/install-deps --live
+	@python3 -m boot
+
+test-boot: static ## start the boot image in emulated machines (about five minutes; needs root)
+	@scripts/install-deps --build --demo --test --live
+	@scripts/python-env --tools
+	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml boot/tests
 
 install: ## install the static binary, man pages and shell completions below PREFIX (/usr/local)
 	@[[ -x $(BINARY) ]] || $(MAKE) --no-print-directory static

@@ -18,9 +18,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def main() -> int:
     """Builds, and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python3 -m boot", description="Builds the boot image and the network-boot tree.")
+    parser = argparse.ArgumentParser(
+        prog="python3 -m boot", description="Builds the boot image and the network-boot tree."
+    )
     parser.add_argument("--out", default=os.path.join(ROOT, "target", "live"), help="directory of the results")
-    parser.add_argument("--cheetah", default=os.path.join(ROOT, "target", "static", "cheetah"), help="the static binary")
+    parser.add_argument(
+        "--cheetah", default=os.path.join(ROOT, "target", "static", "cheetah"), help="the static binary"
+    )
     args = parser.parse_args()
     try:
         for path in build(os.path.abspath(args.out), os.path.abspath(args.cheetah)):

@@ -44,7 +44,8 @@ def serve(kernel: Kernel) -> bytes:
 def lab() -> bytes:
     """Returns the place for the lab's own archive. Its length is fixed, so that it can be replaced in a finished image."""
     made = Archive()
-    made.file("etc/cheetah/options", b"\n", 0o644)
+    made.file("etc/cheetah/lend", b"\n", 0o644)
+    made.file("etc/cheetah/serve", b"\n", 0o644)
     made.file("etc/cheetah/mark", LAB_MARK, 0o644)
     content = made.content()
     return content + b"\0" * (LAB_BYTES - len(content))

@@ -11,7 +11,9 @@ from boot.run import run
 
 ESP_KIB = 6144
 # What GRUB needs to read a disc or a stick by the BIOS, and to start Linux.
-BIOS_MODULES = "biosdisk iso9660 part_msdos part_gpt fat normal configfile linux search search_fs_uuid echo test serial terminal"
+BIOS_MODULES = (
+    "biosdisk iso9660 part_msdos part_gpt fat normal configfile linux search search_fs_uuid echo test serial terminal"
+)
 
 
 def build(out: str, tree: str, packages: Packages, epoch_s: int) -> None:

@@ -73,7 +73,14 @@ STORAGE = (
     "fs/*",
 )
 # What no image may hold: modules that mount, assemble or share what is on a disk.
-INTERPRETERS = ("drivers/block/drbd/*", "drivers/block/loop.ko", "drivers/dax/*", "drivers/md/*", "drivers/target/*", "fs/*")
+INTERPRETERS = (
+    "drivers/block/drbd/*",
+    "drivers/block/loop.ko",
+    "drivers/dax/*",
+    "drivers/md/*",
+    "drivers/target/*",
+    "fs/*",
+)
 
 
 def lend(kernel: Kernel) -> list[str]:

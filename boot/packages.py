@@ -56,6 +56,14 @@ class Kernel:
         self.image = os.path.join(root, "boot", f"vmlinuz-{release}")
         self.modules = os.path.join(root, "lib", "modules", release)
 
+    def find(self, name: str) -> str:
+        """Returns the path below `kernel/` of the module of this name."""
+        root = os.path.join(self.modules, "kernel")
+        for dir, _, files in os.walk(root):
+            if f"{name}.ko{PACKED}" in files:
+                return os.path.relpath(os.path.join(dir, f"{name}.ko"), root)
+        raise BuildError(f"the kernel {self.release} has no module {name}")
+
     def module(self, name: str) -> bytes:
         """Returns a module by its path below `kernel/`, unpacked."""
         with lzma.open(os.path.join(self.modules, "kernel", name + PACKED)) as file:

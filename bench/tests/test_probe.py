@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from bench import probe_guest, probe_txtime
+from bench import probe_txtime
 from bench.probe_capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe_paths import emulated_ms
 from bench.probe_tables import Table
@@ -118,13 +118,3 @@ def test_another_backend_a_late_packet_and_an_empty_queue_fail(backend: str, lat
 
 def test_an_emulated_machine_that_said_nothing_fails() -> None:
     assert len(probe_txtime.problems_of(probe_txtime.read(""))) == 6
-
-
-def test_an_archive_has_each_name_once_and_ends() -> None:
-    made = probe_guest.Archive()
-    made.file("a/b/c", b"12345")
-    made.directory("a/b")
-    made.link("d", "a/b/c")
-    content = made.content()
-    assert len(content) % 4 == 0 and content.count(b"070701") == 5
-    assert content.count(b"a/b\0") == 1 and b"12345" in content and content.rstrip(b"\0").endswith(b"TRAILER!!!")

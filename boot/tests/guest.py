@@ -52,7 +52,14 @@ class Room:
         self._run("ip", "link", "add", "br0", "type", "bridge")
         self._run("ip", "addr", "add", f"{HOST_ADDRESS}/24", "dev", "br0")
         self._run("ip", "link", "set", "br0", "up")
-        argv = ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=br0", "--bind-interfaces"]
+        argv = [
+            "dnsmasq",
+            "--keep-in-foreground",
+            "--conf-file=/dev/null",
+            "--port=0",
+            "--interface=br0",
+            "--bind-interfaces",
+        ]
         argv += ["--dhcp-range=10.77.0.50,10.77.0.99,1h", f"--dhcp-leasefile={dir}/leases", "--dhcp-authoritative"]
         argv += ["--user=root", f"--pid-file={dir}/dnsmasq.pid"]
         if tftp_root:
@@ -91,18 +98,28 @@ class Room:
 class Guest:
     """One emulated machine."""
 
-    def __init__(self, room: Room, dir: str, name: str, number: int, boot: Sequence[str], disks: Sequence[str] = ()) -> None:
+    def __init__(
+        self, room: Room, dir: str, name: str, number: int, boot: Sequence[str], disks: Sequence[str] = ()
+    ) -> None:
         os.makedirs(dir, exist_ok=True)
         self.name = name
         self._serial = os.path.join(dir, f"{name}.serial")
         self._monitor = os.path.join(dir, f"{name}.qmp")
         mac = f"52:54:00:00:00:{number:02x}"
         argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB)]
-        argv += ["-display", "none", "-serial", f"file:{self._serial}", "-qmp", f"unix:{self._monitor},server=on,wait=off"]
+        argv += [
+            "-display",
+            "none",
+            "-serial",
+            f"file:{self._serial}",
+            "-qmp",
+            f"unix:{self._monitor},server=on,wait=off",
+        ]
         argv += ["-netdev", f"tap,id=n0,ifname={room.tap()},script=no,downscript=no"]
         argv += ["-device", f"e1000,netdev=n0,mac={mac}", "-no-reboot", *disks, *boot]
         if "-M" not in argv:
             argv += ["-M", "pc"]
+        self.last_requests: dict[str, tuple[int, int, int]] = {}
         self._process = subprocess.Popen(room.command(*argv), stdin=subprocess.DEVNULL)
 
     def console(self) -> str:
@@ -113,7 +130,10 @@ class Guest:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Waits until the console has shown the pattern; fails with the console's end."""
-        found = wait_for(lambda: re.search(pattern, self.console()) or (self.ended and "ended"), f"{pattern}\n{self.console()[-2000:]}")
+        found = wait_for(
+            lambda: re.search(pattern, self.console()) or (self.ended and "ended"),
+            f"{pattern}\n{self.console()[-2000:]}",
+        )
         assert found != "ended", f"{self.name} ended before {pattern}:\n{self.console()[-2000:]}"
         return found  # type: ignore[no-any-return]
 
@@ -153,6 +173,12 @@ class Guest:
             )
             for disk in stats
         }
+
+    def requests_or_end(self) -> bool:
+        """Returns whether the machine is off, after noting the requests to its disks while it was on."""
+        with contextlib.suppress(OSError, ValueError):
+            self.last_requests = self.disk_requests()
+        return self.ended
 
     def kill(self) -> None:
         """Cuts its power."""

@@ -1,0 +1,103 @@
+"""The ways to start the image: disc and stick, BIOS and UEFI, with and without Secure Boot, and the network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from boot import __main__ as build
+from boot.tests import guest
+from boot.tests.conftest import CHEETAH
+
+FIRMWARE = "/usr/share/OVMF"
+STARTED = "Disks visible: 0"
+
+
+def disc(path: str) -> list[str]:
+    """Returns QEMU's options for a disc in the drive."""
+    return ["-drive", f"if=none,id=disc,media=cdrom,readonly=on,file={path}", "-device", "ide-cd,drive=disc,bootindex=0"]
+
+
+def stick(path: str) -> list[str]:
+    """Returns QEMU's options for a USB stick."""
+    argv = ["-device", "qemu-xhci,id=xhci", "-drive", f"if=none,id=stick,format=raw,readonly=on,file={path}"]
+    return [*argv, "-device", "usb-storage,bus=xhci.0,drive=stick,bootindex=0"]
+
+
+def uefi(dir: Path, secure: bool) -> list[str]:
+    """Returns QEMU's options for UEFI firmware, with the keys that ship with machines if Secure Boot is on."""
+    code, variables = ("OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.ms.fd") if secure else ("OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd")
+    if not os.path.exists(f"{FIRMWARE}/{code}"):
+        pytest.skip("there is no UEFI firmware for guests: the package ovmf")
+    own = shutil.copy(f"{FIRMWARE}/{variables}", dir / "variables.fd")
+    argv = ["-M", "q35,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"] if secure else ["-M", "q35"]
+    argv += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={FIRMWARE}/{code}"]
+    return [*argv, "-drive", f"if=pflash,unit=1,format=raw,file={own}"]
+
+
+def test_a_disc_starts_a_machine_with_a_bios(live: str, room: guest.Room, tmp_path: Path) -> None:
+    machine = guest.Guest(room, str(tmp_path), "bios", 1, disc(f"{live}/cheetah.iso"))
+    machine.wait_for(STARTED)
+    machine.kill()
+
+
+def test_a_stick_starts_a_machine_with_a_bios(live: str, room: guest.Room, tmp_path: Path) -> None:
+    machine = guest.Guest(room, str(tmp_path), "stick", 1, stick(f"{live}/cheetah.iso"))
+    machine.wait_for(STARTED)
+    machine.kill()
+
+
+def test_a_stick_starts_a_machine_with_uefi(live: str, room: guest.Room, tmp_path: Path) -> None:
+    machine = guest.Guest(room, str(tmp_path), "uefi", 1, [*uefi(tmp_path, False), *stick(f"{live}/cheetah.iso")])
+    machine.wait_for(STARTED)
+    assert "Secure Boot: enabled" not in machine.console()
+    machine.kill()
+
+
+def test_a_stick_starts_a_machine_with_secure_boot(live: str, room: guest.Room, tmp_path: Path) -> None:
+    machine = guest.Guest(room, str(tmp_path), "secure", 1, [*uefi(tmp_path, True), *stick(f"{live}/cheetah.iso")])
+    machine.wait_for("Secure Boot: enabled")
+    machine.wait_for(STARTED)
+    machine.kill()
+
+
+def test_secure_boot_refuses_a_changed_boot_loader(live: str, room: guest.Room, tmp_path: Path) -> None:
+    image = tmp_path / "changed.iso"
+    content = Path(live, "cheetah.iso").read_bytes()
+    grub = next(Path(live, "packages").glob("grub-efi-amd64-signed_*/usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed"))
+    # The code, which the signature covers, at a place that occurs once in the image.
+    needle = grub.read_bytes()[0x2000:0x2040]
+    assert content.count(needle) == 1
+    image.write_bytes(content.replace(needle, needle[:-1] + bytes([needle[-1] ^ 1])))
+    machine = guest.Guest(room, str(tmp_path), "changed", 1, [*uefi(tmp_path, True), *stick(str(image))])
+    machine.wait_for("Verification failed|Security Violation|Access Denied")
+    assert STARTED not in machine.console()
+    machine.kill()
+
+
+@pytest.mark.parametrize("firmware", ["bios", "uefi"])
+def test_a_machine_starts_over_the_network(live: str, tmp_path: Path, firmware: str) -> None:
+    why = guest.missing()
+    if why:
+        pytest.skip(why)
+    boot_file = "bios.0" if firmware == "bios" else "shimx64.efi"
+    options = ["-boot", "n"] if firmware == "bios" else [*uefi(tmp_path, False), "-boot", "n"]
+    with guest.room(str(tmp_path), f"{live}/pxe", boot_file) as room:
+        machine = guest.Guest(room, str(tmp_path), firmware, 1, options)
+        machine.wait_for(STARTED)
+        machine.kill()
+
+
+def test_the_image_built_twice_is_the_same(live: str, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    os.makedirs(again)
+    os.symlink(os.path.join(live, "packages"), again / "packages")
+    build.build(str(again), CHEETAH)
+    differing = subprocess.run(["diff", "-rq", f"{live}/pxe", str(again / "pxe")], capture_output=True, text=True, check=False)
+    assert differing.stdout == ""
+    assert Path(live, "cheetah.iso").read_bytes() == (again / "cheetah.iso").read_bytes()
+    assert os.path.getsize(again / "cheetah.iso") <= 40 << 20
