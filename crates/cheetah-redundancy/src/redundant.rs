@@ -22,8 +22,10 @@ use crate::members::Members;
 /// The pause before what could not be resynchronized is tried again.
 const RESYNC_PAUSE: Duration = Duration::from_secs(1);
 const RESYNC_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// While one region is read, another one is written. Bounds the memory, too.
-const REGIONS_AT_ONCE: usize = 4;
+/// While one region is read, another one is written.
+const REGIONS_AT_ONCE: u64 = 4;
+/// The most data that they may hold in memory; one region may hold more.
+const REGIONS_BYTES_MAX: u64 = 64 << 20;
 /// How often members are looked at that nobody uses.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
@@ -177,9 +179,11 @@ impl Shared {
         let _resyncing = self.resyncing.lock().await;
         let mut regions = 0;
         let mut running = FuturesUnordered::new();
+        let region_bytes = self.arrays.iter().map(|array| array.inner.resync_bytes_max()).max().unwrap_or(1);
+        let at_once = (REGIONS_BYTES_MAX / region_bytes).clamp(1, REGIONS_AT_ONCE) as usize;
         self.members.with_engine(Engine::begin_resync).ok_or(Error::ReadOnly)?;
         loop {
-            while running.len() < REGIONS_AT_ONCE {
+            while running.len() < at_once {
                 let (next, left, work) = self.members.with_engine(Work::next).ok_or(Error::ReadOnly)?;
                 match next {
                     Resync::Region(_) => {

@@ -48,6 +48,11 @@ impl Inner {
         result
     }
 
+    /// The most data of a region that is in memory at a time.
+    pub(crate) fn resync_bytes_max(&self) -> u64 {
+        self.batch_groups() * self.geometry.group_bytes()
+    }
+
     /// The groups that are resynchronized at a time. Their digests fill whole pages, so that a damaged page of digests is
     /// written as a whole.
     fn batch_groups(&self) -> u64 {
