@@ -53,7 +53,7 @@ impl Share {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        let uri = NbdUri { address: Address::Unix(socket.clone()), export: name.clone() }.to_string();
+        let uri = NbdUri::new(Address::Unix(socket.clone()), name.clone()).to_string();
 
         let runtime = runtime::get()?;
         let _guard = runtime.enter();

@@ -90,7 +90,7 @@ async fn clients_of_ours_are_told_what_they_read() {
     let file = source();
     let (address, identity) = agent(&file).await;
     let address = Address::Tcp { host: address.ip().to_string(), port: address.port() };
-    let client = Client::connect(ClientConfig::new(NbdUri { address, export: String::new() })).await.unwrap();
+    let client = Client::connect(ClientConfig::new(NbdUri::new(address, ""))).await.unwrap();
     let description = client.description().unwrap().strip_prefix(X_CHEETAH).unwrap();
     assert_eq!(serde_json::from_str::<Identity>(description).unwrap(), identity);
     assert!(description.contains(r#""run":""#) && description.contains(r#""name":""#), "{description}");
@@ -102,7 +102,7 @@ async fn digests_are_made_of_what_the_source_holds_now_and_no_content_is_sent() 
     let file = source();
     let (address, _) = agent(&file).await;
     let address = Address::Tcp { host: address.ip().to_string(), port: address.port() };
-    let uri = NbdUri { address, export: String::new() };
+    let uri = NbdUri::new(address, "");
     let client = |packing| Client::connect(ClientConfig { packing, ..ClientConfig::new(uri.clone()) });
     let omitting = client(Packing::Wanted(Method::Omit)).await.unwrap();
     let digest = |content: &[u8]| *blake3::hash(content).as_bytes();
@@ -115,7 +115,7 @@ async fn digests_are_made_of_what_the_source_holds_now_and_no_content_is_sent() 
     let (again, _) = agent(&file).await;
     let address = Address::Tcp { host: again.ip().to_string(), port: again.port() };
     let packing = Packing::Wanted(Method::Omit);
-    let config = ClientConfig { packing, ..ClientConfig::new(NbdUri { address, export: String::new() }) };
+    let config = ClientConfig { packing, ..ClientConfig::new(NbdUri::new(address, "")) };
     let second = Client::connect(config).await.unwrap();
     assert_eq!(second.digests(whole).await.unwrap(), [digest(&changed)]);
     assert_ne!(second.description(), omitting.description(), "the descriptions of two processes differ");

@@ -1,16 +1,19 @@
 //! A client of the control API.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_device::os_error;
+use cheetah_tls::{Credential, Expected, Identity, Role, Secured, wallet};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -30,6 +33,8 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
 pub struct ControlClient {
     addr: String,
     timeout: Duration,
+    credential: Option<Credential>,
+    expected: Expected,
 }
 
 /// Why a call to a node failed.
@@ -90,9 +95,27 @@ impl ControlError {
 type Result<T> = std::result::Result<T, ControlError>;
 
 impl ControlClient {
-    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet.
+    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet. Calls have TLS if this
+    /// process is in a room, and then the node must be a node of that room.
     pub fn new(addr: impl ToString) -> Self {
-        Self { addr: addr.to_string(), timeout: Duration::from_secs(10) }
+        Self {
+            addr: addr.to_string(),
+            timeout: Duration::from_secs(10),
+            credential: wallet::default(),
+            expected: Expected::role(Role::Node),
+        }
+    }
+
+    /// Sets the credential for TLS; `None`: calls are in clear.
+    #[must_use]
+    pub fn with_credential(self, credential: Option<Credential>) -> Self {
+        Self { credential, ..self }
+    }
+
+    /// Sets what the server must be, if calls have TLS (default: a node).
+    #[must_use]
+    pub fn expecting(self, expected: Expected) -> Self {
+        Self { expected, ..self }
     }
 
     /// Sets the time-out of a call (default: 10 s; a deletion has five minutes).
@@ -104,6 +127,18 @@ impl ControlClient {
     /// The node's address.
     pub fn addr(&self) -> &str {
         &self.addr
+    }
+
+    /// Connects, and returns the identity of the node; `None` if calls are in clear.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be reached, or is not as expected.
+    pub async fn identity(&self) -> Result<Option<Identity>> {
+        match &self.credential {
+            Some(credential) => Ok(self.connect_tls(credential).await?.1),
+            None => Ok(None),
+        }
     }
 
     /// Gets the node's status.
@@ -183,15 +218,55 @@ impl ControlClient {
 
     /// Sends one request on a connection of its own: calls are rare, and pooled connections can be stale.
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
-        let failed = |error: &io::Error| self.unreachable(format!("cannot connect: {}", os_error::describe(error)));
-        let connect = timeout(self.timeout, TcpStream::connect(&self.addr)).await;
-        let stream = match connect {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(failed(&error)),
-            Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
-        };
+        match &self.credential {
+            Some(credential) => {
+                let (stream, _) = self.connect_tls(credential).await?;
+                let peer = stream.get_ref().peer_addr();
+                self.converse(stream, peer, method, path, body).await
+            }
+            None => {
+                let stream = self.connect().await?;
+                let peer = stream.peer_addr();
+                self.converse(stream, peer, method, path, body).await
+            }
+        }
+    }
+
+    fn not_connected(&self, error: &io::Error) -> ControlError {
+        self.unreachable(format!("cannot connect: {}", os_error::describe(error)))
+    }
+
+    async fn connect(&self) -> Result<TcpStream> {
+        match timeout(self.timeout, TcpStream::connect(&self.addr)).await {
+            Ok(connected) => connected.map_err(|error| self.not_connected(&error)),
+            Err(_) => Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
+        }
+    }
+
+    async fn connect_tls(&self, credential: &Credential) -> Result<(Secured<TcpStream>, Option<Identity>)> {
+        let refused = |error: &dyn Display| self.unreachable(format!("no TLS: {error}; is it in this room?"));
+        let tls = credential.client(self.expected).map_err(|error| refused(&error))?;
+        let stream = self.connect().await?;
+        let peer = stream.peer_addr().map_err(|error| self.not_connected(&error))?;
+        match timeout(self.timeout, tls.connect(&peer.ip().to_string(), peer.port(), stream)).await {
+            Ok(secured) => secured.map_err(|error| refused(&error)),
+            Err(_) => Err(self.unreachable(format!("no TLS within {} s", self.timeout.as_secs_f32()))),
+        }
+    }
+
+    async fn converse<S>(
+        &self,
+        stream: S,
+        peer: io::Result<SocketAddr>,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         // The address rather than the name: a node refuses Host headers with names it does not know.
-        let peer = stream.peer_addr().map_err(|error| failed(&error))?;
+        let peer = peer.map_err(|error| self.not_connected(&error))?;
         let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.not_a_node(e))?;

@@ -3,6 +3,9 @@
 //! Every machine that reaches the port can call it, so connections, headers and times are limited. A request must name this
 //! machine by its address or its own name (see [`host`]): otherwise a web page, open in a browser that reaches the port,
 //! could make its site's name resolve to this machine and call it as its own site.
+//!
+//! With TLS, callers must be members of the room. Those that have not shown that yet have places of their own
+//! ([`Lobby`]).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,13 +16,15 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use cheetah_device::supervise::{contain, panic_point};
+use cheetah_tls::{Guest, Lobby, Roles, ServerTls, Standing};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_tcp_user_timeout;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -54,11 +59,37 @@ pub struct Ends {
     pub here: SocketAddr,
 }
 
-/// Serves every caller, within limits. `router` returns the router for a connection. Runs until it is dropped, which cuts
-/// every connection.
-pub async fn serve(listener: TcpListener, limits: Limits, router: impl Fn(Ends) -> Router) -> Infallible {
+/// A caller, where connections have TLS; `None` in clear. Handlers find it as an extension.
+#[derive(Debug, Clone)]
+pub struct Member(pub Option<Arc<Standing>>);
+
+impl Member {
+    /// Whether it has one of these roles. A caller in clear has all.
+    pub fn is_one_of(&self, roles: Roles) -> bool {
+        self.0.as_ref().is_none_or(|standing| roles.contains(standing.identity().role))
+    }
+}
+
+impl std::fmt::Display for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Some(standing) => write!(f, "{}", standing.identity()),
+            None => f.write_str("a caller in clear"),
+        }
+    }
+}
+
+/// Serves every caller, within limits; with `tls`, members of the room only. `router` returns the router for a connection;
+/// its handlers get the [`Member`] as an extension. Runs until it is dropped, which cuts every connection.
+pub async fn serve(
+    listener: TcpListener,
+    limits: Limits,
+    tls: Option<ServerTls>,
+    router: impl Fn(Ends) -> Router,
+) -> Infallible {
     let Limits { connections_max, life_max } = limits;
     let seats = Arc::new(Semaphore::new(connections_max));
+    let lobby = Arc::new(Lobby::default());
     let mut connections = JoinSet::new();
     let mut accept_one = async || {
         while connections.try_join_next().is_some() {}
@@ -71,14 +102,20 @@ pub async fn serve(listener: TcpListener, limits: Limits, router: impl Fn(Ends) 
             }
         };
         panic_point("http-accept");
-        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else { return };
+        let seats = Arc::clone(&seats);
+        let door = match &tls {
+            Some(tls) => Door::Lobby(tls.clone(), seats, lobby.enter()),
+            None => {
+                let Ok(seat) = seats.try_acquire_owned() else { return };
+                Door::Open(seat)
+            }
+        };
         // Without an address of its own, the connection has ended already.
         let Ok(here) = stream.local_addr() else { return };
         let router = router(Ends { peer, here }).layer(middleware::from_fn(only_by_own_name));
         let serving = async move {
-            let _seat = seat;
             panic_point("http-connection");
-            if let Ok(Err(error)) = timeout(life_max, converse(stream, router)).await {
+            if let Ok(Err(error)) = timeout(life_max, admit(stream, door, router)).await {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
         };
@@ -92,9 +129,53 @@ pub async fn serve(listener: TcpListener, limits: Limits, router: impl Fn(Ends) 
     }
 }
 
-async fn converse(stream: TcpStream, router: Router) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// Refuses members that may not read drives: for routers without rules of their own.
+pub async fn only_readers(Extension(member): Extension<Member>, request: Request, next: Next) -> Response {
+    if member.is_one_of(Roles::READERS) {
+        return next.run(request).await;
+    }
+    let why = format!("{member} may not do this: it is for the role {}", Roles::READERS);
+    Refusal::new(StatusCode::FORBIDDEN, why).into_response()
+}
+
+/// How a caller gets in.
+enum Door {
+    /// It has a seat.
+    Open(OwnedSemaphorePermit),
+    /// It gets one of these seats once it has shown that it is a member.
+    Lobby(ServerTls, Arc<Semaphore>, Guest),
+}
+
+type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+async fn admit(stream: TcpStream, door: Door, router: Router) -> Ended {
     // hyper does not poll a response while the socket is full, so the kernel must enforce this limit.
     set_tcp_user_timeout(&stream, UNREAD_MS_MAX)?;
+    let (tls, seats, mut guest) = match door {
+        Door::Open(_seat) => return converse(stream, router.layer(Extension(Member(None)))).await,
+        Door::Lobby(tls, seats, guest) => (tls, seats, guest),
+    };
+    let (stream, standing) = tokio::select! {
+        shaken = timeout(HEAD_TIMEOUT, tls.accept(stream)) => shaken??,
+        () = guest.evicted() => return Err("too many callers have not shown yet who they are".into()),
+    };
+    let _seat = seats.try_acquire_owned()?;
+    drop(guest);
+    let standing = standing.ok_or("the caller has no certificate")?;
+    let member = Member(Some(Arc::new(standing)));
+    let router = router.layer(middleware::from_fn(unless_revoked)).layer(Extension(member));
+    converse(stream, router).await
+}
+
+/// Refuses requests of a member that was revoked since it connected.
+async fn unless_revoked(Extension(Member(member)): Extension<Member>, request: Request, next: Next) -> Response {
+    if member.is_some_and(|standing| standing.is_revoked()) {
+        return Refusal::new(StatusCode::FORBIDDEN, "your certificate is revoked").into_response();
+    }
+    next.run(request).await
+}
+
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router) -> Ended {
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -159,7 +240,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let limits = Limits { connections_max: 1, life_max: Duration::from_millis(200) };
-        tokio::spawn(async move { serve(listener, limits, |_| Router::new()).await });
+        tokio::spawn(async move { serve(listener, limits, None, |_| Router::new()).await });
         let _silent = TcpStream::connect(at).await.unwrap();
         // There is one place.
         let answered = async {

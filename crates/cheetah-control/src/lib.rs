@@ -1,4 +1,4 @@
-//! The control API of a node: plain HTTP and JSON, so that `curl` is a client.
+//! The control API of a node: HTTP and JSON, so that `curl` is a client; HTTPS between the members of a room.
 //!
 //! [`api`] has the types, and [`client`] calls a node. [`http`] serves a router within limits; the node's own is in
 //! `cheetah-node`.

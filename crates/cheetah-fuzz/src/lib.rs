@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod aff4;
+pub mod certificate;
 pub mod client_handshake;
 pub mod client_reply;
 pub mod custody;
@@ -27,8 +28,9 @@ pub mod survey;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("aff4", aff4::run),
+    ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),
     ("custody", custody::run),

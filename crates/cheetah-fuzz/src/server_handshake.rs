@@ -33,7 +33,10 @@ impl ExportLookup for Exports {
 /// Runs one input.
 pub fn run(data: &[u8]) {
     let mut out = BytesMut::new();
-    let mut server = ServerHandshake::new(&mut out);
+    // The lowest bit of the second byte says whether TLS is required.
+    let tls = data.get(1).is_some_and(|byte| byte & 1 == 1);
+    let mut server = if tls { ServerHandshake::with_tls(&mut out) } else { ServerHandshake::new(&mut out) };
+    let mut has_tls = !tls;
     let mut input = BytesMut::new();
     // In two pieces, so that it has to wait for the rest somewhere.
     let half = data.first().map_or(0, |first| usize::from(*first).min(data.len()));
@@ -45,7 +48,13 @@ pub fn run(data: &[u8]) {
             match server.advance(&mut input, &Exports, &mut out) {
                 Step::Again => assert!(input.len() < before, "no progress"),
                 Step::Read => break,
+                Step::StartTls => {
+                    assert!(input.is_empty() && !has_tls, "bytes before TLS are taken for bytes after it");
+                    has_tls = true;
+                    server = server.secured();
+                }
                 Step::Enter(session) => {
+                    assert!(has_tls, "an export is open without TLS");
                     assert!(session.contexts.len() <= 33);
                     return;
                 }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +15,16 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::supervise::contain;
+use cheetah_tls::ClientTls;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::greeting;
+use crate::starttls::{self, Secured};
 use crate::tune::{self, tune};
 
 /// How long a caller may take to greet.
@@ -33,7 +37,6 @@ const STRANGERS_MAX: usize = 64;
 const WAITING_MAX: usize = 64;
 
 /// A listener for servers that call. Dropping it disconnects those that wait.
-#[derive(Debug)]
 pub struct Inbox {
     /// Distinguishes it from all others.
     id: u64,
@@ -42,32 +45,33 @@ pub struct Inbox {
     accepting: JoinHandle<()>,
 }
 
-/// A server that called and greeted. Its greeting is in `received`.
-#[derive(Debug)]
+/// A server that called and greeted. Its greeting is in `received`; with TLS, it is over.
 pub(crate) struct Caller {
     pub stream: TcpStream,
     pub received: BytesMut,
+    pub secured: Option<Secured>,
     pub from: SocketAddr,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Waiting {
     callers: Mutex<VecDeque<Caller>>,
     arrived: Notify,
 }
 
 impl Inbox {
-    /// Listens on `address`; port 0 takes any free port. Its task runs on the calling runtime.
+    /// Listens on `address`; port 0 takes any free port. Its task runs on the calling runtime. With `tls`, only servers
+    /// that it accepts are used; this side is the client of TLS, too.
     ///
     /// # Errors
     ///
     /// The operating system's, such as an address in use.
-    pub async fn listen(address: SocketAddr) -> io::Result<Arc<Self>> {
+    pub async fn listen(address: SocketAddr, tls: Option<ClientTls>) -> io::Result<Arc<Self>> {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let waiting = Arc::new(Waiting::default());
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&waiting)));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&waiting), tls));
         Ok(Arc::new(Self { id: IDS.fetch_add(1, Ordering::Relaxed), address, waiting, accepting }))
     }
 
@@ -94,6 +98,12 @@ impl Drop for Inbox {
         self.accepting.abort();
         // Servers call again once these connections are closed.
         self.waiting.callers.lock().clear();
+    }
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Inbox({})", self.address)
     }
 }
 
@@ -141,17 +151,25 @@ impl Waiting {
 impl Caller {
     /// Whether it closed the connection. A server that has greeted stays silent until it gets a request.
     fn is_gone(&self) -> bool {
+        if self.secured.is_some() {
+            // With TLS, it has sent session tickets.
+            let mut byte = [MaybeUninit::uninit()];
+            return match SockRef::from(&self.stream).peek(&mut byte) {
+                Ok(len) => len == 0,
+                Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            };
+        }
         let read = self.stream.try_read(&mut [0]);
         !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
-async fn accept(listener: TcpListener, waiting: Arc<Waiting>) {
+async fn accept(listener: TcpListener, waiting: Arc<Waiting>, tls: Option<ClientTls>) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     let mut meetings = JoinSet::new();
     loop {
         // A panic costs the caller that caused it; the others need the listener.
-        let accepting = accept_one(&listener, &waiting, &strangers, &mut meetings);
+        let accepting = accept_one(&listener, &waiting, tls.as_ref(), &strangers, &mut meetings);
         if contain("accepting a call", accepting).await.is_err() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
@@ -161,6 +179,7 @@ async fn accept(listener: TcpListener, waiting: Arc<Waiting>) {
 async fn accept_one(
     listener: &TcpListener,
     waiting: &Arc<Waiting>,
+    tls: Option<&ClientTls>,
     strangers: &Arc<Semaphore>,
     meetings: &mut JoinSet<()>,
 ) {
@@ -177,10 +196,10 @@ async fn accept_one(
         tracing::warn!("hung up on {from}: too many callers have not greeted yet");
         return;
     };
-    let waiting = Arc::clone(waiting);
+    let (waiting, tls) = (Arc::clone(waiting), tls.cloned());
     let meeting = async move {
         let _seat = seat;
-        match tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from)).await {
+        match tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from, tls)).await {
             Ok(Ok(caller)) => waiting.push(caller),
             Ok(Err(error)) => tracing::debug!("hung up on {from}: {error}"),
             Err(_) => tracing::debug!("hung up on {from}: no greeting"),
@@ -189,10 +208,14 @@ async fn accept_one(
     meetings.spawn(contain("greeting a caller", meeting).map(drop));
 }
 
-/// Reads the greeting, and nothing after it.
-async fn meet(mut stream: TcpStream, from: SocketAddr) -> io::Result<Caller> {
+/// Reads the greeting, and nothing after it; then starts TLS.
+async fn meet(mut stream: TcpStream, from: SocketAddr, tls: Option<ClientTls>) -> io::Result<Caller> {
     tune(&stream)?;
     tune::watch(&stream)?;
+    if let Some(tls) = tls {
+        let secured = Some(starttls::start(&mut stream, &tls, &from.ip().to_string(), from.port()).await?);
+        return Ok(Caller { stream, received: BytesMut::new(), secured, from });
+    }
     let greeting = greeting::read(&mut stream).await?;
-    Ok(Caller { stream, received: BytesMut::from(&greeting[..]), from })
+    Ok(Caller { stream, received: BytesMut::from(&greeting[..]), secured: None, from })
 }

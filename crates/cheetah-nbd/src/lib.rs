@@ -13,9 +13,10 @@ pub mod inbox;
 pub mod packing;
 pub mod proto;
 pub mod server;
+mod starttls;
 mod tune;
 pub mod uri;
 
 pub use inbox::Inbox;
 pub use packing::{Method, Packing};
-pub use uri::{Address, NbdUri};
+pub use uri::{Address, NbdUri, Security};

@@ -1,7 +1,9 @@
-//! URIs of exports: `nbd://host[:port]/export` and `nbd+unix:///export?socket=PATH`.
+//! URIs of exports: `nbd://host[:port]/export` and `nbd+unix:///export?socket=PATH`; with TLS, `nbds://` and
+//! `nbds+unix://`, and optionally `tls-certificates=DIR` among the parameters.
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 
 use crate::inbox::Inbox;
 use cheetah_device::percent::{decode, decode_bytes, encode};
+use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, RoomId, wallet};
 
 /// The port that IANA assigned to NBD.
 pub const PORT: u16 = 10809;
@@ -20,6 +23,25 @@ pub struct NbdUri {
     pub address: Address,
     /// The export's name; empty for the server's default.
     pub export: String,
+    /// Whether the connection has TLS.
+    pub security: Security,
+}
+
+/// Whether connections have TLS, and with which credential.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub enum Security {
+    /// `nbd://`: over TCP, as a member of this process's room, if it is in one; otherwise in clear.
+    #[default]
+    Usual,
+    /// `nbds://`: as a member of a room. Drive files name the room and the node's key as parameters, `room` and `key`.
+    Room {
+        /// The room; the process's if `None`.
+        room: Option<RoomId>,
+        /// The server's key, if it is known.
+        key: Option<Fingerprint>,
+    },
+    /// `nbds://` with `tls-certificates=DIR`: as the PEM files in this folder say.
+    Certificates(PathBuf),
 }
 
 /// The address of a server.
@@ -40,7 +62,9 @@ pub enum Address {
 
 /// The error for a text that is not an NBD URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not an NBD URI ({why}); write nbd://host[:port]/export or nbd+unix:///export?socket=PATH")]
+#[error(
+    "'{text}' is not an NBD URI ({why}); write nbd://host[:port]/export or nbd+unix:///export?socket=PATH, with TLS nbds:// and nbds+unix://"
+)]
 pub struct BadUri {
     text: String,
     why: &'static str,
@@ -50,22 +74,26 @@ impl FromStr for NbdUri {
     type Err = BadUri;
 
     fn from_str(text: &str) -> Result<Self, BadUri> {
-        let parsed = if let Some(rest) = text.strip_prefix("nbd://") {
-            parse_tcp(rest)
-        } else if let Some(rest) = text.strip_prefix("nbd+unix://") {
-            parse_unix(rest)
-        } else {
-            Err("it must start with nbd:// or nbd+unix://")
+        let parsed = match text.split_once("://") {
+            Some(("nbd", rest)) => parse_tcp(rest, false),
+            Some(("nbds", rest)) => parse_tcp(rest, true),
+            Some(("nbd+unix", rest)) => parse_unix(rest, false),
+            Some(("nbds+unix", rest)) => parse_unix(rest, true),
+            _ => Err("it must start with nbd://, nbds://, nbd+unix:// or nbds+unix://"),
         };
         parsed.map_err(|why| BadUri { text: text.to_owned(), why })
     }
 }
 
-fn parse_tcp(rest: &str) -> Result<NbdUri, &'static str> {
+fn parse_tcp(rest: &str, tls: bool) -> Result<NbdUri, &'static str> {
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
-    if export.contains(['?', '#']) {
-        return Err("a TCP address takes no parameters");
+    let known = |pair: &str| [CERTIFICATES, ROOM, KEY].iter().any(|name| pair.starts_with(name));
+    let takes = query.is_empty() || tls && query.split('&').all(known);
+    if export.contains('#') || !takes {
+        return Err("a TCP address takes no parameters but tls-certificates, with nbds://");
     }
+    let security = security(query, tls)?;
     let (host, port) = match authority.strip_prefix('[') {
         Some(v6) => {
             let (host, port) = v6.split_once(']').ok_or("the bracket is not closed")?;
@@ -86,10 +114,10 @@ fn parse_tcp(rest: &str) -> Result<NbdUri, &'static str> {
     if host.is_empty() || host.contains(['@', '?', '#', ' ']) {
         return Err("the host is missing or malformed");
     }
-    Ok(NbdUri { address: Address::Tcp { host: host.to_owned(), port }, export: decode(export)? })
+    Ok(NbdUri { address: Address::Tcp { host: host.to_owned(), port }, export: decode(export)?, security })
 }
 
-fn parse_unix(rest: &str) -> Result<NbdUri, &'static str> {
+fn parse_unix(rest: &str, tls: bool) -> Result<NbdUri, &'static str> {
     let (path, query) = rest.split_once('?').ok_or("the socket is missing")?;
     let export = match path {
         "" => "",
@@ -99,7 +127,84 @@ fn parse_unix(rest: &str) -> Result<NbdUri, &'static str> {
     if socket.is_empty() {
         return Err("the socket is missing");
     }
-    Ok(NbdUri { address: Address::Unix(OsString::from_vec(decode_bytes(socket)?).into()), export: decode(export)? })
+    let address = Address::Unix(OsString::from_vec(decode_bytes(socket)?).into());
+    Ok(NbdUri { address, export: decode(export)?, security: security(query, tls)? })
+}
+
+/// The parameter that names a folder of PEM files.
+const CERTIFICATES: &str = "tls-certificates=";
+/// The parameter that names a room.
+const ROOM: &str = "room=";
+/// The parameter that names the server's key.
+const KEY: &str = "key=";
+
+fn security(query: &str, tls: bool) -> Result<Security, &'static str> {
+    let parameter = |name| query.split('&').find_map(|pair| pair.strip_prefix(name));
+    let folder = parameter(CERTIFICATES);
+    match (folder, tls) {
+        (Some(""), _) => Err("the folder of certificates is missing"),
+        (Some(_), false) => Err("tls-certificates needs nbds://"),
+        (Some(folder), true) => Ok(Security::Certificates(OsString::from_vec(decode_bytes(folder)?).into())),
+        (None, true) => Ok(Security::Room {
+            room: parameter(ROOM).map(str::parse).transpose().map_err(|_| "the room must be 32 hexadecimal digits")?,
+            key: parameter(KEY).map(str::parse).transpose().map_err(|_| "the key must be 64 hexadecimal digits")?,
+        }),
+        (None, false) => Ok(Security::Usual),
+    }
+}
+
+impl NbdUri {
+    /// An export, with the usual security.
+    pub fn new(address: Address, export: impl Into<String>) -> Self {
+        Self { address, export: export.into(), security: Security::Usual }
+    }
+
+    /// TLS for connections to the server; `None` if they are in clear. `ours` is this side's credential, if it is not the
+    /// process's, and `expected` is what a member of a room must be.
+    ///
+    /// # Errors
+    ///
+    /// If the certificates cannot be used, or this process is in no room and needs to be.
+    pub fn tls(&self, ours: Option<&Credential>, expected: Expected) -> io::Result<Option<ClientTls>> {
+        let ours = || ours.cloned().or_else(wallet::default);
+        let expected = match &self.security {
+            Security::Room { key: Some(key), .. } => expected.with_key(*key),
+            _ => expected,
+        };
+        let credential = match (&self.security, &self.address) {
+            (Security::Usual, Address::Unix(_)) => None,
+            (Security::Usual, Address::Tcp { .. } | Address::Inbound(_)) => ours(),
+            (Security::Room { room: None, .. }, _) => Some(ours().ok_or_else(|| {
+                io::Error::other("nbds:// needs a credential: give --room, or tls-certificates=DIR in the URI")
+            })?),
+            (Security::Room { room: Some(room), .. }, _) => {
+                let other = || io::Error::other(format!("it belongs to room {room}: give a credential with --room"));
+                let ours = ours().filter(|credential| credential.room() == Some(*room));
+                Some(ours.or_else(|| wallet::of_room(room)).ok_or_else(other)?)
+            }
+            (Security::Certificates(folder), _) => Some(Credential::from_dir(folder).map_err(io::Error::other)?),
+        };
+        credential.map(|credential| credential.client(expected)).transpose().map_err(io::Error::other)
+    }
+}
+
+/// Writes the parameter for a folder of certificates, behind `separator`.
+fn write_certificates(security: &Security, separator: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match security {
+        Security::Usual => Ok(()),
+        Security::Certificates(folder) => {
+            write!(f, "{separator}{CERTIFICATES}")?;
+            encode(folder.as_os_str().as_bytes(), PLAIN, f)
+        }
+        Security::Room { room, key } => {
+            let mut separator = separator;
+            if let Some(room) = room {
+                write!(f, "{separator}{ROOM}{room}")?;
+                separator = '&';
+            }
+            key.map_or(Ok(()), |key| write!(f, "{separator}{KEY}{key}"))
+        }
+    }
 }
 
 /// Characters that are not percent-encoded in a path.
@@ -107,18 +212,20 @@ const PLAIN: &[u8] = b"/:";
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.security == Security::Usual { "" } else { "s" };
         match &self.address {
             Address::Tcp { host, port } => {
                 if host.contains(':') {
-                    write!(f, "nbd://[{host}]")?;
+                    write!(f, "nbd{s}://[{host}]")?;
                 } else {
-                    write!(f, "nbd://{host}")?;
+                    write!(f, "nbd{s}://{host}")?;
                 }
                 if *port != PORT {
                     write!(f, ":{port}")?;
                 }
                 write!(f, "/")?;
-                encode(&self.export, PLAIN, f)
+                encode(&self.export, PLAIN, f)?;
+                write_certificates(&self.security, '?', f)
             }
             // Not a URI that can be parsed: the far end chose the address to which it connected.
             Address::Inbound(inbox) => {
@@ -126,10 +233,11 @@ impl fmt::Display for NbdUri {
                 encode(&self.export, PLAIN, f)
             }
             Address::Unix(path) => {
-                write!(f, "nbd+unix:///")?;
+                write!(f, "nbd{s}+unix:///")?;
                 encode(&self.export, PLAIN, f)?;
                 write!(f, "?socket=")?;
-                encode(path.as_os_str().as_bytes(), PLAIN, f)
+                encode(path.as_os_str().as_bytes(), PLAIN, f)?;
+                write_certificates(&self.security, '&', f)
             }
         }
     }
@@ -152,7 +260,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
-        NbdUri { address: Address::Tcp { host: host.into(), port }, export: export.into() }
+        NbdUri { address: Address::Tcp { host: host.into(), port }, export: export.into(), security: Security::Usual }
     }
 
     #[test]
@@ -161,12 +269,39 @@ mod tests {
         assert_eq!("nbd://node1/".parse(), Ok(tcp("node1", PORT, "")));
         assert_eq!("nbd://10.0.0.1:1234/case%2042".parse(), Ok(tcp("10.0.0.1", 1234, "case 42")));
         assert_eq!("nbd://[::1]:99/a/b".parse(), Ok(tcp("::1", 99, "a/b")));
-        let unix = NbdUri { address: Address::Unix("/run/a b".into()), export: "x".into() };
+        let unix = NbdUri { address: Address::Unix("/run/a b".into()), export: "x".into(), security: Security::Usual };
         assert_eq!("nbd+unix:///x?socket=/run/a%20b".parse(), Ok(unix));
-        for bad in ["", "node1", "http://a/", "nbd://", "nbd://:1/", "nbd://a:b/", "nbd://a:70000/", "nbd://[::1/"]
-            .into_iter()
-            .chain(["nbd://[::1]x/", "nbd+unix:///x", "nbd+unix://h/x?socket=/s", "nbd+unix:///?socket=", "nbd://a/%4"])
-        {
+        assert_eq!(
+            "nbds://node1/x".parse(),
+            Ok(NbdUri { security: Security::Room { room: None, key: None }, ..tcp("node1", PORT, "x") })
+        );
+        let pem = Security::Certificates("/etc/pki/a b".into());
+        let foreign = NbdUri { security: pem.clone(), ..tcp("node1", 99, "x") };
+        assert_eq!("nbds://node1:99/x?tls-certificates=/etc/pki/a%20b".parse(), Ok(foreign));
+        let foreign = NbdUri { address: Address::Unix("/s".into()), export: String::new(), security: pem };
+        assert_eq!("nbds+unix:///?socket=/s&tls-certificates=/etc/pki/a%20b".parse(), Ok(foreign));
+        for bad in [
+            "nbd://a/?tls-certificates=/x",
+            "nbds://a/?tls-certificates=",
+            "nbds://a/?x=1",
+            "nbd://a/b?x",
+            "",
+            "node1",
+            "http://a/",
+            "nbd://",
+            "nbd://:1/",
+            "nbd://a:b/",
+            "nbd://a:70000/",
+            "nbd://[::1/",
+        ]
+        .into_iter()
+        .chain([
+            "nbd://[::1]x/",
+            "nbd+unix:///x",
+            "nbd+unix://h/x?socket=/s",
+            "nbd+unix:///?socket=",
+            "nbd://a/%4",
+        ]) {
             let error = bad.parse::<NbdUri>().unwrap_err().to_string();
             assert!(error.contains("nbd://host[:port]/export"), "{error}");
         }
@@ -178,8 +313,18 @@ mod tests {
             export in ".{0,20}", socket in prop::collection::vec(1u8.., 1..20), port in 1u16..
         ) {
             let socket = OsString::from_vec(socket);
-            for uri in [tcp("host", port, &export), NbdUri { address: Address::Unix(socket.into()), export }] {
-                prop_assert_eq!(uri.to_string().parse(), Ok(uri));
+            let unix = Address::Unix(socket.clone().into());
+            for security in [
+                Security::Usual,
+                Security::Room { room: None, key: None },
+                Security::Room { room: None, key: Some(Fingerprint([7; 32])) },
+                Security::Room { room: Some(RoomId([200; 16])), key: Some(Fingerprint([7; 32])) },
+                Security::Certificates(socket.into()),
+            ] {
+                let tcp = NbdUri { security: security.clone(), ..tcp("host", port, &export) };
+                for uri in [tcp, NbdUri { address: unix.clone(), export: export.clone(), security }] {
+                    prop_assert_eq!(uri.to_string().parse(), Ok(uri));
+                }
             }
         }
 

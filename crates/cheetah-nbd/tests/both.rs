@@ -57,7 +57,7 @@ async fn start_with(unix: Option<&Path>, memory: Arc<Memory>) -> (Address, JoinH
 }
 
 fn config(address: Address, connections: usize) -> ClientConfig {
-    let uri = NbdUri { address, export: "drive".into() };
+    let uri = NbdUri::new(address, "drive");
     ClientConfig {
         writable: true,
         contexts: vec![INSTANCE.into()],

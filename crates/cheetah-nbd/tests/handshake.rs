@@ -55,6 +55,7 @@ fn negotiate(wanted: ExportRequest, at_once: usize) -> (Result<Agreement, Failur
                 ServerStep::Read => break,
                 ServerStep::Again => {}
                 ServerStep::Enter(entered) => session = Some(entered),
+                ServerStep::StartTls => panic!("TLS was not asked for"),
                 ServerStep::Close(why) => panic!("the server hung up: {why}"),
             }
         }

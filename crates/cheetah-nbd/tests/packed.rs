@@ -95,7 +95,7 @@ async fn listening(server: Server) -> SocketAddr {
 }
 
 fn config(address: Address, packing: Packing, connections: usize) -> ClientConfig {
-    let uri = NbdUri { address, export: String::new() };
+    let uri = NbdUri::new(address, "");
     ClientConfig { packing, connections, timeout: TIMEOUT, name: "disk".into(), ..ClientConfig::new(uri) }
 }
 
@@ -255,7 +255,7 @@ fn calling(server: Server, to: SocketAddr) -> AbortHandle {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_connects_to_the_client_serves_several_connections_and_reconnects() {
     let content = content();
-    let inbox = Inbox::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let inbox = Inbox::listen(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let place = inbox.address();
     // Strangers: one is silent, one speaks something else, one leaves.
     let _silent = TcpStream::connect(place).await.unwrap();
@@ -277,7 +277,7 @@ async fn a_server_that_connects_to_the_client_serves_several_connections_and_rec
 
     // The examiner is restarted: the agent reconnects.
     let inbox = loop {
-        match Inbox::listen(place).await {
+        match Inbox::listen(place, None).await {
             Ok(inbox) => break inbox,
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
@@ -290,7 +290,7 @@ async fn a_server_that_connects_to_the_client_serves_several_connections_and_rec
 #[tokio::test]
 async fn another_server_cannot_replace_the_one_that_connected_first() {
     let content = content();
-    let inbox = Inbox::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let inbox = Inbox::listen(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let place = inbox.address();
     let first = calling(serving(content.clone(), true, None, ServerConfig::default()), place);
     let client = Client::connect(config(Address::Inbound(inbox), Packing::Off, 1)).await.unwrap();

@@ -155,7 +155,7 @@ impl Server {
                 Step::Read if stream.read_buf(&mut input).await? == 0 => return Ok(()),
                 Step::Read => {}
                 Step::Enter(_) => break,
-                Step::Close(_) => return Ok(()),
+                Step::StartTls | Step::Close(_) => return Ok(()),
             }
         }
         let mut left = if let Manner::CutAfter(len) = manner { len } else { usize::MAX };

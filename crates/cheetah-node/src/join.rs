@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use crate::node::Shared;
 use cheetah_control::ControlClient;
+use cheetah_tls::{Expected, Role};
 
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
@@ -16,7 +17,8 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// new errors.
 pub(crate) async fn join(examiner: &str, node: &Shared) {
     panic_point("join");
-    let client = ControlClient::new(examiner);
+    let client =
+        ControlClient::new(examiner).with_credential(node.credential.clone()).expecting(Expected::role(Role::Examiner));
     let mut wait = RETRY_FIRST;
     let mut said = String::new();
     loop {

@@ -11,6 +11,7 @@ use cheetah_device::supervise::persist;
 use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
+use cheetah_tls::{Credential, ServerTls, TlsError, wallet};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::announce::Announcement;
@@ -40,8 +41,11 @@ pub struct NodeConfig {
     pub join: Vec<String>,
     /// Whether to announce it by mDNS.
     pub announce: bool,
-    /// Whether to listen beyond loopback although the node has no encryption or authentication.
+    /// Whether to serve in clear, even beyond loopback and in a room.
     pub insecure: bool,
+    /// The node's credential: it then serves members of its room only, over TLS. Beyond loopback it is needed, unless
+    /// `insecure`.
+    pub credential: Option<Credential>,
     /// Whether to take part in measurements of the path to it.
     pub probe: bool,
     /// The number of threads that serve NBD; by the number of processors if `None`.
@@ -49,7 +53,8 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// A node that lends `memory_bytes`, listens on `listen` and the port after it, and is not announced.
+    /// A node that lends `memory_bytes`, listens on `listen` and the port after it, and is not announced. Its credential is the
+    /// process's.
     pub fn new(memory_bytes: u64, listen: SocketAddr) -> Self {
         Self {
             memory_bytes,
@@ -60,6 +65,7 @@ impl NodeConfig {
             join: Vec::new(),
             announce: false,
             insecure: false,
+            credential: wallet::default(),
             probe: true,
             data_threads: None,
         }
@@ -70,11 +76,8 @@ impl NodeConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// It would be exposed to the network.
-    #[error(
-        "{0} can be reached by other machines, and connections cannot be encrypted yet; on a network you trust, \
-         say --insecure"
-    )]
-    Exposed(SocketAddr),
+    #[error("{0}")]
+    Exposed(TlsError),
     /// The memory to lend is too much or too little.
     #[error("{0}")]
     Memory(String),
@@ -122,6 +125,8 @@ pub(crate) struct Shared {
     pub nbd_port: u16,
     pub http_port: u16,
     pub exports: Arc<Exports>,
+    /// Its credential, if it serves with TLS.
+    pub credential: Option<Credential>,
     /// Its part in measurements, if any.
     pub far: Option<FarConfig>,
     started: Instant,
@@ -131,12 +136,13 @@ impl Node {
     /// Starts a node. It serves from threads of its own.
     pub fn start(config: NodeConfig) -> Result<Self, NodeError> {
         let http_listen = http_listen(&config)?;
+        let mut tls = None;
         for address in [config.listen, http_listen] {
-            if !address.ip().is_loopback() && !config.insecure {
-                return Err(NodeError::Exposed(address));
-            }
+            tls =
+                wallet::server_as(config.credential.as_ref(), address, config.insecure).map_err(NodeError::Exposed)?;
         }
         spare::check(config.memory_bytes, config.dedicated).map_err(NodeError::Memory)?;
+        let credential = config.credential.filter(|_| !config.insecure);
         let ((nbd, nbd_address), (http, http_address)) = match (config.http_listen, config.listen.port()) {
             (None, 0) => bind_neighbours(config.listen)?,
             _ => (bind(config.listen, "NBD")?, bind(http_listen, "the control API")?),
@@ -153,6 +159,7 @@ impl Node {
             nbd_port: nbd_address.port(),
             http_port: http_address.port(),
             exports: Exports::new(store, instance),
+            credential,
             started: Instant::now(),
         });
         let threads = config.data_threads.unwrap_or_else(Workers::count_default);
@@ -160,7 +167,7 @@ impl Node {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build();
         let runtime = runtime.map_err(|error| system("cannot start threads", error))?;
         let running = Running { runtime, workers: Arc::new(workers) };
-        running.serve(nbd, http, &shared).map_err(|error| system("cannot serve", error))?;
+        running.serve(nbd, http, tls, &shared).map_err(|error| system("cannot serve", error))?;
         for examiner in config.join {
             let shared = Arc::clone(&shared);
             let joining = async move { persist("joining", || join::join(&examiner, &shared)).await };
@@ -180,6 +187,11 @@ impl Node {
     /// The address of its control API.
     pub fn http_address(&self) -> SocketAddr {
         self.http_address
+    }
+
+    /// Whether it serves members of its room only, over TLS.
+    pub fn has_tls(&self) -> bool {
+        self.shared.credential.is_some()
     }
 
     /// Its status.
@@ -244,20 +256,27 @@ impl Drop for Node {
 }
 
 impl Running {
-    fn serve(&self, nbd: TcpListener, http: TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
+    fn serve(
+        &self,
+        nbd: TcpListener,
+        http: TcpListener,
+        tls: Option<ServerTls>,
+        shared: &Arc<Shared>,
+    ) -> io::Result<()> {
         let _in_runtime = self.runtime.enter();
         let config = ServerConfig {
             // In addition to the lent memory. Only clients without structured replies need it: for others, large requests are
             // answered in pieces.
             memory_bytes_max: MEMORY_BYTES_LEAST,
             workers: Some(Arc::clone(&self.workers)),
+            tls: tls.clone(),
             ..ServerConfig::default()
         };
         let listener = Listener::Tcp(tokio::net::TcpListener::from_std(nbd)?);
         let exports: Arc<dyn server::Exports> = Arc::clone(&shared.exports) as _;
         self.runtime.spawn(server::serve(listener, exports, config));
         let http = tokio::net::TcpListener::from_std(http)?;
-        self.runtime.spawn(control::server::serve(http, Arc::clone(shared)));
+        self.runtime.spawn(control::server::serve(http, tls, Arc::clone(shared)));
         Ok(())
     }
 

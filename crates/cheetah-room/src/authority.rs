@@ -1,14 +1,14 @@
 //! The authority of a room: its key signs the certificates of members and the list of revoked ones.
 
 use cheetah_error::{Error, Result};
-use cheetah_tls::rustls::pki_types::CertificateDer;
-use cheetah_tls::rustls::pki_types::pem::PemObject as _;
 use cheetah_tls::{Fingerprint, Identity, Role, RoomId};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SanType,
     SerialNumber, date_time_ymd,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
 

@@ -10,13 +10,12 @@ use bytes::Bytes;
 use cheetah_control::api::ErrorBody;
 use cheetah_device::os_error;
 use cheetah_error::{Error, Result};
-use cheetah_tls::rustls;
-use cheetah_tls::rustls::pki_types::CertificateDer;
-use cheetah_tls::tokio_rustls::client::TlsStream;
+use cheetah_tls::Secured;
 use cheetah_tls::{ClientTls, Credential, Fingerprint, Role};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
@@ -193,7 +192,7 @@ async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint,
         }
     };
     let name = rustls::pki_types::ServerName::try_from("room.invalid").map_err(|error| refused(&error))?;
-    let connector = cheetah_tls::tokio_rustls::TlsConnector::from(Arc::new(config));
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let stream = match timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(Failed::Broken(format!("{host}:{port}: {error}"))),
@@ -277,7 +276,7 @@ fn accept(answer: &Enrolled, key: &PrivateKey, room_key: &Fingerprint, role: Rol
 
 /// A connection to the enrolment server, whose room has been verified, for one request.
 struct Line {
-    stream: TlsStream<TcpStream>,
+    stream: Secured<TcpStream>,
     host: String,
 }
 

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_error::{Error, Result};
 use cheetah_tls::Fingerprint;
-use cheetah_tls::rustls::SignatureScheme;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm, SigningKey as _};
+use rustls::SignatureScheme;
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// The bytes of a point that is not compressed.
@@ -103,7 +103,7 @@ impl PublicKey {
 
     /// Whether `signature` is this key's over `message`.
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        let algorithms = cheetah_tls::rustls::crypto::ring::default_provider().signature_verification_algorithms;
+        let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
         let found = algorithms.mapping.iter().find(|(scheme, _)| *scheme == SignatureScheme::ECDSA_NISTP256_SHA256);
         let mut found = found.into_iter().flat_map(|(_, algorithms)| *algorithms);
         found.any(|algorithm| algorithm.verify_signature(&self.0, message, signature).is_ok())

@@ -365,8 +365,8 @@ impl Room {
     ///
     /// As [`Self::revocations_pem`].
     pub fn revocations_der(&self) -> Result<Vec<u8>> {
-        use cheetah_tls::rustls::pki_types::CertificateRevocationListDer;
-        use cheetah_tls::rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::CertificateRevocationListDer;
+        use rustls::pki_types::pem::PemObject as _;
         let pem = self.revocations_pem()?;
         let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes());
         der.map(|der| der.to_vec()).map_err(|_| Error::failed("the list of revoked certificates is malformed"))

@@ -13,7 +13,7 @@ use rustls::kernel::KernelConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{ConnectionTrafficSecrets, ExtractedSecrets};
+use rustls::{CertificateError, ConnectionTrafficSecrets, ExtractedSecrets, OtherError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use crate::record::{Alert, Inbound, Keys, Opener, Outbound, Sealer, Shared};
@@ -138,6 +138,11 @@ pub struct Secured<S> {
 }
 
 impl<S> Secured<S> {
+    /// The stream below.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
     /// Puts a stream and its channel together.
     pub fn new(stream: S, channel: Channel) -> Self {
         Self { stream, channel, closing: false }
@@ -356,6 +361,21 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
     Ok(Completed { channel, certificate })
 }
 
+/// The error of a handshake, for a person.
+fn describe(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
+        rustls::Error::InvalidCertificate(CertificateError::Revoked) => "the peer's certificate is revoked".into(),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "the peer's certificate is of another room or authority".into()
+        }
+        rustls::Error::AlertReceived(_) => {
+            format!("the peer does not accept this machine's certificate, or speaks no TLS 1.3 ({error})")
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
 /// One step of a handshake.
 fn advance<C: Side>(
     connection: &mut C,
@@ -365,7 +385,7 @@ fn advance<C: Side>(
     content: &mut BytesMut,
 ) -> io::Result<Need> {
     let UnbufferedStatus { discard, state } = connection.process(&mut input[..*given]);
-    let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+    let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, describe(&error)));
     let need = match state {
         Ok(ConnectionState::EncodeTlsData(mut data)) => {
             let start = output.len();

@@ -1,5 +1,6 @@
 //! Errors.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::identity::{Identity, RoomId};
@@ -43,6 +44,12 @@ pub enum TlsError {
     /// A server of others has a revoked certificate.
     #[error("the server's certificate is revoked")]
     ForeignRevoked,
+    /// A server would be exposed.
+    #[error(
+        "other machines can reach {0}, and without a room they could read along and pose as others; say which room with \
+         --room, or, on a network you trust, --insecure"
+    )]
+    Exposed(SocketAddr),
     /// The peer sent no certificate.
     #[error("the peer sent no certificate")]
     NoCertificate,

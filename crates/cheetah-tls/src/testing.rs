@@ -13,6 +13,9 @@ use rcgen::{
     RevokedCertParams, SanType, date_time_ymd,
 };
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
 use crate::{Credential, Fingerprint, Identity, Role, RoomId};
 
 /// An authority that signs anything.
@@ -43,6 +46,11 @@ impl Member {
     /// The credential.
     pub fn credential(&self) -> Credential {
         Credential::from_pem(self.pem().as_bytes()).unwrap()
+    }
+
+    /// The certificate in DER.
+    pub fn certificate_der(&self) -> Vec<u8> {
+        CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap().to_vec()
     }
 
     /// Writes the layout of the NBD tools, with the certificate as a client's and a server's.

@@ -4,11 +4,14 @@
 //! every layer between.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use parking_lot::RwLock;
 
 use crate::credential::Credential;
+use crate::error::TlsError;
 use crate::identity::RoomId;
+use crate::server::ServerTls;
 
 static WALLET: RwLock<Option<Wallet>> = RwLock::new(None);
 
@@ -37,6 +40,39 @@ pub fn set_default(credential: Option<Credential>) {
 /// The credential for connections for which no other is named; `None` if they are in clear.
 pub fn default() -> Option<Credential> {
     WALLET.read().as_ref()?.default.clone()
+}
+
+/// TLS for a server that listens on `address` or, if this side dials a client there, connects to it; `None` if it serves in
+/// clear: if the user says `insecure`, or within this machine if it is in no room.
+///
+/// # Errors
+///
+/// [`TlsError::Exposed`] if the server would be in clear beyond this machine.
+pub fn server(address: SocketAddr, insecure: bool) -> Result<Option<ServerTls>, TlsError> {
+    server_as(default().as_ref(), address, insecure)
+}
+
+/// The same with this credential, which need not be the process's.
+///
+/// # Errors
+///
+/// As for [`server`].
+pub fn server_as(
+    credential: Option<&Credential>,
+    address: SocketAddr,
+    insecure: bool,
+) -> Result<Option<ServerTls>, TlsError> {
+    if insecure {
+        if !address.ip().is_loopback() {
+            tracing::warn!("INSECURE: connections at {address} are neither encrypted nor authenticated");
+        }
+        return Ok(None);
+    }
+    match credential {
+        Some(credential) => credential.server().map(Some),
+        None if address.ip().is_loopback() => Ok(None),
+        None => Err(TlsError::Exposed(address)),
+    }
 }
 
 /// The credential for a room.

@@ -33,7 +33,7 @@ async fn pair(capacity: usize) -> (Secured<DuplexStream>, TlsStream<DuplexStream
 }
 
 fn content(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index * index >> 7) as u8).collect()
+    (0..len).map(|index| ((index * index) >> 7) as u8).collect()
 }
 
 /// Sends `bytes` in pieces of growing lengths from one end to the other.

@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::commands::options::RoomArgs;
 use crate::commands::{
     acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, repair, save, serve,
     status, triage, unmount, verify,
@@ -34,6 +35,10 @@ pub struct Cli {
     /// Log more to stderr; repeat for more detail, up to -vvv
     #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Global options")]
     pub verbose: u8,
+
+    /// The room.
+    #[command(flatten)]
+    pub room: RoomArgs,
 
     /// The verb and its options.
     #[command(subcommand)]

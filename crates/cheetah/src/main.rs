@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .context("cannot start worker threads")
+        .and_then(|runtime| cli.room.enter().map(|()| runtime))
         .and_then(|runtime| {
             // A panic of the command itself: the hook has reported it.
             let command = AssertUnwindSafe(|| runtime.block_on(run(cli.command, &ui)));

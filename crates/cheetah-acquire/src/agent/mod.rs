@@ -25,6 +25,7 @@ use cheetah_error::{Error, Result};
 use cheetah_image::{Identity, OpenOptions};
 use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
+use cheetah_tls::{ServerTls, wallet};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
 use export::{AgentExports, ReadLimiter};
@@ -55,6 +56,7 @@ impl Agent {
     /// If the device cannot be read, the address cannot be had, or either goes beyond loopback without leave.
     pub async fn start(config: AgentConfig) -> Result<Self> {
         check(&config)?;
+        let tls = tls(&config)?;
         let device = path_to_text(&config.device);
         if device.contains("://") {
             return Err(Error::misuse(format!("{device}: an agent serves disks of its own machine; give a path")));
@@ -84,6 +86,7 @@ impl Agent {
             memory_bytes_max: MEMORY_BYTES_USUAL,
             rate_max: config.rate_max,
             watch: true,
+            tls,
             ..ServerConfig::default()
         };
         let server = Server::new(Arc::new(exported), limits);
@@ -137,24 +140,25 @@ fn check(config: &AgentConfig) -> Result<()> {
     if config.listen.is_none() && config.connect.is_none() {
         return Err(Error::misuse("give --listen or --connect"));
     }
-    if let Some(address) = config.listen.filter(|address| !address.ip().is_loopback() && !config.insecure) {
-        return Err(Error::misuse(format!(
-            "{address} can be reached by other machines, and connections cannot be encrypted yet; on a network you \
-             trust, say --insecure"
-        )));
-    }
     let Some(examiner) = &config.connect else { return Ok(()) };
     let Some(host) = host_of(examiner) else {
         return Err(Error::misuse(format!("'{examiner}' is no address to call; write HOST:PORT")));
     };
     let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    if !is_here && !config.insecure {
+    if !is_here && !config.insecure && wallet::default().is_none() {
         return Err(Error::misuse(format!(
-            "{examiner} is another machine, and connections cannot be encrypted yet; over a network you trust, say \
-             --insecure"
+            "{examiner} is another machine, and without a room anyone on the way could read the disk; say which room \
+             with --room, or, over a network you trust, --insecure"
         )));
     }
     Ok(())
+}
+
+/// TLS for the clients, whichever side connects.
+fn tls(config: &AgentConfig) -> Result<Option<ServerTls>> {
+    let here = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+    let address = config.listen.unwrap_or(here);
+    wallet::server(address, config.insecure).map_err(|error| Error::misuse(error.to_string()))
 }
 
 /// Returns the host in `HOST:PORT`, an IPv6 address without its brackets.

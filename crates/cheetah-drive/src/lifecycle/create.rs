@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_control::api::NewExport;
-use cheetah_nbd::uri::NbdUri;
+use cheetah_nbd::uri::{NbdUri, Security};
 use futures::future::{Either, join_all, select};
 
 use super::destroy::{DestroyOptions, destroy};
@@ -235,10 +235,14 @@ async fn allocate_one(
     match &node.place {
         NodePlace::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
         NodePlace::Node { nbd, http, instance } => {
-            let uri: NbdUri = format!("nbd://{nbd}/{name}")
+            let mut uri: NbdUri = format!("nbd://{nbd}/{name}")
                 .parse()
                 .map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
             let control = ControlClient::new(http).with_timeout(timeout);
+            // From here on, the drive's node is this one only.
+            if let Some(id) = control.identity().await.map_err(|error| Error::failed(error.to_string()))? {
+                uri.security = Security::Room { room: Some(id.room), key: Some(id.key) };
+            }
             let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
             control.create_export(&wanted).await.map_err(|error| Error::failed(error.to_string()))?;
             let export = NodeExport { node: node.name.clone(), name: name.to_owned(), control };

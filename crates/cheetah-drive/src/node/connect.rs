@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
+use cheetah_tls::{Expected, Role};
 
 use cheetah_error::{Error, Result};
 
@@ -33,7 +34,7 @@ impl Connect {
     pub fn reading(name: String) -> Self {
         Self {
             name,
-            uri: NbdUri { address: Address::Unix(Default::default()), export: String::new() },
+            uri: NbdUri::new(Address::Unix(Default::default()), ""),
             contexts: Vec::new(),
             writable: false,
             connections: 1,
@@ -51,6 +52,7 @@ pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
     let name = name.as_str().into();
     let config = ClientConfig {
         name,
+        expected: Expected::role(Role::Node),
         contexts,
         writable,
         connections,

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use cheetah_control::ControlClient;
+use cheetah_nbd::Security;
+use cheetah_tls::{Expected, Role, Roles, wallet};
 
 use crate::file::SetNode;
 
@@ -16,10 +18,23 @@ pub(crate) struct NodeExport {
     pub control: ControlClient,
 }
 
+/// A client of the control API of a node entry; `None` for a foreign server. If the entry names the node's room and key, only
+/// that node is accepted.
+pub(crate) fn control(node: &SetNode, timeout: Duration) -> Option<ControlClient> {
+    let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
+    match node.uri()?.security {
+        Security::Room { room, key } => {
+            let credential = room.and_then(|room| wallet::of_room(&room)).or_else(wallet::default);
+            let expected = Expected { roles: Roles::of(&[Role::Node]), key };
+            Some(control.with_credential(credential).expecting(expected))
+        }
+        Security::Usual | Security::Certificates(_) => Some(control),
+    }
+}
+
 impl NodeExport {
     /// The export of a node entry; `None` for a foreign server.
     pub fn of(node: &SetNode, timeout: Duration) -> Option<Self> {
-        let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
-        Some(Self { node: node.name.clone(), name: node.uri()?.export, control })
+        Some(Self { node: node.name.clone(), name: node.uri()?.export, control: control(node, timeout)? })
     }
 }

@@ -11,12 +11,15 @@ use axum::body::Bytes;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use cheetah_control::ControlClient;
 use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join};
+use cheetah_control::http::{self, Ends, Member};
 use cheetah_device::supervise::{contain, panic_point};
+use cheetah_tls::{Role, Roles, wallet};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::time::sleep;
 
 use super::spec::{AvailableNode, host_port, shown_name};
 use cheetah_error::{Error, Result};
@@ -26,6 +29,10 @@ use cheetah_image::hash::is_hex;
 const ASK_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of nodes asked concurrently.
 const ASKING_MAX: usize = 64;
+/// How long the listener outlives its purpose.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+/// Limits for callers.
+const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(30) };
 
 /// A listener that nodes join. They are taken in the order in which they join.
 pub struct Gather {
@@ -37,14 +44,10 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Listens on `address` for `wanted` nodes. An address beyond loopback is refused unless `insecure`.
+    /// Listens on `address` for `wanted` nodes. In a room, nodes must be nodes of that room;
+    /// without one, an address beyond loopback is refused unless `insecure`.
     pub async fn listen(address: SocketAddr, wanted: usize, insecure: bool) -> Result<Self> {
-        if !address.ip().is_loopback() && !insecure {
-            return Err(Error::misuse(format!(
-                "refusing to listen on {address}: anyone there could join; use a loopback address, or --insecure on a \
-                 network you trust"
-            )));
-        }
+        let tls = wallet::server(address, insecure).map_err(|error| Error::misuse(error.to_string()))?;
         let listening = |error| Error::io(format_args!("listening for nodes on {address}"), &error);
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
@@ -58,12 +61,18 @@ impl Gather {
         let (stop, stopped) = oneshot::channel::<()>();
         let router =
             Router::new().route("/v1/join", post(join)).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(gate);
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let server = axum::serve(listener, service).with_graceful_shutdown(async move {
-            // Nothing is ever sent.
-            let _ = stopped.await;
+        let with_caller = move |Ends { peer, .. }| router.clone().layer(Extension(ConnectInfo(peer)));
+        tokio::spawn(async move {
+            tokio::select! {
+                never = http::serve(listener, LIMITS, tls, with_caller) => match never {},
+                () = async {
+                    // Nothing is ever sent.
+                    let _ = stopped.await;
+                    // The last answer still leaves.
+                    sleep(LAST_ANSWER).await;
+                } => {}
+            }
         });
-        tokio::spawn(async move { server.await });
         Ok(Self { address, joined, left: wanted, _stop: stop })
     }
 
@@ -97,7 +106,15 @@ fn refuse(status: StatusCode, error: String) -> Answer {
 }
 
 /// A panic costs the node that offers itself one attempt.
-async fn join(State(gate): State<Arc<Gate>>, ConnectInfo(peer): ConnectInfo<SocketAddr>, body: Bytes) -> Answer {
+async fn join(
+    State(gate): State<Arc<Gate>>,
+    Extension(ConnectInfo(peer)): Extension<ConnectInfo<SocketAddr>>,
+    Extension(member): Extension<Member>,
+    body: Bytes,
+) -> Answer {
+    if !member.is_one_of(Roles::of(&[Role::Node])) {
+        return refuse(StatusCode::FORBIDDEN, format!("{member} is no node"));
+    }
     let accepted = contain("a node's joining", accept(&gate, peer, &body)).await;
     accepted.unwrap_or_else(|panicked| refuse(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use cheetah_control::ControlError;
 use cheetah_control::api::{ExportStatus, Status};
-use cheetah_control::{ControlClient, ControlError};
 use cheetah_nbd::greeting;
 use futures::future::join_all;
 use serde::Serialize;
 
 use super::connect::{Connect, connect};
+use super::export::control;
 use crate::file::{DriveFile, NodeSync, SetNode};
 
 /// The state of one node's part of a drive.
@@ -75,9 +76,9 @@ pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<Node
 
 /// Asks one node for its state.
 pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> NodeStatus {
-    let (state, problem, export) = match (&node.http, &node.instance) {
-        (Some(http), Some(instance)) => {
-            let answer = ControlClient::new(http).with_timeout(limit).status().await;
+    let (state, problem, export) = match (control(node, limit), &node.instance) {
+        (Some(control), Some(instance)) => {
+            let answer = control.status().await;
             judge(node, instance, answer)
         }
         _ => foreign(node, limit).await,

@@ -37,7 +37,7 @@ impl FromStr for NodeSpec {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        if text.starts_with("nbd://") || text.starts_with("nbd+unix://") {
+        if ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"].iter().any(|scheme| text.starts_with(scheme)) {
             return text.parse().map(Self::Foreign).map_err(|error| Error::misuse(format!("{error}")));
         }
         let bad = || {

@@ -81,7 +81,7 @@ impl Qemu {
             name: path.display().to_string().into(),
             connections: options.connections,
             timeout: options.timeout,
-            ..ClientConfig::new(NbdUri { address: Address::Unix(socket), export: String::new() })
+            ..ClientConfig::new(NbdUri::new(Address::Unix(socket), ""))
         };
         let stays = connect(&mut child, ClientConfig { connections: 1, ..config.clone() }, &path, &said).await?;
         let client = connect(&mut child, config, &path, &said).await?;
@@ -195,7 +195,7 @@ mod tests {
         let Qemu { client, _stays, mut _child, _folder } = opened;
         drop(client);
         assert!(tokio::time::timeout(Duration::from_millis(500), _child.wait()).await.is_err(), "it ended");
-        let uri = NbdUri { address: Address::Unix(_folder.path().join("nbd")), export: String::new() };
+        let uri = NbdUri::new(Address::Unix(_folder.path().join("nbd")), "");
         let client = Client::connect(ClientConfig::new(uri)).await.unwrap();
         assert!(client.read(ByteRange::new(0, 512)).await.unwrap().is_zero());
         // As when we are killed: qemu-nbd gets no signal.

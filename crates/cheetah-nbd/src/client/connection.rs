@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::receive::{INPUT_LEN, Target};
 use cheetah_device::reconnect::{Backoff, PAUSE_MAX, tick_of, ticker};
-use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, sleep, timeout};
 
@@ -18,13 +17,15 @@ use super::Shared;
 use super::handle::{ConnectionHandle, Written};
 use super::health::Refused;
 use super::receive::Receiver;
-use super::stream::{Dialled, ReadHalf, WriteHalf, dial};
+use super::stream::{Destination, Dialled, ReadHalf, WriteHalf, dial};
 use crate::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
 
 /// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);
+/// A server is far if TLS takes this long: three round trips, and computing.
+const FAR_TLS: Duration = Duration::from_millis(10);
 
 /// A connection after its handshake.
 pub(super) struct Opened {
@@ -47,20 +48,21 @@ pub(super) enum OpenError {
 }
 
 /// Connects and negotiates.
-pub(super) async fn open(address: &Address, wanted: &ExportRequest, limit: Duration) -> Result<Opened, OpenError> {
-    open_with(address, wanted, limit, || ()).await
+pub(super) async fn open(to: &Destination, wanted: &ExportRequest, limit: Duration) -> Result<Opened, OpenError> {
+    open_with(to, wanted, limit, || ()).await
 }
 
 /// The same; calls `is_far` as soon as the server turns out to be [`FAR`] away.
 pub(super) async fn open_with(
-    address: &Address,
+    to: &Destination,
     wanted: &ExportRequest,
     limit: Duration,
     is_far: impl FnOnce(),
 ) -> Result<Opened, OpenError> {
     let opening = async {
-        let mut dialling = pin!(dial(address));
-        let dialled = match timeout(FAR, dialling.as_mut()).await {
+        let mut dialling = pin!(dial(to));
+        let far = if to.tls.is_some() { FAR_TLS } else { FAR };
+        let dialled = match timeout(far, dialling.as_mut()).await {
             Ok(dialled) => dialled,
             Err(_) => {
                 is_far();
@@ -73,7 +75,11 @@ pub(super) async fn open_with(
 }
 
 /// Waits, without a limit, for the first server that calls, and negotiates.
-pub(super) async fn open_first(inbox: &Address, wanted: &ExportRequest, limit: Duration) -> Result<Opened, OpenError> {
+pub(super) async fn open_first(
+    inbox: &Destination,
+    wanted: &ExportRequest,
+    limit: Duration,
+) -> Result<Opened, OpenError> {
     loop {
         let dialled = dial(inbox).await?;
         let negotiated = timeout(limit, negotiate(dialled, wanted)).await;
@@ -87,9 +93,12 @@ pub(super) async fn open_first(inbox: &Address, wanted: &ExportRequest, limit: D
 }
 
 async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, OpenError> {
-    let (mut reader, writer, mut input) = dialled;
-    let mut handshake = ClientHandshake::new(wanted.clone());
+    let Dialled { mut reader, writer, received: mut input, secured } = dialled;
     let mut out = BytesMut::new();
+    let mut handshake = match secured {
+        Some(no_zeroes) => ClientHandshake::secured(wanted.clone(), no_zeroes, &mut out),
+        None => ClientHandshake::new(wanted.clone()),
+    };
     loop {
         let step = handshake.advance(&mut input, &mut out);
         writer.write_all(&out.split()).await?;
@@ -98,7 +107,7 @@ async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, O
             Step::Read => {}
         }
         input.reserve(4096);
-        if reader.read_buf(&mut input).await? == 0 {
+        if reader.receive(&mut input).await? == 0 {
             return Err(handshake.closed().into());
         }
     }
@@ -116,7 +125,7 @@ pub(super) type Opening = JoinSet<Result<Opened, OpenError>>;
 
 /// The state of a connection when its task starts.
 pub(super) enum InitialConnection {
-    Opened(Opened),
+    Opened(Box<Opened>),
     Opening(Opening),
     None,
 }
@@ -125,7 +134,7 @@ pub(super) enum InitialConnection {
 pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConnection) {
     let link = &shared.links[index];
     let mut next = match initial {
-        InitialConnection::Opened(opened) => Some(opened),
+        InitialConnection::Opened(opened) => Some(*opened),
         InitialConnection::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
             Some(Ok(Ok(opened))) if shared.recognise(&opened.agreement).is_ok() => Some(opened),
             // An extra connection: the server may have none to spare.
@@ -167,15 +176,15 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
 /// Reconnects, with as many attempts as it takes. `None` once the client is over.
 async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
     let mut backoff = Backoff::default();
-    let address = &shared.uri.address;
-    let inbound = matches!(address, Address::Inbound(_));
+    let to = &shared.to;
+    let inbound = matches!(to.address, Address::Inbound(_));
     loop {
         // A server that calls has its own pauses.
         if !inbound {
             watched(shared, link, sleep(backoff.next_pause())).await?;
         }
         let wanted = link.next_request(&shared.wanted);
-        let attempt = open(address, &wanted, shared.timeout.max(PAUSE_MAX));
+        let attempt = open(to, &wanted, shared.timeout.max(PAUSE_MAX));
         let error = match watched(shared, link, attempt).await? {
             Ok(opened) => match shared.recognise(&opened.agreement) {
                 Ok(()) => {

@@ -164,7 +164,7 @@ impl ConnectionHandle {
     pub fn flush(&self) -> Written {
         let mut state = self.state.lock();
         let Some(writer) = state.writer.clone() else { return Written::All };
-        if state.writing || state.outbox.is_empty() {
+        if state.writing || state.outbox.is_empty() && !writer.is_pending() {
             return Written::All;
         }
         state.writing = true;
@@ -178,7 +178,10 @@ impl ConnectionHandle {
         loop {
             let result = loop {
                 if batch.is_empty() {
-                    break Ok(Written::All);
+                    break match writer.try_flush() {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Written::Blocked),
+                        flushed => flushed.map(|()| Written::All),
+                    };
                 }
                 let (slices, used) = batch.slices();
                 match writer.try_write_vectored(&slices[..used]) {

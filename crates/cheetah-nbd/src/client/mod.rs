@@ -40,6 +40,7 @@ use std::time::Duration;
 
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+use cheetah_tls::{Credential, Expected, Role, Roles};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -49,6 +50,7 @@ use self::handle::ConnectionHandle;
 use self::health::{Health, Refused};
 use self::sequence::ConnectionSequence;
 use self::silence::Silence;
+use self::stream::Destination;
 use crate::handshake::client::{Agreement, ExportRequest, Failure};
 use crate::packing::{Method, Packing};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
@@ -62,11 +64,18 @@ const CONNECTIONS_MAX: usize = 16;
 /// the link's bandwidth much sooner.
 const CONNECTIONS_FAR: usize = 8;
 
+/// The roles of servers that are no nodes.
+const SOURCES: Roles = Roles::of(&[Role::Agent, Role::Examiner, Role::Analyst]);
+
 /// What to connect to, and how.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     /// The export.
     pub uri: NbdUri,
+    /// What the server must be, where the connection has TLS.
+    pub expected: Expected,
+    /// The credential for TLS; the process's if `None`. It does not matter where the URI names certificates.
+    pub credential: Option<Credential>,
     /// The name for errors and logs.
     pub name: Arc<str>,
     /// Metadata contexts that the server must grant, also when a connection is replaced.
@@ -90,12 +99,14 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// One connection, read-only, with a time-out of 10 s.
+    /// One connection, read-only, with a time-out of 10 s, to any member of the room other than a node.
     pub fn new(uri: NbdUri) -> Self {
         let name = uri.to_string().into();
         let timeout = Duration::from_secs(10);
         Self {
             uri,
+            expected: Expected::roles(SOURCES),
+            credential: None,
             name,
             contexts: Vec::new(),
             writable: false,
@@ -116,7 +127,7 @@ pub struct Client {
 /// The state that the client and its connections' tasks share.
 struct Shared {
     name: Arc<str>,
-    uri: NbdUri,
+    to: Destination,
     wanted: ExportRequest,
     writable: bool,
     trust_reconnects: bool,
@@ -156,15 +167,20 @@ impl Client {
             contexts: config.contexts.clone(),
             packing: config.packing,
         };
-        let (address, limit) = (&config.uri.address, config.timeout);
+        let tls = config
+            .uri
+            .tls(config.credential.as_ref(), config.expected)
+            .map_err(|error| cannot_connect(&config, &error.into()))?;
+        let to = Destination { address: config.uri.address.clone(), tls };
+        let (address, limit) = (&to.address, config.timeout);
         let link = new_link(&config, &wanted)?;
         let first_request = link.next_request(&wanted);
         let mut others = Vec::new();
         let opened = match address {
-            Address::Inbound(_) => connection::open_first(address, &first_request, limit).await,
+            Address::Inbound(_) => connection::open_first(&to, &first_request, limit).await,
             Address::Tcp { .. } | Address::Unix(_) => {
-                let is_far = || others = begin_early(&config, &wanted);
-                connection::open_with(address, &first_request, limit, is_far).await
+                let is_far = || others = begin_early(&config, &to, &wanted);
+                connection::open_with(&to, &first_request, limit, is_far).await
             }
         };
         let opened = opened.map_err(|error| cannot_connect(&config, &error))?;
@@ -177,7 +193,7 @@ impl Client {
             });
         }
         let agreement = opened.agreement.clone();
-        let mut all = vec![(link, InitialConnection::Opened(opened))];
+        let mut all = vec![(link, InitialConnection::Opened(Box::new(opened)))];
         if flags.has(TransmissionFlags::CAN_MULTI_CONN) {
             all.append(&mut others);
             while all.len() < config.connections.clamp(1, CONNECTIONS_MAX) {
@@ -186,19 +202,20 @@ impl Client {
                 // that calls makes the next call when this one is in use. On this machine they cost nothing, and a
                 // qemu-nbd that ends with its last client would not end while another negotiates.
                 let begun = match address {
-                    Address::Unix(_) => connection::open(address, &link.next_request(&wanted), limit)
+                    Address::Unix(_) => connection::open(&to, &link.next_request(&wanted), limit)
                         .await
-                        .map(InitialConnection::Opened),
+                        .map(|opened| InitialConnection::Opened(Box::new(opened))),
                     Address::Tcp { .. } | Address::Inbound(_) => Ok(InitialConnection::None),
                 };
                 all.push((link, begun.map_err(|error| cannot_connect(&config, &error))?));
             }
         }
-        Ok(Self::start(config, wanted, agreement, all))
+        Ok(Self::start(config, to, wanted, agreement, all))
     }
 
     fn start(
         config: ClientConfig,
+        to: Destination,
         wanted: ExportRequest,
         agreement: Agreement,
         all: Vec<(ConnectionHandle, InitialConnection)>,
@@ -208,7 +225,7 @@ impl Client {
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
         let shared = Arc::new(Shared {
             name: config.name,
-            uri: config.uri,
+            to,
             wanted,
             writable: config.writable,
             trust_reconnects: config.trust_reconnects,
@@ -286,16 +303,20 @@ fn new_link(config: &ClientConfig, wanted: &ExportRequest) -> Result<ConnectionH
 
 /// Opens the other connections to a server that is far before it is known whether it allows them, so that the first
 /// reads can use them.
-fn begin_early(config: &ClientConfig, wanted: &ExportRequest) -> Vec<(ConnectionHandle, InitialConnection)> {
+fn begin_early(
+    config: &ClientConfig,
+    to: &Destination,
+    wanted: &ExportRequest,
+) -> Vec<(ConnectionHandle, InitialConnection)> {
     let count = match config.connections {
         0 | 1 => 1,
         several => several.clamp(CONNECTIONS_FAR, CONNECTIONS_MAX),
     };
     let links = (1..count).filter_map(|_| new_link(config, wanted).ok());
     let begin = |link: ConnectionHandle| {
-        let (address, wanted, limit) = (config.uri.address.clone(), link.next_request(wanted), config.timeout);
+        let (to, wanted, limit) = (to.clone(), link.next_request(wanted), config.timeout);
         let mut opening = Opening::new();
-        opening.spawn(async move { connection::open(&address, &wanted, limit).await });
+        opening.spawn(async move { connection::open(&to, &wanted, limit).await });
         (link, InitialConnection::Opening(opening))
     };
     links.map(begin).collect()

@@ -137,6 +137,10 @@ struct OptionReply {
 impl OptionReply {
     /// The message of an error reply.
     fn message(&self) -> String {
+        if self.kind == option::ERR_TLS_REQD {
+            // The server's own text does not know our options.
+            return "it speaks TLS only, with members of its room; say which room with --room".into();
+        }
         let text = String::from_utf8_lossy(&self.data);
         if !text.trim().is_empty() {
             return text.trim().to_owned();
@@ -144,7 +148,6 @@ impl OptionReply {
         match self.kind {
             option::ERR_UNSUP => "it does not support the option".into(),
             option::ERR_POLICY => "its policy forbids it".into(),
-            option::ERR_TLS_REQD => "it requires TLS, which is not supported yet".into(),
             option::ERR_SHUTDOWN => "it is shutting down".into(),
             kind => format!("error {}", kind & !option::REP_ERROR_BIT),
         }
@@ -168,6 +171,13 @@ impl ClientHandshake {
             description: None,
             names: Vec::new(),
         }
+    }
+
+    /// Starts a handshake behind the greeting, on a connection that has TLS since. The first options are appended to `out`.
+    pub fn secured(wanted: ExportRequest, no_zeroes: bool, out: &mut BytesMut) -> Self {
+        let mut handshake = Self { no_zeroes, ..Self::new(wanted) };
+        handshake.ask_first(out);
+        handshake
     }
 
     /// Consumes as much of `input` as possible, and appends the answer to `out`.
@@ -225,15 +235,19 @@ impl ClientHandshake {
             .with_if(self.no_zeroes, ClientFlags::NO_ZEROES);
         out.put_u32(answer.0);
         if fixed {
-            self.ask(State::StructuredReply, out, |_| {});
-            if self.at_once {
-                self.put_contexts(out);
-                self.put_go(out);
-            }
+            self.ask_first(out);
         } else {
             self.ask_by_name(out)?;
         }
         Ok(None)
+    }
+
+    fn ask_first(&mut self, out: &mut BytesMut) {
+        self.ask(State::StructuredReply, out, |_| {});
+        if self.at_once {
+            self.put_contexts(out);
+            self.put_go(out);
+        }
     }
 
     /// Takes one reply to an option.

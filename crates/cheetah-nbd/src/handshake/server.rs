@@ -80,6 +80,8 @@ pub enum Step<E> {
     Read,
     /// Call again: the input may hold another option.
     Again,
+    /// Start TLS on the connection, and continue with [`ServerHandshake::secured`].
+    StartTls,
     /// The handshake is complete. Bytes left in the input are requests.
     Enter(Session<E>),
     /// Close the connection, for this reason.
@@ -107,6 +109,7 @@ pub struct Session<E> {
 #[derive(Debug)]
 pub struct ServerHandshake {
     state: State,
+    tls: Tls,
     options: usize,
     no_zeroes: bool,
     structured: bool,
@@ -120,6 +123,16 @@ enum State {
     Over,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    /// The connection stays in clear.
+    None,
+    /// The client must start TLS before anything else.
+    Required,
+    /// It has.
+    Started,
+}
+
 /// The selected contexts, and their export.
 #[derive(Debug)]
 struct Selected {
@@ -131,12 +144,35 @@ struct Selected {
 const OPTION_HEADER_LEN: usize = 16;
 
 impl ServerHandshake {
-    /// Starts a handshake by appending the greeting to `out`.
+    /// Starts a handshake by appending the greeting to `out`. The connection stays in clear.
     pub fn new(out: &mut BytesMut) -> Self {
+        Self::greet(Tls::None, out)
+    }
+
+    /// The same, for a connection on which the client must start TLS before anything else.
+    pub fn with_tls(out: &mut BytesMut) -> Self {
+        Self::greet(Tls::Required, out)
+    }
+
+    /// The handshake on the same connection once it has TLS. Nothing is kept of what the client said before, but its
+    /// flags: anyone on the way can have said it (CVE-2021-3716).
+    #[must_use]
+    pub fn secured(self) -> Self {
+        Self {
+            state: State::Options,
+            tls: Tls::Started,
+            options: 0,
+            no_zeroes: self.no_zeroes,
+            structured: false,
+            selected: None,
+        }
+    }
+
+    fn greet(tls: Tls, out: &mut BytesMut) -> Self {
         out.put_u64(MAGIC);
         out.put_u64(OPTION_MAGIC);
         out.put_u16(HandshakeFlags::ALL.0);
-        Self { state: State::Flags, options: 0, no_zeroes: false, structured: false, selected: None }
+        Self { state: State::Flags, tls, options: 0, no_zeroes: false, structured: false, selected: None }
     }
 
     /// Consumes at most one message of `input`, and appends the answer to `out`.
@@ -153,7 +189,7 @@ impl ServerHandshake {
             State::Options => self.option(input, exports, out),
             State::Over => Step::Close("the negotiation is over".into()),
         };
-        if matches!(step, Step::Enter(_) | Step::Close(_)) {
+        if matches!(step, Step::Enter(_) | Step::StartTls | Step::Close(_)) {
             self.state = State::Over;
         }
         step
@@ -193,6 +229,9 @@ impl ServerHandshake {
         self.options += 1;
         input.advance(OPTION_HEADER_LEN);
         let data = input.split_to(len);
+        if self.tls == Tls::Required {
+            return start_tls(number, &data, input, out);
+        }
         self.answer(number, &data, exports, out)
     }
 
@@ -222,6 +261,9 @@ impl ServerHandshake {
             option::STRUCTURED_REPLY => no_data(data).map(|()| self.structured = true),
             option::LIST_META_CONTEXT => self.list_contexts(data, exports, &mut replies),
             option::SET_META_CONTEXT => self.set_contexts(data, exports, &mut replies),
+            option::STARTTLS if self.tls == Tls::Started => {
+                Err(Refusal { code: option::ERR_INVALID, message: "the connection has TLS already".into() })
+            }
             _ => Err(Refusal { code: option::ERR_UNSUP, message: "this server does not know the option".into() }),
         };
         match answered {
@@ -355,6 +397,33 @@ fn our_queries(queries: &[String]) -> Vec<String> {
 }
 
 /// The name and the information requests of `NBD_OPT_INFO` or `NBD_OPT_GO`.
+/// The answer to an option before TLS.
+fn start_tls<E>(number: u32, data: &[u8], behind: &BytesMut, out: &mut BytesMut) -> Step<E> {
+    let mut replies = Replies { option: number, out };
+    match number {
+        option::STARTTLS if !data.is_empty() => {
+            replies.refuse(&Refusal { code: option::ERR_INVALID, message: "the option takes no data".into() });
+            Step::Again
+        }
+        option::STARTTLS if !behind.is_empty() => Step::Close("the client sent more behind its request for TLS".into()),
+        option::STARTTLS => {
+            replies.ack();
+            Step::StartTls
+        }
+        option::ABORT => {
+            replies.ack();
+            Step::Close("the client broke off the negotiation".into())
+        }
+        // It has no error reply.
+        option::EXPORT_NAME => Step::Close("the client wants an export without TLS".into()),
+        _ => {
+            let message = "this server speaks TLS only, with members of its room: start TLS first".into();
+            replies.refuse(&Refusal { code: option::ERR_TLS_REQD, message });
+            Step::Again
+        }
+    }
+}
+
 fn parse_info(data: &[u8]) -> Result<(String, Vec<u16>), BadOption> {
     let short = BadOption::Invalid("the option's lengths do not fit its data");
     let mut reader = Reader::new(data);

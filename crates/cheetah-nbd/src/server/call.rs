@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Server;
-use super::connection::{self, Opening};
+use super::connection::{self, Admission, Opening};
 use super::listener::Stream;
 use crate::tune::{self, tune};
 
@@ -81,13 +81,13 @@ impl Server {
             let (entered, taken) = oneshot::channel();
             let name = to.to_owned();
             let serving = async move {
-                let _seat = seat;
                 let mut began = None;
                 let entered = || {
                     began = Some(Instant::now());
                     let _ = entered.send(());
                 };
-                let ended = connection::run(Stream::Tcp(stream), Opening::Called, exports, &limits, entered).await;
+                let (stream, seat) = (Stream::Tcp(stream), Admission::Seated(seat));
+                let ended = connection::run(stream, Opening::Called, seat, exports, &limits, entered).await;
                 tracing::debug!("connection to {name} ended: {ended:?}");
                 began.map(|began| began.elapsed())
             };

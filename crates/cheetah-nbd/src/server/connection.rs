@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::Error;
+use cheetah_tls::{Channel, Guest, Secured, ServerTls, Standing};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::access::Peer;
 use super::allowance::{Allowance, Memory};
 use super::answer::Terms;
 use super::listener::Stream;
@@ -26,6 +30,20 @@ pub(super) struct Limits {
     pub(super) memory: Arc<Memory>,
     pub(super) rate: Option<Arc<Limit>>,
     pub(super) handshake_timeout: Duration,
+    pub(super) tls: Option<ServerTls>,
+}
+
+/// How long a client may take to show who it is.
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to learn that the connection ends.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A client's place among those that the server serves.
+pub(super) enum Admission {
+    /// It has one.
+    Seated(OwnedSemaphorePermit),
+    /// It gets one of these once it has shown that it is a member.
+    Lobby(Arc<Semaphore>, Guest),
 }
 
 /// Which side connected.
@@ -41,26 +59,116 @@ pub(super) enum Opening {
 pub(super) async fn run(
     stream: Stream,
     opening: Opening,
+    admission: Admission,
     exports: Arc<dyn Exports>,
     limits: &Limits,
     entered: impl FnOnce() + Send,
 ) -> io::Result<()> {
-    match stream {
-        Stream::Tcp(stream) => run_on(stream, opening, exports, limits, entered).await,
-        Stream::Unix(stream) => run_on(stream, opening, exports, limits, entered).await,
+    let mut greeting = BytesMut::new();
+    match (stream, &limits.tls) {
+        (Stream::Tcp(stream), Some(tls)) => {
+            let (stream, handshake, peer, _seat) = secure(stream, admission, tls).await?;
+            let client = Greeted { stream, handshake, greeting, peer };
+            run_on(client, opening, exports, limits, entered).await
+        }
+        (Stream::Tcp(stream), None) => {
+            let client = Greeted::in_clear(stream, &mut greeting);
+            run_on(client, opening, exports, limits, entered).await
+        }
+        (Stream::Unix(stream), _) => {
+            let client = Greeted::in_clear(stream, &mut greeting);
+            run_on(client, opening, exports, limits, entered).await
+        }
+    }
+}
+
+/// A client, and what it is to be told first.
+struct Greeted<S> {
+    stream: S,
+    handshake: ServerHandshake,
+    greeting: BytesMut,
+    peer: Peer,
+}
+
+impl<S> Greeted<S> {
+    fn in_clear(stream: S, greeting: &mut BytesMut) -> Self {
+        let handshake = ServerHandshake::new(greeting);
+        Self { stream, handshake, greeting: greeting.split(), peer: Peer::UNKNOWN }
+    }
+}
+
+/// Starts TLS with a client, and gives it a seat.
+async fn secure(
+    mut stream: TcpStream,
+    admission: Admission,
+    tls: &ServerTls,
+) -> io::Result<(Secured<TcpStream>, ServerHandshake, Peer, OwnedSemaphorePermit)> {
+    let starting = tokio::time::timeout(TLS_TIMEOUT, start_tls(&mut stream, tls));
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client took too long to start TLS");
+    let ((channel, standing, handshake), seat) = match admission {
+        Admission::Seated(seat) => (starting.await.map_err(late)??, seat),
+        Admission::Lobby(seats, mut guest) => {
+            let started = tokio::select! {
+                started = starting => started.map_err(late)??,
+                () = guest.evicted() => {
+                    return Err(io::Error::other("too many clients have not shown yet who they are"));
+                }
+            };
+            let full = |_| io::Error::other("all connections are taken by other members");
+            (started, seats.try_acquire_owned().map_err(full)?)
+        }
+    };
+    Ok((Secured::new(stream, channel), handshake, Peer::member(standing), seat))
+}
+
+/// Greets a client, and waits until it has started TLS.
+async fn start_tls(stream: &mut TcpStream, tls: &ServerTls) -> io::Result<(Channel, Standing, ServerHandshake)> {
+    let (mut received, mut out) = (BytesMut::new(), BytesMut::new());
+    let mut handshake = ServerHandshake::with_tls(&mut out);
+    loop {
+        stream.write_all_buf(&mut out).await?;
+        match handshake.advance(&mut received, &NoExports, &mut out) {
+            Step::Again => {}
+            Step::Read => receive(stream, &mut received).await?,
+            Step::StartTls => break,
+            Step::Enter(_) => return Err(io::Error::other("an export was chosen without TLS")),
+            Step::Close(why) => {
+                stream.write_all_buf(&mut out).await?;
+                return Err(io::Error::other(why));
+            }
+        }
+    }
+    stream.write_all_buf(&mut out).await?;
+    let (channel, standing) = tls.handshake(stream).await?;
+    let standing = standing.ok_or_else(|| io::Error::other("the client has no certificate"))?;
+    Ok((channel, standing, handshake.secured()))
+}
+
+/// What there is for clients without TLS.
+struct NoExports;
+
+impl ExportLookup for NoExports {
+    type Export = ();
+
+    fn list(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn open(&self, _name: &str, _contexts: &[String]) -> Result<Offer<()>, Refusal> {
+        Err(Refusal::policy("start TLS first"))
     }
 }
 
 async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
-    mut stream: S,
+    client: Greeted<S>,
     opening: Opening,
     exports: Arc<dyn Exports>,
     limits: &Limits,
     entered: impl FnOnce() + Send,
 ) -> io::Result<()> {
-    let (mut received, mut greeting) = (BytesMut::new(), BytesMut::new());
-    let exports = Lookup(exports);
-    let handshake = ServerHandshake::new(&mut greeting);
+    let Greeted { mut stream, handshake, mut greeting, peer } = client;
+    let mut received = BytesMut::new();
+    let exports = Lookup { exports, peer: peer.clone() };
     if opening == Opening::Called {
         stream.write_all_buf(&mut greeting).await?;
         receive(&mut stream, &mut received).await?;
@@ -69,6 +177,7 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
     let session = tokio::time::timeout(limits.handshake_timeout, negotiating)
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the client took too long to negotiate"))??;
+    tracing::debug!("serving an export to {}", peer.name());
     entered();
     let terms = Terms {
         flags: session.flags,
@@ -78,9 +187,13 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
         others: session.contexts.iter().filter(|context| context.name != BASE_ALLOCATION).map(|c| c.id).collect(),
     };
     let gauge = terms.packs.as_ref().map(|packs| Gauge::new(packs.packer.meter()));
-    let wire = Wire::new(stream, gauge, limits.rate.clone());
+    let mut wire = Wire::new(stream, gauge, limits.rate.clone());
     let allowance = Allowance::new(Arc::clone(&limits.memory));
-    Transmission::new(wire, &*session.export.device, terms, received, allowance).run().await
+    let device = &*session.export.device;
+    Transmission::new(&mut wire, device, terms, received, allowance, peer).run().await?;
+    // With TLS, the client is told that nothing was cut off.
+    let _ = tokio::time::timeout(GOODBYE_TIMEOUT, wire.shutdown()).await;
+    Ok(())
 }
 
 /// How the client's reads are packed, if that was granted.
@@ -99,16 +212,20 @@ async fn negotiate<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<Session<Export>> {
     loop {
         stream.write_all_buf(&mut out).await?;
+        stream.flush().await?;
         let step = handshake.advance(received, exports, &mut out);
         match step {
+            Step::StartTls => return Err(io::Error::other("the client starts TLS again")),
             Step::Again => {}
             Step::Read => receive(stream, received).await?,
             Step::Enter(session) => {
                 stream.write_all_buf(&mut out).await?;
+                stream.flush().await?;
                 return Ok(session);
             }
             Step::Close(why) => {
                 stream.write_all_buf(&mut out).await?;
+                stream.flush().await?;
                 return Err(io::Error::other(why));
             }
         }
@@ -124,17 +241,24 @@ async fn receive<S: AsyncRead + Unpin>(stream: &mut S, received: &mut BytesMut) 
 }
 
 /// Offers devices in NBD's terms.
-struct Lookup(Arc<dyn Exports>);
+struct Lookup {
+    exports: Arc<dyn Exports>,
+    peer: Peer,
+}
 
 impl ExportLookup for Lookup {
     type Export = Export;
 
     fn list(&self) -> Vec<String> {
-        self.0.list()
+        if self.peer.refusal().is_some() { Vec::new() } else { self.exports.list() }
     }
 
     fn open(&self, name: &str, contexts: &[String]) -> Result<Offer<Export>, Refusal> {
-        let export = self.0.open(name, contexts).map_err(|error| match error {
+        if let Some(why) = self.peer.refusal() {
+            tracing::warn!("refused export '{}' to {}", name.escape_debug(), self.peer.name());
+            return Err(Refusal::policy(why));
+        }
+        let export = self.exports.open(name, &self.peer.allowed(contexts)).map_err(|error| match error {
             Error::Fenced(_) | Error::ReadOnly => Refusal::policy(error.to_string()),
             error => Refusal::unknown(error.to_string()),
         })?;
@@ -146,7 +270,7 @@ impl ExportLookup for Lookup {
         };
         Ok(Offer {
             size: geometry.size,
-            flags: flags(geometry.writable),
+            flags: flags(geometry.writable && self.peer.may_write()),
             description: export.description.clone(),
             blocks,
             contexts: export.contexts.clone(),

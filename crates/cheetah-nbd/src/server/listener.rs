@@ -76,6 +76,11 @@ pub(super) enum Stream {
 }
 
 impl Accepted {
+    /// Whether it is a TCP client.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
     /// Sets the socket options. Fails if the client has disconnected already.
     pub(super) fn tune(&self) -> io::Result<()> {
         match self {

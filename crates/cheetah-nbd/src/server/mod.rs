@@ -5,6 +5,7 @@
 //! received, asks the device, and queues replies. All requests in the receive buffer are answered together,
 //! so at depth one system call carries many requests.
 
+mod access;
 mod allowance;
 mod answer;
 mod batching;
@@ -27,13 +28,14 @@ use std::time::Duration;
 
 use cheetah_device::supervise::{contain, panic_point};
 use cheetah_device::{DynDevice, Error};
+use cheetah_tls::{Lobby, ServerTls};
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use self::allowance::Memory;
-use self::connection::{Limits, Opening};
+use self::connection::{Admission, Limits, Opening};
 use self::listener::Accepted;
 use self::wire::Limit;
 use crate::packing::Packer;
@@ -85,6 +87,9 @@ pub struct ServerConfig {
     pub watch: bool,
     /// How long a client may take to negotiate.
     pub handshake_timeout: Duration,
+    /// TLS for TCP clients, which must then start it before anything else. Examiners may read and write, analysts read, and
+    /// other members neither. `None`: clients are served in clear, whoever they are.
+    pub tls: Option<ServerTls>,
     /// The threads that serve connections; the caller's runtime if `None`.
     pub workers: Option<Arc<Workers>>,
 }
@@ -97,6 +102,7 @@ impl Default for ServerConfig {
             rate_max: None,
             watch: false,
             handshake_timeout: Duration::from_secs(30),
+            tls: None,
             workers: None,
         }
     }
@@ -112,6 +118,7 @@ pub struct Server {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
     seats: Arc<Semaphore>,
+    lobby: Arc<Lobby>,
     limits: Arc<Limits>,
 }
 
@@ -122,8 +129,10 @@ impl Server {
             memory: Arc::new(Memory::new(config.memory_bytes_max)),
             rate: config.rate_max.map(|rate| Arc::new(Limit::new(rate))),
             handshake_timeout: config.handshake_timeout,
+            tls: config.tls.clone(),
         });
-        Self { exports, seats: Arc::new(Semaphore::new(config.connections_max)), limits, config }
+        let seats = Arc::new(Semaphore::new(config.connections_max));
+        Self { exports, seats, lobby: Arc::default(), limits, config }
     }
 
     /// Serves every client that connects. Runs until it is dropped, which cuts every connection made here; one that is
@@ -163,17 +172,22 @@ impl Server {
             }
         };
         panic_point("nbd-accept");
-        let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
-            tracing::warn!("turned a client away: {} are connected already", self.config.connections_max);
-            return;
+        let admission = if self.config.tls.is_some() && accepted.is_tcp() {
+            Admission::Lobby(Arc::clone(&self.seats), self.lobby.enter())
+        } else {
+            let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+                tracing::warn!("turned a client away: {} are connected already", self.config.connections_max);
+                return;
+            };
+            Admission::Seated(seat)
         };
-        if let Err(error) = self.start(accepted, seat, connections) {
+        if let Err(error) = self.start(accepted, admission, connections) {
             tracing::debug!("a client was gone at once, or cannot be served: {error}");
         }
     }
 
     /// Serves a client on one of the workers, in a task of its own.
-    fn start(&self, accepted: Accepted, seat: OwnedSemaphorePermit, connections: &mut JoinSet<()>) -> io::Result<()> {
+    fn start(&self, accepted: Accepted, admission: Admission, connections: &mut JoinSet<()>) -> io::Result<()> {
         accepted.tune()?;
         if self.config.watch
             && let Err(error) = accepted.watch()
@@ -184,9 +198,8 @@ impl Server {
         let (exports, limits) = (Arc::clone(&self.exports), Arc::clone(&self.limits));
         let stream = accepted.enter(&runtime)?;
         let serving = async move {
-            let _seat = seat;
             panic_point("nbd-connection");
-            if let Err(error) = connection::run(stream, Opening::Accepted, exports, &limits, || ()).await {
+            if let Err(error) = connection::run(stream, Opening::Accepted, admission, exports, &limits, || ()).await {
                 tracing::debug!("connection ended: {error}");
             }
         };

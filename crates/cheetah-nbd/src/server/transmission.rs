@@ -12,6 +12,7 @@ use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
+use super::access::Peer;
 use super::allowance::{Allowance, FREE_BYTES};
 use super::answer::Terms;
 use super::batching::{BatchMode, BatchPolicy};
@@ -65,6 +66,7 @@ pub(super) struct Transmission<'d, S> {
     waiting: bool,
     /// The mode between small requests.
     batching: BatchPolicy,
+    peer: Peer,
 }
 
 impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
@@ -75,6 +77,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         terms: Terms,
         received: BytesMut,
         allowance: Allowance,
+        peer: Peer,
     ) -> Self {
         Self {
             stream,
@@ -94,6 +97,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             patience: None,
             waiting: false,
             batching: BatchPolicy::default(),
+            peer,
         }
     }
 
@@ -112,12 +116,14 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
                 moved |= sent;
             }
+            // With TLS, what was sent may wait encrypted.
+            let flushed = Pin::new(&mut self.stream).poll_flush(cx)?.is_ready();
             moved |= self.receive(cx)?;
             if moved {
                 progress = true;
                 continue;
             }
-            if self.ending && self.slow.is_empty() && self.outbox.len() == 0 && self.is_settled() {
+            if self.ending && flushed && self.slow.is_empty() && self.outbox.len() == 0 && self.is_settled() {
                 return Poll::Ready(Ok(()));
             }
             if self.allowance.give_back(self.held() + self.receiving) {
@@ -184,6 +190,9 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 return Ok(None);
             }
             let Some(header) = self.inbox.first_chunk::<{ Request::LEN }>() else { return Ok(None) };
+            if self.peer.is_revoked() {
+                return Err(io::Error::other(format!("the certificate of {} was revoked", self.peer.name())));
+            }
             let request = Request::parse(header).map_err(io::Error::other)?;
             if request.payload_len() > PAYLOAD_LEN_MAX {
                 return Err(io::Error::other("a write is longer than 32 MiB"));
@@ -409,7 +418,7 @@ mod tests {
             packs: None,
         };
         let allowance = Allowance::new(Arc::clone(memory));
-        Transmission::new(stream, &Far, terms, BytesMut::new(), allowance).run()
+        Transmission::new(stream, &Far, terms, BytesMut::new(), allowance, Peer::UNKNOWN).run()
     }
 
     #[tokio::test(start_paused = true)]

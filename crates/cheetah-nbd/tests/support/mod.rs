@@ -88,7 +88,7 @@ impl Drop for Peer {
 
 /// How to connect to a server on a Unix socket: for writing, and with more patience than anything here needs.
 pub fn config(socket: &Path, export: &str) -> ClientConfig {
-    let uri = NbdUri { address: Address::Unix(socket.to_owned()), export: export.into() };
+    let uri = NbdUri::new(Address::Unix(socket.to_owned()), export);
     ClientConfig { name: "node1".into(), writable: true, timeout: PATIENCE, ..ClientConfig::new(uri) }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Extension, Json, Router};
@@ -28,7 +29,8 @@ use cheetah_control::api::{
     BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
     NewMap, Receipt, Status, StoredMap,
 };
-use cheetah_control::http::{self, Ends, Refusal};
+use cheetah_control::http::{self, Ends, Member, Refusal};
+use cheetah_tls::{REVOCATIONS_BYTES_MAX, Role, Roles, ServerTls, TlsError};
 
 /// Limits for callers. A deletion of all of a node's memory fits.
 const LIMITS: http::Limits = http::Limits { connections_max: 64, life_max: Duration::from_secs(600) };
@@ -36,21 +38,23 @@ const LIMITS: http::Limits = http::Limits { connections_max: 64, life_max: Durat
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves the API. Runs until it is dropped, which cuts every connection.
-pub(crate) async fn serve(listener: TcpListener, node: Arc<Shared>) {
+pub(crate) async fn serve(listener: TcpListener, tls: Option<ServerTls>, node: Arc<Shared>) {
     let router = router(node);
     let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
-    match http::serve(listener, LIMITS, with_caller).await {}
+    match http::serve(listener, LIMITS, tls, with_caller).await {}
 }
 
 fn router(node: Arc<Shared>) -> Router {
     let far = node.far.clone().map(far::router).unwrap_or_default();
     let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
+    let revoke = put(replace_revocations).layer(DefaultBodyLimit::max(REVOCATIONS_BYTES_MAX));
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/exports", post(create))
         .route("/v1/exports/{name}", delete(remove))
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
         .route("/v1/exports/{name}/map", store_map.get(map))
+        .route("/v1/room/revoked", revoke)
         .route("/metrics", get(show_metrics))
         .with_state(node)
         .merge(far)
@@ -59,6 +63,40 @@ fn router(node: Arc<Shared>) -> Router {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(by_role))
+}
+
+/// Refuses what a member's role does not allow: examiners may do everything, analysts may look, other members neither. The list
+/// of revoked certificates is signed by the room, so any member may hand it on.
+async fn by_role(Extension(member): Extension<Member>, request: Request, next: Next) -> Response {
+    let roles = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, _) => Roles::READERS,
+        (&Method::PUT, "/v1/room/revoked") => return next.run(request).await,
+        _ => Roles::of(&[Role::Examiner]),
+    };
+    if member.is_one_of(roles) {
+        return next.run(request).await;
+    }
+    tracing::warn!("refused {} {} to {member}", request.method(), request.uri().path());
+    let why = format!("{member} may not do this: it is for the role {roles}");
+    Refusal::new(StatusCode::FORBIDDEN, why).into_response()
+}
+
+/// Takes a newer list of revoked certificates, in DER.
+async fn replace_revocations(State(node): Node, request: Request) -> Answer<StatusCode> {
+    let Some(credential) = &node.credential else {
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "this node is in no room"));
+    };
+    let list = match timeout(RECEIVE_TIMEOUT, Bytes::from_request(request, &())).await {
+        Ok(Ok(list)) => list,
+        Ok(Err(rejection)) => return Err(Refusal::new(rejection.status(), rejection.body_text())),
+        Err(_) => return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+    };
+    credential.replace_revocations(&list).map_err(|error| match error {
+        TlsError::OldRevocations => Refusal::new(StatusCode::CONFLICT, error.to_string()),
+        error => Refusal::new(StatusCode::BAD_REQUEST, error.to_string()),
+    })?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 type Answer<T> = Result<T, Refusal>;

@@ -4,12 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cheetah_tls::{Expected, Role, Roles, wallet};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -18,6 +20,8 @@ use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Recei
 use super::bulk::{self, Bulk};
 use super::rate::Rate;
 
+/// The members that take part in measurements.
+const FAR_ENDS: Roles = Roles::of(&[Role::Node, Role::Agent]);
 /// The largest answer accepted, in bytes: twenty times the arrivals of the longest train.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// The most characters shown of a far end's message.
@@ -208,6 +212,19 @@ impl FarClient {
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
         let stream = TcpStream::connect(self.address).await.map_err(|why| self.unreachable(why))?;
+        let Some(credential) = wallet::default() else { return self.converse(stream, request).await };
+        let tls =
+            credential.client(Expected::roles(FAR_ENDS)).map_err(|why| self.unreachable(io::Error::other(why)))?;
+        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        let (stream, _) = tls.connect(&host, port, stream).await.map_err(|why| self.unreachable(why))?;
+        self.converse(stream, request).await
+    }
+
+    async fn converse<S, B>(&self, stream: S, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.odd(error))?;
         let mut driven = Driven(JoinSet::new());

@@ -18,6 +18,7 @@ use cheetah_nbd::Method;
 use cheetah_nbd::inbox::Inbox;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_source::{LinkUse, SourceOptions, is_drive, open, open_nbd};
+use cheetah_tls::{Expected, Role, wallet};
 use futures::FutureExt as _;
 
 use self::show::Show;
@@ -46,7 +47,7 @@ coverage map NAME.map, in the error table of an E01, and in the report NAME.repo
   cheetah acquire nbd://10.0.0.7/sda case42.E01 case42.drive --compress auto
   cheetah acquire iscsi://10.0.0.7/iqn.2026-11.org.example:disk/0 disk.raw \\
       --max-errors unlimited
-  cheetah acquire --listen 192.168.1.5:10812 --insecure case42.E01")]
+  cheetah acquire --listen 192.168.1.5:10812 --room lab case42.E01")]
 pub struct Args {
     /// The source (a disk, an image in any format, an nbd:// or iscsi:// URI, a drive), then the destinations. With
     /// --listen, only the destinations
@@ -241,13 +242,13 @@ fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
 
 /// Returns the opener of a source that connects to this process.
 async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
-    if !address.ip().is_loopback() && !insecure {
-        return Err(Failure::misused(format!(
-            "connections to {address} are not encrypted, and anyone who reaches it can offer evidence; on a network \
-             you trust, add --insecure"
-        )));
-    }
-    let inbox = Inbox::listen(address).await.context(format_args!("cannot listen at {address}"))?;
+    // Only to see whether it may be in clear: on these connections, the agent is the server.
+    wallet::server(address, insecure).map_err(Failure::misused)?;
+    let credential = wallet::default().filter(|_| !insecure);
+    let agents = credential.map(|credential| credential.client(Expected::role(Role::Agent))).transpose();
+    let inbox = Inbox::listen(address, agents.map_err(Failure::failed)?)
+        .await
+        .context(format_args!("cannot listen at {address}"))?;
     let address = inbox.address();
     ui.event(
         format_args!(
@@ -259,7 +260,7 @@ async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout
     let connected = Arc::new(AtomicBool::new(false));
     let options = acquiring(link, timeout);
     Ok(Arc::new(move || {
-        let uri = NbdUri { address: Address::Inbound(inbox.clone()), export: String::new() };
+        let uri = NbdUri::new(Address::Inbound(inbox.clone()), "");
         let connected = connected.clone();
         async move {
             loop {

@@ -36,7 +36,7 @@ can be used at once: it fills while mounted or exported, and missing ranges are 
   cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
   cheetah create safe.drive --nodes lab1,lab2,lab3,lab4 --parity 2 --size 20GiB
   cheetah create scratch.drive --nodes auto --layout stripe --size 20GiB
-  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --insecure \\
+  cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --room lab \\
       --from disk.raw")]
 pub struct Args {
     /// The drive file to write; must not exist

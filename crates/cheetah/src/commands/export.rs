@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
 use cheetah_source::{OpenedSource, SingleExport};
+use cheetah_tls::{ServerTls, wallet};
 use serde_json::json;
 
 use super::compared::wrapped;
@@ -42,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
 
-    /// Listen beyond loopback, although connections are not encrypted: anyone who reaches the port can read
+    /// Do without the room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read
     #[arg(long)]
     insecure: bool,
 
@@ -63,16 +64,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 }
 
 async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
-    let (listener, uri) = listen(args, &opened.name).await?;
+    let (listener, tls, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
     let only = SingleExport { device: opened.device.clone(), name: opened.name.clone() };
     let value = json!({
-        "event": "ready", "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
+        "event": "ready", "transport": if tls.is_some() { "tls" } else { "clear" }, "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });
     ui.answer(wrapped(&format!("{}, {size}, is served at {uri}", args.source), 0), &value);
     // The limit for all clients together, besides the read-ahead. Few links need more, and a client that waits for memory
     // loses only time.
-    let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_USUAL, ..ServerConfig::default() };
+    let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_USUAL, tls, ..ServerConfig::default() };
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
         never = serve(listener, Arc::new(only), config) => match never {},
@@ -83,18 +84,14 @@ async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> R
     }
 }
 
-async fn listen(args: &Args, name: &str) -> Result<(Listener, String)> {
+async fn listen(args: &Args, name: &str) -> Result<(Listener, Option<ServerTls>, String)> {
     if let Some(path) = &args.unix {
         let path = std::path::absolute(path).context("cannot resolve the path of the socket")?;
         let listener = Listener::unix(&path).context(format_args!("cannot create the socket {}", path.display()))?;
-        return Ok((listener, format!("nbd+unix:///{name}?socket={}", path.display())));
+        return Ok((listener, None, format!("nbd+unix:///{name}?socket={}", path.display())));
     }
     let Some(address) = args.listen else { return Err(Failure::misused("give an address: --listen or --unix")) };
-    if !address.ip().is_loopback() && !args.insecure {
-        return Err(Failure::misused(format!(
-            "other machines can reach {address}, and connections are not encrypted; on a network you trust, add --insecure"
-        )));
-    }
+    let tls = wallet::server(address, args.insecure).map_err(Failure::misused)?;
     let listener = Listener::tcp(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             Failure::failed(format!("{address} is taken by another program: stop it, or choose another port"))
@@ -102,5 +99,6 @@ async fn listen(args: &Args, name: &str) -> Result<(Listener, String)> {
         _ => Failure::failed(format!("cannot listen on {address}: {}", os_error::describe(&error))),
     })?;
     let bound = listener.tcp_address().unwrap_or(address);
-    Ok((listener, format!("nbd://{bound}/{name}")))
+    let scheme = if tls.is_some() { "nbds" } else { "nbd" };
+    Ok((listener, tls, format!("{scheme}://{bound}/{name}")))
 }

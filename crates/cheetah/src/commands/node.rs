@@ -22,8 +22,8 @@ The memory is locked and kept out of core dumps. It is wiped when a drive is des
 node then reads it back, and prints a receipt that says whether it was zero. A restarted node is empty, and drives \
 refuse it.
 
-  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure
-  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --insecure \\
+  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --room node.pem
+  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --room node.pem \\
       --join examiner:10811")]
 pub struct Args {
     /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else
@@ -59,7 +59,8 @@ pub struct Args {
     #[arg(long)]
     no_announce: bool,
 
-    /// Listen beyond loopback, although connections are not encrypted: anyone who reaches the port can read and write
+    /// Do without the room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read
+    /// and write
     #[arg(long)]
     insecure: bool,
 
@@ -140,11 +141,13 @@ fn say_ready(node: &Node, ui: Ui) {
         );
     }
     let lent = Size(status.memory.lent_bytes);
+    let transport = if node.has_tls() { "tls" } else { "clear" };
+    let scheme = if node.has_tls() { "https" } else { "http" };
     let value = json!({
-        "event": "ready", "name": status.name, "nbd": nbd, "http": http, "instance": status.instance,
+        "event": "ready", "transport": transport, "name": status.name, "nbd": nbd, "http": http, "instance": status.instance,
         "lent_bytes": lent.0, "usable_bytes": status.memory.usable_bytes, "locked": status.memory.locked,
     });
-    let ready = format!("node {} lends {lent}: drives on {nbd}, control on http://{http}", status.name);
+    let ready = format!("node {} lends {lent}: drives on {nbd}, control on {scheme}://{http}", status.name);
     ui.answer(wrapped(&ready, 0), &value);
 }
 

@@ -1,7 +1,7 @@
 //! Options shared by several verbs.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use cheetah_drive::gather::Gather;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, OverlayPlace};
+use cheetah_tls::{Credential, wallet};
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -44,6 +45,34 @@ where
     T::Err: std::error::Error + Send + Sync,
 {
     OsStringValueParser::new().try_map(|typed| typed_to_text(&typed).parse())
+}
+
+/// The room that this process acts in.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RoomArgs {
+    /// Act as a member of a room, with this credential file: connections are encrypted, and both sides are known
+    /// [default: $CHEETAH_ROOM]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Global options")]
+    room: Option<PathBuf>,
+}
+
+impl RoomArgs {
+    /// Takes the credential into use for all connections of this process.
+    ///
+    /// # Errors
+    ///
+    /// If the credential cannot be used.
+    pub fn enter(&self) -> Result<()> {
+        let by_environment = || std::env::var_os("CHEETAH_ROOM").filter(|room| !room.is_empty()).map(PathBuf::from);
+        let Some(file) = self.room.clone().or_else(by_environment) else { return Ok(()) };
+        let credential = Credential::from_file(&file)
+            .map_err(|error| Failure::misused(format!("{} is no credential: {error}", file.display())))?;
+        if let Some(identity) = credential.identity() {
+            tracing::info!("acting as {identity} in room {}", identity.room);
+        }
+        wallet::set_default(Some(credential));
+        Ok(())
+    }
 }
 
 /// The node time-out.
@@ -89,7 +118,8 @@ pub struct NodeArgs {
     )]
     listen: SocketAddr,
 
-    /// Accept nodes beyond loopback; anyone who reaches the address can join
+    /// Accept nodes without the room: connections are neither encrypted nor authenticated, and anyone who reaches the
+    /// address can join
     #[arg(long, requires = "wait")]
     insecure: bool,
 }

@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Extension;
+use axum::middleware::from_fn;
 use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
 use cheetah_control::http::{self, Ends};
 use cheetah_device::{Size, os_error};
 use cheetah_probe::far::{Caller, FarConfig, router};
+use cheetah_tls::{ServerTls, wallet};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::compared::wrapped;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -38,9 +40,9 @@ can read it; to cheetah acquire, the agent also sends compressed data and digest
 If the examiner cannot reach this machine, use --connect: the agent then connects to the examiner's acquire --listen, \
 and reconnects until it is stopped.
 
-  cheetah serve /dev/sda --listen 192.168.1.9:10809 --insecure
-  cheetah serve /dev/sda --connect examiner:10809 --insecure
-  cheetah serve /dev/sda --connect examiner:10809 --insecure \\
+  cheetah serve /dev/sda --listen 192.168.1.9:10809 --room agent.pem
+  cheetah serve /dev/sda --connect examiner:10809 --room agent.pem
+  cheetah serve /dev/sda --connect examiner:10809 --room agent.pem \\
       --cpu-max low --rate-max 2MiB")]
 pub struct Args {
     /// The disk or image to serve
@@ -54,8 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
 
-    /// Listen beyond loopback or connect to another machine, although connections are not encrypted: anyone on the path
-    /// can read the disk
+    /// Do without the room: connections are neither encrypted nor authenticated, and anyone on the path can read the disk
     #[arg(long)]
     insecure: bool,
 
@@ -100,7 +101,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
     let mut listen = args.listen.or_else(by_default);
     let mut probe = None;
-    if let Some(any) = listen.filter(|at| at.port() == 0 && !args.no_probe && (args.insecure || at.ip().is_loopback()))
+    if let Some(any) =
+        listen.filter(|at| at.port() == 0 && !args.no_probe && wallet::server(*at, args.insecure).is_ok())
     {
         (listen, probe) = two_ports(any).await.map_or((listen, None), |(clients, next)| (Some(clients), Some(next)));
     }
@@ -115,6 +117,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         connect: args.connect.clone(),
         ..AgentConfig::new(&args.device)
     };
+    let probe_tls = match probe.as_ref().and_then(|listener| listener.local_addr().ok()).or(listen) {
+        Some(address) => wallet::server(address, args.insecure).map_err(Failure::misused)?,
+        None => None,
+    };
     let agent = Agent::start(config).await?;
     if let Some(address) = agent.address().filter(|_| probe.is_none() && !args.no_probe) {
         probe = probe_listener(address, ui).await;
@@ -124,7 +130,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     say_ready(&agent, args.connect.as_deref(), probe_address, ui);
     tokio::select! {
         never = agent.run() => match never {},
-        never = serve_probes(probe, far) => match never {},
+        never = serve_probes(probe, probe_tls, far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             Ok(())
@@ -161,12 +167,12 @@ async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
 }
 
 /// Cooperates with measurements, if there is a listener for them.
-async fn serve_probes(listener: Option<TcpListener>, far: FarConfig) -> Infallible {
+async fn serve_probes(listener: Option<TcpListener>, tls: Option<ServerTls>, far: FarConfig) -> Infallible {
     match listener {
         Some(listener) => {
-            let router = router(far);
+            let router = router(far).layer(from_fn(http::only_readers));
             let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
-            http::serve(listener, PROBE_LIMITS, with_caller).await
+            http::serve(listener, PROBE_LIMITS, tls, with_caller).await
         }
         None => std::future::pending().await,
     }

@@ -30,7 +30,7 @@ fn image(desk: &Desk, len: u64) -> (String, Vec<u8>) {
 }
 
 fn client(address: Address, packing: Packing, connections: usize) -> ClientConfig {
-    let uri = NbdUri { address, export: String::new() };
+    let uri = NbdUri::new(address, "");
     ClientConfig { packing, connections, timeout: PATIENCE, ..ClientConfig::new(uri) }
 }
 
@@ -118,7 +118,7 @@ fn an_agent_reconnects_to_each_new_examiner() {
     run(async {
         for connections in [3, 1] {
             let inbox = loop {
-                match Inbox::listen(port.address()).await {
+                match Inbox::listen(port.address(), None).await {
                     Ok(inbox) => break inbox,
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
