@@ -10,11 +10,15 @@
 //! | `DELETE /v1/exports/NAME/lease?token=TOKEN` | | 204 |
 //! | `GET /v1/exports/NAME/map` | | [`StoredMap`]; 404 with [`NO_MAP`] if the export holds none |
 //! | `PUT /v1/exports/NAME/map` | [`NewMap`] | 204; 409 no lease, or not a later epoch; 413 too long; 507 no room |
+//! | `GET /v1/exports/NAME/notes` | | [`Notes`] |
+//! | `PUT /v1/exports/NAME/notes` | [`NewNote`] | 204; 413 too long; 507 too many |
 //! | `GET /metrics` | | Prometheus text |
 //! | `/v1/probe…` | | measurements of the path to the node: see `cheetah_probe::far` |
 //!
 //! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes, one with a map
 //! at most [`MAP_BODY_BYTES_MAX`].
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +30,12 @@ pub const MAP_BYTES_MAX: usize = 512 << 10;
 
 /// The largest body of a request with a map, in bytes. Quotes, backslashes and line ends in a map take two bytes each.
 pub const MAP_BODY_BYTES_MAX: usize = 2 * MAP_BYTES_MAX + (4 << 10);
+
+/// The longest text of a note, in bytes.
+pub const NOTE_BYTES_MAX: usize = 16 << 10;
+
+/// The most notes of an export.
+pub const NOTES_MAX: usize = 4;
 
 /// The error for an export that exists and holds no map.
 pub const NO_MAP: &str = "this export holds no map";
@@ -219,6 +229,24 @@ pub struct StoredMap {
     pub epoch: u64,
     /// Its text.
     pub map: String,
+}
+
+/// A note to be stored with an export, in place of one of the same name, until the export is deleted. Notes need no lease:
+/// with them, processes leave messages for the holder of the lease, and the holder answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewNote {
+    /// Its name: 1 to 64 of `a-z -`.
+    pub name: String,
+    /// Any text of at most [`NOTE_BYTES_MAX`] bytes.
+    pub text: String,
+}
+
+/// The notes of an export.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notes {
+    /// The texts, by name.
+    pub notes: BTreeMap<String, String>,
 }
 
 /// A node's offer to an examiner: `POST http://EXAMINER/v1/join`, repeated until answered with 200. The node's

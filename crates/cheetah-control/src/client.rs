@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::api::{
     ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport, NewMap,
-    Receipt, Status, StoredMap,
+    NewNote, Notes, Receipt, Status, StoredMap,
 };
 
 /// The largest response accepted from a node: the longest map, which is ten times a status with the most exports.
@@ -187,6 +187,16 @@ impl ControlClient {
         self.post(Method::PUT, &map_path(name), new).await.map(drop)
     }
 
+    /// Gets the notes of an export.
+    pub async fn notes(&self, name: &str) -> Result<Notes> {
+        self.get(&notes_path(name)).await
+    }
+
+    /// Stores a note with an export, in place of one of the same name.
+    pub async fn store_note(&self, name: &str, new: &NewNote) -> Result<()> {
+        self.post(Method::PUT, &notes_path(name), new).await.map(drop)
+    }
+
     /// Gets the node's metrics, as Prometheus text.
     pub async fn metrics(&self) -> Result<String> {
         let body = self.call(Method::GET, "/metrics", Bytes::new(), self.timeout).await?;
@@ -318,6 +328,10 @@ fn lease_path(name: &str) -> String {
 
 fn map_path(name: &str) -> String {
     format!("/v1/exports/{}/map", escape(name))
+}
+
+fn notes_path(name: &str) -> String {
+    format!("/v1/exports/{}/notes", escape(name))
 }
 
 /// Percent-encodes a component of a path or query.

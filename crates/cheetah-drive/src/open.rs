@@ -32,6 +32,10 @@ use crate::node::open::{NodeAccess, open_node};
 use crate::redundancy::open::Opened;
 use cheetah_error::{Error, Result};
 
+/// The usual time after which a lost node is replaced by a spare: most nodes that return at all return sooner, and need only
+/// what they missed.
+pub const REPLACE_AFTER: Duration = Duration::from_secs(30);
+
 /// How to open a drive.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -43,6 +47,10 @@ pub struct OpenOptions {
     pub allow_lost: bool,
     /// Open for reading even if the load of the image never finished: missing ranges read as zeros.
     pub half_loaded: bool,
+    /// After which time a lost node of a redundant drive is replaced by a spare. A reader does that, too, under the write
+    /// lease, if no process has the drive open for writing. `None`: a writer does it only when [`repair`](crate::repair) asks
+    /// for it; a reader never does.
+    pub replace_after: Option<Duration>,
     /// How long a node may take to answer before it counts as lost.
     pub timeout: Duration,
     /// Bytes of memory for read-ahead; 0 for none.
@@ -58,6 +66,7 @@ impl Default for OpenOptions {
             force_lease: false,
             allow_lost: false,
             half_loaded: false,
+            replace_after: None,
             timeout: Duration::from_secs(10),
             prefetch_budget: 64 << 20,
             connections: 2,
@@ -106,9 +115,8 @@ impl Drive {
         }
         match &file.image {
             Some(image) if drive.is_writable() && image.state == ImageState::Intact => {
-                let mut marked = file.clone();
-                marked.image = Some(crate::Image { state: ImageState::Modified, ..image.clone() });
-                match marked.save() {
+                let modified = crate::Image { state: ImageState::Modified, ..image.clone() };
+                match file.clone().update(|file| file.image = Some(modified)) {
                     Ok(()) => Ok(drive),
                     Err(error) => {
                         drive.close().await?;

@@ -11,7 +11,8 @@ use crate::file::coverage;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState};
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
-use crate::redundancy::newest::refresh;
+use crate::redundancy::newest::newest;
+pub use crate::redundancy::request::Recovery;
 use cheetah_error::Result;
 
 /// The state of a drive.
@@ -32,6 +33,15 @@ pub struct DriveStatus {
     pub covered: Option<CoveredStatus>,
     /// Whether every node answers and holds its part of the drive.
     pub healthy: bool,
+    /// Whether lost ranges are being fetched again from the source of the image; until all are there, the drive is not read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub refetching: bool,
+    /// Ranges whose content is lost for good, although the nodes answer: reads of them fail, writes of whole pages mend them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bad: Vec<BadPart>,
+    /// What the process that last wrote the drive met with, and made good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// The number of further nodes, whichever they are, that may be lost now without losing a byte; `None` if part of
     /// the content is lost already.
     pub survives_losses: Option<usize>,
@@ -39,6 +49,15 @@ pub struct DriveStatus {
     pub survives_losses_max: usize,
     /// The nodes, in file order.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// A range of a drive whose content is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BadPart {
+    /// The offset of its first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
 }
 
 /// An image and the condition it is in now.
@@ -98,7 +117,16 @@ pub struct CoveredStatus {
 /// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive
 /// with redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let file = &refresh(file, timeout).await?;
+    let (file, refetching) = match file.is_redundant() {
+        true => {
+            let map = newest(file, timeout).await?.map;
+            let mut now = file.clone();
+            map.update(&mut now);
+            (now, map.refetching)
+        }
+        false => (file.clone(), false),
+    };
+    let file = &file;
     let mut nodes = node_statuses(file, timeout).await;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
     let covered = coverage::recorded(file)?.map(|coverage| CoveredStatus {
@@ -108,7 +136,8 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         filling: file.fill.is_some(),
         filler: nodes.iter().find_map(|node| node.writer.clone()).filter(|_| file.fill.is_some()),
     });
-    let survives = survives(file, &nodes);
+    let bad: Vec<_> = file.bad_ranges().iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
+    let survives = survives(file, &nodes).filter(|_| !refetching);
     Ok(DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
@@ -116,7 +145,10 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         layout: file.sets.iter().map(|set| set.describe()).collect(),
         image: file.image.as_ref().map(|image| ImageStatus::new(image, survives.is_none())),
         covered,
-        healthy: nodes.iter().all(NodeStatus::is_whole),
+        healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty(),
+        bad,
+        recovery: Recovery::latest(&file.nodes().cloned().collect::<Vec<_>>()).await.filter(|_| file.is_redundant()),
+        refetching,
         survives_losses: survives,
         survives_losses_max: file.losses_max(),
         nodes,

@@ -225,6 +225,7 @@ async fn nodes_join_in_order_and_once() {
         layout: Layout::Linear,
         size: DriveSize::Bytes(3 * MIB),
         thin: true,
+        spares: Vec::new(),
         timeout: TIMEOUT,
     };
     let file = create(request).await.unwrap();

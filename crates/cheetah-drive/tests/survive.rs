@@ -134,3 +134,108 @@ async fn two_writers_never_write_at_once() {
     second.close().await.unwrap();
     assert!(read_all(&file).await.slice(0, 4096) == [2; 4096][..]);
 }
+
+/// Writes to an open drive until it is stopped, and keeps what the drive should hold.
+async fn keep_writing(drive: &Drive, expected: &mut [u8], stop: &std::sync::atomic::AtomicBool) {
+    let mut at = 0;
+    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+        at = (at * 7 + 123_457) % (expected.len() - 70_000);
+        let bytes = vec![at as u8; 1 + at % 70_000];
+        expected[at..at + bytes.len()].copy_from_slice(&bytes);
+        drive.device().write(at as u64, bytes.into(), false).await.unwrap();
+    }
+    drive.device().flush().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drive_is_repaired_by_its_writer_while_it_writes() {
+    for layout in [MIRROR, PARITY] {
+        let mut lab = Lab::new(&[24 * MIB; 3]);
+        let bytes = image(12 * MIB);
+        let mut file = lab.loaded(layout, &bytes).await;
+        let writer = Drive::open(&file, options(true)).await.unwrap();
+        let mut expected = bytes.clone();
+        lab.nodes.remove(1).shutdown().await;
+        writer.device().write(0, vec![7; 5000].into(), false).await.unwrap();
+        expected[..5000].fill(7);
+        lab.nodes.push(start_node(24 * MIB));
+        let spare = lab.found().await.pop().unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let repairing = async {
+            let outcome = repaired(&mut file, vec![spare]).await;
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            outcome
+        };
+        let (outcome, ()) = tokio::join!(repairing, keep_writing(&writer, &mut expected, &stop));
+        assert!(outcome.is_complete() && outcome.replaced.len() == 1 && outcome.writer.is_some(), "{outcome:?}");
+        // A loss that only a repaired drive survives, still with the same writer.
+        lab.nodes.remove(0).shutdown().await;
+        writer.device().write(0, vec![8; 5000].into(), false).await.unwrap();
+        expected[..5000].fill(8);
+        writer.close().await.unwrap();
+        assert!(read_all(&file).await == expected[..], "{layout:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_replaces_a_node_that_stays_lost_by_the_drives_spare() {
+    let mut lab = Lab::new(&[16 * MIB; 3]);
+    let bytes = image(4 * MIB);
+    let mut file = lab.loaded(PARITY, &bytes).await;
+    let spare = start_node(16 * MIB);
+    // A spare that is named while nothing is lost is kept for the next loss.
+    let named = lab.found_at(&spare).await;
+    assert!(repaired(&mut file, vec![named]).await.replaced.is_empty());
+    let patient = cheetah_drive::OpenOptions { replace_after: Some(Duration::from_secs(1)), ..options(true) };
+    let writer = Drive::open(&file, patient).await.unwrap();
+    lab.nodes.remove(2).shutdown().await;
+    until_whole(&file).await;
+    lab.nodes.remove(0).shutdown().await;
+    writer.close().await.unwrap();
+    assert!(read_all(&file).await == bytes[..]);
+    drop(spare);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_uses_a_node_again_that_was_restarted_empty() {
+    let mut lab = Lab::new(&[16 * MIB; 3]);
+    let bytes = image(4 * MIB);
+    let file = lab.loaded(PARITY, &bytes).await;
+    let patient = cheetah_drive::OpenOptions { replace_after: Some(Duration::from_secs(1)), ..options(true) };
+    let writer = Drive::open(&file, patient).await.unwrap();
+    let address = lab.nodes[2].nbd_address();
+    lab.nodes.remove(2).shutdown().await;
+    lab.nodes.push(start_node_at(16 * MIB, address));
+    until_whole(&file).await;
+    lab.nodes.remove(0).shutdown().await;
+    writer.close().await.unwrap();
+    assert!(read_all(&file).await == bytes[..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_spare_repair_says_how_much_memory_is_needed() {
+    let mut lab = Lab::new(&[16 * MIB; 3]);
+    let mut file = lab.loaded(PARITY, &image(4 * MIB)).await;
+    let lost = lab.nodes.remove(2);
+    let name = lost.nbd_address().to_string();
+    lost.shutdown().await;
+    for is_open in [false, true] {
+        let writer = if is_open { Some(Drive::open(&file, options(true)).await.unwrap()) } else { None };
+        let outcome = repaired(&mut file, Vec::new()).await;
+        assert_eq!((outcome.missing.len(), &*outcome.missing[0].node), (1, &*name));
+        assert!(outcome.missing[0].size_bytes >= 2 * MIB, "{outcome:?}");
+        assert!(outcome.problems[0].contains("there is no spare"), "{outcome:?}");
+        if let Some(writer) = writer {
+            writer.close().await.unwrap();
+        }
+    }
+}
+
+/// Waits until a drive survives as many losses as its layout allows.
+async fn until_whole(file: &DriveFile) {
+    let begun = std::time::Instant::now();
+    while !status(file, TIMEOUT).await.unwrap().healthy {
+        assert!(begun.elapsed() < TIMEOUT, "the drive is not repaired");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -17,13 +17,16 @@ use crate::maps::{self, Maps};
 use crate::replaced::{ConnectionNumber, Connections, Cut};
 use crate::store::Store;
 use cheetah_control::api::{
-    ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NewExport, NewMap, Receipt, StoredMap,
+    ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, Notes,
+    Receipt, StoredMap,
 };
 
 /// The most exports of a node.
 pub const EXPORTS_MAX: usize = 256;
 /// Longest name of an export, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+/// Longest name of a note, in bytes.
+const NOTE_NAME_BYTES_MAX: usize = 64;
 
 const INSTANCE_CONTEXT: &str = "x-cheetah:instance/";
 const LEASE_CONTEXT: &str = "x-cheetah:lease/";
@@ -46,6 +49,7 @@ struct Entry {
     lease: RwLock<Lease>,
     named: Connections,
     connections: AtomicUsize,
+    notes: Mutex<Notes>,
 }
 
 /// Why an operation on exports failed.
@@ -78,6 +82,15 @@ pub enum ExportsError {
     /// The map was refused.
     #[error("{0}")]
     Map(#[from] maps::MapRefusal),
+    /// The name of a note is malformed.
+    #[error("'{0}' cannot name a note: use 1 to {NOTE_NAME_BYTES_MAX} of a-z -")]
+    BadNoteName(String),
+    /// A note is too long.
+    #[error("a note of {0} bytes is too long: the most is {NOTE_BYTES_MAX}")]
+    NoteTooLong(usize),
+    /// The export has the most notes already.
+    #[error("an export has at most {NOTES_MAX} notes")]
+    TooManyNotes,
 }
 
 type Result<T> = std::result::Result<T, ExportsError>;
@@ -112,7 +125,7 @@ impl Exports {
         }
         let export = self.store.export(&new.name, new.size_bytes, new.reserve, new.digests)?;
         let (lease, named) = (RwLock::default(), Connections::default());
-        let entry = Entry { export, lease, named, connections: AtomicUsize::new(0) };
+        let entry = Entry { export, lease, named, connections: AtomicUsize::new(0), notes: Mutex::default() };
         let status = entry.status(None, Instant::now());
         by_name.insert(new.name.clone(), Arc::new(entry));
         Ok(status)
@@ -192,6 +205,29 @@ impl Exports {
         }
         lease.check(Some(token.parse()?), Instant::now())?;
         Ok(self.maps.lock().store(name, StoredMap { epoch, map })?)
+    }
+
+    /// The notes of an export.
+    pub fn notes(&self, name: &str) -> Result<Notes> {
+        Ok(self.entry(name)?.notes.lock().clone())
+    }
+
+    /// Stores a note with an export, in place of one of the same name.
+    pub fn store_note(&self, name: &str, new: NewNote) -> Result<()> {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        if !(1..=NOTE_NAME_BYTES_MAX).contains(&new.name.len()) || !new.name.bytes().all(is_plain) {
+            return Err(ExportsError::BadNoteName(shown(&new.name)));
+        }
+        if new.text.len() > NOTE_BYTES_MAX {
+            return Err(ExportsError::NoteTooLong(new.text.len()));
+        }
+        let entry = self.entry(name)?;
+        let Notes { notes } = &mut *entry.notes.lock();
+        if notes.len() >= NOTES_MAX && !notes.contains_key(&new.name) {
+            return Err(ExportsError::TooManyNotes);
+        }
+        notes.insert(new.name, new.text);
+        Ok(())
     }
 
     /// All exports, by name.

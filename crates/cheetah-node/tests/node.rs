@@ -5,7 +5,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use cheetah_control::api::{LeaseRequest, MAP_BYTES_MAX, NewExport, NewMap, StoredMap};
+use cheetah_control::api::{LeaseRequest, MAP_BYTES_MAX, NOTE_BYTES_MAX, NewExport, NewMap, NewNote, StoredMap};
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Device, Error};
 use cheetah_nbd::server::Exports as _;
@@ -106,6 +106,28 @@ async fn a_lease_fences_the_writer_before() {
     assert!(matches!(write(&ada), Err(Error::Fenced(_))), "fenced for good, although the lease is free");
     assert!(!with(&first.token).device.geometry().writable);
     client.delete_export("e", Some(&second.token)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_note_is_stored_without_a_lease_and_ends_with_the_export() {
+    let (_node, client) = start();
+    client.create_export(&NewExport::reserved("e", 4096)).await.unwrap();
+    let note = |name: &str, text: String| NewNote { name: name.to_owned(), text };
+    assert!(client.notes("e").await.unwrap().notes.is_empty());
+    client.store_note("e", &note("repair-request", "first".into())).await.unwrap();
+    client.store_note("e", &note("repair-request", "second \"\\\n".into())).await.unwrap();
+    assert_eq!(client.notes("e").await.unwrap().notes["repair-request"], "second \"\\\n");
+    let long = note("long", "x".repeat(NOTE_BYTES_MAX + 1));
+    assert_eq!(refusal(client.store_note("e", &long).await.unwrap_err()).0, 413);
+    assert_eq!(refusal(client.store_note("e", &note("No", String::new())).await.unwrap_err()).0, 400);
+    for name in ["a", "b", "c"] {
+        client.store_note("e", &note(name, "x".repeat(NOTE_BYTES_MAX))).await.unwrap();
+    }
+    assert_eq!(refusal(client.store_note("e", &note("d", String::new())).await.unwrap_err()).0, 507);
+    client.delete_export("e", None).await.unwrap();
+    assert_eq!(refusal(client.notes("e").await.unwrap_err()).0, 404);
+    client.create_export(&NewExport::reserved("e", 4096)).await.unwrap();
+    assert!(client.notes("e").await.unwrap().notes.is_empty());
 }
 
 fn new_map(token: &str, epoch: u64, map: impl Into<String>) -> NewMap {

@@ -11,6 +11,7 @@
 //! | [`declare_bad`](Engine::declare_bad), [`heal`](Engine::heal): pages are lost, or were written anew | the epoch to store first |
 //! | [`next_resync`](Engine::next_resync) | the next region to resynchronize |
 //! | [`resynced`](Engine::resynced): a region was | |
+//! | [`record_progress`](Engine::record_progress): time has passed | the epoch to store |
 //! | [`next_store`](Engine::next_store) | the map to store now, one at a time |
 //! | [`store_finished`](Engine::store_finished) | |
 //! | [`close`](Engine::close): the writer ends in order | the epoch to store last |
@@ -50,6 +51,8 @@ pub struct Engine {
     pass: Option<Pass>,
     /// Regions that are being resynchronized.
     taken: BTreeSet<u64>,
+    /// A member was given a region that it missed since the last change.
+    has_progress: bool,
 }
 
 /// One pass over the regions to resynchronize.
@@ -89,6 +92,7 @@ impl Engine {
             stale_since: vec![map.epoch; map.members.len()],
             pass: None,
             taken: BTreeSet::new(),
+            has_progress: false,
             losses_max,
             map,
         }
@@ -319,6 +323,7 @@ impl Engine {
                 for (member, _) in members.iter().enumerate().filter(|(_, written)| **written) {
                     if self.map.members[member].state == MemberState::Syncing {
                         self.map.members[member].missed.remove(region);
+                        self.has_progress = true;
                     }
                 }
                 if !self.writes.contains_key(&region) {
@@ -327,6 +332,14 @@ impl Engine {
             }
         }
         self.assert_recorded();
+    }
+
+    /// Makes what was resynchronized since the last change part of the next epoch; `None` if there is nothing.
+    pub fn record_progress(&mut self) -> Option<Epoch> {
+        self.has_progress.then(|| {
+            self.change(|_| {});
+            self.map.epoch
+        })
     }
 
     /// Ends in order. Redundancy then agrees with the data, except where it had to be settled and was not.
@@ -366,6 +379,7 @@ impl Engine {
     /// Makes a change part of the next epoch.
     fn change(&mut self, change: impl FnOnce(&mut Map)) {
         change(&mut self.map);
+        self.has_progress = false;
         self.map.epoch = self.map.epoch.max(self.former_epochs) + 1;
     }
 
@@ -452,6 +466,24 @@ mod tests {
         assert_eq!(second.map().members[1].missed.to_string(), "5");
         second.rejoin(1);
         assert_eq!(second.next_resync(), Resync::Region(5));
+    }
+
+    #[test]
+    fn the_next_writer_continues_where_the_former_one_recorded_that_it_was() {
+        let mut first = engine(3);
+        first.mark_stale(1).unwrap();
+        first.replace(1).unwrap();
+        store(&mut first).unwrap();
+        assert_eq!(first.record_progress(), None, "nothing was done yet");
+        for region in 0..5 {
+            assert_eq!(first.next_resync(), Resync::Region(region));
+            first.resynced(region, &ALL, true);
+        }
+        let epoch = first.record_progress().unwrap();
+        assert_eq!(first.record_progress(), None);
+        let crashed = store(&mut first).unwrap();
+        assert_eq!((crashed.epoch, crashed.members[1].missed.to_string()), (epoch, "5-7".into()));
+        assert_eq!(Engine::new(crashed, SIZE, 1).next_resync(), Resync::Region(5));
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl Redundant {
     ///
     /// If the other members do not hold all its bytes.
     pub async fn replace(&self, member: usize, link: DynLink) -> Result<()> {
-        self.shared.members.replace(member, link).await
+        self.shared.members.replace(member, link, |_| {}).await
     }
 
     /// Ends in order, after a flush: records that the drive is not open any more.

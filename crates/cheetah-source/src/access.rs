@@ -40,6 +40,9 @@ pub struct Access {
     pub allow_lost: bool,
     /// Open a drive although the load of its image never finished.
     pub half_loaded: bool,
+    /// After which time a lost node of a redundant drive is replaced by a spare
+    /// ([`OpenOptions::replace_after`](cheetah_drive::OpenOptions::replace_after)).
+    pub replace_after: Option<Duration>,
     /// How long a node may be silent.
     pub timeout: Duration,
 }
@@ -59,6 +62,7 @@ impl Access {
             fill: None,
             allow_lost,
             half_loaded,
+            replace_after: None,
             timeout,
         }
     }

@@ -83,6 +83,7 @@ impl OpenedSource {
         let options = FillOptions {
             force_lease: access.force_lease,
             without_source: true,
+            replace_after: access.replace_after,
             timeout: access.timeout,
             prefetch_budget: access.prefetch_bytes,
             observer: Some(observer),
@@ -106,6 +107,7 @@ impl OpenedSource {
             force_lease: access.force_lease,
             allow_lost: access.allow_lost,
             half_loaded: access.half_loaded,
+            replace_after: access.replace_after,
             timeout: access.timeout,
             prefetch_budget: access.prefetch_bytes,
             ..OpenOptions::default()

@@ -12,6 +12,8 @@ use cheetah_image::hash::{HashChoice, is_hex};
 
 /// The maximum number of nodes in all sets together.
 pub const NODES_MAX: usize = 1024;
+/// The maximum number of spares of a drive.
+pub const SPARES_MAX: usize = 64;
 /// The maximum number of sets in a drive.
 pub const SETS_MAX: usize = 256;
 /// The maximum size of a drive, in bytes: fits the signed integers of TOML and NBD, with room to add.
@@ -53,6 +55,15 @@ impl DriveFile {
 
     fn check_redundancy(&self) -> Check {
         let redundant = self.is_redundant();
+        ensure(redundant || self.spares.is_empty() && self.former.is_empty(), || {
+            "it has spares or former nodes, and no redundancy".into()
+        })?;
+        ensure(self.spares.len() <= SPARES_MAX && self.former.len() <= NODES_MAX, || {
+            format!("it has more than {SPARES_MAX} spares, or {NODES_MAX} former nodes")
+        })?;
+        let short = self.spares.iter().all(|spare| (1..=TEXT_BYTES_MAX).contains(&spare.len()));
+        ensure(short, || format!("a spare's name is empty, or longer than {TEXT_BYTES_MAX} bytes"))?;
+        self.former.iter().try_for_each(SetNode::check)?;
         ensure(redundant == (self.epoch > 0), || "a drive with redundancy has an epoch, and no other has".into())?;
         if !redundant {
             let states = self.nodes().any(|node| node.state.is_some()) || !self.bad.is_empty();

@@ -1,15 +1,21 @@
 //! Drive files on disk: read within limits, written atomically.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
 
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
 use cheetah_error::{Error, Result};
+
+/// The longest wait for another process's change of a drive file, which takes milliseconds.
+pub const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// The pause between attempts to lock it.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 impl DriveFile {
     /// Reads and checks the drive file at `path`. The error says whether it is missing, damaged, edited, foreign, or newer
@@ -32,9 +38,29 @@ impl DriveFile {
         codec::decode(&text, path)
     }
 
-    /// Replaces the file at [`DriveFile::path`], atomically: a crash leaves the old one or the new one.
-    pub fn save(&self) -> Result<()> {
-        self.write(true)
+    /// Changes the file at [`DriveFile::path`] under a lock that other processes' changes wait for. `change` gets what the file
+    /// holds now: another process may have changed it since it was read. A file that was removed is written anew. Atomic: a
+    /// crash leaves the old file or the new one. Blocks for at most [`LOCK_WAIT`].
+    ///
+    /// # Errors
+    ///
+    /// If the file is of another drive by now, another process keeps the lock, or it cannot be written.
+    pub fn update(&mut self, change: impl FnOnce(&mut Self)) -> Result<()> {
+        let lock = Lock::take(&self.path)?;
+        let now = if lock.is_some() { Self::load(&self.path)? } else { self.clone() };
+        if now.id != self.id {
+            let path = self.path.display();
+            return Err(Error::failed(format!(
+                "{path} is the file of another drive by now; nothing was written to it"
+            )));
+        }
+        let mut changed = now.clone();
+        change(&mut changed);
+        if lock.is_none() || changed != now {
+            changed.write(true)?;
+        }
+        *self = changed;
+        Ok(())
     }
 
     /// Writes the file at [`DriveFile::path`], which must not exist.
@@ -47,6 +73,42 @@ impl DriveFile {
         let text = codec::encode(self)?;
         write_atomically(&self.path, text.as_bytes(), replace)
     }
+}
+
+/// An exclusive lock on a drive file (flock), which is released when dropped.
+struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
+
+impl Lock {
+    /// Locks the file at `path`; `None` if there is none.
+    fn take(path: &Path) -> Result<Option<Self>> {
+        let failed = |error: &std::io::Error| Error::io(format_args!("locking {}", path.display()), error);
+        let begun = Instant::now();
+        loop {
+            // Opened for writing: over NFS, only that allows an exclusive lock.
+            let file = match File::options().read(true).write(true).open(path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(failed(&error)),
+            };
+            match file.try_lock() {
+                // Another process may have replaced the file before it released its lock.
+                Ok(()) if is_at(&file, path) => return Ok(Some(Self(file))),
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(failed(&error)),
+            }
+            if begun.elapsed() > LOCK_WAIT {
+                let path = path.display();
+                return Err(Error::failed(format!("{path} is locked by another process, which does not release it")));
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+}
+
+/// Whether this open file is the one at `path` now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    file.metadata().is_ok_and(|open| path.metadata().is_ok_and(|there| same(&open, &there)))
 }
 
 /// Writes `bytes` to a temporary file beside `path`, and renames it once it is on stable storage.
@@ -88,7 +150,7 @@ pub(crate) fn directory(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::tests::example;
+    use crate::file::tests::{example, redundant};
 
     #[test]
     fn a_file_is_written_atomically_and_never_overwritten() {
@@ -98,10 +160,43 @@ mod tests {
         file.save_new().unwrap();
         let refusal = file.save_new().unwrap_err().to_string();
         assert!(refusal.contains("exists already"), "{refusal}");
-        file.name = "renamed".into();
-        file.save().unwrap();
+        file.update(|file| file.name = "renamed".into()).unwrap();
+        assert_eq!(file.name, "renamed");
         assert_eq!(DriveFile::load(&file.path).unwrap(), file);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn concurrent_changes_are_all_kept() {
+        const THREADS: usize = 4;
+        const CHANGES: usize = 10;
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = redundant();
+        file.path = dir.path().join("case42.drive");
+        file.save_new().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                // Each knows the file as it was made.
+                let mut own = file.clone();
+                scope.spawn(move || {
+                    for change in 0..CHANGES {
+                        own.update(|file| file.spares.push(format!("spare-{thread}-{change}"))).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(DriveFile::load(&file.path).unwrap().spares.len(), THREADS * CHANGES);
+    }
+
+    #[test]
+    fn the_file_of_another_drive_is_not_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = example();
+        file.path = dir.path().join("case42.drive");
+        DriveFile { id: "f".repeat(32), ..file.clone() }.save_new().unwrap();
+        let refusal = file.update(|file| file.name = "renamed".into()).unwrap_err().to_string();
+        assert!(refusal.contains("another drive"), "{refusal}");
+        assert_eq!(DriveFile::load(&file.path).unwrap().name, "case42");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! size = 1048576                 # bytes, exactly
 //! epoch = 1                      # of the map of a drive with redundancy; otherwise absent
 //! bad = "0-3,7"                  # pages of 4096 bytes whose content is lost; absent if there are none
+//! spares = ["lab-9"]             # nodes that may take the place of lost ones; absent if there are none
 //!
 //! [[set]]                        # the drive is its sets, one after the other
 //! layout = "stripe"              # or "linear", "mirror", "parity"
@@ -24,6 +25,9 @@
 //! instance = "…"                 # the instance of the node that holds the bytes
 //! size = 1048576                 # bytes of its export that belong to the drive
 //! state = "stale"                # or "syncing"; absent if it missed no write
+//!
+//! [[former]]                     # a node that was replaced; entries as of [[set.node]]
+//! …
 //!
 //! [image]                        # once one has been loaded
 //! …
@@ -85,9 +89,15 @@ pub struct DriveFile {
     /// Runs of pages of 4096 bytes whose content is lost, although the nodes answer: `0-3,7`. Of a drive with redundancy only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bad: String,
+    /// Nodes that may take the place of lost ones, as the user wrote them; of a drive with redundancy only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<String>,
     /// The sets, one after the other; at least one. A drive with redundancy has exactly one.
     #[serde(rename = "set")]
     pub sets: Vec<Set>,
+    /// Nodes that were replaced, with the receipt once a node has wiped what it held; oldest first.
+    #[serde(default, rename = "former", skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<SetNode>,
     /// The image, if one was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
@@ -450,6 +460,8 @@ pub(crate) mod tests {
             size: (4 << 20) - 512,
             epoch: 0,
             bad: String::new(),
+            spares: Vec::new(),
+            former: Vec::new(),
             sets: vec![
                 Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
                 Set::new(Layout::Linear, vec![foreign]),

@@ -56,6 +56,8 @@ pub struct FillOptions {
     pub force_lease: bool,
     /// Open even if the source cannot be reached now; ranges that were copied can be read.
     pub without_source: bool,
+    /// [`OpenOptions::replace_after`].
+    pub replace_after: Option<Duration>,
     /// How long the source or a node may take to answer.
     pub timeout: Duration,
     /// Bytes of memory for read-ahead; 0 for none.
@@ -91,9 +93,8 @@ pub fn begin(file: &mut DriveFile, spec: &str, identity: &Identity, hashes: Hash
     });
     // Files that another drive of this name may have left.
     remove_files(&filling)?;
-    filling.save()?;
-    *file = filling;
-    Ok(())
+    let DriveFile { fill, image, .. } = filling;
+    file.update(|file| (file.fill, file.image) = (fill, image))
 }
 
 /// An open drive that is being filled. Call [`Filling::close`]: dropping it stops the fill without recording it.
@@ -162,6 +163,7 @@ fn drive_options(options: &FillOptions) -> OpenOptions {
     OpenOptions {
         writable: true,
         force_lease: options.force_lease,
+        replace_after: options.replace_after,
         timeout: options.timeout,
         prefetch_budget: 0,
         ..OpenOptions::default()

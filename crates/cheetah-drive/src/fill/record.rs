@@ -106,16 +106,7 @@ impl FillRecord {
 
     /// Writes the drive file, if `change` changes it. Blocks.
     pub(super) fn change(&self, change: impl FnOnce(&mut DriveFile)) -> Result<()> {
-        let mut file = self.inner.file.lock();
-        // Another process may have changed the list of nodes meanwhile.
-        let before = DriveFile::load(&file.path)?;
-        let mut changed = before.clone();
-        change(&mut changed);
-        if changed != before {
-            changed.save()?;
-        }
-        *file = changed;
-        Ok(())
+        self.inner.file.lock().update(change)
     }
 
     /// Writes the map. Blocks.

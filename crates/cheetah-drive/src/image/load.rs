@@ -9,7 +9,7 @@ use crate::file::coverage;
 use crate::file::digests::Digests;
 use crate::file::{DriveFile, Image, ImageState};
 use crate::fill::files;
-use crate::open::{Drive, OpenOptions};
+use crate::open::{Drive, OpenOptions, REPLACE_AFTER};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
@@ -90,7 +90,7 @@ impl Loader {
         };
         file.image = Some(image.clone());
         forget_fill(&mut file)?;
-        let loader = Self { file, drive, image };
+        let mut loader = Self { file, drive, image };
         match loader.prepare().await {
             Ok(()) => Ok(loader),
             Err(error) => {
@@ -119,12 +119,14 @@ impl Loader {
         };
         file.image = Some(image.clone());
         forget_fill(&mut file)?;
-        file.save()?;
+        let loading = image.clone();
+        file.update(|file| (file.image, file.fill, file.map) = (Some(loading), None, None))?;
         Ok(Some(Self { file, drive, image }))
     }
 
-    async fn prepare(&self) -> Result<()> {
-        self.file.save()?;
+    async fn prepare(&mut self) -> Result<()> {
+        let loading = self.image.clone();
+        self.file.update(|file| (file.image, file.fill, file.map) = (Some(loading), None, None))?;
         let to = self.device();
         for piece in ByteRange::between(self.image.size, self.file.size).split_at_multiples(ZERO_BYTES) {
             let zeroed = to.zero(piece, Zeroing::default()).await;
@@ -161,8 +163,9 @@ impl Loader {
         closed?;
         // Last: from now on the image counts as loaded.
         let state = if gaps.is_some() { ImageState::Incomplete } else { ImageState::Intact };
-        file.image = Some(Image { digests: Some(digests), hashes, state, differ_bytes_max, ..image });
-        file.save()?;
+        let loaded = Image { digests: Some(digests), hashes, state, differ_bytes_max, ..image };
+        let map = file.map.clone();
+        file.update(|file| (file.image, file.map) = (Some(loaded), map))?;
         Ok(file)
     }
 
@@ -182,6 +185,7 @@ async fn open(file: &DriveFile, options: &LoadOptions) -> Result<Drive> {
     let open = OpenOptions {
         writable: true,
         force_lease: options.force_lease,
+        replace_after: Some(REPLACE_AFTER),
         timeout: options.timeout,
         prefetch_budget: 0,
         ..OpenOptions::default()

@@ -35,6 +35,8 @@ pub struct CreateRequest {
     pub size: DriveSize,
     /// Do not reserve the memory: nodes lend it as it is written, and may run out. Not with redundancy.
     pub thin: bool,
+    /// Nodes that may take the place of lost ones, as the user wrote them; only with redundancy.
+    pub spares: Vec<String>,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
@@ -71,6 +73,8 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         size: 0,
         epoch: u64::from(request.layout.redundancy().is_some()),
         bad: String::new(),
+        spares: request.spares.clone(),
+        former: Vec::new(),
         sets: Vec::new(),
         image: None,
         fill: None,
@@ -78,6 +82,8 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     };
     if request.layout.redundancy().is_some() {
         check_redundant(&request.nodes, request.thin)?;
+    } else if !request.spares.is_empty() {
+        return Err(Error::misuse("a spare is of use only to a drive with redundancy: --layout mirror or parity"));
     }
     let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
@@ -166,7 +172,8 @@ async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> R
         DriveSize::All => file.capacity().saturating_add(made.set.size),
     };
     larger.sets.push(made.set.clone());
-    match larger.save() {
+    let DriveFile { size, sets, .. } = larger.clone();
+    match larger.update(|file| (file.size, file.sets) = (size, sets)) {
         Ok(()) => Ok(larger),
         Err(error) => Err(made.undo(error).await),
     }
@@ -263,6 +270,12 @@ pub(crate) async fn allocate_spare(
 ) -> Result<SetNode> {
     let name = format!("{}-e{epoch}", export_name(file, index));
     allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
+}
+
+/// Frees what was allocated on a spare that cannot be used after all. Returns `why`, extended by those that could not be freed.
+pub(crate) async fn free_spare(node: &SetNode, why: Error, timeout: Duration) -> Error {
+    let exports: Vec<_> = NodeExport::of(node, timeout).into_iter().collect();
+    free_exports(&exports, why).await
 }
 
 /// Frees exports. Returns `why`, extended by those that could not be freed.

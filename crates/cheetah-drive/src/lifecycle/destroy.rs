@@ -14,7 +14,7 @@ use crate::file::{DriveFile, SetNode, WipeReceipt};
 use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
-use crate::node::health::{NodeState, NodeStatus, node_statuses, reason};
+use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
 use crate::redundancy::newest::refresh;
 use cheetah_error::{Error, Result};
 
@@ -102,10 +102,19 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         let token = leases.token(index);
         async move { free(node, now, token, options.timeout).await }
     });
-    let outcomes = join_all(freeing).await;
+    let mut outcomes = join_all(freeing).await;
     leases.release().await;
+    // What nodes that were replaced still hold is destroyed, too.
+    outcomes.extend(
+        join_all(file.former.iter().map(|node| async {
+            let now = node_status(0, node, options.timeout).await;
+            free(node, &now, None, options.timeout).await
+        }))
+        .await,
+    );
     let nodes: Vec<_> = file
         .nodes()
+        .chain(&file.former)
         .zip(outcomes)
         .map(|(node, outcome)| NodeOutcome { node: node.name.clone(), size_bytes: node.size, outcome })
         .collect();
@@ -128,14 +137,16 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
 
 /// Writes the receipts into the drive file, for when the rest of the drive is destroyed.
 fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
-    let mut kept = file.clone();
-    let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
-    for (node, outcome) in nodes.zip(outcomes) {
-        if let WipeOutcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
-            node.receipt = Some(WipeReceipt { wiped_bytes, verified_zero });
+    file.clone().update(|kept| {
+        kept.sets.clone_from(&file.sets);
+        kept.former.clone_from(&file.former);
+        let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
+        for (node, outcome) in nodes.chain(&mut kept.former).zip(outcomes) {
+            if let WipeOutcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
+                node.receipt = Some(WipeReceipt { wiped_bytes, verified_zero });
+            }
         }
-    }
-    if kept == *file { Ok(()) } else { kept.save() }
+    })
 }
 
 async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> WipeOutcome {

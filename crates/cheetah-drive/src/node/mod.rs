@@ -7,4 +7,4 @@ pub mod find;
 pub mod gather;
 pub(crate) mod health;
 pub(crate) mod open;
-mod spec;
+pub(crate) mod spec;

@@ -122,6 +122,11 @@ impl AvailableNode {
         Self { name, free_bytes: status.memory.free_bytes, place }
     }
 
+    /// Whether it is the foreign export of this URI.
+    pub(crate) fn is_export(&self, nbd: &str) -> bool {
+        matches!(&self.place, NodePlace::Foreign { uri } if uri == nbd)
+    }
+
     /// The address of its NBD server.
     pub(crate) fn address(&self) -> Option<Address> {
         let uri = match &self.place {

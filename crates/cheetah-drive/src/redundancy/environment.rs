@@ -1,6 +1,7 @@
 //! A writer's environment: its leases at the nodes, its connections to them, and the maps it stores there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_control::ControlError;
@@ -9,7 +10,8 @@ use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use cheetah_error::{Error, Result};
 use cheetah_nbd::client::Client;
-use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, NotStored};
+use cheetah_redundancy::engine::Epoch;
+use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members, NotStored};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -30,14 +32,43 @@ pub(crate) struct Holder {
     renewal: JoinHandle<()>,
 }
 
-struct Shared {
+/// What a writer's leases and connections are made of.
+pub(crate) struct Shared {
     /// The drive file, as last saved.
     file: Mutex<DriveFile>,
-    nodes: Mutex<Vec<SetNode>>,
-    /// The lease at each node, if it is held there.
-    tokens: Mutex<Vec<Option<String>>>,
+    places: Mutex<Vec<Place>>,
     fence: Arc<Fence>,
     access: NodeAccess,
+    /// Maps are marked: lost ranges are being fetched again.
+    refetching: AtomicBool,
+    /// The leases were released: none is taken any more.
+    is_released: AtomicBool,
+}
+
+/// The place of a member: the node that has it, and the lease there.
+#[derive(Clone)]
+struct Place {
+    node: SetNode,
+    /// The lease at the node, if it is held there.
+    token: Option<String>,
+    /// The node that had the place before, if it was replaced.
+    former: Option<Former>,
+}
+
+/// A node that was replaced.
+#[derive(Clone)]
+struct Former {
+    node: SetNode,
+    token: Option<String>,
+    /// It has the place in maps before this epoch: such a map may still have to be stored.
+    until: Epoch,
+}
+
+impl Place {
+    /// The node that has this place in a map of this epoch.
+    fn node_at(&self, epoch: Epoch) -> &SetNode {
+        self.former.as_ref().filter(|former| epoch < former.until).map_or(&self.node, |former| &former.node)
+    }
 }
 
 /// The leases that were taken, and those that could not be.
@@ -53,10 +84,13 @@ impl Holder {
     pub async fn take(file: &DriveFile, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Taken> {
         let shared = Arc::new(Shared {
             file: Mutex::new(file.clone()),
-            nodes: Mutex::new(map.nodes.clone()),
-            tokens: Mutex::new(vec![None; map.nodes.len()]),
+            places: Mutex::new(
+                map.nodes.iter().map(|node| Place { node: node.clone(), token: None, former: None }).collect(),
+            ),
             fence: Arc::new(Fence::default()),
             access,
+            refetching: AtomicBool::new(map.refetching),
+            is_released: AtomicBool::new(false),
         });
         for (index, member) in map.map.members.iter().enumerate() {
             if member.state == MemberState::Stale {
@@ -75,7 +109,7 @@ impl Holder {
                 Err(error) => tracing::debug!("no lease at {}: {error}", map.nodes[index].name),
             }
         }
-        let held: Vec<bool> = shared.tokens.lock().iter().map(Option::is_some).collect();
+        let held: Vec<bool> = shared.places.lock().iter().map(|place| place.token.is_some()).collect();
         let count = held.iter().filter(|held| **held).count();
         if !force && !is_majority(count, voters(&map.nodes)) {
             shared.release().await;
@@ -105,13 +139,9 @@ impl Holder {
         self.shared.connect(member).await
     }
 
-    /// Puts an export that holds nothing in the place of a node, and connects to it.
-    pub async fn replace(&self, member: usize, node: SetNode) -> Result<DynLink> {
-        self.shared.nodes.lock()[member] = node;
-        self.shared.tokens.lock()[member] = None;
-        let name = self.shared.node(member).name;
-        self.shared.acquire(member, false).await.map_err(|error| Error::failed(format!("node {name}: {error}")))?;
-        self.shared.connect(member).await
+    /// The leases and connections, for a task that outlives a borrow of this.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Releases all leases.
@@ -128,46 +158,135 @@ impl Drop for Holder {
 }
 
 impl Shared {
-    fn node(&self, member: usize) -> SetNode {
-        self.nodes.lock()[member].clone()
+    /// The node that has a member's place.
+    pub fn node(&self, member: usize) -> SetNode {
+        self.places.lock()[member].node.clone()
     }
 
-    fn export(&self, member: usize, timeout: Duration) -> Option<NodeExport> {
-        NodeExport::of(&self.node(member), timeout)
+    /// The nodes that have the members' places, in order.
+    pub fn nodes(&self) -> Vec<SetNode> {
+        self.places.lock().iter().map(|place| place.node.clone()).collect()
     }
 
-    /// Takes the lease at a node. A lease of ours is replaced by a new one, which ends what was sent under the old one.
+    /// The lease that this writer had at a node that it replaced.
+    pub fn former_token(&self, nbd: &str) -> Option<String> {
+        let places = self.places.lock();
+        let former = places.iter().filter_map(|place| place.former.as_ref()).find(|former| former.node.nbd == nbd)?;
+        former.token.clone()
+    }
+
+    /// The drive file, as it was last saved by this writer.
+    pub fn file(&self) -> DriveFile {
+        self.file.lock().clone()
+    }
+
+    /// The drive file as it is now: other processes change it, too.
+    pub fn newest_file(&self) -> DriveFile {
+        let known = self.file();
+        DriveFile::load(&known.path).ok().filter(|found| found.id == known.id).unwrap_or(known)
+    }
+
+    /// The spares that the drive file names now.
+    pub fn newest_spares(&self) -> Vec<String> {
+        self.newest_file().spares
+    }
+
+    /// How long a node may take to answer.
+    pub fn timeout(&self) -> Duration {
+        self.access.timeout
+    }
+
+    /// Changes the drive file.
+    pub fn update_file(&self, change: impl FnOnce(&mut DriveFile)) -> Result<()> {
+        self.file.lock().update(change)
+    }
+
+    /// Whether maps are marked from now on.
+    pub fn set_refetching(&self, is_refetching: bool) {
+        self.refetching.store(is_refetching, Ordering::Release);
+    }
+
+    /// Whether another writer has taken the drive over.
+    pub fn is_fenced(&self) -> bool {
+        self.fence.is_up()
+    }
+
+    fn token(&self, member: usize) -> Option<String> {
+        self.places.lock()[member].token.clone()
+    }
+
+    /// Takes the lease of a member's place. A lease of ours is replaced by a new one, which ends what was sent under the old
+    /// one.
     async fn acquire(&self, member: usize, force: bool) -> std::result::Result<(), ControlError> {
-        let Some(export) = self.export(member, self.access.timeout) else { return Ok(()) };
-        let closed = || ControlError::Unreachable { addr: export.node.clone(), why: "the drive was closed".into() };
-        let own = self.tokens.lock().get(member).cloned().ok_or_else(closed)?;
+        let node = self.node(member);
+        let token = self.acquire_at(&node, self.token(member), force).await?;
+        {
+            let mut places = self.places.lock();
+            // The node may have been replaced meanwhile.
+            if !self.is_released.load(Ordering::Acquire) {
+                if places[member].node.nbd == node.nbd {
+                    places[member].token = token;
+                }
+                return Ok(());
+            }
+        }
+        // The drive was closed meanwhile: nothing else will release this lease.
+        if let (Some(token), Some(export)) = (token, NodeExport::of(&node, self.access.timeout)) {
+            let _ = export.control.release_lease(&export.name, &token).await;
+        }
+        Err(ControlError::Unreachable { addr: node.name, why: "the drive was closed".into() })
+    }
+
+    async fn acquire_at(
+        &self,
+        node: &SetNode,
+        own: Option<String>,
+        force: bool,
+    ) -> std::result::Result<Option<String>, ControlError> {
+        let Some(export) = NodeExport::of(node, self.access.timeout) else { return Ok(None) };
         let ours = match own {
             Some(token) => export.control.renew_lease(&export.name, &token).await.is_ok(),
             None => false,
         };
         let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force: force || ours };
-        let grant = export.control.acquire_lease(&export.name, &request).await?;
-        if let Some(token) = self.tokens.lock().get_mut(member) {
-            *token = Some(grant.token);
-            return Ok(());
-        }
-        // The drive was closed meanwhile: nothing else will release this lease.
-        let _ = export.control.release_lease(&export.name, &grant.token).await;
-        Err(closed())
+        Ok(Some(export.control.acquire_lease(&export.name, &request).await?.token))
     }
 
     async fn connect(&self, member: usize) -> Result<DynLink> {
-        let node = self.node(member);
-        let token = self.tokens.lock().get(member).cloned().flatten();
-        let (client, device) = connect_node(&node, token.as_deref(), &self.access).await?;
-        let device: DynDevice = Arc::new(Leased { inner: device, fence: self.fence.clone(), node: node.name.into() });
+        let Place { node, token, .. } = self.places.lock()[member].clone();
+        self.connect_to(&node, token.as_deref()).await
+    }
+
+    async fn connect_to(&self, node: &SetNode, token: Option<&str>) -> Result<DynLink> {
+        let (client, device) = connect_node(node, token, &self.access).await?;
+        let device: DynDevice =
+            Arc::new(Leased { inner: device, fence: self.fence.clone(), node: node.name.as_str().into() });
         Ok(Arc::new(NodeLink { client, device }))
     }
 
+    /// Puts a node that holds nothing in the place of a member, under a lease of its own.
+    pub async fn replace(&self, members: &Arc<Members>, member: usize, node: SetNode) -> Result<()> {
+        let why = |error: &dyn std::fmt::Display| Error::failed(format!("node {}: {error}", node.name));
+        let token = self.acquire_at(&node, None, false).await.map_err(|error| why(&error))?;
+        let link = self.connect_to(&node, token.as_deref()).await?;
+        let taken = |until: Epoch| {
+            let place = &mut self.places.lock()[member];
+            let former = Former { node: place.node.clone(), token: place.token.take(), until };
+            *place = Place { node: node.clone(), token, former: Some(former) };
+        };
+        members.replace(member, link, taken).await.map_err(|error| why(&error))
+    }
+
     async fn release(&self) {
-        let tokens = std::mem::take(&mut *self.tokens.lock());
-        let releases = tokens.iter().enumerate().map(|(member, token)| async move {
-            if let (Some(token), Some(export)) = (token, self.export(member, self.access.timeout))
+        let places = {
+            let mut places = self.places.lock();
+            self.is_released.store(true, Ordering::Release);
+            let held = places.clone();
+            places.iter_mut().for_each(|place| place.token = None);
+            held
+        };
+        let releases = places.iter().map(|Place { node, token, .. }| async move {
+            if let (Some(token), Some(export)) = (token, NodeExport::of(node, self.access.timeout))
                 && let Err(error) = export.control.release_lease(&export.name, token).await
             {
                 tracing::debug!("releasing the lease at {}: {error}", export.node);
@@ -177,15 +296,15 @@ impl Shared {
     }
 
     async fn store(&self, map: Map) -> std::result::Result<(), NotStored> {
-        let nodes = self.nodes.lock().clone();
-        let tokens = self.tokens.lock().clone();
-        let map = DriveMap { map, nodes };
+        let places = self.places.lock().clone();
+        let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
+        let map = DriveMap { map, nodes, refetching: self.refetching.load(Ordering::Acquire) };
         let text = map.text(&self.file.lock().id);
-        let stores = map.map.members.iter().zip(tokens).enumerate().map(|(member, (entry, token))| {
+        let stores = map.map.members.iter().zip(&places).enumerate().map(|(member, (entry, place))| {
             let (text, epoch, written) = (text.clone(), map.map.epoch, entry.state.is_written());
             async move {
-                let export = self.export(member, STORE_TIMEOUT).filter(|_| written)?;
-                let new = NewMap { token: token?, epoch, map: text };
+                let export = NodeExport::of(&place.node, STORE_TIMEOUT).filter(|_| written)?;
+                let new = NewMap { token: place.token.clone()?, epoch, map: text };
                 match export.control.store_map(&export.name, &new).await {
                     Ok(()) => Some(Ok(())),
                     Err(error) => Some(Err((member, format!("node {}: {error}", export.node)))),
@@ -214,12 +333,7 @@ impl Shared {
         if states(&file) == states(&saved) && file.bad == saved.bad {
             return Ok(());
         }
-        // The image's record may have changed since.
-        let mut newest = DriveFile::load(&saved.path).unwrap_or_else(|_| saved.clone());
-        map.update(&mut newest);
-        newest.save().map_err(|error| error.to_string())?;
-        *saved = newest;
-        Ok(())
+        saved.update(|file| map.update(file)).map_err(|error| error.to_string())
     }
 }
 
@@ -231,11 +345,11 @@ async fn renew(shared: Arc<Shared>) {
     ticks.tick().await;
     while !shared.fence.is_up() {
         ticks.tick().await;
-        let tokens = shared.tokens.lock().clone();
-        let renewals = tokens.iter().enumerate().map(|(member, token)| {
+        let places = shared.places.lock().clone();
+        let renewals = places.iter().map(|Place { node, token, .. }| {
             let shared = &shared;
             async move {
-                let (Some(token), Some(export)) = (token, shared.export(member, shared.access.timeout)) else { return };
+                let (Some(token), Some(export)) = (token, NodeExport::of(node, shared.access.timeout)) else { return };
                 let Err(error) = export.control.renew_lease(&export.name, token).await else { return };
                 tracing::warn!("renewing the write lease at {}: {error}", export.node);
                 if error.is_conflict() && has_other_writer(&export).await {

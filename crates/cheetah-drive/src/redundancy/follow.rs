@@ -49,7 +49,8 @@ async fn follow(mut file: DriveFile, mut known: DriveMap, access: NodeAccess, me
             }
         };
         let Some(members) = members.upgrade() else { return };
-        if found.map.epoch < known.map.epoch {
+        // While ranges are fetched again, the former nodes still hold what they held.
+        if found.map.epoch < known.map.epoch || found.refetching {
             continue;
         }
         let moved: Vec<usize> = (0..found.nodes.len())

@@ -11,11 +11,16 @@ const VERSION: u32 = 1;
 /// The longest name, address or URI in a map, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
+/// The most nodes that were replaced of which a drive file has a record: the last ones.
+const FORMER_MAX: usize = 256;
+
 /// A map, with the nodes that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DriveMap {
     pub map: Map,
     pub nodes: Vec<SetNode>,
+    /// Lost ranges are being fetched again: the drive is not read by this map.
+    pub refetching: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -25,6 +30,8 @@ struct MapText {
     drive: String,
     epoch: u64,
     open: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    refetching: bool,
     unsettled: String,
     /// Runs of bad pages. Absent if there are none, so that an older program refuses only a map that it would misread.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -73,7 +80,7 @@ impl DriveMap {
                 *entry = Member { state: state.into(), missed: Regions::all(capacity(file)) };
             }
         }
-        Self { map, nodes }
+        Self { map, nodes, refetching: false }
     }
 
     /// Reads a map of this drive. The error is a clause.
@@ -106,7 +113,7 @@ impl DriveMap {
             }
             nodes.push(SetNode { name, nbd, http, instance, size, receipt: None, state: state.into_file() });
         }
-        Ok(Self { map, nodes })
+        Ok(Self { map, nodes, refetching: text.refetching })
     }
 
     /// The text to store.
@@ -131,6 +138,7 @@ impl DriveMap {
             drive: drive_id.to_owned(),
             epoch: self.map.epoch,
             open: self.map.open,
+            refetching: self.refetching,
             unsettled: self.map.unsettled.to_string(),
             bad: self.map.bad.to_string(),
             members: members.collect(),
@@ -145,9 +153,16 @@ impl DriveMap {
         file.bad = self.map.bad.to_string();
         let entries = file.sets.iter_mut().flat_map(|set| &mut set.nodes);
         for ((entry, node), member) in entries.zip(&self.nodes).zip(&self.map.members) {
-            let receipt = entry.receipt.filter(|_| entry.nbd == node.nbd);
-            *entry = SetNode { receipt, state: member.state.into_file(), ..node.clone() };
+            let same = entry.nbd == node.nbd && entry.instance == node.instance;
+            let receipt = entry.receipt.filter(|_| same);
+            let now = SetNode { receipt, state: member.state.into_file(), ..node.clone() };
+            let former = std::mem::replace(entry, now);
+            if !same && former.instance.is_some() {
+                file.former.push(SetNode { state: None, ..former });
+            }
         }
+        let excess = file.former.len().saturating_sub(FORMER_MAX);
+        file.former.drain(..excess);
     }
 }
 

@@ -13,7 +13,12 @@
 //! | `environment` | a writer's leases, connections and stored maps |
 //! | `open` | assembling the device |
 //! | `follow` | a reader that follows the map |
+//! | `upkeep` | a writer's own repair |
+//! | `spare` | finding spares, and replacing nodes by them |
+//! | `former` | nodes that were replaced wipe what they hold |
+//! | `request` | messages between `repair` and the writer |
 //! | [`repair`] | restoring full redundancy |
+//! | [`refetch`] | fetching what is lost from the image's source |
 //!
 //! # Votes
 //!
@@ -24,8 +29,13 @@
 
 pub(crate) mod environment;
 pub(crate) mod follow;
+pub(crate) mod former;
 pub(crate) mod map;
 pub(crate) mod newest;
 pub(crate) mod open;
+pub mod refetch;
 pub mod repair;
+pub(crate) mod request;
+mod spare;
+mod upkeep;
 mod votes;

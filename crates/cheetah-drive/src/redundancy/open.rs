@@ -8,10 +8,11 @@ use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, Redu
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::environment::{Holder, NodeLink};
+use super::environment::{Holder, NodeLink, Taken};
 use super::follow::Follower;
 use super::map::{DriveMap, capacity};
 use super::newest::{Newest, newest};
+use super::upkeep::Upkeep;
 use super::votes::{is_majority, voters};
 use crate::file::DriveFile;
 use crate::lease::Fence;
@@ -32,6 +33,8 @@ pub(crate) struct Opened {
     /// The leases, if it is open for writing.
     holder: Option<Holder>,
     _follower: Option<Follower>,
+    /// Unless this is a repair, or a reader that is not to repair.
+    upkeep: Option<Upkeep>,
     /// The nodes that are missing, a sentence each.
     pub missing: Vec<String>,
     /// Whether all of it can be read.
@@ -48,11 +51,22 @@ impl Opened {
         };
         match options.writable {
             true => {
-                let opened = open_writer(file, options.force_lease, access).await?;
+                let mut opened = open_writer(file, options.force_lease, access).await?;
                 opened.redundant.resync_in_background();
+                if let Some(holder) = &opened.holder {
+                    let members = opened.redundant.members();
+                    opened.upkeep = Some(Upkeep::start(holder.shared().clone(), members, options.replace_after));
+                }
                 Ok(opened)
             }
-            false => open_reader(file, options, access).await,
+            false => {
+                let mut opened = open_reader(file, options, access).await?;
+                if let Some(patience) = options.replace_after {
+                    let members = opened.redundant.members();
+                    opened.upkeep = Some(Upkeep::start_reading(file.clone(), members, patience, options.timeout));
+                }
+                Ok(opened)
+            }
         }
     }
 
@@ -77,7 +91,8 @@ impl Opened {
         if self.fence().is_some_and(|fence| !fence.is_up()) {
             self.regain_redundancy().await;
         }
-        let Self { redundant, holder, .. } = self;
+        let Self { redundant, holder, upkeep, .. } = self;
+        drop(upkeep);
         let closed = match holder.as_ref().is_some_and(|holder| holder.fence().is_up()) {
             true => Ok(()),
             false => redundant.close().await.map_err(Error::device("closing the drive")),
@@ -127,11 +142,12 @@ impl Opened {
 /// Opens a drive under its write lease. Nodes that are missing are recorded as stale with the first write.
 pub(crate) async fn open_writer(file: &DriveFile, force: bool, access: NodeAccess) -> Result<Opened> {
     let found = newest(file, access.timeout).await?;
+    check_readable(file, &found.map)?;
     let taken = Holder::take(file, &found.map, force, access).await?;
     let assembled = assemble_writer(file, access, &taken.holder, &taken.held).await;
     match assembled {
         Ok((redundant, missing)) => {
-            Ok(Opened { redundant, holder: Some(taken.holder), _follower: None, missing, readable: true })
+            Ok(Opened { redundant, holder: Some(taken.holder), _follower: None, upkeep: None, missing, readable: true })
         }
         Err(error) => {
             taken.holder.release().await;
@@ -179,10 +195,53 @@ async fn assemble_writer(
     Ok((Arc::new(assemble(file, members)?), missing))
 }
 
+/// Opens a drive by a map that is marked as being fetched again. All its nodes are needed.
+pub(crate) async fn open_refetching(
+    file: &DriveFile,
+    map: &DriveMap,
+    force: bool,
+    access: NodeAccess,
+) -> Result<Opened> {
+    let Taken { holder, held } = Holder::take(file, map, force, access).await?;
+    let links = join_all((0..map.nodes.len()).map(|index| holder.connect(index))).await;
+    let mut connected = Vec::new();
+    for ((node, link), held) in map.nodes.iter().zip(links).zip(held) {
+        let link = link.and_then(|link| match held || node.http.is_none() {
+            true => Ok(link),
+            false => Err(Error::failed(format!("node {}: {}", node.name, absent(MemberState::InSync)))),
+        });
+        match link {
+            Ok(link) => connected.push((Arc::from(node.name.as_str()), Some(link))),
+            Err(error) => {
+                holder.release().await;
+                return Err(error);
+            }
+        }
+    }
+    let engine = Engine::new(map.map.clone(), capacity(file), file.losses_max());
+    let members = Members::writer(connected, engine, holder.environment());
+    let redundant = Arc::new(assemble(file, members)?);
+    let missing = Vec::new();
+    Ok(Opened { redundant, holder: Some(holder), _follower: None, upkeep: None, missing, readable: true })
+}
+
+/// Refuses a drive whose lost ranges are being fetched again.
+fn check_readable(file: &DriveFile, map: &DriveMap) -> Result<()> {
+    match map.refetching {
+        true => Err(Error::Evidence(format!(
+            "{name}: lost ranges are being fetched again from the source of its image, and not all are there; if no \
+             process does so any more, go on with `cheetah repair {name}.drive --from-source`",
+            name = file.name
+        ))),
+        false => Ok(()),
+    }
+}
+
 async fn open_reader(file: &DriveFile, options: &OpenOptions, access: NodeAccess) -> Result<Opened> {
     let begun = Instant::now();
     loop {
         let found = newest(file, access.timeout).await?;
+        check_readable(file, &found.map)?;
         let links = join_all(found.map.nodes.iter().zip(&found.map.map.members).map(|(node, entry)| async {
             match entry.state {
                 MemberState::InSync => connect_node(node, None, &access)
@@ -235,7 +294,7 @@ fn assemble_reader(
     let members = Members::reader(connected, &map.map);
     let redundant = Arc::new(assemble(file, members.clone())?);
     let follower = Follower::start(file.clone(), map, access, &members);
-    Ok(Opened { redundant, holder: None, _follower: Some(follower), missing, readable })
+    Ok(Opened { redundant, holder: None, _follower: Some(follower), upkeep: None, missing, readable })
 }
 
 fn absent(state: MemberState) -> &'static str {

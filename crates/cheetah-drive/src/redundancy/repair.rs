@@ -1,20 +1,38 @@
 //! Repairing a redundant drive: nodes that missed writes get them, and lost nodes are replaced by others.
 //!
-//! The drive stays in use by readers meanwhile. Repair holds the write lease, so it refuses a drive that is open for writing:
-//! such a drive is repaired by its writer as far as its own nodes go.
+//! The drive stays in use meanwhile. If a process has it open for writing, that process does the work: it holds the leases,
+//! without which no map can be changed. Repair leaves it a request, and shows how far it has come. If the writer ends, or is
+//! killed, repair takes the leases and goes on where the writer was; if repair is killed, the writer goes on.
 
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::MemberState;
 use serde::Serialize;
+use tokio::time::{Instant, sleep};
 
-use super::newest::refresh;
-use super::open::open_writer;
-use crate::file::{DriveFile, SetNode};
-use crate::lifecycle::create::allocate_spare;
+use super::former::wipe;
+use super::map::DriveMap;
+use super::newest::{newest, refresh};
+use super::open::{Opened, open_writer};
+use super::request::Request;
+use super::spare::{available, name_of, replace, restarted};
+use crate::file::DriveFile;
+use crate::file::check::SPARES_MAX;
 use crate::node::find::AvailableNode;
+use crate::node::health::node_statuses;
 use crate::node::open::NodeAccess;
+
+/// The pause between looks at what the writer has done.
+const LOOK: Duration = Duration::from_millis(500);
+/// The longest wait for the writer to notice a loss. It looks every second.
+const NOTICE_WAIT: Duration = Duration::from_secs(5);
+/// How often it is asked whether there still is a writer.
+const ASK_WRITER: Duration = Duration::from_secs(3);
+/// The longest wait for the writer's answer. It looks for requests every second, but may be frozen.
+const ANSWER_WAIT: Duration = Duration::from_secs(120);
+/// How often the progress of a repair is recorded.
+const RECORD: Duration = Duration::from_secs(3);
 
 /// How to repair a drive.
 #[derive(Debug, Clone)]
@@ -44,7 +62,11 @@ pub struct Repaired {
     /// Nodes that were replaced.
     pub replaced: Vec<Replacement>,
     /// Nodes that are still missing.
-    pub missing: Vec<String>,
+    pub missing: Vec<Missing>,
+    /// Why they were not replaced, a sentence each.
+    pub problems: Vec<String>,
+    /// The process that did the work, if it has the drive open for writing.
+    pub writer: Option<String>,
     /// The number of losses that the drive survives now.
     pub survives: usize,
     /// The number of losses that its layout survives when nothing is missing.
@@ -60,6 +82,15 @@ pub struct Replacement {
     pub by: String,
 }
 
+/// A node that is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// The node.
+    pub node: String,
+    /// The free memory that a node in its place needs, in bytes.
+    pub size_bytes: u64,
+}
+
 impl Repaired {
     /// Whether redundancy is complete.
     pub fn is_complete(&self) -> bool {
@@ -67,11 +98,11 @@ impl Repaired {
     }
 }
 
-/// Repairs a drive, and brings its file up to date.
+/// Repairs a drive, and brings its file up to date. The spares are remembered for the next loss.
 ///
 /// # Errors
 ///
-/// If the drive has no redundancy, has a writer, or has lost more nodes than its layout survives.
+/// If the drive has no redundancy, has lost more nodes than its layout survives, or its writer does not answer.
 pub async fn repair(
     file: &mut DriveFile,
     options: RepairOptions,
@@ -83,80 +114,185 @@ pub async fn repair(
             file.name
         )));
     }
-    *file = refresh(file, options.timeout).await?;
+    let names: Vec<String> = options.spares.iter().map(name_of).collect();
+    file.update(|file| {
+        let known = std::mem::take(&mut file.spares);
+        file.spares = names.iter().cloned().chain(known.into_iter().filter(|spare| !names.contains(spare))).collect();
+        file.spares.truncate(SPARES_MAX);
+    })?;
+    loop {
+        *file = refresh(file, options.timeout).await?;
+        let repaired = match writer(file, options.timeout).await.filter(|_| !options.force_lease) {
+            Some(writer) => watch_writer(file, &options, writer, &mut progress).await?,
+            None => Some(repair_alone(file, &options, &mut progress).await?),
+        };
+        if let Some(repaired) = repaired {
+            return Ok(repaired);
+        }
+    }
+}
+
+/// The process that has the drive open for writing.
+async fn writer(file: &DriveFile, timeout: Duration) -> Option<String> {
+    node_statuses(file, timeout).await.into_iter().find_map(|node| node.writer)
+}
+
+/// Asks the writer to repair the drive, and waits for it. `None` if it ends before that.
+async fn watch_writer(
+    file: &mut DriveFile,
+    options: &RepairOptions,
+    writer: String,
+    progress: &mut (impl FnMut(RepairProgress) + Send),
+) -> Result<Option<Repaired>> {
+    let before = newest(file, options.timeout).await?.map;
+    let spares = options.spares.iter().map(name_of).collect();
+    let nodes = node_statuses(file, options.timeout).await;
+    let lost: Vec<String> = nodes.into_iter().filter(|node| !node.is_whole()).map(|node| node.nbd).collect();
+    let is_lost = |map: &DriveMap| map.nodes.iter().any(|node| lost.contains(&node.nbd));
+    let request = Request::new(spares, lost.clone())?;
+    if request.leave(&before.nodes).await == 0 {
+        return Err(Error::failed(format!(
+            "{} is written by {writer}, and no node takes a message to that process; close the drive there first",
+            file.name
+        )));
+    }
+    let (mut most, mut left_before) = (0, u64::MAX);
+    let begun = Instant::now();
+    let (mut asked, mut advanced) = (begun, begun);
+    loop {
+        let now = newest(file, options.timeout).await?.map;
+        let left = left(&now);
+        most = most.max(left);
+        if left != left_before {
+            (left_before, advanced) = (left, Instant::now());
+            progress(RepairProgress { done: most - left, left });
+        }
+        let is_stale = now.map.members.iter().any(|member| member.state == MemberState::Stale);
+        let is_syncing = now.map.members.iter().any(|member| member.state == MemberState::Syncing);
+        let answer = if is_stale { request.answer(&now.nodes).await } else { None };
+        // The writer may not have noticed a loss yet; or it has no loss: the node may be cut off from here only.
+        let noticed = is_stale || is_syncing || !is_lost(&now) || begun.elapsed() >= NOTICE_WAIT;
+        if noticed && !is_syncing && (!is_stale || answer.is_some()) {
+            *file = refresh(file, options.timeout).await?;
+            file.update(|file| now.update(file))?;
+            let problems = answer.map(|answer| answer.problems).unwrap_or_default();
+            return Ok(Some(Repaired { writer: Some(writer), problems, ..compare(file, &before, &now) }));
+        }
+        if asked.elapsed() >= ASK_WRITER {
+            asked = Instant::now();
+            if self::writer(file, options.timeout).await.is_none() {
+                return Ok(None);
+            }
+        }
+        if advanced.elapsed() >= ANSWER_WAIT {
+            return Err(Error::failed(format!(
+                "{} is written by {writer}, which neither answers nor repairs it; close the drive there, or take the \
+                 lease from that process with --force-lease",
+                file.name
+            )));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The regions that members lack which are being resynchronized.
+fn left(map: &DriveMap) -> u64 {
+    let syncing = map.map.members.iter().filter(|member| member.state == MemberState::Syncing);
+    syncing.map(|member| member.missed.len()).max().unwrap_or(0)
+}
+
+/// What has changed from one map to another.
+fn compare(file: &DriveFile, before: &DriveMap, now: &DriveMap) -> Repaired {
+    let mut repaired = Repaired {
+        resynced: Vec::new(),
+        replaced: Vec::new(),
+        missing: Vec::new(),
+        problems: Vec::new(),
+        writer: None,
+        survives: 0,
+        survives_max: file.losses_max(),
+    };
+    for (index, (was, is)) in before.nodes.iter().zip(&now.nodes).enumerate() {
+        let in_sync = |map: &DriveMap| map.map.members[index].state == MemberState::InSync;
+        if !in_sync(now) {
+            repaired.missing.push(Missing { node: is.name.clone(), size_bytes: is.size });
+        } else if was.nbd != is.nbd || was.instance != is.instance {
+            repaired.replaced.push(Replacement { lost: was.name.clone(), by: is.name.clone() });
+        } else if !in_sync(before) {
+            repaired.resynced.push(is.name.clone());
+        }
+    }
+    repaired.survives = repaired.survives_max.saturating_sub(repaired.missing.len());
+    repaired
+}
+
+/// Repairs a drive that no process has open for writing, under its write leases.
+async fn repair_alone(
+    file: &mut DriveFile,
+    options: &RepairOptions,
+    progress: &mut (impl FnMut(RepairProgress) + Send),
+) -> Result<Repaired> {
+    let before = newest(file, options.timeout).await?.map;
     let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
     let opened = open_writer(file, options.force_lease, access).await?;
-    let worked = work(file, &options, &opened, &mut progress).await;
+    let worked = work(file, options, &opened, progress).await;
     let closed = opened.close().await;
-    let repaired = worked?;
+    let problems = worked?;
     closed?;
     // What the writer's end has recorded, too.
     *file = refresh(file, options.timeout).await?;
-    file.save()?;
-    Ok(repaired)
+    let now = newest(file, options.timeout).await?.map;
+    file.update(|file| now.update(file))?;
+    Ok(Repaired { problems, ..compare(file, &before, &now) })
 }
 
 async fn work(
     file: &DriveFile,
     options: &RepairOptions,
-    opened: &super::open::Opened,
+    opened: &Opened,
     progress: &mut (impl FnMut(RepairProgress) + Send),
-) -> Result<Repaired> {
+) -> Result<Vec<String>> {
     let members = opened.redundant.members();
-    let names: Vec<String> = file.nodes().map(|node| node.name.clone()).collect();
-    let state = |index: usize| members.map().map_or(MemberState::Stale, |map| map.members[index].state);
-    let (mut back, mut replaced) = (Vec::new(), Vec::new());
-    let mut spares = options.spares.iter();
-    for (index, name) in names.iter().enumerate() {
-        match state(index) {
-            MemberState::InSync => continue,
-            MemberState::Syncing => {
-                back.push(index);
-                continue;
+    let Some(holder) = opened.holder() else { return Err(Error::failed("a repair needs the write lease")) };
+    let shared = holder.shared();
+    let names = shared.newest_spares();
+    let is_stale = |index: usize| members.map().is_none_or(|map| map.members[index].state == MemberState::Stale);
+    let mut others: Option<Vec<AvailableNode>> = None;
+    let mut problems = Vec::new();
+    for (index, node) in shared.nodes().into_iter().enumerate() {
+        if !is_stale(index) || members.rejoin(index).await {
+            continue;
+        }
+        if others.is_none() {
+            let known: Vec<String> = options.spares.iter().map(name_of).collect();
+            let unknown: Vec<String> = names.iter().filter(|name| !known.contains(name)).cloned().collect();
+            others = Some(available(&unknown, options.timeout).await);
+        }
+        // The nodes that were named now, then those of the drive file, then the machine itself, if it was restarted.
+        let named = options.spares.iter().chain(others.iter().flatten()).cloned();
+        let spares: Vec<_> = named.chain(restarted(&node, options.timeout).await).collect();
+        if let Err(error) = replace(shared, members, index, &spares, options.timeout).await {
+            problems.push(error.to_string());
+        }
+    }
+    let resync = async {
+        let mut tell = |done, left| progress(RepairProgress { done, left });
+        opened.redundant.resync(&mut tell).await.map_err(Error::device(format!("repairing {}", file.name)))
+    };
+    let record = async {
+        loop {
+            sleep(RECORD).await;
+            if let Err(error) = members.record_progress().await {
+                tracing::debug!("the progress of the repair is not recorded: {error}");
             }
-            MemberState::Stale => {}
         }
-        if members.rejoin(index).await {
-            back.push(index);
-        } else if let Some(spare) = spares.next() {
-            let node = replace(file, opened, index, spare, options.timeout).await?;
-            replaced.push((index, Replacement { lost: name.clone(), by: node.name }));
-        }
+    };
+    tokio::select! {
+        resynced = resync => resynced.map(drop)?,
+        never = record => never,
     }
-    let mut tell = |done, left| progress(RepairProgress { done, left });
-    opened.redundant.resync(&mut tell).await.map_err(Error::device(format!("repairing {}", file.name)))?;
-    let in_sync = |index: &usize| state(*index) == MemberState::InSync;
-    let lost = (0..members.len()).filter(|index| !in_sync(index)).count();
-    let survives_max = file.losses_max();
-    Ok(Repaired {
-        resynced: back.iter().filter(|index| in_sync(index)).map(|index| names[*index].clone()).collect(),
-        replaced: replaced.into_iter().filter(|(index, _)| in_sync(index)).map(|(_, by)| by).collect(),
-        missing: (0..members.len()).filter(|index| !in_sync(index)).map(|index| names[index].clone()).collect(),
-        survives: survives_max.saturating_sub(lost),
-        survives_max,
-    })
-}
-
-/// Allocates a lost node's part of the drive on a spare, and puts the spare in its place.
-async fn replace(
-    file: &DriveFile,
-    opened: &super::open::Opened,
-    index: usize,
-    spare: &AvailableNode,
-    timeout: Duration,
-) -> Result<SetNode> {
-    let Some(holder) = opened.holder() else { return Err(Error::failed("a repair needs the write lease".to_owned())) };
-    let size = file.nodes().nth(index).map_or(0, |node| node.size);
-    let mut others = file.nodes().enumerate().filter(|(other, _)| *other != index);
-    if others.any(|(_, node)| node.http.is_some() && spare.is_at(node.http.as_deref())) {
-        return Err(Error::misuse(format!(
-            "node {} holds a part of {} already: it cannot take another, or its loss would be two losses",
-            spare.name, file.name
-        )));
+    if members.map().is_some_and(|map| map.members.iter().all(|member| member.state == MemberState::InSync)) {
+        wipe(shared).await;
     }
-    let epoch = opened.redundant.members().map().map_or(0, |map| map.epoch);
-    let node = allocate_spare(file, index, epoch, spare, size, timeout).await?;
-    let link = holder.replace(index, node.clone()).await?;
-    opened.redundant.replace(index, link).await.map_err(Error::device(format!("repairing {}", file.name)))?;
-    Ok(node)
+    Ok(problems)
 }

@@ -107,9 +107,13 @@ impl Lab {
         find(&specs, &FindOptions { timeout: TIMEOUT, ..FindOptions::default() }).await.unwrap()
     }
 
+    pub async fn found_at(&self, node: &Node) -> AvailableNode {
+        find(&[spec(node)], &FindOptions::default()).await.unwrap().remove(0)
+    }
+
     pub async fn request(&self, layout: Layout, size: DriveSize) -> CreateRequest {
         let nodes = self.found().await;
-        CreateRequest { path: self.path(), nodes, layout, size, thin: false, timeout: TIMEOUT }
+        CreateRequest { path: self.path(), nodes, layout, size, thin: false, spares: Vec::new(), timeout: TIMEOUT }
     }
 
     pub async fn create(&self, layout: Layout, size: u64) -> DriveFile {

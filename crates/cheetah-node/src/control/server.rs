@@ -27,7 +27,7 @@ use crate::maps;
 use crate::node::Shared;
 use cheetah_control::api::{
     BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
-    NewMap, Receipt, Status, StoredMap,
+    NewMap, NewNote, Notes, Receipt, Status, StoredMap,
 };
 use cheetah_control::http::{self, Ends, Member, Refusal};
 use cheetah_tls::{REVOCATIONS_BYTES_MAX, Role, Roles, ServerTls, TlsError};
@@ -55,6 +55,7 @@ fn router(node: Arc<Shared>) -> Router {
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
         .route("/v1/exports/{name}/map", store_map.get(map))
         .route("/v1/room/revoked", revoke)
+        .route("/v1/exports/{name}/notes", get(notes).put(store_note))
         .route("/metrics", get(show_metrics))
         .with_state(node)
         .merge(far)
@@ -156,6 +157,15 @@ async fn store_map(State(node): Node, Path(name): Path<String>, Body(new): Body<
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn notes(State(node): Node, Path(name): Path<String>) -> Answer<Json<Notes>> {
+    Ok(Json(node.exports.notes(&name)?))
+}
+
+async fn store_note(State(node): Node, Path(name): Path<String>, Body(new): Body<NewNote>) -> Answer<StatusCode> {
+    node.exports.store_note(&name, new)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Runs `work`, which touches much memory, on a blocking thread. It completes even if the caller disconnects.
 async fn blocking<T: Send + 'static>(
     node: Arc<Shared>,
@@ -206,11 +216,15 @@ impl From<ExportsError> for Refusal {
             ExportsError::NotFound(_) => StatusCode::NOT_FOUND,
             ExportsError::TooMany
             | ExportsError::Store(Error::NoSpace(_))
+            | ExportsError::TooManyNotes
             | ExportsError::Map(maps::MapRefusal::NoRoom) => StatusCode::INSUFFICIENT_STORAGE,
-            ExportsError::Map(maps::MapRefusal::TooLong(_)) => StatusCode::PAYLOAD_TOO_LARGE,
+            ExportsError::NoteTooLong(_) | ExportsError::Map(maps::MapRefusal::TooLong(_)) => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             ExportsError::Ending => StatusCode::SERVICE_UNAVAILABLE,
             ExportsError::Store(Error::Io { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             ExportsError::BadName(_)
+            | ExportsError::BadNoteName(_)
             | ExportsError::BadToken(_)
             | ExportsError::Store(_)
             | ExportsError::Lease(LeaseRefusal::BadTtl(_) | LeaseRefusal::BadHolder) => StatusCode::BAD_REQUEST,

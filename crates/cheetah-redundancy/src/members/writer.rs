@@ -224,10 +224,16 @@ impl Members {
         }
     }
 
-    /// Puts an empty member in the place of one that the drive can spare.
-    pub(crate) async fn replace(self: &Arc<Self>, member: usize, link: DynLink) -> Result<()> {
+    /// Puts an empty member in the place of one that the drive can spare. `recorded` gets the epoch from which on it is
+    /// there, before any map of that epoch is stored.
+    ///
+    /// # Errors
+    ///
+    /// If the other members do not hold all its bytes.
+    pub async fn replace(self: &Arc<Self>, member: usize, link: DynLink, recorded: impl FnOnce(Epoch)) -> Result<()> {
         let replaced = self.engine(|engine| {
             let epoch = engine.replace(member)?;
+            recorded(epoch);
             self.members[member].generation.fetch_add(1, Ordering::AcqRel);
             self.connect(member, link);
             Ok::<_, Indispensable>(epoch)
@@ -242,6 +248,19 @@ impl Members {
                     format!("{} cannot be replaced: the other members do not hold all its bytes", self.name(member));
                 Err(Error::Invalid(why.into()))
             }
+        }
+    }
+
+    /// Stores how far resynchronization has come, if it has done anything since: the next writer continues there, and others
+    /// see the progress.
+    ///
+    /// # Errors
+    ///
+    /// If the map can be stored at too few members.
+    pub async fn record_progress(self: &Arc<Self>) -> Result<()> {
+        match self.engine(Engine::record_progress).flatten() {
+            Some(epoch) => self.settle(epoch).await,
+            None => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! `cheetah create`: makes a drive from the memory of nodes, and may load an image.
 
 use std::path::PathBuf;
+use std::str::FromStr as _;
 
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
@@ -9,7 +10,7 @@ use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, NodeSpec};
 use cheetah_image::Identity;
 use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
@@ -62,6 +63,10 @@ pub struct Args {
     #[command(flatten)]
     layout: LayoutArgs,
 
+    /// Nodes that may take the place of lost ones, named as in --nodes. None of their memory is reserved
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    spares: Vec<String>,
+
     /// Reserve no memory: the drive may be larger than the nodes' free memory, and writes fail once they are full. Only
     /// with --layout stripe or linear
     #[arg(long)]
@@ -83,6 +88,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
     args.layout.check()?;
+    args.spares.iter().try_for_each(|spare| NodeSpec::from_str(spare).map(drop))?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // Opened first: without the image, no memory is needed.
     let link = match &args.from {
@@ -111,7 +117,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     warn_of_overcommitment(size, &nodes, args.thin, ui);
     let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len()), args.thin);
-    let request = CreateRequest { path, nodes, layout, size, thin, timeout };
+    let spares = args.spares.clone();
+    let request = CreateRequest { path, nodes, layout, size, thin, spares, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
     warn_of_missing_maps(&file, ui);

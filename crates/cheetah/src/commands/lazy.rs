@@ -8,6 +8,7 @@ use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillOptions, FillStage, Filling};
+use cheetah_drive::open::REPLACE_AFTER;
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_source::{LinkUse, opener};
 use serde_json::json;
@@ -29,7 +30,14 @@ pub async fn fill_up(
 ) -> Result<()> {
     let name = file.path.display();
     let observer = Some(Arc::new(FillLog::beside(&file.path)) as _);
-    let options = FillOptions { force_lease, without_source: false, timeout, prefetch_budget: 0, observer };
+    let options = FillOptions {
+        force_lease,
+        without_source: false,
+        replace_after: Some(REPLACE_AFTER),
+        timeout,
+        prefetch_budget: 0,
+        observer,
+    };
     let Some(filling) = Filling::open(file, opener(link, timeout), options).await? else {
         return Err(Failure::misused(format!("{name} is complete: another process has finished it meanwhile")));
     };

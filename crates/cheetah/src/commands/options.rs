@@ -12,6 +12,7 @@ use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::gather::Gather;
+use cheetah_drive::open::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, OverlayPlace};
@@ -295,6 +296,15 @@ pub struct AccessArgs {
     #[arg(long, conflicts_with = "writable")]
     allow_lost: bool,
 
+    /// Do not repair a drive with redundancy: use no spare in place of a lost node, unless `cheetah repair` asks for it
+    #[arg(long, conflicts_with = "repair_after")]
+    no_repair: bool,
+
+    /// Seconds after which a lost node of a drive with redundancy is replaced by a spare
+    #[arg(long, value_name = "SECONDS", default_value_t = REPLACE_AFTER.as_secs())]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    repair_after: u64,
+
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -322,6 +332,7 @@ impl AccessArgs {
             force_lease: self.force_lease,
             fill: Some(|drive| Arc::new(FillLog::beside(drive))),
             allow_lost: self.allow_lost,
+            replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
             timeout: self.timeout.get(),
         })
     }

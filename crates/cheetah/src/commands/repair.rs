@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::repair::{RepairOptions, RepairProgress, Repaired, repair};
@@ -28,8 +29,9 @@ is lost, or returns empty, is replaced by one of --nodes, whose part is computed
 the other nodes. Readers continue meanwhile, and switch to the new node. If a repair is \
 interrupted, the next one continues it.
 
-If a drive is open for writing, its writer updates nodes that return. To replace a \
-node, close the drive first.
+If a process has the drive open for writing, that process does the work, and this \
+command shows how far it has come. The nodes named with --nodes are remembered: a \
+process that has the drive open for writing replaces the next lost node by itself.
 
   cheetah repair case42.drive
   cheetah repair case42.drive --nodes lab7,lab8
@@ -74,11 +76,25 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if repaired.is_complete() {
         return Ok(());
     }
-    Err(Failure::failed(format!(
-        "redundancy is not complete: {} missing; bring {} back, or name other nodes with --nodes",
-        repaired.missing.join(", "),
-        if repaired.missing.len() == 1 { "it" } else { "them" }
-    )))
+    Err(Failure::failed(incomplete(&repaired)))
+}
+
+/// What is missing, and what it takes to restore redundancy.
+fn incomplete(repaired: &Repaired) -> String {
+    let missing: Vec<_> = repaired.missing.iter().map(|missing| missing.node.as_str()).collect();
+    let sizes: Vec<_> = repaired.missing.iter().map(|missing| Size(missing.size_bytes).to_string()).collect();
+    let (them, nodes) = match &sizes[..] {
+        [size] => ("it", format!("a node that holds no part of the drive yet, with {size} of free memory")),
+        _ => ("them", format!("nodes that hold no part of the drive yet, with {} of free memory", sizes.join(" and "))),
+    };
+    let mut text = format!(
+        "redundancy is not complete: {} missing; bring {them} back, or name {nodes} with --nodes",
+        missing.join(", ")
+    );
+    if !repaired.problems.is_empty() {
+        text.push_str(&format!(" ({})", repaired.problems.join("; ")));
+    }
+    text
 }
 
 async fn spares(args: &Args, timeout: Duration) -> Result<Vec<AvailableNode>> {
@@ -91,6 +107,9 @@ async fn spares(args: &Args, timeout: Duration) -> Result<Vec<AvailableNode>> {
 
 fn describe(args: &Args, repaired: &Repaired) -> String {
     let mut text = format!("{}: survives the loss of {} of its nodes", args.drive.display(), repaired.survives);
+    if let Some(writer) = &repaired.writer {
+        text.push_str(&format!("\n  repaired by {writer}, which has it open for writing"));
+    }
     for node in &repaired.resynced {
         text.push_str(&format!("\n  {node} is back, and has received the writes that it missed"));
     }

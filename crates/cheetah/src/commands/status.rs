@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 use cheetah_drive::file::NodeSync;
-use cheetah_drive::status::{Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, status};
+use cheetah_drive::status::{
+    Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, Recovery, status,
+};
 use cheetah_drive::{DriveFile, ImageState};
 use comfy_table::Table;
 
@@ -61,6 +63,16 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
         }
     }
     lines.push(wrapped(&describe_survival(found), 0));
+    if !found.bad.is_empty() {
+        let bytes = found.bad.iter().map(|bad| bad.len).sum();
+        let (count, first) = (found.bad.len(), found.bad[0].offset);
+        let ranges = if count == 1 { "range".to_owned() } else { format!("{count} ranges, the first") };
+        lines.push(wrapped(&format!("BAD: {} are lost for good, in a {ranges} at offset {first}", Size(bytes)), 0));
+    }
+    lines.extend(found.recovery.as_ref().map(|recovery| wrapped(&describe_recovery(recovery), 0)));
+    if found.nodes.iter().any(|node| node.state == NodeState::Foreign) && found.survives_losses_max > 0 {
+        lines.push(wrapped("foreign servers hold no map: one that is lost, even for a moment, has to be replaced", 0));
+    }
     lines.push(describe_nodes(&found.nodes).to_string());
     let mut writers: Vec<_> = found.nodes.iter().filter_map(|node| node.writer.as_deref()).collect();
     writers.dedup();
@@ -69,10 +81,28 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
     lines.join("\n")
 }
 
+fn describe_recovery(recovery: &Recovery) -> String {
+    format!(
+        "made good by {}: {} nodes lost, {} late reads, {} computed from other nodes, {} damaged ranges ({} parts mended), \
+         {} resynchronized",
+        recovery.writer,
+        recovery.members_lost,
+        recovery.late_reads,
+        Size(recovery.reconstructed_bytes),
+        recovery.damaged_ranges,
+        recovery.damage_healed,
+        Size(recovery.resynced_bytes)
+    )
+}
+
 /// The losses that the drive survives now, and the data at risk.
 fn describe_survival(found: &DriveStatus) -> String {
     let bad = found.nodes.iter().filter(|node| !node.is_whole()).count();
     let bad = format!("{bad} of {} nodes {} lost or behind", found.nodes.len(), if bad == 1 { "is" } else { "are" });
+    if found.refetching {
+        return "NOT READABLE: lost ranges are being fetched again from the source (cheetah repair --from-source)"
+            .to_owned();
+    }
     match (found.survives_losses, found.survives_losses_max) {
         (None, 0) => "PARTS LOST: it survives no loss, and nodes are lost".to_owned(),
         (None, _) => format!("PARTS LOST: {bad}, more than it survives"),
@@ -187,6 +217,9 @@ mod tests {
                 note: None,
             }),
             covered: None,
+            refetching: false,
+            bad: Vec::new(),
+            recovery: None,
             healthy: false,
             survives_losses: None,
             survives_losses_max: 0,

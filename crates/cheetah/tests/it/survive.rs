@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::bytes::noise;
+use crate::support::run::program;
 use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three};
 
 /// How long anything may take: far more than it does, because the machine may be busy.
@@ -188,10 +190,130 @@ fn reads_of_a_loaded_image_survive_a_node_that_is_killed_and_comes_back_empty() 
     mount.unmount();
     cheetah(&["verify", &drive]).ok();
     cheetah(&["status", &drive]).ended_with(3);
-    let refused = cheetah(&["repair", &drive]).ended_with(1);
-    assert!(refused.out().contains(&address), "{}", refused.out());
-    cheetah(&["repair", &drive, "--nodes", &address]).ok();
+    // The node that was restarted lends its memory again.
+    cheetah(&["repair", &drive]).ok();
     cheetah(&["status", &drive]).ok();
     first.kill();
     cheetah(&["verify", &drive]).ok();
+}
+
+#[test]
+fn a_writer_repairs_its_drive_although_repair_is_killed() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity"]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable", "--no-repair"]);
+    let mut writer = Writer::new(&mount.file);
+    writer.write_some();
+    third.kill();
+    writer.write_some();
+    until("the loss is recorded", || survives(&drive) == Some(0));
+    let without = cheetah(&["repair", &drive]).ended_with(1);
+    assert!(without.out().contains("of free memory"), "{}", without.out());
+
+    let spare = Node::start("40MiB");
+    let mut repair = program();
+    repair.args(["repair", &drive, "--nodes", spare.address()]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut repair = repair.spawn().unwrap();
+    until("the spare is known", || std::fs::read_to_string(&drive).unwrap().contains(spare.address()));
+    repair.kill().unwrap();
+    repair.wait().unwrap();
+    writer.write_some();
+    let repaired = cheetah(&["repair", &drive]).ok().json();
+    assert_eq!(repaired["repair"]["survives"], 1, "{repaired}");
+    assert!(repaired["repair"]["writer"].is_string(), "{repaired}");
+
+    first.kill();
+    writer.write_some();
+    let Writer { file, content, .. } = writer;
+    drop(file);
+    mount.unmount();
+    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+}
+
+#[test]
+fn repair_goes_on_by_itself_after_the_writer_is_killed() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let drive = made(&desk, &[&first, &second, &third], &["--layout", "mirror"]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);
+    let mut writer = Writer::new(&mount.file);
+    writer.write_some();
+    third.kill();
+    writer.write_some();
+    let spare = Node::start("40MiB");
+    let mut repair = program();
+    repair.args(["--json", "repair", &drive, "--nodes", spare.address()]).stdout(Stdio::piped());
+    let repair = repair.spawn().unwrap();
+    until("the writer uses the spare", || spare.exports() == 1);
+    mount.service().signal(Signal::KILL);
+    let Writer { file, content, .. } = writer;
+    drop(file);
+    cheetah(&["unmount", &desk.arg("mnt")]).ok();
+    drop(mount);
+    // Once the writer's leases have ended.
+    let ended = repair.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert_eq!(survives(&drive), Some(1));
+    first.kill();
+    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+    drop(second);
+}
+
+#[test]
+fn a_replaced_node_that_returns_wipes_what_it_held() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let spare = Node::start("40MiB");
+    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity", "--spares", spare.address()]);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable", "--repair-after", "1"]);
+    let mut writer = Writer::new(&mount.file);
+    writer.write_some();
+    second.service.signal(Signal::STOP);
+    writer.write_some();
+    until("the spare has taken the place of the silent node", || survives(&drive) == Some(1));
+    second.service.signal(Signal::CONT);
+    until("the node is wiped", || second.exports() == 0 && second.used_bytes() == 0);
+    until("the loss is counted", || {
+        let told = cheetah(&["status", &drive]).out();
+        let status: Option<serde_json::Value> = told.lines().next().and_then(|line| serde_json::from_str(line).ok());
+        status.is_some_and(|status| status["recovery"]["members_lost"].as_u64() >= Some(1))
+    });
+    until("its receipt is in the drive file", || {
+        std::fs::read_to_string(&drive).unwrap().contains("verified_zero = true")
+    });
+    let Writer { file, content, .. } = writer;
+    drop(file);
+    mount.unmount();
+    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+}
+
+#[test]
+fn a_drive_that_is_only_read_is_repaired_by_its_mount() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let spare = Node::start("40MiB");
+    let (image, content) = desk.image("disk.raw", SIZE);
+    let layout = ["--layout", "parity", "--spares", spare.address()];
+    let drive = desk.drive("case", &[&first, &second, &third], &image, &layout);
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--prefetch", "0", "--repair-after", "1"]);
+    third.kill();
+    assert!(mount.read() == content);
+    until("the spare has taken the place of the lost node", || survives(&drive) == Some(1));
+    first.kill();
+    mount.unmount();
+    cheetah(&["verify", &drive]).ok();
+    assert!(read_back(&desk, &drive, "again") == content);
 }

@@ -1,0 +1,69 @@
+//! Nodes that were replaced: one that is seen again wipes what it still holds.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::environment::Shared;
+use crate::file::{DriveFile, SetNode, WipeReceipt};
+use crate::node::export::NodeExport;
+
+/// How long a node may take to say what it holds.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Has nodes that were replaced wipe what they hold, and records their receipts in the drive file. To be called only once
+/// every member is in sync: until then, what a lost node holds may be of use to an examiner.
+pub(crate) async fn wipe(shared: &Shared) {
+    let kept = |node: &&SetNode| node.receipt.is_none();
+    let former: Vec<SetNode> = shared.newest_file().former.iter().filter(kept).cloned().collect();
+    let wiped = join_all(former.iter().map(|node| {
+        let token = shared.former_token(&node.nbd);
+        async move { wipe_one(node, token.as_deref()).await }
+    }))
+    .await;
+    let done: Vec<_> = former.into_iter().zip(wiped).filter_map(|(node, wiped)| Some((node, wiped?))).collect();
+    if done.is_empty() {
+        return;
+    }
+    let recorded = shared.update_file(|file| done.iter().for_each(|(node, wiped)| record(file, node, *wiped)));
+    if let Err(error) = recorded {
+        tracing::warn!("the receipt of a node that was replaced is not in the drive file: {error}");
+    }
+}
+
+/// What became of what a former node held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wiped {
+    /// It is wiped.
+    Now(WipeReceipt),
+    /// It is gone: the node was restarted, or the export was freed before.
+    Gone,
+}
+
+/// Has a node wipe what it holds; `token` is a lease there, if there was one. `None` if the node does not answer, or cannot
+/// free it yet.
+pub(crate) async fn wipe_one(node: &SetNode, token: Option<&str>) -> Option<Wiped> {
+    let export = NodeExport::of(node, ASK_TIMEOUT)?;
+    let status = export.control.status().await.ok()?;
+    let has_it = status.exports.iter().any(|found| found.name == export.name);
+    if Some(&status.instance) != node.instance.as_ref() || !has_it {
+        return Some(Wiped::Gone);
+    }
+    // A lease that is not renewed any more ends by itself.
+    let receipt = export.control.delete_export(&export.name, token).await;
+    let receipt = receipt.inspect_err(|error| tracing::debug!("{} keeps what it held: {error}", node.name)).ok()?;
+    tracing::info!("{} was replaced, and has wiped {} bytes that it held", node.name, receipt.wiped_bytes);
+    Some(Wiped::Now(WipeReceipt { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero }))
+}
+
+/// Records it in a drive file.
+pub(crate) fn record(file: &mut DriveFile, node: &SetNode, wiped: Wiped) {
+    match wiped {
+        Wiped::Gone => file.former.retain(|former| former.nbd != node.nbd || former.instance != node.instance),
+        Wiped::Now(receipt) => {
+            for former in file.former.iter_mut().filter(|former| former.nbd == node.nbd) {
+                former.receipt = Some(receipt);
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Fetching lost ranges again from the source of the image, after more nodes were lost than the layout survives.
+//!
+//! The lost members are replaced by empty nodes, and the map is marked: until every range is there again, no process reads the
+//! drive by it, and processes that have the drive open stay with the former map. Chunks that cannot be read, or differ from
+//! the digests made at load, are read from the source, compared with these digests, and written. Then redundancy is computed
+//! anew, and the mark is removed. An interrupted run is continued by the next one.
+
+use std::time::Duration;
+
+use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
+use cheetah_error::{Error, Result};
+use cheetah_redundancy::map::Member;
+use cheetah_redundancy::{MemberState, Regions};
+use futures::{StreamExt as _, stream};
+
+use super::map::{DriveMap, capacity};
+use super::newest::newest;
+use super::open::{Opened, open_refetching};
+use super::repair::Replacement;
+use super::spare::{available, check, restarted};
+use super::votes::{is_majority, voters};
+use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks, read_exactly};
+use crate::file::digests::{CHUNK_BYTES, Digests, digest};
+use crate::file::{DriveFile, Image, ImageState, SetNode};
+use crate::lifecycle::create::{allocate_spare, free_spare};
+use crate::node::find::AvailableNode;
+use crate::node::health::{NodeState, NodeStatus, node_statuses};
+use crate::node::open::NodeAccess;
+
+/// Chunks that are read from the source at once.
+const AT_ONCE: usize = 4;
+
+/// How to fetch lost ranges again.
+#[derive(Clone)]
+pub struct RefetchOptions {
+    /// The source of the drive's image.
+    pub source: DynDevice,
+    /// Nodes that may take the place of lost ones.
+    pub spares: Vec<AvailableNode>,
+    /// Go on although too few nodes answer to be sure that no other process writes the drive.
+    pub force_lease: bool,
+    /// How long a node may take to answer.
+    pub timeout: Duration,
+}
+
+/// What was fetched again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refetched {
+    /// The ranges, in order, neighbours merged. All of them are as they were loaded.
+    pub ranges: Vec<ByteRange>,
+    /// Nodes that were replaced.
+    pub replaced: Vec<Replacement>,
+}
+
+impl Refetched {
+    /// The number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.len).sum()
+    }
+}
+
+/// Whether ranges have to be fetched again: a redundant drive has lost more nodes than it survives, or it has bad ranges, or an
+/// earlier run was interrupted.
+///
+/// # Errors
+///
+/// If the nodes' maps contradict each other.
+pub async fn is_needed(file: &DriveFile, timeout: Duration) -> Result<bool> {
+    if !file.is_redundant() {
+        return Ok(false);
+    }
+    let (map, lost) = look(file, timeout).await?;
+    Ok(map.refetching || lost.len() > file.losses_max() || !map.map.bad.is_empty())
+}
+
+/// Fetches what is lost from the source, and restores full redundancy.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if the source has changed. Otherwise if the image was modified or has no digests, if there are too few
+/// spares, or if another process has the drive open for writing.
+pub async fn refetch(
+    file: &mut DriveFile,
+    options: &RefetchOptions,
+    progress: impl FnMut(CopyProgress) + Send,
+) -> Result<Refetched> {
+    let (image, digests) = loaded(file)?;
+    let size = options.source.geometry().size;
+    if size != image.size {
+        let (source, then, now) = (&image.source, Size(image.size), Size(size));
+        return Err(Error::Evidence(format!(
+            "{source} had {then} when it was loaded, and has {now} now: it has changed"
+        )));
+    }
+    let (old, lost) = look(file, options.timeout).await?;
+    check_voters(file, &old, options).await?;
+    let (map, replaced) = replace(file, old, &lost, options).await?;
+    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
+    let opened = match open_refetching(file, &map, options.force_lease, access).await {
+        Ok(opened) => opened,
+        Err(error) => return Err(free(&map, &lost, error, options.timeout).await),
+    };
+    let fetched = fetch(file, &opened, options, &digests, progress).await;
+    let Some(shared) = opened.holder().map(|holder| holder.shared().clone()) else {
+        return Err(Error::failed("fetching ranges again needs the write lease"));
+    };
+    shared.set_refetching(fetched.is_err());
+    let closed = opened.close().await;
+    let ranges = match fetched {
+        Ok(ranges) => ranges,
+        Err(error) => {
+            // If no map with the new nodes was stored yet, the drive is as it was.
+            let is_stored = newest(file, options.timeout).await.map_or(true, |found| found.map.refetching);
+            return Err(if is_stored { error } else { free(&map, &lost, error, options.timeout).await });
+        }
+    };
+    closed?;
+    let now = newest(file, options.timeout).await?.map;
+    file.update(|file| now.update(file))?;
+    Ok(Refetched { ranges, replaced })
+}
+
+/// The newest map, and the members that are lost in it.
+async fn look(file: &DriveFile, timeout: Duration) -> Result<(DriveMap, Vec<usize>)> {
+    let map = newest(file, timeout).await?.map;
+    let mut now = file.clone();
+    map.update(&mut now);
+    let statuses = node_statuses(&now, timeout).await;
+    let lost = statuses.iter().enumerate().filter(|(_, node)| !node.is_whole()).map(|(index, _)| index).collect();
+    Ok((map, lost))
+}
+
+/// The image, if it is as it was loaded, and its digests.
+fn loaded(file: &DriveFile) -> Result<(Image, Digests)> {
+    let name = &file.name;
+    match &file.image {
+        Some(image @ Image { state: ImageState::Intact, digests: Some(recorded), .. }) => {
+            Ok((image.clone(), Digests::load(file, recorded, image.size)?))
+        }
+        Some(Image { state: ImageState::Modified, .. }) => Err(Error::Evidence(format!(
+            "{name} was opened for writing since it was loaded: the source does not have what was written; save the rest \
+             with `cheetah save --partial`"
+        ))),
+        Some(_) => Err(Error::failed(format!("the image on {name} was not loaded in full: load it again"))),
+        None => Err(Error::misuse(format!("{name} holds no image that could be fetched again"))),
+    }
+}
+
+/// Refuses to go on if another process may be writing the drive over nodes that cannot be reached from here. Nodes that were
+/// restarted hold nothing, so no process writes there.
+async fn check_voters(file: &DriveFile, map: &DriveMap, options: &RefetchOptions) -> Result<()> {
+    let mut now = file.clone();
+    map.update(&mut now);
+    let statuses = node_statuses(&now, options.timeout).await;
+    if let Some(writer) = statuses.iter().find_map(|node| node.writer.as_deref()).filter(|_| !options.force_lease) {
+        return Err(Error::failed(format!("{} is written by {writer}; close it there first", file.name)));
+    }
+    let knows = |node: &&NodeStatus| matches!(node.state, NodeState::Ok | NodeState::Empty);
+    let known = statuses.iter().filter(knows).count();
+    let all = voters(&map.nodes);
+    if all == 0 {
+        return Err(Error::failed(format!(
+            "{} consists of foreign servers only, which hold no map: load the image again",
+            file.name
+        )));
+    }
+    if !options.force_lease && !is_majority(known, all) {
+        return Err(Error::failed(format!(
+            "{}: only {known} of its {all} nodes can be asked, too few to be sure that no other process writes it; use \
+             --force-lease if you know that none does",
+            file.name
+        )));
+    }
+    Ok(())
+}
+
+/// Allocates the parts of the lost members on spares. Returns the map to go on with.
+async fn replace(
+    file: &DriveFile,
+    mut map: DriveMap,
+    lost: &[usize],
+    options: &RefetchOptions,
+) -> Result<(DriveMap, Vec<Replacement>)> {
+    let mut spares = options.spares.clone();
+    spares.extend(available(&file.spares, options.timeout).await);
+    let mut replaced = Vec::new();
+    let mut allocated: Vec<usize> = Vec::new();
+    for index in lost.iter().copied() {
+        let own = restarted(&map.nodes[index], options.timeout).await;
+        let suits = |spare: &&AvailableNode| check(spare, file, &map.nodes, index).is_ok();
+        let (name, size) = (map.nodes[index].name.clone(), map.nodes[index].size);
+        let made = match spares.iter().chain(&own).find(suits) {
+            Some(spare) => allocate_spare(file, index, map.map.epoch + 1, spare, size, options.timeout).await,
+            None => Err(Error::failed(format!(
+                "{name} is to be replaced by a node with {} of free memory, and none of the spares can; name more with \
+                 --nodes ({} nodes are lost)",
+                Size(size),
+                lost.len()
+            ))),
+        };
+        match made {
+            Ok(node) => {
+                replaced.push(Replacement { lost: name, by: node.name.clone() });
+                map.nodes[index] = node;
+                allocated.push(index);
+            }
+            Err(error) => return Err(free(&map, &allocated, error, options.timeout).await),
+        }
+    }
+    let none = Regions::new(capacity(file));
+    // Redundancy agrees with the data nowhere, until it was computed anew.
+    map.map.unsettled = none.whole();
+    map.map.members.fill(Member { state: MemberState::InSync, missed: none });
+    (map.map.open, map.refetching) = (false, true);
+    Ok((map, replaced))
+}
+
+/// Frees what was allocated on spares.
+async fn free(map: &DriveMap, allocated: &[usize], mut why: Error, timeout: Duration) -> Error {
+    let nodes: Vec<&SetNode> = allocated.iter().map(|index| &map.nodes[*index]).collect();
+    for node in nodes {
+        why = free_spare(node, why, timeout).await;
+    }
+    why
+}
+
+/// Fetches every chunk that is not as it was loaded, and computes redundancy anew. Returns the ranges that were fetched.
+async fn fetch(
+    file: &DriveFile,
+    opened: &Opened,
+    options: &RefetchOptions,
+    digests: &Digests,
+    mut progress: impl FnMut(CopyProgress) + Send,
+) -> Result<Vec<ByteRange>> {
+    let size = digests.size();
+    let drive = opened.device();
+    let mut gone = Vec::new();
+    let mut reads = std::pin::pin!(chunks(drive.clone(), size, size));
+    while let Some(ReadChunk { range, read }) = reads.next().await {
+        let found = read.ok().and_then(|(_, digest)| digest);
+        if found.is_none() || found.as_ref() != digests.get(range.offset) {
+            gone.push(range);
+        }
+    }
+    if gone.is_empty() {
+        // A former run was interrupted at its very end. A write makes the map one that is open, so that closing it removes the
+        // mark.
+        gone.extend(ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES).next());
+    }
+    let read = |range: ByteRange| {
+        let source = options.source.clone();
+        async move { (range, read_exactly(&source, range).await) }
+    };
+    let total = gone.iter().map(|range| range.len).sum();
+    let mut writer = ChunkWriter::new(drive.clone(), file.name.as_str());
+    let mut fetched = std::pin::pin!(stream::iter(gone.clone()).map(read).buffered(AT_ONCE));
+    while let Some((range, data)) = fetched.next().await {
+        let data = data.map_err(Error::device(format!("reading {range} of the source again")))?;
+        if digests.get(range.offset) != Some(&digest(&data)) {
+            return Err(Error::Evidence(format!(
+                "the source has changed: {range} is not as it was when it was loaded; bring the source back as it was \
+                 and repeat this, or load the image again"
+            )));
+        }
+        writer.write(range, data).await?;
+        progress(CopyProgress { done: writer.written(), total });
+    }
+    writer.wait().await?;
+    let failed = || Error::device(format!("fetching lost ranges of {} again", file.name));
+    drive.flush().await.map_err(failed())?;
+    let resynced = opened.redundant.resync(&mut |_, _| {}).await.map_err(failed())?;
+    if !resynced.complete {
+        return Err(Error::failed(format!("{}: redundancy could not be computed anew; repeat this", file.name)));
+    }
+    Ok(merged(gone))
+}
+
+/// Neighbours as one range.
+fn merged(ranges: Vec<ByteRange>) -> Vec<ByteRange> {
+    let mut merged: Vec<ByteRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if last.end() == range.offset => last.len += range.len,
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

@@ -1,0 +1,165 @@
+//! Messages of the process that has the drive open for writing to `repair` and `status`, and back: notes at the drive's nodes.
+//!
+//! Only the holder of the leases can change the map, so a repair of a drive that is in use is the holder's work. `repair`
+//! leaves a request at every node that it reaches, and the holder looks for one while a node is lost. Notes need no lease, and
+//! reach the holder from any machine; they outlive both processes, so nothing is lost if either is killed.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cheetah_control::api::NewNote;
+use cheetah_error::{Error, Result};
+use cheetah_image::hash::hex;
+use cheetah_redundancy::RecoveryStats;
+use futures::future::join_all;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::file::SetNode;
+use crate::file::check::SPARES_MAX;
+use crate::lease::holder;
+use crate::node::export::NodeExport;
+
+/// How long a node may take to store a note or to give it.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What `repair` asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Request {
+    /// Made up for each request; empty if there is none.
+    pub id: String,
+    /// When it was made, in milliseconds since 1970: the latest counts.
+    pub made_ms: u64,
+    /// Nodes that may take the place of lost ones, as users write them.
+    pub spares: Vec<String>,
+    /// The NBD URIs of members that are to be replaced at once. Others are, once they have been lost for a while.
+    pub replace: Vec<String>,
+}
+
+/// What the holder answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Answer {
+    /// The id of the request.
+    pub request: String,
+    /// Why nodes were not replaced, a sentence each.
+    pub problems: Vec<String>,
+}
+
+impl Request {
+    /// A new request.
+    pub fn new(spares: Vec<String>, replace: Vec<String>) -> Result<Self> {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| Error::failed(format!("no randomness for a request: {error}")))?;
+        Ok(Self { id: hex(&id), made_ms: now_ms(), spares, replace })
+    }
+
+    /// Leaves it at every node that can be reached. Returns the number of these.
+    pub async fn leave(&self, nodes: &[SetNode]) -> usize {
+        store(nodes, "repair-request", self).await
+    }
+
+    /// The latest request that the nodes hold; an empty one if there is none.
+    pub async fn latest(nodes: &[SetNode]) -> Self {
+        let mut latest = read::<Self>(nodes, "repair-request").await.into_iter().max_by_key(|found| found.made_ms);
+        if let Some(found) = &mut latest {
+            found.spares.truncate(SPARES_MAX);
+        }
+        latest.unwrap_or_default()
+    }
+
+    /// The holder's answer to it, if there is one.
+    pub async fn answer(&self, nodes: &[SetNode]) -> Option<Answer> {
+        read::<Answer>(nodes, "repair-answer").await.into_iter().find(|answer| answer.request == self.id)
+    }
+}
+
+impl Answer {
+    /// Leaves it at every node that can be reached.
+    pub async fn leave(&self, nodes: &[SetNode]) {
+        store(nodes, "repair-answer", self).await;
+    }
+}
+
+/// What a process that has the drive open for writing met with, and made good, since it opened the drive.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovery {
+    /// When these were the numbers, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The process.
+    pub writer: String,
+    /// Nodes that missed a write, and were excluded until they are resynchronized.
+    pub members_lost: u64,
+    /// Reads that a node answered too late or not at all.
+    pub late_reads: u64,
+    /// Reads that were answered by other nodes while a late answer was outstanding.
+    pub hedged_reads_won: u64,
+    /// Reads of which a part was computed from other nodes.
+    pub reconstructed_reads: u64,
+    /// Bytes that were computed from other nodes for a reader.
+    pub reconstructed_bytes: u64,
+    /// Reports of nodes that a range is damaged.
+    pub damaged_ranges: u64,
+    /// Damaged parts that were written anew.
+    pub damage_healed: u64,
+    /// Bytes written by resynchronization.
+    pub resynced_bytes: u64,
+}
+
+impl Recovery {
+    /// The counts of this process; `None` if nothing has happened.
+    pub(crate) fn of(stats: RecoveryStats) -> Option<Self> {
+        let recovery = Self {
+            at_ms: now_ms(),
+            writer: holder(),
+            members_lost: stats.members_lost,
+            late_reads: stats.late_reads,
+            hedged_reads_won: stats.hedged_reads_won,
+            reconstructed_reads: stats.reconstructed_reads,
+            reconstructed_bytes: stats.reconstructed_bytes,
+            damaged_ranges: stats.damaged_ranges,
+            damage_healed: stats.damage_healed,
+            resynced_bytes: stats.resynced_bytes,
+        };
+        (stats
+            != RecoveryStats { bad_ranges: stats.bad_ranges, bad_bytes: stats.bad_bytes, ..RecoveryStats::default() })
+        .then_some(recovery)
+    }
+
+    /// Leaves it at every node that can be reached.
+    pub(crate) async fn leave(&self, nodes: &[SetNode]) {
+        store(nodes, "recovery", self).await;
+    }
+
+    /// The latest that the nodes hold.
+    pub(crate) async fn latest(nodes: &[SetNode]) -> Option<Self> {
+        read::<Self>(nodes, "recovery").await.into_iter().max_by_key(|found| found.at_ms)
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+async fn store(nodes: &[SetNode], name: &str, content: &impl Serialize) -> usize {
+    // Strings, numbers and lists of them: nothing that could fail.
+    let note = NewNote { name: name.to_owned(), text: serde_json::to_string(content).unwrap_or_default() };
+    let stores = nodes.iter().filter_map(|node| NodeExport::of(node, NOTE_TIMEOUT)).map(|export| {
+        let note = &note;
+        async move {
+            let stored = export.control.store_note(&export.name, note).await;
+            stored.inspect_err(|error| tracing::debug!("a note is not stored: {error}")).is_ok()
+        }
+    });
+    join_all(stores).await.into_iter().filter(|stored| *stored).count()
+}
+
+async fn read<T: DeserializeOwned>(nodes: &[SetNode], name: &str) -> Vec<T> {
+    let reads = nodes.iter().filter_map(|node| NodeExport::of(node, NOTE_TIMEOUT)).map(|export| async move {
+        let notes = export.control.notes(&export.name).await.ok()?;
+        serde_json::from_str(notes.notes.get(name)?).ok()
+    });
+    join_all(reads).await.into_iter().flatten().collect()
+}

@@ -1,0 +1,123 @@
+//! Spares: nodes that take the place of lost ones.
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_control::ControlClient;
+use cheetah_device::Size;
+use cheetah_error::{Error, Result};
+use cheetah_redundancy::Members;
+
+use super::environment::Shared;
+use crate::file::{DriveFile, SetNode};
+use crate::lifecycle::create::{allocate_spare, free_spare};
+use crate::node::find::{AvailableNode, FindOptions, NodePlace, find};
+use crate::node::spec::NodeSpec;
+
+/// How long `auto` listens for announcements.
+const BROWSE: Duration = Duration::from_secs(2);
+
+/// A node that was replaced by another.
+pub(crate) struct Replaced {
+    pub lost: String,
+    pub by: String,
+}
+
+/// Puts the first spare that can in the place of a lost member. The error says of each spare why it cannot.
+pub(crate) async fn replace(
+    shared: &Shared,
+    members: &Arc<Members>,
+    index: usize,
+    spares: &[AvailableNode],
+    timeout: Duration,
+) -> Result<Replaced> {
+    let (file, nodes) = (shared.file(), shared.nodes());
+    let lost = nodes[index].name.clone();
+    let size = nodes[index].size;
+    let mut why = Vec::new();
+    for spare in spares {
+        if let Err(unsuitable) = check(spare, &file, &nodes, index) {
+            why.push(unsuitable);
+            continue;
+        }
+        let epoch = members.map().map_or(0, |map| map.epoch);
+        let node = match allocate_spare(&file, index, epoch, spare, size, timeout).await {
+            Ok(node) => node,
+            Err(error) => {
+                why.push(error.to_string());
+                continue;
+            }
+        };
+        match shared.replace(members, index, node.clone()).await {
+            Ok(()) => return Ok(Replaced { lost, by: node.name }),
+            Err(error) => why.push(free_spare(&node, error, timeout).await.to_string()),
+        }
+    }
+    let needed = format!("{lost} is to be replaced by a node with {} of free memory", Size(size));
+    Err(Error::failed(match &why[..] {
+        [] => format!("{needed}, and there is no spare"),
+        why => format!("{needed}: {}", why.join("; ")),
+    }))
+}
+
+/// Refuses a spare that cannot take the place of this member. The error is a clause.
+pub(crate) fn check(
+    spare: &AvailableNode,
+    file: &DriveFile,
+    nodes: &[SetNode],
+    index: usize,
+) -> std::result::Result<(), String> {
+    let is_other = |(other, node): (usize, &SetNode)| {
+        other != index && (node.http.is_some() && spare.is_at(node.http.as_deref()) || spare.is_export(&node.nbd))
+    };
+    if nodes.iter().enumerate().any(is_other) {
+        return Err(format!(
+            "node {} holds a part of {} already: it cannot take another, or its loss would be two losses",
+            spare.name, file.name
+        ));
+    }
+    if spare.free_bytes < nodes[index].size {
+        return Err(format!("node {} has only {} of free memory", spare.name, Size(spare.free_bytes)));
+    }
+    Ok(())
+}
+
+/// Asks the nodes of these names for their free memory, each once. Those that do not answer are left out.
+pub(crate) async fn available(names: &[String], timeout: Duration) -> Vec<AvailableNode> {
+    let mut found: Vec<AvailableNode> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
+            continue;
+        }
+        let nodes = match NodeSpec::from_str(name) {
+            Ok(spec) => find(&[spec], &FindOptions { timeout, browse: BROWSE }).await,
+            Err(error) => Err(error),
+        };
+        match nodes {
+            Ok(nodes) => found.extend(nodes),
+            Err(error) => tracing::debug!("the spare {name} cannot be used: {error}"),
+        }
+    }
+    found
+}
+
+/// The machine of a lost node, if a node runs there again: it is another instance, with memory to lend.
+pub(crate) async fn restarted(node: &SetNode, timeout: Duration) -> Option<AvailableNode> {
+    let http = node.http.as_deref()?;
+    let (host, port) = http.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let status = ControlClient::new(http).with_timeout(timeout).status().await.ok()?;
+    if Some(&status.instance) == node.instance.as_ref() {
+        return None;
+    }
+    Some(AvailableNode::node(node.name.clone(), host, port.parse().ok()?, &status))
+}
+
+/// How a spare is named in a drive file and in a request.
+pub(crate) fn name_of(spare: &AvailableNode) -> String {
+    match &spare.place {
+        NodePlace::Node { nbd, .. } => nbd.clone(),
+        NodePlace::Foreign { uri } => uri.clone(),
+    }
+}

@@ -1,0 +1,197 @@
+//! The upkeep of an open drive.
+//!
+//! A writer replaces nodes that stay lost by spares, at once if `repair` asks for it; it records how far a resynchronization
+//! has come; it has nodes that were replaced wipe what they still hold. A reader repairs a drive that no process has open for
+//! writing, as `repair` does.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cheetah_error::Result;
+use cheetah_redundancy::{MemberState, Members};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::environment::Shared;
+use super::former::wipe;
+use super::newest::refresh;
+use super::repair::{RepairOptions, Replacement, repair};
+use super::request::{Answer, Recovery, Request};
+use super::spare::{available, check, replace, restarted};
+use crate::file::DriveFile;
+use crate::node::health::{NodeState, NodeStatus, node_statuses};
+
+/// The pause between looks at the members.
+const LOOK: Duration = Duration::from_secs(1);
+/// A reader asks the nodes for their state at every so many looks.
+const LOOKS_PER_STATUS: u64 = 5;
+/// How often the progress of a resynchronization is recorded.
+const RECORD: Duration = Duration::from_secs(3);
+/// How often the counts of what was met with and made good are left at the nodes.
+const COUNT: Duration = Duration::from_secs(5);
+/// The pause before what failed is tried again.
+const RETRY: Duration = Duration::from_secs(10);
+/// How long a spare may take to say what memory it has.
+const SPARE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Looks after a drive until dropped.
+pub(crate) struct Upkeep {
+    task: JoinHandle<()>,
+}
+
+impl Upkeep {
+    /// Begins. A member that has been lost for `patience` is replaced; with `None`, only when `repair` asks for it.
+    pub fn start(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Duration>) -> Self {
+        let looks = patience.map(|patience| patience.as_secs().div_ceil(LOOK.as_secs()));
+        let worker = Worker { shared, looks, lost_for: vec![0; members.len()], tried: None, told: String::new() };
+        Self { task: tokio::spawn(worker.run(Arc::downgrade(members))) }
+    }
+}
+
+impl Upkeep {
+    /// Begins, for a reader: a drive with members that have been lost for `patience` is repaired.
+    pub fn start_reading(file: DriveFile, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Self {
+        let looks = patience.as_secs().div_ceil(LOOK.as_secs()).max(1);
+        Self { task: tokio::spawn(repair_for_readers(file, Arc::downgrade(members), looks, timeout)) }
+    }
+}
+
+/// Looks are counted, not time: this process may have been frozen.
+async fn repair_for_readers(mut file: DriveFile, members: Weak<Members>, looks: u64, timeout: Duration) {
+    let (mut lost_for, mut are_whole) = (0, true);
+    for look in 1_u64.. {
+        sleep(LOOK).await;
+        let Some(are_ready) = members.upgrade().map(|members| members.all_ready()) else { return };
+        // Nobody may be reading.
+        if look % LOOKS_PER_STATUS == 0 {
+            are_whole = node_statuses(&file, SPARE_TIMEOUT).await.iter().all(NodeStatus::is_whole);
+        }
+        lost_for = if are_ready && are_whole { 0 } else { lost_for + 1 };
+        if lost_for <= looks {
+            continue;
+        }
+        lost_for = 0;
+        are_whole = true;
+        if let Err(error) = repair_if_possible(&mut file, timeout).await {
+            tracing::warn!("{} cannot be repaired: {error}", file.name);
+        }
+    }
+}
+
+/// Repairs a drive if no process has it open for writing, and a node came back or can be replaced: otherwise nothing is
+/// gained, and its leases would be taken in vain.
+async fn repair_if_possible(file: &mut DriveFile, timeout: Duration) -> Result<()> {
+    let known = DriveFile::load(&file.path).ok().filter(|found| found.id == file.id).unwrap_or_else(|| file.clone());
+    *file = refresh(&known, timeout).await?;
+    let statuses = node_statuses(file, timeout).await;
+    if statuses.iter().any(|node| node.writer.is_some()) || statuses.iter().all(NodeStatus::is_whole) {
+        return Ok(());
+    }
+    let nodes: Vec<_> = file.nodes().cloned().collect();
+    let spares = available(&file.spares, SPARE_TIMEOUT).await;
+    let mut is_possible = false;
+    for (index, status) in statuses.iter().enumerate().filter(|(_, status)| !status.is_whole()) {
+        let is_back = status.state == NodeState::Ok;
+        let own = restarted(&nodes[index], SPARE_TIMEOUT).await;
+        is_possible |= is_back || spares.iter().chain(&own).any(|spare| check(spare, file, &nodes, index).is_ok());
+    }
+    if !is_possible {
+        return Ok(());
+    }
+    let repaired = repair(file, RepairOptions { spares: Vec::new(), force_lease: false, timeout }, |_| {}).await?;
+    for node in &repaired.resynced {
+        tracing::warn!("{node} is back, and has received the writes that it missed");
+    }
+    for Replacement { lost, by } in &repaired.replaced {
+        tracing::warn!("{by} replaces {lost}, which stays lost");
+    }
+    Ok(())
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    /// How many looks in a row must find a member lost. Looks are counted, not time: this process may have been frozen.
+    looks: Option<u64>,
+    lost_for: Vec<u64>,
+    /// When a replacement failed last, and for which request.
+    tried: Option<(Instant, String)>,
+    /// The last warning.
+    told: String,
+}
+
+impl Worker {
+    async fn run(mut self, members: Weak<Members>) {
+        let (mut recorded, mut wiped) = (Instant::now(), Instant::now());
+        let (mut counted, mut told) = (Instant::now(), None);
+        while !self.shared.is_fenced() {
+            sleep(LOOK).await;
+            let Some(members) = members.upgrade() else { return };
+            let Some(map) = members.map() else { return };
+            if recorded.elapsed() >= RECORD {
+                recorded = Instant::now();
+                if let Err(error) = members.record_progress().await {
+                    tracing::debug!("the progress of the repair is not recorded: {error}");
+                }
+            }
+            if counted.elapsed() >= COUNT && told != Some(members.stats()) {
+                counted = Instant::now();
+                told = Some(members.stats());
+                if let Some(recovery) = Recovery::of(members.stats()) {
+                    recovery.leave(&self.shared.nodes()).await;
+                }
+            }
+            for (lost_for, member) in self.lost_for.iter_mut().zip(&map.members) {
+                *lost_for = if member.state == MemberState::Stale { *lost_for + 1 } else { 0 };
+            }
+            if self.lost_for.iter().any(|looks| *looks > 0) {
+                self.restore(&members).await;
+            } else if map.members.iter().all(|member| member.state == MemberState::InSync) && wiped.elapsed() >= RETRY {
+                wiped = Instant::now();
+                wipe(&self.shared).await;
+            }
+        }
+    }
+
+    async fn restore(&mut self, members: &Arc<Members>) {
+        let nodes = self.shared.nodes();
+        let request = Request::latest(&nodes).await;
+        let is_due = |index: &usize| {
+            let lost_for = self.lost_for[*index];
+            let asked = lost_for > 0 && request.replace.contains(&nodes[*index].nbd);
+            asked || lost_for > 0 && self.looks.is_some_and(|looks| lost_for > looks)
+        };
+        let due: Vec<usize> = (0..nodes.len()).filter(is_due).collect();
+        let waits = self.tried.as_ref().is_some_and(|(at, of)| at.elapsed() < RETRY && *of == request.id);
+        if due.is_empty() || waits {
+            return;
+        }
+        let spares = available(&[request.spares.clone(), self.shared.newest_spares()].concat(), SPARE_TIMEOUT).await;
+        let mut problems = Vec::new();
+        for index in due {
+            if members.map().is_none_or(|map| map.members[index].state != MemberState::Stale) {
+                continue;
+            }
+            // The spares that were named, then the machine itself, if it was restarted.
+            let all: Vec<_> = spares.iter().cloned().chain(restarted(&nodes[index], SPARE_TIMEOUT).await).collect();
+            match replace(&self.shared, members, index, &all, self.shared.timeout()).await {
+                Ok(replaced) => tracing::warn!("{} replaces {}, which stays lost", replaced.by, replaced.lost),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        let said = problems.join("; ");
+        if !said.is_empty() && said != self.told {
+            tracing::warn!("redundancy cannot be restored: {said}");
+        }
+        self.told = said;
+        self.tried = (!problems.is_empty()).then(|| (Instant::now(), request.id.clone()));
+        if !request.id.is_empty() {
+            Answer { request: request.id, problems }.leave(&self.shared.nodes()).await;
+        }
+    }
+}
