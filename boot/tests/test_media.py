@@ -19,7 +19,12 @@ STARTED = "Disks visible: 0"
 
 def disc(path: str) -> list[str]:
     """Returns QEMU's options for a disc in the drive."""
-    return ["-drive", f"if=none,id=disc,media=cdrom,readonly=on,file={path}", "-device", "ide-cd,drive=disc,bootindex=0"]
+    return [
+        "-drive",
+        f"if=none,id=disc,media=cdrom,readonly=on,file={path}",
+        "-device",
+        "ide-cd,drive=disc,bootindex=0",
+    ]
 
 
 def stick(path: str) -> list[str]:
@@ -30,7 +35,9 @@ def stick(path: str) -> list[str]:
 
 def uefi(dir: Path, secure: bool) -> list[str]:
     """Returns QEMU's options for UEFI firmware, with the keys that ship with machines if Secure Boot is on."""
-    code, variables = ("OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.ms.fd") if secure else ("OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd")
+    code, variables = (
+        ("OVMF_CODE_4M.secboot.fd", "OVMF_VARS_4M.ms.fd") if secure else ("OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd")
+    )
     if not os.path.exists(f"{FIRMWARE}/{code}"):
         pytest.skip("there is no UEFI firmware for guests: the package ovmf")
     own = shutil.copy(f"{FIRMWARE}/{variables}", dir / "variables.fd")
@@ -97,7 +104,9 @@ def test_the_image_built_twice_is_the_same(live: str, tmp_path: Path) -> None:
     os.makedirs(again)
     os.symlink(os.path.join(live, "packages"), again / "packages")
     build.build(str(again), CHEETAH)
-    differing = subprocess.run(["diff", "-rq", f"{live}/pxe", str(again / "pxe")], capture_output=True, text=True, check=False)
+    differing = subprocess.run(
+        ["diff", "-rq", f"{live}/pxe", str(again / "pxe")], capture_output=True, text=True, check=False
+    )
     assert differing.stdout == ""
     assert Path(live, "cheetah.iso").read_bytes() == (again / "cheetah.iso").read_bytes()
     assert os.path.getsize(again / "cheetah.iso") <= 40 << 20
