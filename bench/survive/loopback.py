@@ -70,7 +70,7 @@ def compare(
     size_bytes = content_bytes(settings)
     for load in workloads:
         metric, unit = ("iops", "requests/s") if load.block_bytes < MIB else ("rate", "MiB/s")
-        job = Job(load.rw, load.block_bytes, size_bytes, load.depth, runtime_s=settings.runtime_s / 2)
+        job = Job(load.rw, load.block_bytes, size_bytes, load.depth, runtime_s=settings.runtime_s / 4)
         turns = {name: lambda server=server, job=job: server.measure(job) for name, server in servers.items()}
         what = f"{layout.name}: {load.what}"
         results = interleave(what, settings.rounds, turns, metric)

@@ -44,7 +44,7 @@ def test_pip_installs_all_of_it_and_nothing_else(tmp_path: Path) -> None:
     program("cargo")
     pytest.importorskip("maturin")
     # As scripts/python-env builds it, so that it need not be built again.
-    settings = {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "MATURIN_PEP517_ARGS": "--profile dev"}
+    settings = {"MATURIN_PEP517_ARGS": "--profile dev"}
     settings["CARGO_TARGET_DIR"] = str(ROOT / "target")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     flags = ("--quiet", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--target", tmp_path)
