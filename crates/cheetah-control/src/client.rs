@@ -197,6 +197,14 @@ impl ControlClient {
         self.post(Method::PUT, &notes_path(name), new).await.map(drop)
     }
 
+    /// Hands on the list of revoked certificates, in DER. A node that knows this list or a newer one is content, too.
+    pub async fn replace_revocations(&self, list: Vec<u8>) -> Result<()> {
+        match self.call(Method::PUT, "/v1/room/revoked", list.into(), self.timeout).await {
+            Err(error) if error.is_conflict() => Ok(()),
+            told => told.map(drop),
+        }
+    }
+
     /// Gets the node's metrics, as Prometheus text.
     pub async fn metrics(&self) -> Result<String> {
         let body = self.call(Method::GET, "/metrics", Bytes::new(), self.timeout).await?;

@@ -392,11 +392,8 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> std::result::Result<T, Failed> {
         .map_err(|_| Failed::Refused(Error::failed("the room's answer is malformed; update Cheetah on both machines")))
 }
 
-/// Whether a handshake failed because of the server's certificate rather than the network.
+/// Whether a handshake failed because of the server's answer rather than the network.
 fn is_certificate_error(error: &std::io::Error) -> bool {
-    let inner = error.get_ref();
-    let refused = inner
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-        .is_some_and(|error| !matches!(error, rustls::Error::PeerIncompatible(_) | rustls::Error::AlertReceived(_)));
-    refused || inner.is_some_and(|inner| inner.downcast_ref::<cheetah_tls::TlsError>().is_some())
+    let by_us = error.get_ref().is_some_and(|inner| inner.is::<cheetah_tls::TlsError>());
+    by_us || error.kind() == std::io::ErrorKind::InvalidData
 }

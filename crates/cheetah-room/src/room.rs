@@ -144,7 +144,7 @@ impl Room {
             return Err(damaged(ROOM, "it is malformed, or of a newer Cheetah".into()));
         }
         let authority = Authority::from_pem(&about.name, &read(KEY)?, &read(CERTIFICATE)?);
-        let authority = authority.map_err(|why| damaged(KEY, why.to_string()))?;
+        let authority = authority.map_err(|why| damaged(&format!("{KEY} or {CERTIFICATE}"), why.to_string()))?;
         if authority.room().to_string() != about.id {
             return Err(damaged(KEY, format!("it is not the key of room {}", about.id)));
         }
@@ -416,13 +416,31 @@ impl Room {
         Ok(bytes.and_then(|bytes| toml::from_slice(&bytes).ok()))
     }
 
+    /// Forgets the enrolment server that was recorded last.
+    ///
+    /// # Errors
+    ///
+    /// If the record cannot be removed.
+    pub fn clear_serving(&self) -> Result<()> {
+        self.directory.remove(SERVING)
+    }
+
+    /// Whether a process has claimed the enrolment of this room.
+    ///
+    /// # Errors
+    ///
+    /// If the lock cannot be looked at.
+    pub fn is_claimed(&self) -> Result<bool> {
+        self.directory.is_locked(SERVING_LOCK)
+    }
+
     /// The enrolment server, if one runs.
     ///
     /// # Errors
     ///
     /// As [`Self::last_serving`].
     pub fn serving(&self) -> Result<Option<Serving>> {
-        if self.directory.is_locked(SERVING_LOCK)? { self.last_serving() } else { Ok(None) }
+        if self.is_claimed()? { self.last_serving() } else { Ok(None) }
     }
 
     /// A path in its directory for the messages of a detached server.

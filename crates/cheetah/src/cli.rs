@@ -1,13 +1,15 @@
 //! The command line. Each verb defines its own options, in [`crate::commands`].
 
+use cheetah_room::client::Me;
+use cheetah_room::resolve::Purpose;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::options::RoomArgs;
 use crate::commands::{
-    acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, repair, save, serve,
-    status, triage, unmount, verify,
+    acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, repair, room, save,
+    serve, status, triage, unmount, verify,
 };
 use crate::failure::Result;
+use crate::room::{Part, enter};
 use crate::ui::Ui;
 
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
@@ -16,7 +18,10 @@ use crate::ui::Ui;
 #[command(long_about = "Cheetah turns the idle RAM of a room of machines into one forensic drive, \
 which every tool and every analyst can use at once.
 
-  cheetah node --memory 12GiB             each machine lends memory
+  cheetah room init lab                   one machine makes a room
+  cheetah room invite --role node         … and invites the others
+  cheetah node --memory 12GiB --room STRING
+                                          each machine lends memory
   cheetah create case42.drive --nodes a,b,c --from disk.raw
                                           one machine creates a drive
   cheetah mount case42.drive /mnt         any machine opens it
@@ -36,9 +41,10 @@ pub struct Cli {
     #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Global options")]
     pub verbose: u8,
 
-    /// The room.
-    #[command(flatten)]
-    pub room: RoomArgs,
+    /// Room whose machines this command talks to: its name, a credential file, an invitation, or 'none'
+    /// [default: the only room that this machine knows]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "ROOM")]
+    pub room: Option<String>,
 
     /// The verb and its options.
     #[command(subcommand)]
@@ -54,6 +60,7 @@ pub enum Command {
     Create(create::Args),
     Enlarge(enlarge::Args),
     Repair(repair::Args),
+    Room(room::Args),
     Load(load::Args),
     Save(save::Args),
     Verify(verify::Args),
@@ -69,10 +76,30 @@ pub enum Command {
     Generate(generate::Args),
 }
 
-impl Command {
+impl Cli {
     /// Runs the verb.
     pub async fn run(self, ui: &Ui) -> Result<()> {
-        let ui = *ui;
+        let (ui, room) = (*ui, self.room.as_deref());
+        if let Some(part) = self.command.part() {
+            enter(room, part, ui).await?;
+        }
+        self.command.run(room, ui).await
+    }
+}
+
+impl Command {
+    /// How the verb takes part in a room; `None` if it does not, or sees to it itself.
+    fn part(&self) -> Option<Part> {
+        let client = || Part { purpose: Purpose::Client, ephemeral: false, me: Me::default() };
+        match self {
+            Self::Node(args) => Some(args.part()),
+            Self::Serve(args) => Some(args.part()),
+            Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) => None,
+            _ => Some(client()),
+        }
+    }
+
+    async fn run(self, room: Option<&str>, ui: Ui) -> Result<()> {
         match self {
             Self::Demo(args) => demo::run(args, ui).await,
             Self::Acquire(args) => acquire::run(args, ui).await,
@@ -81,6 +108,7 @@ impl Command {
             Self::Enlarge(args) => enlarge::run(args, ui).await,
             Self::Repair(args) => repair::run(args, ui).await,
             Self::Load(args) => load::run(args, ui).await,
+            Self::Room(args) => room::run(args, room, ui).await,
             Self::Save(args) => save::run(args, ui).await,
             Self::Verify(args) => verify::run(args, ui).await,
             Self::Status(args) => status::run(args, ui).await,

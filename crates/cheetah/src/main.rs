@@ -7,6 +7,7 @@
 mod cli;
 mod commands;
 mod failure;
+mod room;
 mod signals;
 mod ui;
 
@@ -30,10 +31,9 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .context("cannot start worker threads")
-        .and_then(|runtime| cli.room.enter().map(|()| runtime))
         .and_then(|runtime| {
             // A panic of the command itself: the hook has reported it.
-            let command = AssertUnwindSafe(|| runtime.block_on(run(cli.command, &ui)));
+            let command = AssertUnwindSafe(|| runtime.block_on(run(cli, &ui)));
             let result =
                 catch_unwind(command).unwrap_or_else(|_| Err(failure::Failure::failed("the command broke off")));
             // Reads that will never be answered must not keep a finished command from exiting.
@@ -56,9 +56,9 @@ fn main() -> ExitCode {
 }
 
 /// Runs the command to its end, or until the process has failed and the command does not notice.
-async fn run(command: cli::Command, ui: &ui::Ui) -> failure::Result<()> {
+async fn run(cli: cli::Cli, ui: &ui::Ui) -> failure::Result<()> {
     tokio::select! {
-        result = command.run(ui) => result,
+        result = cli.run(ui) => result,
         () = signals::abandoned() => Err(failure::Failure::failed("the command broke off")),
     }
 }

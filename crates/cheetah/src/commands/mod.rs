@@ -18,6 +18,7 @@ pub mod options;
 pub mod probe;
 pub mod python;
 pub mod repair;
+pub mod room;
 pub mod save;
 pub mod serve;
 pub mod status;

@@ -1,15 +1,21 @@
 //! `cheetah node`: lends this machine's memory.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use cheetah_control::api::NodeReceipt;
 use cheetah_device::Size;
+use cheetah_nbd::uri::PORT as NBD_PORT;
 use cheetah_node::{Node, NodeConfig, NodeError, spare};
+use cheetah_room::client::Me;
+use cheetah_room::place::{host_name, own_addresses};
+use cheetah_room::resolve::Purpose;
+use cheetah_tls::wallet;
 use serde_json::json;
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
+use crate::room::Part;
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -22,22 +28,20 @@ The memory is locked and kept out of core dumps. It is wiped when a drive is des
 node then reads it back, and prints a receipt that says whether it was zero. A restarted node is empty, and drives \
 refuse it.
 
-  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --room node.pem
-  cheetah node --memory 12GiB --listen 192.168.1.7:10809 --room node.pem \\
-      --join examiner:10811")]
+In a room, the node is a member: it joins with the string of cheetah room invite, and keeps its credential. All \
+connections are encrypted, and only examiners and analysts of the room can use it.
+
+  cheetah node --memory 12GiB --room STRING
+  cheetah node --memory 12GiB --room lab
+  cheetah node --memory 12GiB --room STRING --join examiner:10811")]
 pub struct Args {
     /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else
     #[arg(long, value_name = "SIZE|max")]
     memory: Memory,
 
-    /// Address for drives (NBD)
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        value_parser = crate::commands::listen::address,
-        default_value = "127.0.0.1:10809",
-    )]
-    listen: SocketAddr,
+    /// Address for drives (NBD) [default: every address in a room, or 127.0.0.1 without one; port 10809]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
+    listen: Option<SocketAddr>,
 
     /// Address for control and metrics (HTTP) [default: the port after the one for drives]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
@@ -58,6 +62,10 @@ pub struct Args {
     /// Do not announce the node
     #[arg(long)]
     no_announce: bool,
+
+    /// Keep a new credential in locked memory only, as a machine without a disk does
+    #[arg(long)]
+    ephemeral: bool,
 
     /// Do without the room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read
     /// and write
@@ -98,10 +106,23 @@ impl Memory {
     }
 }
 
+impl Args {
+    /// The node's part in a room.
+    pub fn part(&self) -> Part {
+        let name = if self.name.is_empty() { host_name() } else { self.name.clone() };
+        let port = self.listen.map_or(NBD_PORT, |listen| listen.port());
+        // A port that the system chooses is not known yet.
+        let nbd_port = (port != 0).then_some(port);
+        let me = Me { name, hosts: own_addresses(), nbd_port };
+        Part { purpose: Purpose::Node, ephemeral: self.ephemeral, me }
+    }
+}
+
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let announce = args.announce || !(args.no_announce || args.listen.ip().is_loopback());
+    let listen = args.listen.unwrap_or_else(listen_default);
+    let announce = args.announce || !(args.no_announce || listen.ip().is_loopback());
     let config = NodeConfig {
         http_listen: args.http,
         name: args.name,
@@ -110,7 +131,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         insecure: args.insecure,
         probe: !args.no_probe,
         dedicated: matches!(args.memory, Memory::Max),
-        ..NodeConfig::new(args.memory.bytes()?, args.listen)
+        ..NodeConfig::new(args.memory.bytes()?, listen)
     };
     let node = Node::start(config).map_err(|error| match error {
         NodeError::Exposed(_) => Failure::misused(error),
@@ -129,6 +150,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     Err(Failure::failed("the memory could not be wiped in full; switch the machine off to be sure"))
+}
+
+/// The address to listen on: every one of the machine in a room, loopback without one.
+fn listen_default() -> SocketAddr {
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    // A machine without IPv6 cannot listen on both families by one address.
+    let usable = any.into_iter().find(|any| std::net::TcpListener::bind((*any, 0)).is_ok());
+    let in_room = wallet::default().is_some();
+    let address = usable.filter(|_| in_room).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    SocketAddr::new(address, NBD_PORT)
 }
 
 fn say_ready(node: &Node, ui: Ui) {

@@ -1,7 +1,7 @@
 //! Options shared by several verbs.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
-use cheetah_drive::find::{FindOptions, find};
+use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::Gather;
 use cheetah_drive::open::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, OverlayPlace};
-use cheetah_tls::{Credential, wallet};
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use futures::future::join_all;
 
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
+use crate::room::{node_address, node_addresses};
 use crate::ui::Ui;
 
 /// The default address at which a drive waits for nodes to join: the port after a node's own two.
@@ -46,34 +47,6 @@ where
     T::Err: std::error::Error + Send + Sync,
 {
     OsStringValueParser::new().try_map(|typed| typed_to_text(&typed).parse())
-}
-
-/// The room that this process acts in.
-#[derive(Debug, Clone, clap::Args)]
-pub struct RoomArgs {
-    /// Act as a member of a room, with this credential file: connections are encrypted, and both sides are known
-    /// [default: $CHEETAH_ROOM]
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Global options")]
-    room: Option<PathBuf>,
-}
-
-impl RoomArgs {
-    /// Takes the credential into use for all connections of this process.
-    ///
-    /// # Errors
-    ///
-    /// If the credential cannot be used.
-    pub fn enter(&self) -> Result<()> {
-        let by_environment = || std::env::var_os("CHEETAH_ROOM").filter(|room| !room.is_empty()).map(PathBuf::from);
-        let Some(file) = self.room.clone().or_else(by_environment) else { return Ok(()) };
-        let credential = Credential::from_file(&file)
-            .map_err(|error| Failure::misused(format!("{} is no credential: {error}", file.display())))?;
-        if let Some(identity) = credential.identity() {
-            tracing::info!("acting as {identity} in room {}", identity.room);
-        }
-        wallet::set_default(Some(credential));
-        Ok(())
-    }
 }
 
 /// The node time-out.
@@ -129,7 +102,8 @@ impl NodeArgs {
     /// Finds the nodes, or waits until they have joined.
     pub async fn find(&self, timeout: Duration, ui: Ui) -> Result<Vec<AvailableNode>> {
         let Some(wanted) = self.wait.map(usize::from) else {
-            let specs = self.nodes.iter().map(|text| NodeSpec::from_str(text)).collect::<Result<Vec<_>, _>>()?;
+            let specs = self.nodes.iter().map(|text| NodeSpec::from_str(&node_address(text)));
+            let specs = specs.collect::<Result<Vec<_>, _>>()?;
             return Ok(find(&specs, &FindOptions { timeout, browse: BROWSE }).await?);
         };
         let mut gather = Gather::listen(self.listen, wanted, self.insecure).await?;
@@ -141,7 +115,14 @@ impl NodeArgs {
             &serde_json::json!({ "event": "waiting", "wanted": wanted, "listen": address }),
         );
         let mut found = Vec::new();
-        while let Some(node) = gather.next().await {
+        while found.len() < wanted {
+            let node = tokio::select! {
+                Some(node) = gather.next() => node,
+                Some(node) = member_beside(&found, timeout) => node,
+            };
+            if found.iter().any(|other| is_same(other, &node)) {
+                continue;
+            }
             ui.event(
                 format_args!("{} joined with {} ({} of {wanted})", node.name, Size(node.free_bytes), found.len() + 1),
                 &serde_json::json!({ "event": "joined", "node": node.name, "free_bytes": node.free_bytes }),
@@ -149,6 +130,33 @@ impl NodeArgs {
             found.push(node);
         }
         Ok(found)
+    }
+}
+
+/// How long to wait before the room's nodes are asked again.
+const MEMBERS_PAUSE: Duration = Duration::from_secs(1);
+/// How long a node of the room may take to answer.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Waits for a node of this machine's room that answers and is not among `found`. Such nodes need no --join.
+async fn member_beside(found: &[AvailableNode], timeout: Duration) -> Option<AvailableNode> {
+    let options = FindOptions { timeout: timeout.min(MEMBER_TIMEOUT), browse: BROWSE };
+    loop {
+        let specs: Vec<_> = node_addresses().iter().filter_map(|text| NodeSpec::from_str(text).ok()).collect();
+        let answers = join_all(specs.iter().map(|spec| find(std::slice::from_ref(spec), &options))).await;
+        let new = answers.into_iter().flatten().flatten().find(|node| !found.iter().any(|other| is_same(other, node)));
+        if new.is_some() {
+            return new;
+        }
+        tokio::time::sleep(MEMBERS_PAUSE).await;
+    }
+}
+
+/// Whether both are the same process.
+fn is_same(one: &AvailableNode, other: &AvailableNode) -> bool {
+    match (&one.place, &other.place) {
+        (NodePlace::Node { instance: one, .. }, NodePlace::Node { instance: other, .. }) => one == other,
+        _ => false,
     }
 }
 

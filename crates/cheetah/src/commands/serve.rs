@@ -11,12 +11,16 @@ use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
 use cheetah_control::http::{self, Ends};
 use cheetah_device::{Size, os_error};
 use cheetah_probe::far::{Caller, FarConfig, router};
+use cheetah_room::client::Me;
+use cheetah_room::place::{host_name, own_addresses};
+use cheetah_room::resolve::Purpose;
 use cheetah_tls::{ServerTls, wallet};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
+use crate::room::Part;
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -40,9 +44,9 @@ can read it; to cheetah acquire, the agent also sends compressed data and digest
 If the examiner cannot reach this machine, use --connect: the agent then connects to the examiner's acquire --listen, \
 and reconnects until it is stopped.
 
-  cheetah serve /dev/sda --listen 192.168.1.9:10809 --room agent.pem
-  cheetah serve /dev/sda --connect examiner:10809 --room agent.pem
-  cheetah serve /dev/sda --connect examiner:10809 --room agent.pem \\
+  cheetah serve /dev/sda --listen 192.168.1.9:10809 --room STRING
+  cheetah serve /dev/sda --connect examiner:10809 --room STRING
+  cheetah serve /dev/sda --connect examiner:10809 --room STRING \\
       --cpu-max low --rate-max 2MiB")]
 pub struct Args {
     /// The disk or image to serve
@@ -59,6 +63,10 @@ pub struct Args {
     /// Do without the room: connections are neither encrypted nor authenticated, and anyone on the path can read the disk
     #[arg(long)]
     insecure: bool,
+
+    /// Keep a new credential in locked memory only
+    #[arg(long)]
+    ephemeral: bool,
 
     /// Name of the export [default: the file's name]
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -84,6 +92,14 @@ pub struct Args {
     /// test traffic, only answers)
     #[arg(long)]
     no_probe: bool,
+}
+
+impl Args {
+    /// The agent's part in a room.
+    pub fn part(&self) -> Part {
+        let me = Me { name: host_name(), hosts: own_addresses(), nbd_port: self.listen.map(|listen| listen.port()) };
+        Part { purpose: Purpose::Agent, ephemeral: self.ephemeral, me }
+    }
 }
 
 /// Parses a rate in bytes per second.

@@ -26,6 +26,7 @@ mod misuse;
 mod mount;
 mod panics;
 mod probe;
+mod room;
 mod secured;
 mod serve;
 mod slow_links;

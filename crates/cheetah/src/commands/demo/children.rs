@@ -21,6 +21,8 @@ fn cheetah(dir: &Path) -> Result<Command> {
     let mut command = Command::new(program);
     // A key of its own, since a demonstration leaves nothing behind.
     command.env("CHEETAH_KEY", dir.join("custody.key"));
+    // And a room of its own.
+    command.env("XDG_CONFIG_HOME", dir.join("config")).env_remove("CHEETAH_ROOM");
     command.current_dir(dir).arg("--json").stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     Ok(command)
 }

@@ -26,7 +26,7 @@ use crate::ui::Ui;
 #[command(about = "Create, use and remove a drive on this machine")]
 #[command(long_about = "Creates, uses and removes a drive on this machine, in about a minute.
 
-Makes a disk image of this machine's own files (or uses yours, read-only), starts three nodes, creates a \
+Makes a disk image of this machine's own files (or uses yours, read-only), starts three nodes in a room, creates a \
 drive with parity from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the image and on \
 the drive, and compares their output. It kills a node in the middle of another md5sum, which notices \
 nothing, and repairs the drive with another node. Then it stops everything: the nodes wipe their memory and print receipts. Nothing is left behind.
@@ -38,6 +38,7 @@ pub struct Args {
     image: Option<PathBuf>,
 }
 
+const ROOM: &str = "demo";
 const NODES: [&str; 3] = ["a", "b", "c"];
 const MIB: u64 = 1 << 20;
 /// The directory in which the image is built.
@@ -119,6 +120,7 @@ impl Demo {
             None => self.make_image().await?,
         };
         let bytes = std::fs::metadata(&image).context(format_args!("cannot read {}", image.display()))?.len();
+        self.make_room().await?;
         self.start_nodes(bytes).await?;
         let drive = self.create_drive(&image).await?;
         let mounted = self.mount_drive(&drive).await?;
@@ -169,6 +171,16 @@ impl Demo {
                 Ok((path.clone(), remark))
             })
             .await
+    }
+
+    /// The nodes and the drive find it by themselves, as it is the only room.
+    async fn make_room(&mut self) -> Result<()> {
+        let dir = &self.dir;
+        let work = async {
+            children::run(dir, &["room", "init", ROOM]).await?;
+            Ok(((), "all connections are encrypted".to_owned()))
+        };
+        self.list.step(&format!("cheetah room init {ROOM}"), work).await
     }
 
     async fn start_nodes(&mut self, image_bytes: u64) -> Result<()> {

@@ -48,6 +48,10 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     if let Some(began) = &report.began {
         let [time, user, host, tool] = [&began.time, &began.user, &began.host, &began.tool].map(OneLine);
         lines.push(wrapped(&format!("begun {time} by {user} on {host} with {tool}"), 2));
+        if let Some(credential) = &began.credential {
+            let [name, role, key] = [&credential.name, &credential.role, &credential.key_sha256].map(OneLine);
+            lines.push(wrapped(&format!("credential: {name} ({role}), key {key}"), 2));
+        }
     }
     let source = report.source.as_ref().map(words).filter(|words| !words.is_empty());
     lines.extend(source.map(|source| wrapped(&format!("source: {source}"), 2)));

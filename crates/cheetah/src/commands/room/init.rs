@@ -1,0 +1,41 @@
+//! `cheetah room init`: makes a room.
+
+use cheetah_drive::user_name;
+use cheetah_room::Room;
+use cheetah_room::place::host_name;
+use serde_json::json;
+
+use crate::failure::Result;
+use crate::ui::Ui;
+
+/// The options of `room init`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Make a room on this machine")]
+#[command(
+    long_about = "Makes a room: a key, kept in the user's configuration directory with owner-only rights, and a \
+credential for the examiner at this machine. Whoever has the key can let machines in: back the directory up, and keep \
+it to yourself.
+
+  cheetah room init lab"
+)]
+pub struct Args {
+    /// Name of the room
+    name: String,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, ui: Ui) -> Result<()> {
+    let room = Room::init(&args.name, &format!("{}.{}", user_name(), host_name()))?;
+    let text = format!(
+        "room {}: {}\nfingerprint of its key: {}\nnext: cheetah room invite --role node",
+        room.name(),
+        room.path().display(),
+        room.key()
+    );
+    let value = json!({
+        "room": room.name(), "id": room.id().to_string(), "key_sha256": room.key().to_string(),
+        "directory": room.path(),
+    });
+    ui.answer(text, &value);
+    Ok(())
+}

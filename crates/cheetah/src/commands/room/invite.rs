@@ -1,0 +1,134 @@
+//! `cheetah room invite`: makes an invitation.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use cheetah_device::path_text::path_to_text;
+use cheetah_room::invitation::HOSTS_MAX;
+use cheetah_room::resolve::write_secret;
+use cheetah_room::{Host, Room};
+use cheetah_tls::Role;
+use serde_json::json;
+
+use super::serve::PORT;
+use super::{detached, qr, seconds, shown_seconds};
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// The options of `room invite`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Make an invitation: one string that lets machines in")]
+#[command(
+    long_about = "Makes an invitation, and prints it on the last line: one string with the address of this machine, \
+the fingerprint of the room's key, and a secret. Whoever has the string can join with its role until it expires or is \
+used up. If no process lets machines in yet, one is started in the background; it ends with the last invitation.
+
+  cheetah room invite --role node
+  cheetah room invite --role analyst --expires 30m --uses 1 --qr
+  cheetah room invite --role node --uses 500 --out lab.invitation"
+)]
+pub struct Args {
+    /// Role of the machines that join: node, agent, analyst or examiner
+    #[arg(long, value_parser = super::role)]
+    role: Role,
+
+    /// How long it is valid: 30m, 8h, 7d
+    #[arg(long, value_name = "TIME", default_value = "8h", value_parser = seconds)]
+    expires: u64,
+
+    /// How many machines may join with it [default: 500 for nodes, 1 for other roles]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5000))]
+    uses: Option<u32>,
+
+    /// Address of this machine for those that join; repeatable [default: all of its addresses]
+    #[arg(long, value_name = "HOST")]
+    address: Vec<Host>,
+
+    /// Address at which to let machines in [default: every address, port 10812]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
+    listen: Option<SocketAddr>,
+
+    /// Also write the string to a new file that only you can read; --room FILE takes it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Also show it as a QR code
+    #[arg(long)]
+    qr: bool,
+
+    /// Start no process that lets machines in; run cheetah room serve yourself
+    #[arg(long)]
+    no_serve: bool,
+}
+
+/// Runs the command.
+pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
+    let room = super::open(room)?;
+    if args.address.len() > HOSTS_MAX {
+        return Err(Failure::misused(format!("an invitation holds at most {HOSTS_MAX} addresses")));
+    }
+    let uses = args.uses.unwrap_or(if args.role == Role::Node { 500 } else { 1 });
+    // The server ends when no invitation is open, so the invitation comes first; its address is known afterwards.
+    let (mut invitation, id) = room.invite(args.role, (Vec::new(), 0), args.expires, uses)?;
+    let serving = match room.serving()? {
+        Some(serving) => Some(serving),
+        None if args.no_serve => room.last_serving()?.filter(|_| args.listen.is_none()),
+        None => Some(detached::start(&room, args.listen).await?),
+    };
+    invitation.port = match (&serving, args.listen) {
+        (Some(serving), _) => serving.port,
+        (None, Some(listen)) => listen.port(),
+        (None, None) => PORT,
+    };
+    let listens = serving.as_ref().map(|serving| serving.address).or(args.listen.map(|listen| listen.ip()));
+    invitation.hosts = if args.address.is_empty() { hosts(listens) } else { args.address };
+    let text = invitation.to_string();
+    if let Some(path) = &args.out {
+        write_secret(path, format!("{text}\n").as_bytes())?;
+    }
+    let hosts: Vec<_> = invitation.hosts.iter().map(|host| host.with_port(invitation.port)).collect();
+    if ui.is_json() {
+        let value = json!({
+            "room": room.name(), "id": id, "role": args.role.name(), "invitation": text, "hosts": hosts,
+            "expires_s": args.expires, "uses": uses, "file": args.out.as_deref().map(path_to_text),
+            "server_pid": serving.map(|serving| serving.pid),
+        });
+        ui.answer("", &value);
+        return Ok(());
+    }
+    describe(&room, &args.role, &hosts, (args.expires, uses), ui);
+    if args.qr {
+        ui.say(qr::draw(&text)?);
+    }
+    ui.say(text);
+    Ok(())
+}
+
+fn describe(room: &Room, role: &Role, hosts: &[String], (expires, uses): (u64, u32), ui: Ui) {
+    let next = match role {
+        Role::Node => "cheetah node --memory SIZE --room STRING",
+        Role::Agent => "cheetah serve DISK --room STRING",
+        _ => "cheetah mount DRIVE DIRECTORY --room STRING",
+    };
+    let machines = if uses == 1 { "one machine".to_owned() } else { format!("{uses} machines") };
+    ui.note(format_args!(
+        "invitation to room {} for the role {role}: {machines}, within {}, at {}; keep it secret\n{}: {next}",
+        room.name(),
+        shown_seconds(expires),
+        hosts.join(", "),
+        if uses == 1 { "there, run" } else { "on each, run" },
+    ));
+}
+
+/// The addresses for an invitation: the one that the server listens on, or this machine's.
+fn hosts(listens: Option<std::net::IpAddr>) -> Vec<Host> {
+    if let Some(address) = listens.filter(|address| !address.is_unspecified()) {
+        return vec![Host::Ip(address)];
+    }
+    let mut hosts = cheetah_room::place::own_addresses();
+    hosts.truncate(HOSTS_MAX);
+    if hosts.is_empty() {
+        hosts.push(Host::Ip(std::net::Ipv4Addr::LOCALHOST.into()));
+    }
+    hosts
+}

@@ -1,0 +1,78 @@
+//! `cheetah room list`: the members and invitations of a room.
+
+use cheetah_room::Admission;
+use cheetah_room::place::now;
+use serde_json::json;
+
+use crate::failure::Result;
+use crate::ui::Ui;
+use crate::ui::table::table;
+
+/// The options of `room list`.
+#[derive(Debug, clap::Args)]
+#[command(about = "List the members of a room and its open invitations")]
+#[command(
+    long_about = "Lists the members of a room, with the fingerprints of their keys, and the invitations that are open.
+
+  cheetah room list"
+)]
+pub struct Args {}
+
+/// Runs the command.
+pub fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
+    let room = super::open(room)?;
+    let (register, now) = (room.register()?, now());
+    let mut rows = table(&["name", "role", "key", "addresses", "joined by", "state"]);
+    let mut members = Vec::new();
+    for member in register.members() {
+        let hosts: Vec<_> = member.hosts.iter().map(ToString::to_string).collect();
+        let state = if member.revoked.is_some() { "revoked" } else { "member" };
+        let key = member.key.to_string();
+        rows.add_row([
+            member.name.clone(),
+            member.role.to_string(),
+            key[..16].to_owned(),
+            hosts.join(" "),
+            how(&member.by),
+            state.to_owned(),
+        ]);
+        members.push(json!({
+            "name": member.name, "role": member.role.name(), "key_sha256": key, "serial": member.serial,
+            "hosts": hosts, "nbd_port": member.nbd_port, "by": how(&member.by), "admitted_s": member.admitted,
+            "revoked_s": member.revoked,
+        }));
+    }
+    let mut text = format!("room {}, key {}\n{rows}", room.name(), room.key());
+    let mut invitations = Vec::new();
+    for invitation in register.invitations().iter().filter(|invitation| invitation.is_open(now)) {
+        let left_s = invitation.expires.saturating_sub(now);
+        text.push_str(&format!(
+            "\ninvitation {} for {}: used {} of {} times, ends in {}",
+            invitation.id,
+            invitation.role,
+            invitation.uses,
+            invitation.uses_max,
+            super::shown_seconds(left_s)
+        ));
+        invitations.push(json!({
+            "id": invitation.id, "role": invitation.role.name(), "uses": invitation.uses,
+            "uses_max": invitation.uses_max, "ends_in_s": left_s,
+        }));
+    }
+    let serving = room.serving()?.map(|serving| json!({ "pid": serving.pid, "port": serving.port }));
+    let value = json!({
+        "room": room.name(), "id": room.id().to_string(), "key_sha256": room.key().to_string(), "members": members,
+        "invitations": invitations, "serving": serving,
+    });
+    ui.answer(text, &value);
+    Ok(())
+}
+
+fn how(admission: &Admission) -> String {
+    match admission {
+        Admission::Founder => "room init".into(),
+        Admission::Invitation(id) => format!("invitation {id}"),
+        Admission::Approved => "code".into(),
+        Admission::InAdvance => "credential file".into(),
+    }
+}

@@ -1,0 +1,55 @@
+//! `cheetah room revoke`: ends a membership.
+
+use cheetah_error::list;
+use cheetah_room::place::now;
+use serde_json::json;
+
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// The options of `room revoke`.
+#[derive(Debug, clap::Args)]
+#[command(about = "End the membership of machines")]
+#[command(
+    long_about = "Ends the membership of machines, for good. Also closes the invitations that let them in, since they \
+may know the string. The nodes of the room that can be reached are told at once; the others learn it from the next \
+examiner that calls them.
+
+  cheetah room revoke lab-7"
+)]
+pub struct Args {
+    /// Names of the members, as cheetah room list shows them
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Runs the command.
+pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
+    let room = super::open(room)?;
+    let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
+    let register = room.register()?;
+    if let Some(unknown) = names.iter().find(|name| register.member(name).is_none()) {
+        return Err(Failure::misused(format!("room {} has no member '{unknown}'; see cheetah room list", room.name())));
+    }
+    let closed = room.change(|register| Ok(register.revoke(&names, now())))?;
+    let told = crate::room::tell_nodes(&room).await?;
+    let mut text = format!("revoked: {}", list(&names));
+    for id in &closed {
+        text.push_str(&format!(
+            "\nclosed invitation {id}, which let one of them in; make a new one: cheetah room invite"
+        ));
+    }
+    text.push_str(&format!(
+        "\nnodes told: {}",
+        if told.reached.is_empty() { "none".into() } else { list(&told.reached) }
+    ));
+    for (node, why) in &told.missed {
+        text.push_str(&format!("\nnot told: {node} ({why}); it accepts the revoked until an examiner calls it"));
+    }
+    let missed: Vec<_> = told.missed.iter().map(|(node, why)| json!({ "node": node, "why": why })).collect();
+    let value = json!({
+        "room": room.name(), "revoked": names, "closed_invitations": closed, "told": told.reached, "not_told": missed,
+    });
+    ui.answer(text, &value);
+    Ok(())
+}
