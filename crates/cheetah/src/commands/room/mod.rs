@@ -120,7 +120,7 @@ fn seconds(text: &str) -> std::result::Result<u64, String> {
 /// A length of time as [`seconds`] takes it.
 fn shown_seconds(seconds: u64) -> String {
     for (factor, unit) in [(24 * 3600, "d"), (3600, "h"), (60, "m")] {
-        if seconds >= factor && seconds % factor == 0 {
+        if seconds >= factor && seconds.is_multiple_of(factor) {
             return format!("{} {unit}", seconds / factor);
         }
     }
