@@ -1,6 +1,6 @@
 //! Connections with TLS, on the wire: members, strangers, and those in between.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stderr, reason = "tests")]
 
 mod support;
 
