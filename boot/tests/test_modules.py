@@ -1,10 +1,10 @@
-"""The choice of kernel modules."""
+"""The choice of kernel modules, archives, and a laboratory's own image."""
 
 from __future__ import annotations
 
 import pytest
 
-from boot import modules
+from boot import initrd, lab, modules
 from boot.cpio import Archive
 from boot.error import BuildError
 
@@ -47,3 +47,19 @@ def test_an_archive_has_each_name_once_and_ends() -> None:
     content = made.content()
     assert content.count(b"070701") == 5
     assert content.count(b"a/b\0") == 1 and b"12345" in content and content.rstrip(b"\0").endswith(b"TRAILER!!!")
+
+
+def test_a_laboratory_s_archive_replaces_the_place_for_it_and_nothing_else() -> None:
+    image = b"before" + initrd.lab() + b"after"
+    own = lab.archive("--room /etc/cheetah/room.pem", "", {"room.pem": b"secret"})
+    made = lab.put(image, own)
+    assert len(made) == len(image) and made.startswith(b"before") and made.endswith(b"after")
+    assert b"secret" in made and initrd.LAB_MARK not in made
+
+
+def test_an_image_without_a_place_and_too_large_a_file_are_refused() -> None:
+    own = lab.archive("", "", {})
+    with pytest.raises(BuildError, match="make live"):
+        lab.put(b"another image", own)
+    with pytest.raises(BuildError, match="room for"):
+        lab.archive("", "", {"large": bytes(1 << 17)})
