@@ -151,7 +151,9 @@ impl Credentials {
 ///
 /// If the directory is not the user's alone.
 pub fn all() -> Result<Vec<Kept>> {
-    let Some(directory) = OwnDirectory::open(&credentials()?)? else { return Ok(Vec::new()) };
+    // Without a home directory, nothing is kept for this user.
+    let Ok(path) = credentials() else { return Ok(Vec::new()) };
+    let Some(directory) = OwnDirectory::open(&path)? else { return Ok(Vec::new()) };
     let directory = Credentials(directory);
     let mut kept = Vec::new();
     let wanted = |name: &str| (name.ends_with(".pem") && !name.starts_with('.')).then(|| name.to_owned());

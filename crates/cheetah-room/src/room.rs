@@ -157,7 +157,9 @@ impl Room {
     ///
     /// If the directory of rooms cannot be read.
     pub fn names() -> Result<Vec<String>> {
-        names_in(&rooms()?, |name| Some(name.to_owned()).filter(|name| check_room_name(name).is_ok()))
+        // Without a home directory, nothing is kept for this user.
+        let Ok(rooms) = rooms() else { return Ok(Vec::new()) };
+        names_in(&rooms, |name| Some(name.to_owned()).filter(|name| check_room_name(name).is_ok()))
     }
 
     /// Its name.

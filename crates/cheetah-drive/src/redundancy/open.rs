@@ -116,15 +116,15 @@ impl Opened {
             let states = map.iter().flat_map(|map| map.members.iter().map(|member| member.state).enumerate());
             states.filter(|(_, state)| *state != MemberState::InSync).map(|(index, _)| index).collect()
         };
-        let mut seen = (usize::MAX, u64::MAX);
-        let mut moved = Instant::now();
+        let (mut least, mut moved) = (u64::MAX, Instant::now());
         while members.stats().members_lost > 0 {
-            let now = (behind().len(), self.redundant.to_resync());
-            if now.0 == 0 {
+            if behind().is_empty() {
                 return;
             }
-            if now != seen {
-                (seen, moved) = (now, Instant::now());
+            // Only a new least is progress: a node that falters again and again changes its state without end.
+            let left = self.redundant.to_resync();
+            if left > 0 && left < least {
+                (least, moved) = (left, Instant::now());
             }
             if moved.elapsed() > REGAIN_PATIENCE {
                 let names: Vec<_> = behind().into_iter().map(|index| members.name(index).to_string()).collect();

@@ -316,7 +316,8 @@ mod tests {
         assert_eq!(request(usual, 0), FarRequest::default());
         assert_eq!(request(usual, usual.packets_max - PACKETS_THERE_MAX), FarRequest::default());
         assert!(!request(usual, usual.packets_max - PACKETS_THERE_MAX + 1).trains);
-        for less in [Limits { packets_max: 1000, ..usual }, Limits { packets_per_s_max: 1000, ..usual }] {
+        let most = PACKETS_THERE_MAX;
+        for less in [Limits { packets_max: most, ..usual }, Limits { packets_per_s_max: most, ..usual }] {
             let request = request(less, 0);
             assert!(request.trains && request.bulk_to.is_zero() && request.bulk_from.is_zero(), "{request:?}");
         }
