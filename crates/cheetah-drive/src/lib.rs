@@ -75,4 +75,4 @@ pub use lifecycle::{create, destroy};
 pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather};
 pub use open::{Drive, OpenOptions};
-pub use redundancy::repair;
+pub use redundancy::{refetch, repair};

@@ -7,6 +7,7 @@ mod common;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
 use cheetah_drive::status::status;
 use cheetah_drive::{AvailableNode, Drive, DriveFile, Layout};
@@ -238,4 +239,61 @@ async fn until_whole(file: &DriveFile) {
         assert!(begun.elapsed() < TIMEOUT, "the drive is not repaired");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
+    for layout in [MIRROR, PARITY] {
+        let mut lab = Lab::new(&[16 * MIB; 3]);
+        let bytes = image(5 * MIB + 700);
+        let mut file = lab.loaded(layout, &bytes).await;
+        let old = file.clone();
+        // Two are restarted empty: one of them is used again, the other is replaced.
+        let address = lab.nodes[2].nbd_address();
+        lab.nodes.remove(2).shutdown().await;
+        lab.nodes.remove(1).shutdown().await;
+        lab.nodes.push(start_node_at(16 * MIB, address));
+        let spare = start_node(16 * MIB);
+        assert!(refetch::is_needed(&file, TIMEOUT).await.unwrap());
+        let options = |source: &[u8], spares| RefetchOptions {
+            source: device(source),
+            spares,
+            force_lease: true,
+            timeout: TIMEOUT,
+        };
+        let named = vec![lab.found_at(&spare).await];
+        let few = refetch::refetch(&mut file, &options(&bytes, Vec::new()), |_| {}).await.unwrap_err();
+        assert!(few.to_string().contains("of free memory"), "{few}");
+
+        // A source that has changed in a range that is gone is refused, and nothing of it is ever read.
+        let mut changed = bytes.clone();
+        changed.iter_mut().for_each(|byte| *byte ^= 1);
+        let error = refetch::refetch(&mut file, &options(&changed, named.clone()), |_| {}).await.unwrap_err();
+        assert!(error.exit_code() == 3 && error.to_string().contains("has changed"), "{error}");
+        assert!(Drive::open(&old, crate::options(false)).await.is_err());
+        assert!(!status(&old, TIMEOUT).await.unwrap().healthy);
+
+        let fetched = refetch::refetch(&mut file, &options(&bytes, named), |_| {}).await.unwrap();
+        assert!((1..=bytes.len() as u64).contains(&fetched.bytes()), "{fetched:?}");
+        assert!(!refetch::is_needed(&file, TIMEOUT).await.unwrap());
+        assert!(status(&old, TIMEOUT).await.unwrap().healthy);
+        assert!(verified(&old).await.is_ok());
+        // Redundancy is whole again. The old drive file knows none of the nodes that are left.
+        lab.nodes.remove(0).shutdown().await;
+        assert!(read_all(&file).await == bytes[..], "{layout:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_since_the_load_is_not_replaced_by_what_the_source_holds() {
+    let mut lab = Lab::new(&[16 * MIB; 3]);
+    let bytes = image(4 * MIB);
+    let file = lab.loaded(PARITY, &bytes).await;
+    Drive::open(&file, options(true)).await.unwrap().close().await.unwrap();
+    let mut file = DriveFile::load(&file.path).unwrap();
+    lab.nodes.remove(2).shutdown().await;
+    lab.nodes.remove(1).shutdown().await;
+    let from = RefetchOptions { source: device(&bytes), spares: Vec::new(), force_lease: true, timeout: TIMEOUT };
+    let refusal = refetch::refetch(&mut file, &from, |_| {}).await.unwrap_err();
+    assert!(refusal.exit_code() == 3 && refusal.to_string().contains("opened for writing"), "{refusal}");
 }

@@ -140,6 +140,13 @@ fn check(config: &AgentConfig) -> Result<()> {
     if config.listen.is_none() && config.connect.is_none() {
         return Err(Error::misuse("give --listen or --connect"));
     }
+    let is_open = |address: SocketAddr| !address.ip().is_loopback() && !config.insecure && wallet::default().is_none();
+    if let Some(address) = config.listen.filter(|address| is_open(*address)) {
+        return Err(Error::misuse(format!(
+            "other machines can reach {address}, and without a room anyone of them could read the disk; say which room with \
+             --room, or, on a network you trust, --insecure"
+        )));
+    }
     let Some(examiner) = &config.connect else { return Ok(()) };
     let Some(host) = host_of(examiner) else {
         return Err(Error::misuse(format!("'{examiner}' is no address to call; write HOST:PORT")));

@@ -74,6 +74,16 @@ pub enum CustodyEvent {
         /// The difference.
         what: String,
     },
+    /// Ranges of a drive that were lost with its nodes were fetched again. Each is equal to the digests made at load.
+    Refetched {
+        /// The source's current identity.
+        #[serde(default)]
+        source: Value,
+        /// The ranges, in order; at most 10 000.
+        ranges: Vec<Span>,
+        /// Bytes in all of them.
+        bytes: u64,
+    },
     /// Hashes of the whole.
     Hashes {
         /// The hashes.

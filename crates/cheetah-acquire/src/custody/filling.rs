@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{HashChoice, Image};
@@ -12,8 +13,8 @@ use serde_json::Value;
 
 use super::{CustodyEvent, CustodyLog, Finished, SigningKey, Span, Started, source};
 
-/// The maximum number of unreadable ranges in the log; the drive's map has all of them.
-const UNREADABLE_LOGGED_MAX: usize = 10_000;
+/// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
+const RANGES_LOGGED_MAX: usize = 10_000;
 
 /// A drive's custody log while the drive is filled or loaded. It is opened at the first event, so that a process that loses
 /// the race for a drive fails because of the drive and not because its log is locked.
@@ -54,6 +55,19 @@ impl FillLog {
         self.append(CustodyEvent::Finished(Box::new(finished)))
     }
 
+    /// Records that ranges that were lost were fetched again from `found`, and are as they were loaded.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded.
+    pub fn refetched(&self, found: &Identity, ranges: &[ByteRange]) -> Result<()> {
+        self.append(CustodyEvent::Refetched {
+            source: source(found)?,
+            ranges: ranges.iter().take(RANGES_LOGGED_MAX).map(|range| Span::from(*range)).collect(),
+            bytes: ranges.iter().map(|range| range.len).sum(),
+        })
+    }
+
     /// Records that it failed or was stopped. If that cannot be recorded, a warning is logged: the failure itself matters
     /// more.
     pub fn stopped(&self, why: &str) {
@@ -92,7 +106,7 @@ impl FillObserver for FillLog {
             }),
             FillEvent::Changed { what } => self.append(CustodyEvent::SourceChanged { what }),
             FillEvent::Complete { image, unreadable } => {
-                for range in unreadable.iter().take(UNREADABLE_LOGGED_MAX) {
+                for range in unreadable.iter().take(RANGES_LOGGED_MAX) {
                     let why = "the source could not read it".to_owned();
                     self.append(CustodyEvent::Unreadable { range: Span::from(*range), why })?;
                 }

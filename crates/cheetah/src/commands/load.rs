@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cheetah_acquire::custody::FillLog;
-use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
+use cheetah_device::{DynDevice, Size};
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
+use cheetah_image::Identity;
 use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
@@ -117,6 +118,16 @@ impl OpenImage {
         let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) };
         let opened = open(text, &options).await?;
         Ok(Self { source: opened.source, named: text.to_owned() })
+    }
+
+    /// Returns its content.
+    pub fn device(&self) -> DynDevice {
+        self.source.device.clone()
+    }
+
+    /// Returns its identity.
+    pub fn identity(&self) -> &Identity {
+        &self.source.identity
     }
 
     /// Returns its size in bytes.

@@ -4,14 +4,18 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
+use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::find::{FindOptions, find};
+use cheetah_drive::refetch::{RefetchOptions, is_needed, refetch};
 use cheetah_drive::repair::{RepairOptions, RepairProgress, Repaired, repair};
 use cheetah_drive::{AvailableNode, DriveFile, NodeSpec};
+use cheetah_source::LinkUse;
 use serde_json::json;
 
-use super::options::TimeoutArgs;
+use super::load::OpenImage;
+use super::options::{TimeoutArgs, source};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -36,6 +40,11 @@ process that has the drive open for writing replaces the next lost node by itsel
   cheetah repair case42.drive
   cheetah repair case42.drive --nodes lab7,lab8
 
+If more nodes are lost than the drive survives, --from-source replaces them, and fetches exactly the lost \
+ranges from the source of the image again. Each is compared with the digest made when the image was loaded.
+
+  cheetah repair case42.drive --nodes lab7,lab8 --from-source
+
 Exits with 1 if redundancy is not complete afterwards.")]
 pub struct Args {
     /// The drive file
@@ -44,6 +53,12 @@ pub struct Args {
     /// Nodes that may replace lost ones: host, host:port, the nbd:// URI of any NBD server, or 'auto'
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     nodes: Vec<String>,
+
+    /// Fetch again from the source of the image what was lost with more nodes than the drive survives; from SOURCE if the
+    /// source has moved since
+    #[arg(long, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(value_parser = source())]
+    from_source: Option<String>,
 
     /// Take the write lease from its holder, whose writes are refused from then on
     #[arg(long)]
@@ -58,6 +73,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
     let timeout = args.timeout.get();
     let mut stop = Stop::catch()?;
+    if let Some(named) = &args.from_source
+        && is_needed(&file, timeout).await?
+    {
+        return fetch_again(&args, named, &mut file, &mut stop, ui).await;
+    }
     let options = RepairOptions { spares: spares(&args, timeout).await?, force_lease: args.force_lease, timeout };
     let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
     let size = file.capacity();
@@ -77,6 +97,46 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     Err(Failure::failed(incomplete(&repaired)))
+}
+
+/// Fetches what was lost from the source of the image, and records that in the custody log.
+async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let timeout = args.timeout.get();
+    let recorded = file.image.as_ref().map(|image| image.source.clone()).unwrap_or_default();
+    let named = if named.is_empty() { recorded } else { named.to_owned() };
+    let source = OpenImage::open(&named, LinkUse::default(), timeout).await?;
+    let spares = spares(args, timeout).await?;
+    let options = RefetchOptions { source: source.device(), spares, force_lease: args.force_lease, timeout };
+    let progress = ui.progress(format!("fetching {named}"), source.size());
+    let log = FillLog::beside(&file.path);
+    let fetched = tokio::select! {
+        fetched = refetch(file, &options, |so_far| progress.set(so_far.done)) => fetched.map_err(Failure::from),
+        signal = stop.asked() => {
+            Err(Failure::failed(format!("stopped by {signal}; the next repair --from-source continues from here")))
+        }
+    };
+    drop(progress);
+    let fetched = match fetched {
+        Ok(fetched) => fetched,
+        Err(failure) => {
+            log.stopped(&failure.message);
+            return Err(failure);
+        }
+    };
+    log.refetched(source.identity(), &fetched.ranges)?;
+    let drive = args.drive.display();
+    let mut text = format!("{drive}: {} fetched again from {named}, equal to what was loaded", Size(fetched.bytes()));
+    for replacement in &fetched.replaced {
+        text.push_str(&format!("\n  {} replaces {}", replacement.by, replacement.lost));
+    }
+    let ranges: Vec<_> =
+        fetched.ranges.iter().map(|range| json!({ "offset": range.offset, "len": range.len })).collect();
+    let value = json!({
+        "drive": path_to_text(&args.drive), "source": named, "fetched_bytes": fetched.bytes(), "fetched": ranges,
+        "replaced": fetched.replaced,
+    });
+    ui.answer(text, &value);
+    Ok(())
 }
 
 /// What is missing, and what it takes to restore redundancy.

@@ -317,3 +317,27 @@ fn a_drive_that_is_only_read_is_repaired_by_its_mount() {
     cheetah(&["verify", &drive]).ok();
     assert!(read_back(&desk, &drive, "again") == content);
 }
+
+#[test]
+fn what_too_many_lost_nodes_held_is_fetched_again_from_the_source() {
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let (image, _) = desk.image("disk.raw", SIZE);
+    let drive = desk.drive("case", &[&first, &second, &third], &image, &["--layout", "parity"]);
+    second.kill();
+    third.kill();
+    cheetah(&["verify", &drive]).ended_with(3);
+    let (one, other) = (Node::start("40MiB"), Node::start("40MiB"));
+    let spares = node::list(&[&one, &other]);
+    // Two of three nodes do not answer: another process might be writing there.
+    let refused = cheetah(&["repair", &drive, "--nodes", &spares, "--from-source"]).ended_with(1);
+    assert!(refused.out().contains("--force-lease"), "{}", refused.out());
+    let fetched = cheetah(&["repair", &drive, "--nodes", &spares, "--from-source", "--force-lease"]).ok().json();
+    assert!((1..=SIZE).contains(&fetched["fetched_bytes"].as_u64().unwrap()), "{fetched}");
+    cheetah(&["status", &drive]).ok();
+    cheetah(&["verify", &drive]).ok();
+    let log = std::fs::read_to_string(desk.at("case.drive.custody")).unwrap();
+    assert!(log.contains("refetched"), "{log}");
+    first.kill();
+    cheetah(&["verify", &drive]).ok();
+}
