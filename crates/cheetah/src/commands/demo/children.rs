@@ -111,8 +111,11 @@ impl Service {
     }
 }
 
-/// Starts a node.
-pub async fn node(dir: &Path, name: &str, memory: Size) -> Result<Service> {
+/// A free port of this machine.
+pub const ANY_PORT: &str = "127.0.0.1:0";
+
+/// Starts a node that listens at `address`.
+pub async fn node(dir: &Path, name: &str, memory: Size, address: &str) -> Result<Service> {
     let memory = memory.0.to_string();
-    Service::start(dir, &["node", "--name", name, "--memory", &memory, "--listen", "127.0.0.1:0"]).await
+    Service::start(dir, &["node", "--name", name, "--memory", &memory, "--listen", address]).await
 }

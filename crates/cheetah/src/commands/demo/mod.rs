@@ -103,6 +103,13 @@ async fn remove(dir: tempfile::TempDir) -> Result<()> {
     std::fs::remove_dir_all(&path).context(format_args!("cannot remove {}", path.display()))
 }
 
+/// A node that was killed.
+struct Killed {
+    name: String,
+    /// Where its drives were.
+    address: String,
+}
+
 /// The running processes, in the order in which they were started.
 struct Demo {
     dir: PathBuf,
@@ -131,27 +138,40 @@ impl Demo {
                 Ok((comparison, String::new()))
             })
             .await?;
-        self.lose_a_node(&mut comparison, &mounted).await?;
+        let killed = self.lose_a_node(&mut comparison, &mounted).await?;
         self.repair(&drive, bytes).await?;
+        self.restart(&killed, bytes).await?;
         Ok(comparison)
     }
 
     /// Kills a node while md5sum reads the drive.
-    async fn lose_a_node(&mut self, comparison: &mut Comparison, mounted: &Path) -> Result<()> {
+    async fn lose_a_node(&mut self, comparison: &mut Comparison, mounted: &Path) -> Result<Killed> {
         let victim = self.nodes.remove(VICTIM);
-        let name = victim.ready["name"].as_str().unwrap_or("?").to_owned();
+        let said = |key: &str| victim.ready[key].as_str().unwrap_or("?").to_owned();
+        let (name, address) = (said("name"), said("nbd"));
         let work = async {
             comparison.md5sum_during(&format!("md5sum, node {name} killed"), mounted, victim.kill()).await?;
             Ok(((), "every byte from the other two".to_owned()))
         };
-        self.list.step(&format!("kill node {name} in the middle of md5sum"), work).await
+        self.list.step(&format!("kill node {name} in the middle of md5sum"), work).await?;
+        Ok(Killed { name, address })
+    }
+
+    /// Starts the node that was killed again. It is empty, and the drive does not take it for the old one.
+    async fn restart(&mut self, killed: &Killed, image_bytes: u64) -> Result<()> {
+        let (dir, nodes, memory) = (&self.dir, &mut self.nodes, node_memory(image_bytes));
+        let work = async {
+            nodes.push(children::node(dir, &killed.name, memory, &killed.address).await?);
+            Ok(((), "it is empty".to_owned()))
+        };
+        self.list.step(&format!("start node {} again", killed.name), work).await
     }
 
     /// Puts a new node in the place of the one that was killed.
     async fn repair(&mut self, drive: &str, image_bytes: u64) -> Result<()> {
         let (dir, nodes, memory) = (&self.dir, &mut self.nodes, node_memory(image_bytes));
         let work = async {
-            let spare = children::node(dir, SPARE, memory).await?;
+            let spare = children::node(dir, SPARE, memory, children::ANY_PORT).await?;
             let address = spare.ready["nbd"].as_str().unwrap_or_default().to_owned();
             nodes.push(spare);
             let answer = children::run(dir, &["repair", drive, "--nodes", &address]).await?;
@@ -188,7 +208,7 @@ impl Demo {
         let (dir, nodes) = (&self.dir, &mut self.nodes);
         let work = async {
             for name in NODES {
-                nodes.push(children::node(dir, name, memory).await?);
+                nodes.push(children::node(dir, name, memory, children::ANY_PORT).await?);
             }
             Ok(((), format!("{} processes of their own", NODES.len())))
         };
