@@ -6,9 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use cheetah_probe::clock::Nanos;
-use cheetah_probe::estimate::capacity::{Observations, estimate};
+use cheetah_probe::estimate::capacity::{Observations, Unknown, estimate};
 use cheetah_probe::estimate::{Arrival, TrainArrivals};
 use cheetah_probe::path::Method;
+
+/// The packets of a train that is long enough for any path.
+const PACKETS_LONG: usize = 64;
 
 /// A recorded path; its file says in its first lines what is in it.
 #[derive(Debug, Default)]
@@ -48,8 +51,14 @@ fn capacities_of_recorded_paths_are_right() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let trace = read(&path);
+        let is_short = trace.trains.iter().all(|train| train.packets < PACKETS_LONG);
         let observed = Observations { trains: trace.trains, ..Observations::default() };
-        let told = estimate(Method::Tcp, &observed).unwrap();
+        let told = match estimate(Method::Tcp, &observed) {
+            Ok(told) => told,
+            // A measurement then sends longer trains, which a recording cannot.
+            Err(Unknown::TooShort) if is_short => continue,
+            Err(why) => panic!("{}: {why:?}", path.display()),
+        };
         let error = (told.bits_per_s / trace.bits_per_s - 1.0).abs();
         println!("{}: {error:.4} {told:?}", path.display());
         assert!(error <= trace.error_max, "{}: {told:?}", path.display());
