@@ -14,7 +14,7 @@
 //!
 //! It could make many attempts: begin, look at the code, give up, begin again. So an attempt occupies its place for
 //! [`PLACE_S`] from its beginning, finished or not, and there are [`PLACES`] places: the probability stays below one in a
-//! million for each ten minutes that a code is shown. The price is that whoever reaches the port can occupy all places;
+//! million for each ten minutes that a code is shown. The price is that any machine that reaches the port can occupy all places;
 //! invitations are not affected.
 //!
 //! The joining machine cannot know what the examiner typed. Therefore it takes only the role that it asked for, and a

@@ -1,6 +1,6 @@
 //! The enrolment server: certificates for machines that have an invitation, or wait for approval.
 //!
-//! Whoever reaches the port can connect, so everything is limited: a connection lasts seconds, a request has some KiB, and
+//! Any machine that reaches the port can connect, so everything is limited: a connection lasts seconds, a request has some KiB, and
 //! when all seats are taken the oldest connection makes way, so that callers who send nothing lock nobody out.
 
 use std::collections::VecDeque;

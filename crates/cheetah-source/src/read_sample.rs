@@ -12,7 +12,7 @@ use cheetah_drive::digests::{ChunkDigest, digest};
 
 /// Bytes of a page. The last one of a source may be shorter.
 const PAGE_BYTES: u64 = 4096;
-/// The most pages in the sample, about 100 bytes each. If all of so many are equal, less than 1 % of those read differ, with
+/// The most pages in the sample, about 100 bytes each. If all pages of a full sample are equal, less than 1 % of those read differ, with
 /// a confidence of 99.9 %.
 const PAGES_MAX: usize = 690;
 

@@ -109,7 +109,7 @@ impl Sender {
         }
     }
 
-    /// Hands what is kept to `write`.
+    /// Hands the encrypted bytes that wait to `write`.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ use crate::node::health::{NodeState, NodeStatus, node_statuses};
 
 /// The pause between looks at the members.
 const LOOK: Duration = Duration::from_secs(1);
-/// A reader asks the nodes for their state at every so many looks.
+/// The looks of a reader between two requests for the nodes' state.
 const LOOKS_PER_STATUS: u64 = 5;
 /// How often the progress of a resynchronization is recorded.
 const RECORD: Duration = Duration::from_secs(3);

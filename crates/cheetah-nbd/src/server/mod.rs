@@ -88,7 +88,7 @@ pub struct ServerConfig {
     /// How long a client may take to negotiate.
     pub handshake_timeout: Duration,
     /// TLS for TCP clients, which must then start it before anything else. Examiners may read and write, analysts read, and
-    /// other members neither. `None`: clients are served in clear, whoever they are.
+    /// other members neither. `None`: every client is served, in clear.
     pub tls: Option<ServerTls>,
     /// The threads that serve connections; the caller's runtime if `None`.
     pub workers: Option<Arc<Workers>>,
