@@ -72,6 +72,29 @@ impl Array {
 }
 
 impl Inner {
+    /// Reads a range. A page that the map records as bad at any time during the read is an error: a member gets in sync
+    /// without it, and holds other bytes there.
+    async fn read(self: &Arc<Self>, range: ByteRange) -> Result<Data> {
+        loop {
+            let changes = self.members.bad_changes();
+            self.check_good(range)?;
+            let data = self.read_unchecked(range).await?;
+            if self.members.bad_changes() == changes {
+                return Ok(data);
+            }
+        }
+    }
+
+    async fn read_unchecked(self: &Arc<Self>, range: ByteRange) -> Result<Data> {
+        if self.holders_are_ready(range)
+            && let Ok(data) = self.stripe.read(range).await
+        {
+            return Ok(data);
+        }
+        // Apart, so that a healthy read does not allocate for it.
+        Box::pin(self.read_degraded(range)).await
+    }
+
     /// Whether all members that hold data of a range of the array can be read.
     fn holders_are_ready(&self, range: ByteRange) -> bool {
         if self.members.all_ready() {
@@ -96,18 +119,8 @@ impl Device for Array {
             return Io::fail(error);
         }
         Io::later(async move {
-            let inner = &self.inner;
-            inner.members.foreground(range.len / inner.geometry.members() as u64);
-            if inner.holders_are_ready(range) {
-                self.inner.check_good(range)?;
-                if let Ok(data) = self.inner.stripe.read(range).await {
-                    // A member may have got in sync but for bad pages meanwhile.
-                    self.inner.check_good(range)?;
-                    return Ok(data);
-                }
-            }
-            // Apart, so that a healthy read does not allocate for it.
-            Box::pin(self.inner.read_degraded(range)).await
+            self.inner.members.foreground(range.len / self.inner.geometry.members() as u64);
+            self.inner.read(range).await
         })
     }
 

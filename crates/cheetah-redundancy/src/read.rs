@@ -75,6 +75,7 @@ impl Inner {
                 _ => groups.push(vec![span]),
             }
         }
+        // With the locks held, a writer waits for pages that are declared bad or written anew.
         self.check_good(range)?;
         let parts = try_join_all(groups.iter().map(|spans| self.read_spans(spans))).await?;
         let mut whole = Data::new();

@@ -126,10 +126,10 @@ impl Inner {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Adds a unit of data, or a copy of it. A member in sync keeps what it has of bad pages: a reader that does not know yet
-    /// that they are bad must not find zeros there.
+    /// Adds a unit of data, or a copy of it. A member keeps what it has of bad pages: a reader with an older map, by which the
+    /// member was in sync and the pages were not bad, must not find zeros there.
     fn edit_unit(&self, member: usize, offset: u64, unit: &Bytes, bad: &[bool], edits: &mut Edits) {
-        if !bad.contains(&true) || !self.members.is_in_sync(self.places[member].0) {
+        if !bad.contains(&true) {
             return edits.push(member, offset, content(unit));
         }
         for (page, _) in bad.iter().enumerate().filter(|(_, bad)| !**bad) {

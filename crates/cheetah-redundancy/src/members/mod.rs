@@ -93,6 +93,8 @@ pub struct Members {
     bad: RwLock<Arc<BadRanges>>,
     /// Whether there are bad ranges, so that a drive without looks at one word.
     has_bad: AtomicBool,
+    /// How often the bad ranges changed.
+    bad_changes: AtomicU64,
     /// Bytes that users have read and written, as many as the busiest member had to carry.
     foreground_bytes: AtomicU64,
     pub(crate) pace: Pace,
@@ -188,6 +190,7 @@ impl Members {
             damage: Mutex::default(),
             bad: RwLock::default(),
             has_bad: AtomicBool::new(false),
+            bad_changes: AtomicU64::new(0),
             foreground_bytes: AtomicU64::new(0),
             pace: Pace::default(),
             work: Notify::new(),
@@ -250,8 +253,10 @@ impl Members {
         // Before the states: a member that is in sync but for bad pages is read only by one that knows them.
         if **self.bad.read() != map.bad {
             *self.bad.write() = Arc::new(map.bad.clone());
+            self.has_bad.store(!map.bad.is_empty(), Ordering::Release);
+            // Last, so that a read that begins in between is repeated.
+            self.bad_changes.fetch_add(1, Ordering::Release);
         }
-        self.has_bad.store(!map.bad.is_empty(), Ordering::Release);
         for (member, entry) in self.members.iter().zip(&map.members) {
             member.written.store(entry.state.is_written(), Ordering::Release);
             member.in_sync.store(entry.state == MemberState::InSync, Ordering::Release);
@@ -263,6 +268,11 @@ impl Members {
     /// write whole pages of them makes these good.
     pub fn bad_ranges(&self) -> Vec<ByteRange> {
         self.bad().map_or_else(Vec::new, |bad| bad.iter().collect())
+    }
+
+    /// How often the bad ranges have changed: equal before and after a read if they did not change during the read.
+    pub(crate) fn bad_changes(&self) -> u64 {
+        self.bad_changes.load(Ordering::Acquire)
     }
 
     /// The bad ranges; `None` if there are none.

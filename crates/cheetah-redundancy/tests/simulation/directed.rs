@@ -434,6 +434,66 @@ fn a_page_that_two_members_of_a_mirror_have_damaged_is_bad_until_it_is_written()
 }
 
 #[test]
+fn a_reader_with_an_older_map_finds_no_zeros_in_a_page_that_became_bad() {
+    play(async {
+        let mut rig = Rig::new(MIRROR, 2);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        let reader = Reader::open(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
+        // Member 1 misses a write near the page, and returns when the other copy of the page is damaged.
+        rig.world.freeze(1, true);
+        writer.drive.write(4096, vec![2; 4096].into(), false).await.unwrap();
+        rig.world.with_node(0, |node| node.damaged.insert(0));
+        rig.world.freeze(1, false);
+        assert!(writer.until_complete(PATIENCE).await);
+        let page = ByteRange::new(0, 4096);
+        assert!(writer.map().bad.touch(page));
+        if let Ok(held) = reader.drive.read(page).await {
+            assert!(held.into_bytes().iter().all(|byte| *byte == 1));
+        }
+    });
+}
+
+#[test]
+fn a_page_that_becomes_bad_while_it_is_read_is_an_error() {
+    play(async {
+        let mut rig = Rig::new(MIRROR, 2);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        let reader = Reader::open(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
+        let page = ByteRange::new(0, 4096);
+        // One copy is damaged, so that the page is read from the other.
+        rig.world.with_node(0, |node| node.damaged.insert(0));
+        let mut map = writer.map();
+        let mut follow = |bad: bool| {
+            map.epoch += 1;
+            if bad {
+                map.bad.insert(&[page]).unwrap()
+            } else {
+                map.bad.remove(page).unwrap()
+            }
+            reader.drive.members().follow(&map, Vec::new());
+        };
+        for written_anew in [false, true] {
+            rig.world.isolate(1, true);
+            let mut read = reader.drive.read(page);
+            assert!(tokio::time::timeout(Duration::from_millis(100), &mut read).await.is_err());
+            follow(true);
+            if written_anew {
+                follow(false);
+            }
+            let reads = rig.world.with_node(1, |node| node.reads);
+            rig.world.isolate(1, false);
+            assert_eq!(read.await.is_ok(), written_anew);
+            if written_anew {
+                assert!(rig.world.with_node(1, |node| node.reads) > reads + 1, "not read again");
+            }
+            follow(false);
+        }
+    });
+}
+
+#[test]
 fn a_check_finds_and_repairs_what_nobody_has_read() {
     play(async {
         for page in 0..Rig::new(PARITY, 3).shape.geometry().member_bytes() / crate::node::PAGE {
