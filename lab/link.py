@@ -8,7 +8,7 @@ import re
 from lab.namespace import LabError
 
 RATES = {"bit": 1, "kbit": 1_000, "mbit": 1_000_000, "gbit": 1_000_000_000}
-KEYS = ("rate=", "delay=", "queue=", "loss=", "spaced=yes|no", "cross=", "batch=", "batch-to=", "batch-from=")
+KEYS = ("rate=", "delay=", "queue=", "loss=", "spaced=yes|no", "cross=", "batch=", "batch-to=", "batch-from=", "late=")
 SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
@@ -70,6 +70,9 @@ class Link:
 
     Towards the node, frames are delivered in batches, every `batch_to_us` microseconds, and from the node every
     `batch_from_us`, as by interrupt coalescing; 0 delivers each by itself.
+
+    With `late_us`, delivery pauses now and then, for a tenth of that up to all of it, in each direction by itself, as
+    that of a busy relay does. What is due meanwhile is delivered at once at the end.
     """
 
     rate_bits: int | None = 1_000_000_000
@@ -80,6 +83,7 @@ class Link:
     cross_ppm: int = 0
     batch_to_us: int = 0
     batch_from_us: int = 0
+    late_us: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_us <= 10_000_000:
@@ -96,6 +100,8 @@ class Link:
             raise LabError("others use less than all of a link")
         if not 0 <= min(self.batch_to_us, self.batch_from_us) <= max(self.batch_to_us, self.batch_from_us) <= MILLION:
             raise LabError("a batch is gathered for 0 to 1 s")
+        if not 0 <= self.late_us <= MILLION:
+            raise LabError("delivery is late by 0 to 1 s")
 
     @classmethod
     def parse(cls, text: str, base: Link | None = None) -> Link:
@@ -124,6 +130,8 @@ class Link:
                     link = dataclasses.replace(link, batch_to_us=microseconds(value))
                 case "batch-from":
                     link = dataclasses.replace(link, batch_from_us=microseconds(value))
+                case "late":
+                    link = dataclasses.replace(link, late_us=microseconds(value))
                 case _:
                     raise LabError(f"'{item}' says nothing about a link; there are {', '.join(KEYS)}")
         return link
@@ -134,7 +142,7 @@ class Link:
 
     def needs_relay(self) -> bool:
         """Whether netem cannot make the link."""
-        return self.spaced or self.batch_to_us > 0 or self.batch_from_us > 0
+        return self.spaced or self.batch_to_us > 0 or self.batch_from_us > 0 or self.late_us > 0
 
     def is_packetwise(self) -> bool:
         """Whether treating a super-frame as one packet would be wrong for the packets in it."""
@@ -159,6 +167,6 @@ class Link:
         options = ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
         rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
         options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]
-        options += ["--cross-ppm", str(self.cross_ppm)]
+        options += ["--cross-ppm", str(self.cross_ppm), "--late-us", str(self.late_us)]
         # The node is to the left of its relay.
         return [*options, "--batch-left-us", str(self.batch_to_us), "--batch-right-us", str(self.batch_from_us)]

@@ -1,4 +1,4 @@
-"""`cheetah probe` over a link that delivers packets in batches: its capacity is right, or not known. Needs root."""
+"""`cheetah probe` over a link that delivers packets in batches or late: its capacity is right, or not known. Needs root."""
 
 from __future__ import annotations
 
@@ -41,8 +41,18 @@ def probe(lab: Lab) -> dict[str, Any]:
 @pytest.mark.parametrize("direction", ["batch-to", "batch-from", "batch"])
 @pytest.mark.parametrize("interval", ["50us", "300us", "1ms", "3ms"])
 def test_capacity_over_a_batching_link_is_right_or_unknown(interval: str, direction: str) -> None:
-    link = Link.parse(f"rate=100mbit,delay=2ms,spaced=yes,{direction}={interval}")
-    with Lab(1, link=link) as lab:
+    assert_right_or_unknown(f"rate=100mbit,delay=2ms,spaced=yes,{direction}={interval}")
+
+
+@pytest.mark.steady
+@pytest.mark.parametrize("direction", ["", ",batch-to=50us", ",batch-from=1ms"])
+def test_capacity_over_a_link_that_is_sometimes_late_is_right_or_unknown(direction: str) -> None:
+    assert_right_or_unknown(f"rate=100mbit,delay=5ms,spaced=yes,late=3ms{direction}")
+
+
+def assert_right_or_unknown(link: str) -> None:
+    """Measures a path over such a link."""
+    with Lab(1, link=Link.parse(link)) as lab:
         report = probe(lab)
     capacity = report["capacity"]
     if capacity is None:

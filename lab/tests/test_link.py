@@ -37,6 +37,7 @@ def test_units_are_parsed() -> None:
         lambda: Link(cross_ppm=100_000),
         lambda: Link.parse("batch=2s"),
         lambda: Link(batch_from_us=-1),
+        lambda: Link.parse("late=2s"),
     ],
 )
 def test_an_invalid_link_is_refused_in_one_sentence(refused: object) -> None:
@@ -63,6 +64,8 @@ def test_batching_is_the_relays_work_on_either_way() -> None:
     link = Link.parse("batch-to=50us,batch-from=1ms")
     assert link.needs_relay() and not link.is_packetwise()
     assert "--batch-left-us 50 --batch-right-us 1000" in " ".join(link.relayed())
+    late = Link.parse("late=3ms")
+    assert late.needs_relay() and "--late-us 3000" in " ".join(late.relayed())
 
 
 def test_others_on_a_link_make_it_a_spaced_one() -> None:

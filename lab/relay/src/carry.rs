@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::alarm::Alarm;
-use crate::port::{now_ns, wait};
 use crate::direction::Direction;
+use crate::port::{now_ns, wait};
 
 /// Frames taken in before those due get their turn again.
 const BATCH: usize = 16;

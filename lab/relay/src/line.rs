@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::cross::Cross;
+use crate::pauses::Pauses;
 use crate::random::Random;
 
 const MILLION: u64 = 1_000_000;
@@ -21,6 +22,8 @@ pub struct LineConfig {
     pub loss_ppm: u64,
     /// The interval at which due frames are delivered, all at once, in nanoseconds; 0 delivers each when it is due.
     pub batch_ns: u64,
+    /// The longest pause of a relay that is sometimes late, in nanoseconds; 0 is never late.
+    pub late_ns_max: u64,
 }
 
 /// A wire with a rate and a queue.
@@ -60,6 +63,7 @@ pub struct Line {
     free_at_ns: u64,
     dropped: u64,
     cross: Option<Cross>,
+    pauses: Option<Pauses>,
     random: Random,
 }
 
@@ -68,8 +72,9 @@ impl Line {
     pub fn new(config: LineConfig) -> Self {
         let shared = config.wire.filter(|wire| wire.cross_ppm > 0);
         let cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm));
+        let pauses = (config.late_ns_max > 0).then(|| Pauses::new(config.late_ns_max));
         let random = Random::default();
-        Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, random }
+        Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, pauses, random }
     }
 
     /// Takes in a frame that arrived at `arrived_ns`; loses it where chance says so, drops it where the queue is full.
@@ -84,7 +89,8 @@ impl Line {
         };
         self.held_bytes += frame.wire_bytes;
         let due_ns = left_ns + self.config.delay_ns;
-        let delivered_ns = if self.config.batch_ns > 0 { due_ns.next_multiple_of(self.config.batch_ns) } else { due_ns };
+        let batched_ns = if self.config.batch_ns > 0 { due_ns.next_multiple_of(self.config.batch_ns) } else { due_ns };
+        let delivered_ns = self.pauses.as_mut().map_or(batched_ns, |pauses| pauses.delivered_ns(batched_ns));
         self.frames.push_back((delivered_ns, frame));
     }
 
@@ -140,7 +146,14 @@ mod tests {
     }
 
     fn line(wire: Option<Wire>) -> Line {
-        Line::new(LineConfig { delay_ns: 150_000, wire, held_bytes_max: 4000, loss_ppm: 0, batch_ns: 0 })
+        Line::new(LineConfig {
+            delay_ns: 150_000,
+            wire,
+            held_bytes_max: 4000,
+            loss_ppm: 0,
+            batch_ns: 0,
+            late_ns_max: 0,
+        })
     }
 
     #[test]
@@ -165,7 +178,14 @@ mod tests {
     #[test]
     fn frames_of_a_batch_leave_together() {
         let batch_ns = 1_000_000;
-        let config = LineConfig { delay_ns: 0, wire: Some(wire(100_000_000)), held_bytes_max: 1 << 20, loss_ppm: 0, batch_ns };
+        let config = LineConfig {
+            delay_ns: 0,
+            wire: Some(wire(100_000_000)),
+            held_bytes_max: 1 << 20,
+            loss_ppm: 0,
+            batch_ns,
+            late_ns_max: 0,
+        };
         let mut line = Line::new(config);
         (0..5).for_each(|_| line.push(frame(1514), 2_500_000));
         // Each takes 121 µs on the wire: four by the next tick, and one for the tick after.
@@ -188,7 +208,14 @@ mod tests {
 
     #[test]
     fn as_many_frames_are_lost_as_asked() {
-        let config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 4000, loss_ppm: 100_000, batch_ns: 0 };
+        let config = LineConfig {
+            delay_ns: 0,
+            wire: None,
+            held_bytes_max: 4000,
+            loss_ppm: 100_000,
+            batch_ns: 0,
+            late_ns_max: 0,
+        };
         let mut line = Line::new(config);
         let passed = (0..10_000).filter(|_| {
             line.push(frame(100), 0);
@@ -210,7 +237,14 @@ mod tests {
     fn others_take_their_share_of_the_wire() {
         let rate_bits = 100_000_000;
         let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000 };
-        let mut line = Line::new(LineConfig { delay_ns: 0, wire: Some(wire), held_bytes_max: 1 << 30, loss_ppm: 0, batch_ns: 0 });
+        let mut line = Line::new(LineConfig {
+            delay_ns: 0,
+            wire: Some(wire),
+            held_bytes_max: 1 << 30,
+            loss_ppm: 0,
+            batch_ns: 0,
+            late_ns_max: 0,
+        });
         // Half of the rate is left for these, so they get through about as fast as they come, but not evenly.
         let interval_ns = 2 * wire.time_ns(1514);
         let mut waits = Vec::new();

@@ -9,6 +9,7 @@ mod carry;
 mod cross;
 mod direction;
 mod line;
+mod pauses;
 mod port;
 mod random;
 mod vnet;
@@ -22,7 +23,7 @@ use line::{LineConfig, Wire};
 use port::Port;
 
 const USAGE: &str = "usage: lab-relay [--delay-us N] [--loss-ppm N] [--held-kib N] [--rate-bits N --queue-bytes N]
-                 [--cross-ppm N] [--batch-left-us N] [--batch-right-us N] LEFT:RIGHT …
+                 [--cross-ppm N] [--batch-left-us N] [--batch-right-us N] [--late-us N] LEFT:RIGHT …
 an option applies to the pairs after it; cross traffic goes towards LEFT only";
 
 fn main() {
@@ -57,7 +58,8 @@ struct Pair {
 }
 
 fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
-    let mut config = LineConfig { delay_ns: 0, wire: None, held_bytes_max: 64 << 20, loss_ppm: 0, batch_ns: 0 };
+    let mut config =
+        LineConfig { delay_ns: 0, wire: None, held_bytes_max: 64 << 20, loss_ppm: 0, batch_ns: 0, late_ns_max: 0 };
     let (mut rate_bits, mut queue_bytes_max, mut cross_ppm) = (0, 0, 0);
     let (mut batch_left_ns, mut batch_right_ns) = (0, 0);
     let mut pairs = Vec::new();
@@ -71,6 +73,7 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
             "--rate-bits" => rate_bits = number()?,
             "--queue-bytes" => queue_bytes_max = number()?,
             "--cross-ppm" => cross_ppm = number()?,
+            "--late-us" => config.late_ns_max = number()? * 1_000,
             "--batch-left-us" => batch_left_ns = number()? * 1_000,
             "--batch-right-us" => batch_right_ns = number()? * 1_000,
             pair => {
