@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use cheetah_tls::testing::Room;
 use cheetah_tls::{Credential, Fingerprint, Identity, Role, is_name};
 
+use crate::tls_handshake::changed;
+
 /// A real certificate, credential and list, and a credential of their room.
 struct Samples {
     certificate: Vec<u8>,
@@ -40,14 +42,4 @@ pub fn run(data: &[u8]) {
     if samples.credential.replace_revocations(&changed(&samples.list, data)).is_err() {
         assert_eq!(samples.credential.revocations(), before);
     }
-}
-
-/// `bytes`, with some replaced: each three bytes of `data` are a place and a value.
-fn changed(bytes: &[u8], data: &[u8]) -> Vec<u8> {
-    let mut changed = bytes.to_vec();
-    for change in data.chunks_exact(3).take(64) {
-        let place = usize::from(u16::from_be_bytes([change[0], change[1]])) % changed.len();
-        changed[place] = change[2];
-    }
-    changed
 }

@@ -12,36 +12,42 @@ pub mod aff4;
 pub mod certificate;
 pub mod client_handshake;
 pub mod client_reply;
+pub mod control;
 pub mod custody;
 pub mod ewf;
 pub mod iscsi;
 pub mod parity;
 pub mod partition_table;
 pub mod probe_reply;
+pub mod record;
 pub mod request;
 pub mod room;
 pub mod server_handshake;
 pub mod split;
 pub mod survey;
+pub mod tls_handshake;
 
 /// A fuzz target: takes any input, and panics on a defect.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),
+    ("control", control::run),
     ("custody", custody::run),
     ("ewf", ewf::run),
     ("iscsi", iscsi::run),
     ("parity", parity::run),
     ("partition_table", partition_table::run),
     ("probe_reply", probe_reply::run),
+    ("record", record::run),
     ("request", request::run),
     ("room", room::run),
     ("server_handshake", server_handshake::run),
     ("split", split::run),
     ("survey", survey::run),
+    ("tls_handshake", tls_handshake::run),
 ];

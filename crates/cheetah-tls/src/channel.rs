@@ -1,25 +1,15 @@
-//! Connections: the handshake, and then the two directions.
+//! Connections after their handshake: the two directions.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, BytesMut};
-use parking_lot::Mutex;
-use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
-use rustls::kernel::KernelConnection;
-use rustls::pki_types::CertificateDer;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{CertificateError, ConnectionTrafficSecrets, ExtractedSecrets, OtherError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-use crate::record::{Alert, Inbound, Keys, Opener, Outbound, Sealer, Shared};
+use crate::inbound::Inbound;
+use crate::record::{Alert, Opener, Sealer};
 
-/// The most bytes of a handshake that are received before they are processed.
-const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 /// Content encrypted at once: about what the second cache level keeps beside the content itself.
 const SEAL_LEN_MAX: usize = 128 << 10;
 /// What is received at once: at first, and at most.
@@ -32,6 +22,8 @@ pub struct Channel {
     pub receiver: Receiver,
     /// What is sent.
     pub sender: Sender,
+    /// The cipher of both, such as `AES-128-GCM`.
+    pub cipher: &'static str,
 }
 
 /// Decrypts what arrives at a connection.
@@ -42,9 +34,18 @@ pub struct Receiver {
 }
 
 /// Encrypts what a connection sends.
-pub struct Sender(Outbound);
+pub struct Sender {
+    sealer: Sealer,
+    /// Encrypted, and not sent yet.
+    bytes: BytesMut,
+}
 
 impl Receiver {
+    /// Begins with what arrived behind the handshake: `content`, decrypted, and `bytes`, encrypted.
+    pub(crate) fn new(opener: Opener, content: &[u8], bytes: &[u8]) -> Self {
+        Self { inbound: Inbound::new(opener, content, bytes), receive_len: RECEIVE_LEN_MIN }
+    }
+
     /// Receives up to `len_max` bytes from `stream` and puts their content behind `to`; 0 at the end of the connection.
     pub fn poll_receive<S: AsyncRead + Unpin>(
         &mut self,
@@ -77,17 +78,27 @@ impl Receiver {
 }
 
 impl Sender {
+    pub(crate) fn new(sealer: Sealer) -> Self {
+        Self { sealer, bytes: BytesMut::new() }
+    }
+
+    /// Changes the key after this number of records, instead of 2^23.
+    #[cfg(feature = "testing")]
+    pub fn change_key_after(&mut self, records: u64) {
+        self.sealer.change_key_after(records);
+    }
+
     /// Tells the peer that its certificate is not accepted any more, as far as `stream` takes it.
     pub(crate) async fn refuse<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) {
-        if self.0.sealer.end(Alert::Revoked, &mut self.0.bytes).is_ok() {
+        if self.sealer.end(Alert::Revoked, &mut self.bytes).is_ok() {
             // The peer learns of the end either way.
-            let _ = stream.write_all_buf(&mut self.0.bytes).await;
+            let _ = stream.write_all_buf(&mut self.bytes).await;
         }
     }
 
     /// Whether something encrypted waits for [`flush`](Self::flush).
     pub fn is_pending(&self) -> bool {
-        !self.0.bytes.is_empty()
+        !self.bytes.is_empty()
     }
 
     /// Encrypts the beginning of `slices` and hands it to `write`, which sends as much as the socket accepts. Returns
@@ -102,7 +113,7 @@ impl Sender {
         mut write: impl FnMut(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         self.flush(&mut write)?;
-        let taken = self.0.sealer.seal(slices, SEAL_LEN_MAX, &mut self.0.bytes)?;
+        let taken = self.sealer.seal(slices, SEAL_LEN_MAX, &mut self.bytes)?;
         match self.flush(write) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(taken),
@@ -115,16 +126,16 @@ impl Sender {
     ///
     /// Those of `write`.
     pub fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        while !self.0.bytes.is_empty() {
-            match write(&self.0.bytes) {
+        while !self.bytes.is_empty() {
+            match write(&self.bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.0.bytes.advance(sent),
+                Ok(sent) => self.bytes.advance(sent),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         // Its memory is used again from the start.
-        self.0.bytes.clear();
+        self.bytes.clear();
         Ok(())
     }
 }
@@ -138,9 +149,20 @@ pub struct Secured<S> {
 }
 
 impl<S> Secured<S> {
+    /// As [`Sender::change_key_after`].
+    #[cfg(feature = "testing")]
+    pub fn change_key_after(&mut self, records: u64) {
+        self.channel.sender.change_key_after(records);
+    }
+
     /// The stream below.
     pub fn get_ref(&self) -> &S {
         &self.stream
+    }
+
+    /// The channel, to look at.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
     }
 
     /// Puts a stream and its channel together.
@@ -203,225 +225,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Secured<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             self.closing = true;
-            let Outbound { sealer, bytes } = &mut self.channel.sender.0;
+            let Sender { sealer, bytes } = &mut self.channel.sender;
             sealer.end(Alert::Close, bytes)?;
         }
         ready!(self.as_mut().poll_flush(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
-}
-
-/// A completed handshake.
-pub(crate) struct Completed {
-    pub channel: Channel,
-    /// The peer's certificate, if it sent one.
-    pub certificate: Option<CertificateDer<'static>>,
-}
-
-/// One side of a handshake.
-pub(crate) trait Side: Sized {
-    type Data;
-    fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
-    fn is_handshaking(&self) -> bool;
-    fn certificate(&self) -> Option<CertificateDer<'static>>;
-    fn finish(self) -> Result<(ExtractedSecrets, Box<dyn Keys>), rustls::Error>;
-}
-
-impl Side for UnbufferedClientConnection {
-    type Data = ClientConnectionData;
-
-    fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(input)
-    }
-
-    fn is_handshaking(&self) -> bool {
-        (**self).is_handshaking()
-    }
-
-    fn certificate(&self) -> Option<CertificateDer<'static>> {
-        self.peer_certificates().and_then(<[_]>::first).cloned()
-    }
-
-    fn finish(self) -> Result<(ExtractedSecrets, Box<dyn Keys>), rustls::Error> {
-        let (secrets, keys) = self.dangerous_into_kernel_connection()?;
-        Ok((secrets, Box::new(keys)))
-    }
-}
-
-impl Side for UnbufferedServerConnection {
-    type Data = ServerConnectionData;
-
-    fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
-        self.process_tls_records(input)
-    }
-
-    fn is_handshaking(&self) -> bool {
-        (**self).is_handshaking()
-    }
-
-    fn certificate(&self) -> Option<CertificateDer<'static>> {
-        self.peer_certificates().and_then(<[_]>::first).cloned()
-    }
-
-    fn finish(self) -> Result<(ExtractedSecrets, Box<dyn Keys>), rustls::Error> {
-        let (secrets, keys) = self.dangerous_into_kernel_connection()?;
-        Ok((secrets, Box::new(keys)))
-    }
-}
-
-impl Keys for KernelConnection<ClientConnectionData> {
-    fn next(&mut self, sending: bool) -> Result<ConnectionTrafficSecrets, rustls::Error> {
-        let (_, secrets) = if sending { self.update_tx_secret() } else { self.update_rx_secret() }?;
-        Ok(secrets)
-    }
-
-    fn ticket(&mut self, ticket: &[u8]) -> Result<(), rustls::Error> {
-        self.handle_new_session_ticket(ticket)
-    }
-}
-
-impl Keys for KernelConnection<ServerConnectionData> {
-    fn next(&mut self, sending: bool) -> Result<ConnectionTrafficSecrets, rustls::Error> {
-        let (_, secrets) = if sending { self.update_tx_secret() } else { self.update_rx_secret() }?;
-        Ok(secrets)
-    }
-
-    fn ticket(&mut self, _ticket: &[u8]) -> Result<(), rustls::Error> {
-        Err(rustls::Error::General("a client sent a session ticket".into()))
-    }
-}
-
-/// What a handshake needs next.
-enum Need {
-    Send,
-    Receive,
-    Process,
-    Complete,
-}
-
-/// Performs a handshake over `stream`. Not limited in time.
-pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
-    mut connection: C,
-    stream: &mut S,
-) -> io::Result<Completed> {
-    let (mut input, mut output, mut content) = (BytesMut::new(), BytesMut::new(), BytesMut::new());
-    // Only whole records are processed, one more each time: what follows the handshake is not for this connection.
-    let mut given = 0;
-    loop {
-        let need = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
-        let need = match need {
-            Ok(need) => need,
-            Err(error) => {
-                // Tells the peer why.
-                let _ = advance(&mut connection, &mut BytesMut::new(), &mut 0, &mut output, &mut content);
-                let _ = stream.write_all_buf(&mut output).await;
-                return Err(error);
-            }
-        };
-        match need {
-            Need::Process => {}
-            Need::Send => {
-                stream.write_all_buf(&mut output).await?;
-                stream.flush().await?;
-            }
-            Need::Complete if !connection.is_handshaking() => break,
-            Need::Receive | Need::Complete => {
-                while match Opener::record_len(&input[given..])? {
-                    Some(len) => input.len() < given + len,
-                    None => true,
-                } {
-                    if input.len() >= HANDSHAKE_BYTES_MAX {
-                        return Err(io::Error::other("the peer's TLS handshake is too long"));
-                    }
-                    input.reserve(RECEIVE_LEN_MIN);
-                    if stream.read_buf(&mut input).await? == 0 {
-                        return Err(io::Error::new(
-                            io::ErrorKind::UnexpectedEof,
-                            "the peer closed the connection during the TLS handshake",
-                        ));
-                    }
-                }
-                given += Opener::record_len(&input[given..])?.unwrap_or(0);
-            }
-        }
-    }
-    if !output.is_empty() {
-        stream.write_all_buf(&mut output).await?;
-        stream.flush().await?;
-    }
-    let certificate = connection.certificate();
-    let (ExtractedSecrets { tx, rx }, keys) = connection.finish().map_err(io::Error::other)?;
-    let shared = Arc::new(Shared { keys: Mutex::new(keys), key_wanted: AtomicBool::new(false) });
-    let sealer = Sealer::new(tx, &shared)?;
-    let inbound = Inbound::new(Opener::new(rx, &shared)?, &content, &input[given..]);
-    let channel = Channel {
-        receiver: Receiver { inbound, receive_len: RECEIVE_LEN_MIN },
-        sender: Sender(Outbound { sealer, bytes: BytesMut::new() }),
-    };
-    Ok(Completed { channel, certificate })
-}
-
-/// The error of a handshake, for a person.
-fn describe(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
-        rustls::Error::InvalidCertificate(CertificateError::Revoked) => "the peer's certificate is revoked".into(),
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "the peer's certificate is of another room or authority".into()
-        }
-        rustls::Error::AlertReceived(_) => {
-            format!("the peer does not accept this machine's certificate, or speaks no TLS 1.3 ({error})")
-        }
-        error => format!("TLS: {error}"),
-    }
-}
-
-/// One step of a handshake.
-fn advance<C: Side>(
-    connection: &mut C,
-    input: &mut BytesMut,
-    given: &mut usize,
-    output: &mut BytesMut,
-    content: &mut BytesMut,
-) -> io::Result<Need> {
-    let UnbufferedStatus { discard, state } = connection.process(&mut input[..*given]);
-    let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, describe(&error)));
-    let need = match state {
-        Ok(ConnectionState::EncodeTlsData(mut data)) => {
-            let start = output.len();
-            let mut room = 0;
-            let written = loop {
-                output.resize(start + room, 0);
-                match data.encode(&mut output[start..]) {
-                    Ok(written) => break written,
-                    Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) if room == 0 => {
-                        room = required_size;
-                    }
-                    Err(error) => return Err(io::Error::other(error)),
-                }
-            };
-            output.truncate(start + written);
-            Ok(Need::Process)
-        }
-        Ok(ConnectionState::TransmitTlsData(data)) => {
-            data.done();
-            Ok(Need::Send)
-        }
-        Ok(ConnectionState::BlockedHandshake) => Ok(Need::Receive),
-        Ok(ConnectionState::WriteTraffic(_)) => Ok(Need::Complete),
-        Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-            while let Some(record) = traffic.next_record() {
-                content.put_slice(record.map_err(io::Error::other)?.payload);
-            }
-            Ok(Need::Process)
-        }
-        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection during the TLS handshake"))
-        }
-        Ok(_) => Err(io::Error::other("an unknown state of the TLS handshake")),
-        Err(error) => Err(error),
-    };
-    input.advance(discard);
-    *given -= discard;
-    need
 }

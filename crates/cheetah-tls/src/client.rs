@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::ClientConfig;
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor,
 };
@@ -12,14 +13,14 @@ use rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::channel::{self, Channel, Completed, Secured};
+use crate::channel::{Channel, Secured};
 use crate::error::TlsError;
+use crate::handshake::{self, Completed};
 use crate::identity::{Fingerprint, Identity};
-use crate::provider::provider;
+use crate::provider::{provider, tls13_signatures};
 use crate::role::{Role, Roles};
 use crate::trust::{Trust, time_of};
 
@@ -149,7 +150,7 @@ impl ClientTls {
     {
         let name = self.server_name(host, port).map_err(io::Error::other)?;
         let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
-        let Completed { channel, certificate } = channel::handshake(connection, stream).await?;
+        let Completed { channel, certificate } = handshake::handshake(connection, stream).await?;
         // Again, since a resumed session comes without certificates.
         let certificate = certificate.ok_or(TlsError::NoCertificate).map_err(io::Error::other)?;
         Ok((channel, self.rule.accept(&certificate).map_err(io::Error::other)?))
@@ -264,26 +265,5 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 is not accepted".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
+    tls13_signatures!();
 }

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{BufMut, BytesMut};
 use parking_lot::Mutex;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
@@ -27,16 +27,19 @@ const OVERHEAD_LEN: usize = HEADER_LEN + 1 + TAG_LEN;
 const RECORDS_MAX: u64 = 1 << 23;
 /// The most bytes of a message between the two TLS libraries after the handshake.
 const MESSAGE_LEN_MAX: usize = 1 << 16;
-/// The most records without content in a row.
-const EMPTY_RECORDS_MAX: u32 = 32;
+/// The most records without content in a row: tickets, new keys, and records that are empty. Each costs its receiver a
+/// decryption, and a new key some hashing.
+const IDLE_RECORDS_MAX: u32 = 32;
 
-/// Content types.
+/// Types of records.
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 /// Messages after the handshake.
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
+/// The alert that announces the end of what is sent.
+const CLOSE_NOTIFY: u8 = 0;
 
 /// What derives new keys, and keeps tickets: rustls's connection.
 pub(crate) trait Keys: Send {
@@ -99,11 +102,19 @@ fn header(len: usize) -> [u8; HEADER_LEN] {
 pub(crate) struct Sealer {
     cipher: Cipher,
     shared: Arc<Shared>,
+    /// Records until the key is changed.
+    records_max: u64,
 }
 
 impl Sealer {
     pub fn new((sequence, secrets): (u64, ConnectionTrafficSecrets), shared: &Arc<Shared>) -> io::Result<Self> {
-        Ok(Self { cipher: Cipher::new(sequence, &secrets)?, shared: Arc::clone(shared) })
+        Ok(Self { cipher: Cipher::new(sequence, &secrets)?, shared: Arc::clone(shared), records_max: RECORDS_MAX })
+    }
+
+    /// Changes the key after this number of records already.
+    #[cfg(feature = "testing")]
+    pub fn change_key_after(&mut self, records: u64) {
+        self.records_max = records;
     }
 
     /// Appends records with the first `len_max` bytes of `slices`, or all if they are fewer, to `out`. Returns the number of bytes.
@@ -113,7 +124,7 @@ impl Sealer {
         out.reserve(len + len.div_ceil(CONTENT_LEN_MAX) * OVERHEAD_LEN);
         let (mut slices, mut slice, mut rest) = (slices.iter(), &[][..], len);
         while rest > 0 {
-            if self.cipher.sequence >= RECORDS_MAX || self.shared.key_wanted.load(Ordering::Relaxed) {
+            if self.cipher.sequence >= self.records_max || self.shared.key_wanted.load(Ordering::Relaxed) {
                 self.change_key(out)?;
             }
             let content = rest.min(CONTENT_LEN_MAX);
@@ -138,38 +149,44 @@ impl Sealer {
     /// Appends an alert that ends the connection.
     pub fn end(&mut self, alert: Alert, out: &mut BytesMut) -> io::Result<()> {
         let bytes = match alert {
-            Alert::Close => [1, 0],
+            Alert::Close => [1, CLOSE_NOTIFY],
             Alert::Revoked => [2, 44],
         };
         self.record(ALERT, 2, out, |out| out.put_slice(&bytes))
     }
 
     /// Appends a record with the `len` bytes that `content` puts.
-    fn record(
+    pub fn record(
         &mut self,
         kind: u8,
         len: usize,
         out: &mut BytesMut,
         content: impl FnOnce(&mut BytesMut),
     ) -> io::Result<()> {
+        let nonce = self.cipher.nonce()?;
         let header = header(len + 1 + TAG_LEN);
+        let start = out.len();
         out.put_slice(&header);
-        let body = out.len();
         content(out);
         out.put_u8(kind);
-        let nonce = self.cipher.nonce()?;
-        let tag = self.cipher.key.seal_in_place_separate_tag(nonce, Aad::from(header), &mut out[body..]);
-        out.put_slice(tag.map_err(|_| broken("TLS: encryption failed"))?.as_ref());
+        let body = &mut out[start + HEADER_LEN..];
+        let Ok(tag) = self.cipher.key.seal_in_place_separate_tag(nonce, Aad::from(header), body) else {
+            // What is in `out` will be sent: nothing in clear may stay there.
+            out.truncate(start);
+            return Err(broken("TLS: encryption failed"));
+        };
+        out.put_slice(tag.as_ref());
         Ok(())
     }
 
     /// Announces a new key, and uses it from then on.
     fn change_key(&mut self, out: &mut BytesMut) -> io::Result<()> {
         self.shared.key_wanted.store(false, Ordering::Relaxed);
-        // Not requested of the peer, who has limits of its own.
-        self.record(HANDSHAKE, 5, out, |out| out.put_slice(&[KEY_UPDATE, 0, 0, 1, 0]))?;
         let secrets = self.shared.keys.lock().next(true).map_err(io::Error::other)?;
-        self.cipher = Cipher::new(0, &secrets)?;
+        let next = Cipher::new(0, &secrets)?;
+        // None is requested of the peer, which counts its records itself.
+        self.record(HANDSHAKE, 5, out, |out| out.put_slice(&[KEY_UPDATE, 0, 0, 1, 0]))?;
+        self.cipher = next;
         Ok(())
     }
 }
@@ -189,7 +206,8 @@ pub(crate) struct Opener {
     shared: Arc<Shared>,
     /// The beginning of a message after the handshake.
     message: Vec<u8>,
-    empty_records: u32,
+    /// Records without content since the last one with some.
+    idle_records: u32,
 }
 
 /// A record, decrypted.
@@ -206,7 +224,7 @@ pub(crate) enum Opened {
 impl Opener {
     pub fn new((sequence, secrets): (u64, ConnectionTrafficSecrets), shared: &Arc<Shared>) -> io::Result<Self> {
         let cipher = Cipher::new(sequence, &secrets)?;
-        Ok(Self { cipher, shared: Arc::clone(shared), message: Vec::new(), empty_records: 0 })
+        Ok(Self { cipher, shared: Arc::clone(shared), message: Vec::new(), idle_records: 0 })
     }
 
     /// The length of the record at the start of `bytes`, header included; `None` if more must be received to know it.
@@ -221,7 +239,8 @@ impl Opener {
         }
     }
 
-    /// Decrypts one record in its place.
+    /// Decrypts one record in its place. After an error, the connection must not be used any more: the number of the next
+    /// record is not known.
     pub fn open(&mut self, record: &mut [u8]) -> io::Result<Opened> {
         let (header, body) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(broken("TLS: a short record"))?;
         if header[0] != APPLICATION_DATA {
@@ -230,34 +249,29 @@ impl Opener {
         let nonce = self.cipher.nonce()?;
         let opened = self.cipher.key.open_in_place(nonce, Aad::from(*header), body);
         let opened = opened.map_err(|_| broken("TLS: a record was changed or is out of order"))?;
-        // Padding of zeros follows the type.
-        let end = opened.iter().rposition(|byte| *byte != 0).ok_or(broken("TLS: a record without a type"))?;
-        if end > CONTENT_LEN_MAX {
+        if opened.len() > CONTENT_LEN_MAX + 1 {
             return Err(broken("TLS: a record has too much content"));
         }
+        // Padding of zeros follows the type.
+        let end = opened.iter().rposition(|byte| *byte != 0).ok_or(broken("TLS: a record without a type"))?;
         let (kind, content) = (opened[end], &opened[..end]);
         if kind != HANDSHAKE && !self.message.is_empty() {
             return Err(broken("TLS: a message is interrupted"));
         }
-        match kind {
-            APPLICATION_DATA if content.is_empty() => {
-                self.empty_records += 1;
-                if self.empty_records > EMPTY_RECORDS_MAX {
-                    return Err(broken("TLS: too many empty records"));
-                }
-                Ok(Opened::Nothing)
-            }
-            APPLICATION_DATA => {
-                self.empty_records = 0;
-                Ok(Opened::Content { start: HEADER_LEN, end: HEADER_LEN + end })
-            }
-            // close_notify
-            ALERT if content.get(1) == Some(&0) => Ok(Opened::Closed),
-            ALERT => Err(io::Error::new(io::ErrorKind::ConnectionAborted, alert(content))),
-            HANDSHAKE => {
-                if content.is_empty() || self.message.len() + content.len() > MESSAGE_LEN_MAX {
-                    return Err(broken("TLS: a message after the handshake is empty or too long"));
-                }
+        if kind == APPLICATION_DATA && !content.is_empty() {
+            self.idle_records = 0;
+            return Ok(Opened::Content { start: HEADER_LEN, end: HEADER_LEN + end });
+        }
+        self.idle_records += 1;
+        if self.idle_records > IDLE_RECORDS_MAX {
+            return Err(broken("TLS: too many records without content"));
+        }
+        match (kind, content) {
+            (APPLICATION_DATA, _) => Ok(Opened::Nothing),
+            (ALERT, [_, CLOSE_NOTIFY]) => Ok(Opened::Closed),
+            (ALERT, content) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, alert(content))),
+            (HANDSHAKE, []) => Err(broken("TLS: a message after the handshake is empty")),
+            (HANDSHAKE, content) => {
                 self.message.extend_from_slice(content);
                 self.messages()?;
                 Ok(Opened::Nothing)
@@ -272,6 +286,9 @@ impl Opener {
         let mut rest = &message[..];
         while let Some([kind, a, b, c]) = rest.first_chunk() {
             let len = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+            if len > MESSAGE_LEN_MAX {
+                return Err(broken("TLS: a message after the handshake is too long"));
+            }
             let Some(body) = rest.get(4..4 + len) else { break };
             let after = &rest[4 + len..];
             match (*kind, body) {
@@ -297,111 +314,11 @@ impl Opener {
 
 /// The text for an alert of the peer.
 fn alert(content: &[u8]) -> String {
-    match content.get(1) {
-        Some(42..=46 | 48 | 49 | 116) => {
+    match content {
+        [_, 42..=46 | 48 | 49 | 116] => {
             "the peer does not accept this machine's certificate: it is of another room, revoked, or missing".into()
         }
-        Some(code) => format!("the peer ended the connection with TLS alert {code}"),
-        None => "the peer ended the connection with a malformed TLS alert".into(),
+        [_, code] => format!("the peer ended the connection with TLS alert {code}"),
+        _ => "the peer ended the connection with a malformed TLS alert".into(),
     }
-}
-
-/// What arrived and is not taken yet.
-pub(crate) struct Inbound {
-    opener: Opener,
-    /// Decrypted content that is not taken yet, of [`plain`](Self::plain) bytes, and then what is encrypted.
-    bytes: BytesMut,
-    /// Where the content is in `bytes`, and what follows it up to the next record.
-    plain: usize,
-    behind: usize,
-    closed: bool,
-    /// Why a record behind the content was refused; the content is good.
-    broken: Option<io::Error>,
-}
-
-impl Inbound {
-    /// Begins with what arrived behind the handshake: `content`, decrypted, and `bytes`, encrypted.
-    pub fn new(opener: Opener, content: &[u8], bytes: &[u8]) -> Self {
-        let mut all = BytesMut::with_capacity(content.len() + bytes.len());
-        all.put_slice(content);
-        all.put_slice(bytes);
-        Self { opener, plain: content.len(), behind: 0, bytes: all, closed: false, broken: None }
-    }
-
-    /// Moves up to `len_max` bytes of content to `to`. Returns their number: 0 if more must be received first, or if
-    /// the peer has [closed](Self::is_closed) its side.
-    pub fn take(&mut self, to: &mut impl BufMut, len_max: usize) -> io::Result<usize> {
-        let len_max = len_max.min(to.remaining_mut());
-        let mut taken = 0;
-        if let Some(error) = self.broken.take() {
-            return Err(error);
-        }
-        while taken < len_max {
-            if self.plain > 0 {
-                let here = self.plain.min(len_max - taken);
-                to.put_slice(&self.bytes[..here]);
-                self.bytes.advance(here);
-                self.plain -= here;
-                taken += here;
-                continue;
-            }
-            self.bytes.advance(std::mem::take(&mut self.behind));
-            match self.open() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) if taken == 0 => return Err(error),
-                Err(error) => {
-                    self.broken = Some(error);
-                    break;
-                }
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Decrypts the next record, if it has arrived.
-    fn open(&mut self) -> io::Result<bool> {
-        if self.closed {
-            return Ok(false);
-        }
-        let Some(len) = Opener::record_len(&self.bytes)?.filter(|len| *len <= self.bytes.len()) else {
-            return Ok(false);
-        };
-        match self.opener.open(&mut self.bytes[..len])? {
-            Opened::Content { start, end } => {
-                self.bytes.advance(start);
-                self.plain = end - start;
-                self.behind = len - end;
-            }
-            Opened::Nothing => self.bytes.advance(len),
-            Opened::Closed => {
-                self.bytes.advance(len);
-                self.closed = true;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether the peer has closed its side, and all content was taken.
-    pub fn is_closed(&self) -> bool {
-        self.closed && self.plain == 0
-    }
-
-    /// Where to append what is received, with room for `len` bytes or more, and at least the rest of the record at
-    /// the start.
-    pub fn room(&mut self, len: usize) -> &mut BytesMut {
-        let record = Opener::record_len(&self.bytes).ok().flatten().unwrap_or(0);
-        let missing = record.saturating_sub(self.bytes.len()).max(len);
-        if self.bytes.capacity() - self.bytes.len() < missing {
-            self.bytes.reserve(missing);
-        }
-        &mut self.bytes
-    }
-}
-
-/// What is to be sent.
-pub(crate) struct Outbound {
-    pub sealer: Sealer,
-    /// Encrypted, and not sent yet.
-    pub bytes: BytesMut,
 }

@@ -3,19 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ServerSessionMemoryCache, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::{DistinguishedName, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::channel::{self, Channel, Completed, Secured};
+use crate::channel::{Channel, Secured};
 use crate::error::TlsError;
+use crate::handshake::{self, Completed};
 use crate::identity::Identity;
-use crate::provider::provider;
+use crate::provider::{provider, tls13_signatures};
 use crate::trust::{Standing, Trust, time_of};
 
 /// The most sessions that can be resumed. Each takes one or two KiB.
@@ -62,7 +62,7 @@ impl ServerTls {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let connection = UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
-        let Completed { mut channel, certificate } = channel::handshake(connection, stream).await?;
+        let Completed { mut channel, certificate } = handshake::handshake(connection, stream).await?;
         match certificate.map(|certificate| self.standing(&certificate)).transpose() {
             Ok(standing) => Ok((channel, standing)),
             Err(error) => {
@@ -127,25 +127,5 @@ impl ClientCertVerifier for Verifier {
         Ok(verified)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 is not accepted".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    tls13_signatures!();
 }

@@ -126,3 +126,26 @@ async fn a_changed_repeated_or_cut_record_ends_the_connection() {
         relay.await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn keys_are_changed_after_a_number_of_records() {
+    let (mut client, mut server) = pair(1 << 20).await;
+    client.change_key_after(3);
+    for _ in 0..3 {
+        pass(&mut client, &mut server, &content(1 << 20)).await;
+        pass(&mut server, &mut client, &content(40_000)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_ends_with_an_error_and_not_as_if_all_had_been_sent() {
+    let (mut client, mut server) = pair(1 << 20).await;
+    server.write_all(b"a part").await.unwrap();
+    server.flush().await.unwrap();
+    // The stream below ends, as when anyone on the way closes it.
+    server.get_mut().0.shutdown().await.unwrap();
+    let mut received = Vec::new();
+    let error = client.read_to_end(&mut received).await.unwrap_err();
+    assert_eq!((received.as_slice(), error.kind()), (&b"a part"[..], std::io::ErrorKind::UnexpectedEof));
+    assert!(client.read(&mut [0; 10]).await.is_err(), "nor later");
+}

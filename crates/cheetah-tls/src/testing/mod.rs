@@ -1,7 +1,9 @@
-//! Rooms made in memory, for tests.
+//! Rooms made in memory, and records made by hand, for tests.
 
 // A failure fails the test.
 #![allow(clippy::unwrap_used)]
+
+mod direction;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -16,6 +18,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+pub use self::direction::{Forger, Reader, direction};
 use crate::{Credential, Fingerprint, Identity, Role, RoomId};
 
 /// An authority that signs anything.

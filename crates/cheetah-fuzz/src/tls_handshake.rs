@@ -1,0 +1,61 @@
+//! The handshake of TLS, as a stranger sends it to a server or, as a server, to a client: none completes.
+
+use std::sync::LazyLock;
+
+use cheetah_tls::testing::Room;
+use cheetah_tls::{ClientTls, Expected, Role, ServerTls};
+use futures::FutureExt as _;
+
+struct Sides {
+    client: ClientTls,
+    server: ServerTls,
+    /// What a member sends first, and what a server answers to it.
+    hello: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+static SIDES: LazyLock<Sides> = LazyLock::new(|| {
+    let room = Room::new();
+    let client = room.credential("desk", Role::Examiner).client(Expected::role(Role::Node)).unwrap();
+    let server = room.credential("pc7", Role::Node).server().unwrap();
+    let hello = said(|mut stream| client.handshake("pc7", 1, &mut stream).now_or_never().is_none(), &[]);
+    let answer = said(|mut stream| server.handshake(&mut stream).now_or_never().is_none(), &hello);
+    Sides { client, server, hello, answer }
+});
+
+/// A stream of these bytes, and of what is written to it.
+type Stream<'a> = tokio::io::Join<&'a [u8], &'a mut Vec<u8>>;
+
+/// What a side sends that receives `bytes`.
+fn said(side: impl FnOnce(Stream<'_>) -> bool, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    assert!(!side(tokio::io::join(bytes, &mut out)), "there is nothing to wait for");
+    out
+}
+
+/// Runs one input: as it is, as the content of a record, and as a change to something real.
+pub fn run(data: &[u8]) {
+    let Sides { client, server, hello, answer } = &*SIDES;
+    let record = |kind| {
+        let body = &data[..data.len().min(16_000)];
+        [&[kind, 3, 3][..], &(body.len() as u16).to_be_bytes(), body].concat()
+    };
+    for bytes in [data.to_vec(), record(22), [hello, &record(22)[..]].concat(), changed(hello, data)] {
+        let mut stream = tokio::io::join(&bytes[..], Vec::new());
+        assert!(server.handshake(&mut stream).now_or_never().is_some_and(|result| result.is_err()));
+    }
+    for bytes in [data.to_vec(), record(22), changed(answer, data)] {
+        let mut stream = tokio::io::join(&bytes[..], Vec::new());
+        assert!(client.handshake("pc7", 1, &mut stream).now_or_never().is_some_and(|result| result.is_err()));
+    }
+}
+
+/// `bytes`, with some replaced: each three bytes of `data` are a place and a value.
+pub(crate) fn changed(bytes: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    for change in data.chunks_exact(3).take(64) {
+        let place = usize::from(u16::from_be_bytes([change[0], change[1]])) % changed.len();
+        changed[place] = change[2];
+    }
+    changed
+}

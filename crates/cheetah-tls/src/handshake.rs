@@ -1,0 +1,230 @@
+//! The handshake: rustls's, over any stream.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::{Buf, BufMut, BytesMut};
+use parking_lot::Mutex;
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::kernel::KernelConnection;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
+use rustls::{
+    CertificateError, CipherSuite, ConnectionTrafficSecrets, ExtractedSecrets, OtherError, SupportedCipherSuite,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::channel::{Channel, Receiver, Sender};
+use crate::record::{Keys, Opener, Sealer, Shared};
+
+/// The most bytes of a handshake that are received before they are processed.
+const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
+/// What is received at once.
+const RECEIVE_LEN: usize = 4 << 10;
+
+/// A completed handshake.
+pub(crate) struct Completed {
+    pub channel: Channel,
+    /// The peer's certificate, if it sent one.
+    pub certificate: Option<CertificateDer<'static>>,
+}
+
+/// One side of a handshake.
+pub(crate) trait Side: Sized {
+    type Data;
+    fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+    fn is_handshaking(&self) -> bool;
+    fn certificate(&self) -> Option<CertificateDer<'static>>;
+    fn cipher(&self) -> &'static str;
+    fn finish(self) -> Result<(ExtractedSecrets, Box<dyn Keys>), rustls::Error>;
+}
+
+/// rustls has two types for the two sides, with methods of the same names.
+macro_rules! side {
+    ($connection:ident, $data:ident, |$keys:ident, $ticket:ident| $taken:expr) => {
+        impl Side for $connection {
+            type Data = $data;
+
+            fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, $data> {
+                self.process_tls_records(input)
+            }
+
+            fn is_handshaking(&self) -> bool {
+                (**self).is_handshaking()
+            }
+
+            fn certificate(&self) -> Option<CertificateDer<'static>> {
+                self.peer_certificates().and_then(<[_]>::first).cloned()
+            }
+
+            fn cipher(&self) -> &'static str {
+                self.negotiated_cipher_suite().map_or("unknown", cipher)
+            }
+
+            fn finish(self) -> Result<(ExtractedSecrets, Box<dyn Keys>), rustls::Error> {
+                let (secrets, keys) = self.dangerous_into_kernel_connection()?;
+                Ok((secrets, Box::new(keys)))
+            }
+        }
+
+        impl Keys for KernelConnection<$data> {
+            fn next(&mut self, sending: bool) -> Result<ConnectionTrafficSecrets, rustls::Error> {
+                let (_, secrets) = if sending { self.update_tx_secret() } else { self.update_rx_secret() }?;
+                Ok(secrets)
+            }
+
+            fn ticket(&mut self, $ticket: &[u8]) -> Result<(), rustls::Error> {
+                let $keys = self;
+                $taken
+            }
+        }
+    };
+}
+
+side!(UnbufferedClientConnection, ClientConnectionData, |keys, ticket| keys.handle_new_session_ticket(ticket));
+side!(UnbufferedServerConnection, ServerConnectionData, |_keys, _ticket| {
+    Err(rustls::Error::General("a client sent a session ticket".into()))
+});
+
+/// The cipher's usual name.
+fn cipher(suite: SupportedCipherSuite) -> &'static str {
+    match suite.suite() {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "AES-128-GCM",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "AES-256-GCM",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "ChaCha20-Poly1305",
+        _ => "unknown",
+    }
+}
+
+/// What a handshake needs next.
+enum Need {
+    Send,
+    Receive,
+    Process,
+    Complete,
+}
+
+/// Performs a handshake over `stream`. Not limited in time.
+pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
+    mut connection: C,
+    stream: &mut S,
+) -> io::Result<Completed> {
+    let (mut input, mut output, mut content) = (BytesMut::new(), BytesMut::new(), BytesMut::new());
+    // Only whole records are processed, one more each time: what follows the handshake is not for this connection.
+    let mut given = 0;
+    loop {
+        let need = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
+        let need = match need {
+            Ok(need) => need,
+            Err(error) => {
+                // Tells the peer why.
+                let _ = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
+                let _ = stream.write_all_buf(&mut output).await;
+                return Err(error);
+            }
+        };
+        match need {
+            Need::Process => {}
+            Need::Send => {
+                stream.write_all_buf(&mut output).await?;
+                stream.flush().await?;
+            }
+            Need::Complete if !connection.is_handshaking() => break,
+            Need::Receive | Need::Complete => {
+                while match Opener::record_len(&input[given..])? {
+                    Some(len) => input.len() < given + len,
+                    None => true,
+                } {
+                    if input.len() >= HANDSHAKE_BYTES_MAX {
+                        return Err(io::Error::other("the peer's TLS handshake is too long"));
+                    }
+                    input.reserve(RECEIVE_LEN);
+                    if stream.read_buf(&mut input).await? == 0 {
+                        return Err(io::Error::new(
+                            io::ErrorKind::UnexpectedEof,
+                            "the peer closed the connection during the TLS handshake",
+                        ));
+                    }
+                }
+                given += Opener::record_len(&input[given..])?.unwrap_or(0);
+            }
+        }
+    }
+    if !output.is_empty() {
+        stream.write_all_buf(&mut output).await?;
+        stream.flush().await?;
+    }
+    let (certificate, cipher) = (connection.certificate(), connection.cipher());
+    let (ExtractedSecrets { tx, rx }, keys) = connection.finish().map_err(io::Error::other)?;
+    let shared = Arc::new(Shared { keys: Mutex::new(keys), key_wanted: AtomicBool::new(false) });
+    let sender = Sender::new(Sealer::new(tx, &shared)?);
+    let receiver = Receiver::new(Opener::new(rx, &shared)?, &content, &input[given..]);
+    Ok(Completed { channel: Channel { receiver, sender, cipher }, certificate })
+}
+
+/// The error of a handshake, for a person.
+fn describe(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
+        rustls::Error::InvalidCertificate(CertificateError::Revoked) => "the peer's certificate is revoked".into(),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "the peer's certificate is of another room or authority".into()
+        }
+        rustls::Error::AlertReceived(_) => {
+            format!("the peer does not accept this machine's certificate, or speaks no TLS 1.3 ({error})")
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
+/// One step of a handshake.
+fn advance<C: Side>(
+    connection: &mut C,
+    input: &mut BytesMut,
+    given: &mut usize,
+    output: &mut BytesMut,
+    content: &mut BytesMut,
+) -> io::Result<Need> {
+    let UnbufferedStatus { discard, state } = connection.process(&mut input[..*given]);
+    let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, describe(&error)));
+    let need = match state {
+        Ok(ConnectionState::EncodeTlsData(mut data)) => {
+            let start = output.len();
+            let mut room = 0;
+            let written = loop {
+                output.resize(start + room, 0);
+                match data.encode(&mut output[start..]) {
+                    Ok(written) => break written,
+                    Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) if room == 0 => {
+                        room = required_size;
+                    }
+                    Err(error) => return Err(io::Error::other(error)),
+                }
+            };
+            output.truncate(start + written);
+            Ok(Need::Process)
+        }
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            Ok(Need::Send)
+        }
+        Ok(ConnectionState::BlockedHandshake) => Ok(Need::Receive),
+        Ok(ConnectionState::WriteTraffic(_)) => Ok(Need::Complete),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+            while let Some(record) = traffic.next_record() {
+                content.put_slice(record.map_err(io::Error::other)?.payload);
+            }
+            Ok(Need::Process)
+        }
+        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed the connection during the TLS handshake"))
+        }
+        Ok(_) => Err(io::Error::other("an unknown state of the TLS handshake")),
+        Err(error) => Err(error),
+    };
+    input.advance(discard);
+    *given -= discard;
+    need
+}
