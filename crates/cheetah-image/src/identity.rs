@@ -5,6 +5,7 @@ use std::fmt;
 use cheetah_device::ByteRange;
 use serde::{Deserialize, Serialize};
 
+use crate::clean::clean;
 use crate::hash::Hashes;
 use crate::served::ServedBy;
 
@@ -188,9 +189,6 @@ impl Identity {
     }
 }
 
-/// The maximum length of a foreign field, in characters.
-const FIELD_CHARS_MAX: usize = 256;
-
 impl Identity {
     /// As it may be shown and written down, where the words are not the user's own but come from an image, a peer or a
     /// disk: without control characters, which would forge lines of a report or command a terminal, and every field of
@@ -216,13 +214,6 @@ impl Identity {
             ..self
         }
     }
-}
-
-/// The first 256 characters, not counting control characters and those that make text run backwards (Unicode's
-/// bidirectional controls), which are dropped.
-pub fn clean(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| !c.is_control() && !turns(*c)).take(FIELD_CHARS_MAX).collect()
 }
 
 fn no_hashes(hashes: &Hashes) -> bool {

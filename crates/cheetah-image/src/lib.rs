@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aff4;
+pub mod clean;
 pub mod coverage;
 pub mod detect;
 pub mod disk;

@@ -4,7 +4,7 @@
 use cheetah_nbd::proto::X_CHEETAH;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::clean;
+use crate::clean::clean;
 
 /// The server that a source is read from, in its own words: without control characters, each field of at most 256
 /// characters.

@@ -1,17 +1,13 @@
 //! The greeting of an NBD server: two magic numbers and flags.
 
 use std::io;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
 
 use crate::proto::{MAGIC, OPTION_MAGIC};
-use crate::uri::Address;
 
 /// Bytes of a greeting.
-const GREETING_LEN: usize = 18;
+pub(crate) const GREETING_LEN: usize = 18;
 
 /// Reads a server's greeting, and nothing after it.
 pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<[u8; GREETING_LEN]> {
@@ -21,27 +17,4 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<[u
         return Ok(greeting);
     }
     Err(io::Error::other("it is no NBD server"))
-}
-
-/// Connects to `address`, waits for an NBD server's greeting, and closes the connection. A server that calls us
-/// ([`Address::Inbound`]) has greeted before it is used.
-///
-/// # Errors
-///
-/// If the connection fails, the greeting is wrong, or none arrives within `limit`.
-pub async fn check(address: &Address, limit: Duration) -> io::Result<()> {
-    let greeting = async {
-        match address {
-            Address::Tcp { host, port } => read(&mut TcpStream::connect((host.as_str(), *port)).await?).await,
-            Address::Unix(path) => read(&mut UnixStream::connect(path).await?).await,
-            Address::Inbound(_) => Ok([0; GREETING_LEN]),
-        }
-    };
-    match timeout(limit, greeting).await {
-        Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(io::Error::other("it closes the connection without a greeting; it may have too many clients"))
-        }
-        Ok(greeting) => greeting.map(drop),
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no greeting within {limit:?}"))),
-    }
 }

@@ -5,9 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answering;
 pub mod busy;
 pub mod client;
-pub mod greeting;
+mod greeting;
 pub mod handshake;
 pub mod inbox;
 pub mod packing;

@@ -1,6 +1,6 @@
 //! The client's way into TLS: `NBD_OPT_STARTTLS`, before any other option.
 //!
-//! Nothing that the server says before is used, other than its greeting: what is said in clear can be said by anyone on the
+//! Nothing that the server sends before is used, other than its greeting: text in clear can come from any machine on the
 //! way (CVE-2021-3716).
 
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) struct Secured {
     pub no_zeroes: bool,
 }
 
-/// Starts TLS with a server. `host` and `port` are what was dialled.
+/// Starts TLS with a server, reached at `host` and `port`.
 ///
 /// A member of a room is asked before its greeting has arrived, which saves a round trip; its answer is checked as usual.
 pub(crate) async fn start<S: AsyncRead + AsyncWrite + Unpin>(

@@ -204,7 +204,7 @@ enum Harm {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_byte_that_changes_in_transit_is_an_error() {
-    // Hard to pack, so that any byte of what travels is content.
+    // Incompressible, so that each byte on the wire is content.
     let content: Vec<u8> = content()[3 * MIB..4 * MIB].iter().map(|byte| byte & 0x3f).collect();
     let address = listening(serving(content.clone(), true, None, ServerConfig::default())).await;
     for method in Method::ALL {

@@ -119,7 +119,7 @@ async fn another_rooms_member_and_a_server_of_another_role_key_or_room_are_refus
         let error = refused(ClientConfig { expected, ..config(server, &examiner, Role::Node) }).await;
         assert!(error.contains(part), "{error}");
     }
-    // A machine in between with a credential of its own room: it can only pass on what it cannot read.
+    // A machine in between with a credential of its own room: it can only forward bytes that it cannot read.
     let impostor = start(Some(&other.credential("pc7", Role::Node)), ServerConfig::default()).await;
     let error = refused(config(impostor, &examiner, Role::Node)).await;
     assert!(error.contains("UnknownIssuer") || error.contains("certificate"), "{error}");

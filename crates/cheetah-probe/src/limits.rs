@@ -45,7 +45,7 @@ pub struct Budget {
     limits: Limits,
     packets: u32,
     bytes: u64,
-    /// What was taken in the last second: no entry is of no packets, so no more than `packets_per_s_max` entries.
+    /// The packets taken in the last second. Each entry has at least one, so there are at most `packets_per_s_max` entries.
     lately: VecDeque<(Nanos, u32)>,
 }
 

@@ -11,7 +11,7 @@ use crate::advice::Advice;
 /// The version of the format; another one is refused.
 pub const FORMAT: u32 = 1;
 
-/// What is known of the path to a host. What was not measured is absent; [`problems`](PathReport::problems) has the reasons.
+/// The measurements of the path to a host. A measurement that failed is absent; [`problems`](PathReport::problems) has the reasons.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
     /// [`FORMAT`].

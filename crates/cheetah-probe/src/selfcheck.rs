@@ -36,7 +36,7 @@ pub enum Verdict {
     Accepted(GapErrors),
     /// One was not.
     Spoiled {
-        /// The packet, from 0, after the gap with the largest error; the first such.
+        /// The packet, from 0, after the gap with the largest error; the first of equals.
         at: usize,
         /// The error, in nanoseconds: above zero if the gap was too long.
         error_ns: i64,

@@ -1,4 +1,4 @@
-//! A far end on loopback: what it tells, and what it refuses.
+//! A far end on loopback: its answers, and its refusals.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -215,7 +215,7 @@ fn what_is_too_much_is_refused() {
 fn a_closed_port_is_not_sent_a_train() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
-        // Closed to all but one, so that nobody else is given it meanwhile.
+        // Connected to one peer, so that the kernel gives the port to no other socket meanwhile.
         let held = UdpSocket::bind((LOOPBACK, 0)).expect("a socket");
         held.connect((LOOPBACK, 9)).expect("connected");
         let closed = held.local_addr().expect("its address").port();
@@ -229,7 +229,7 @@ fn a_closed_port_is_not_sent_a_train() {
 fn only_so_many_bulk_transfers_run_at_once() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
-        // They do not read what they asked for.
+        // They do not read the bytes that they requested.
         let stalled: Vec<_> = (0..BULKS_MAX)
             .map(|_| {
                 let mut stream = TcpStream::connect(far.address()).expect("connected");

@@ -1,4 +1,4 @@
-//! What is made of recorded trains, by the estimators as measurements use them.
+//! Estimates from recorded trains, by the estimators as measurements use them.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use cheetah_probe::path::Method;
 /// The packets of a train that is long enough for any path.
 const PACKETS_LONG: usize = 64;
 
-/// A recorded path; its file says in its first lines what is in it.
+/// A recorded path; the first lines of its file describe it.
 #[derive(Debug, Default)]
 struct Trace {
     bits_per_s: f64,

@@ -218,7 +218,7 @@ struct AllParts {
     damaged: u64,
 }
 
-/// Nothing shows what is right.
+/// Nothing shows which unit is right.
 #[derive(Debug, PartialEq, Eq)]
 struct Undecided;
 

@@ -3,9 +3,9 @@
 //! | module | content |
 //! |---|---|
 //! | [`geometry`] | where data, redundancy and digests lie |
-//! | [`map`] | which members hold what is current: versions of it, and what a member missed |
+//! | [`map`] | which members hold the current content: its versions, and the regions that a member missed |
 //! | [`bad`] | pages whose content is lost, as the map records them |
-//! | [`engine`] | the recovery engine, without I/O: what has to be stored before what is acknowledged |
+//! | [`engine`] | the recovery engine, without I/O: which map must be stored before a write is acknowledged |
 //! | [`environment`] | what a drive needs from outside: connections, and a place for the map |
 //! | [`members`] | the members' connections and condition; `writer` carries out the engine's decisions |
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
@@ -27,7 +27,7 @@
 //!
 //! # Why a half-finished write yields no made-up bytes
 //!
-//! If the writer dies in step 4, data and redundancy of a group may be of different versions. What is computed from them is
+//! If the writer dies in step 4, data and redundancy of a group may be of different versions. A page computed from them is
 //! neither the old nor the new content. So it is compared with the digest of the page, which a redundancy member holds apart
 //! from the data: it matches only if the page computed is one that was written. The alternative is full-group writes with small
 //! writes out of place (Carbink, OSDI 2022): it has no half-finished groups, but needs a table of where each page is,

@@ -200,7 +200,7 @@ impl Inner {
         let unready = |part: &Part| !self.members.is_ready(self.member_of(group, *part));
         let mut remembered_digests = false;
         if next.iter().any(unready) {
-            // What is to be computed needs other units, too, and all can be asked for at once.
+            // Computing units needs other units, and all can be requested at once.
             read.failed.extend(next.iter().copied().filter(unready));
             if let Some(cell) = self.digest_cells.get(group) {
                 read.digests[cell.index] = Some(self.digests_of_rows(&cell.digests, &rows));
@@ -372,7 +372,7 @@ impl Inner {
         Ok(false)
     }
 
-    /// The units that are wanted, if what was read gives them. What is computed matches a digest.
+    /// The wanted units, if the units read suffice for them. A computed unit matches a digest.
     fn evaluate(&self, wanted: &[bool], read: &Rows) -> Result<Option<Vec<Option<Bytes>>>> {
         let k = self.geometry.data_units();
         let is_missing = |data: &[Option<Bytes>], index: usize| wanted[index] && data[index].is_none();

@@ -135,7 +135,7 @@ impl Redundant {
     ///
     /// # Errors
     ///
-    /// If this is not the writer, or what is found cannot be recorded or written.
+    /// If this is not the writer, or a result cannot be recorded or written.
     pub async fn check(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Checked> {
         self.shared.resync(&mut |_, _| {}).await?;
         let total = self.shared.arrays.iter().map(|array| array.inner.geometry.size()).sum();
@@ -220,7 +220,7 @@ impl Shared {
     }
 }
 
-/// What is to be done in a region.
+/// The work to do in a region.
 struct Work {
     region: u64,
     /// Redundancy is to be computed anew.
@@ -230,7 +230,7 @@ struct Work {
 }
 
 impl Work {
-    /// The next step of a resynchronization, with what is to be done if it is a region, and the number of regions left.
+    /// The next step of a resynchronization, with the work to do if it is a region, and the number of regions left.
     fn next(engine: &mut Engine) -> (Resync, u64, Self) {
         let next = engine.next_resync();
         let region = if let Resync::Region(region) = next { region } else { 0 };

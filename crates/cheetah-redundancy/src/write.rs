@@ -20,7 +20,7 @@ use crate::read::{Part, rows_of};
 const INDISPENSABLE_PATIENCE: Duration = Duration::from_secs(10);
 const INDISPENSABLE_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is to be written to each member of the array, by index: offsets on the member, and data.
+/// The writes to each member of the array, by index: offsets on the member, and data.
 #[derive(Default)]
 pub(crate) struct Edits(BTreeMap<usize, Vec<(u64, Data)>>);
 
@@ -235,7 +235,7 @@ impl Inner {
             let edits: Vec<_> = edits.into_iter().map(|(offset, data)| (offset + start, data)).collect();
             self.send_to(member, edits, regions.clone(), fua)
         });
-        // Waits for all: what is still in flight must not take effect after the group is unlocked.
+        // Waits for all: a write still in flight must not take effect after the group is unlocked.
         join_all(members).await.into_iter().collect()
     }
 

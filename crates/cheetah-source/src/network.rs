@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
-use cheetah_image::identity::clean;
+use cheetah_image::clean::clean;
 use cheetah_image::{ConnectDigests, Evidence, Identity, Kind, LinkCounters, ServedBy, Source};
 use cheetah_iscsi::{Initiator, IscsiConfig, IscsiUri};
 use cheetah_nbd::client::{Client, ClientConfig};
@@ -15,7 +15,7 @@ use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_nbd::{Method, Packing};
 use futures::FutureExt as _;
 
-use crate::open::SourceOptions;
+use crate::options::SourceOptions;
 use cheetah_error::{Error, Result};
 
 /// Opens the export at `uri`, which reports call `location`. If it is an agent's, the identity is what the agent says of its

@@ -13,28 +13,8 @@ use cheetah_nbd::uri::NbdUri;
 use crate::kind::drive_file;
 use crate::link::LinkUse;
 use crate::network::{open_iscsi, open_nbd};
+use crate::options::SourceOptions;
 use cheetah_error::{Error, Result};
-
-/// How to open a source.
-#[derive(Debug, Clone, Copy)]
-pub struct SourceOptions {
-    /// How to use the link to a source that is behind one.
-    pub link: LinkUse,
-    /// How long a peer may be silent.
-    pub timeout: Duration,
-    /// Whether what the coverage map beside an image calls missing is unreadable, rather than the zeros in the file.
-    pub heed_map: bool,
-    /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it. If not, reads
-    /// fail with [`cheetah_device::Error::Lost`] once a connection is lost, and the source must be opened again.
-    pub trust_reconnects: bool,
-}
-
-impl SourceOptions {
-    /// Maps are heeded, and reconnects trusted.
-    pub fn new(link: LinkUse, timeout: Duration) -> Self {
-        Self { link, timeout, heed_map: true, trust_reconnects: true }
-    }
-}
 
 /// Opens the source that `spec` names, without layers above it: its device, its identity, and the counters of its link.
 ///

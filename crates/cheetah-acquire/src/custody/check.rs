@@ -11,16 +11,18 @@ use std::path::Path;
 
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
+use cheetah_image::own_file::OwnFile;
 use sha2::{Digest as _, Sha256};
 
 use super::event::CustodyEvent;
 use super::key::{KeyId, PublicKey};
 use super::lines::{LogLine, for_each};
-use super::log::LOG;
 use super::record::{ORIGIN, Parsed, PrevDigest};
 use super::report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 
+/// A custody log beside an image. Whether it is one, its records tell: nothing is appended to any other file.
+pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true };
 /// Bytes that the beginning of a record takes at most: `{"seq":18446744073709551615,`.
 const RECORD_BEGINS_MAX: usize = 28;
 /// The maximum number of keys that a log may introduce.

@@ -6,20 +6,17 @@ use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use cheetah_image::own_file::{Locked, OwnFile};
+use cheetah_image::own_file::Locked;
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::check::{CheckedLog, Trust, read};
+use super::check::{CheckedLog, LOG, Trust, read};
 use super::event::CustodyEvent;
 use super::key::{KeyId, SigningKey};
 use super::record::{ActingAs, Draft};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 use crate::journal::sync_directory_of;
-
-/// A custody log beside an image. Whether it is one, its records tell: nothing is appended to any other file.
-pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true };
 
 /// A log open for appending, by this process alone.
 ///

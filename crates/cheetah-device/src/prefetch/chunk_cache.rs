@@ -207,7 +207,7 @@ impl ChunkCache {
         }
     }
 
-    /// Notes that a chunk has been read in full, and drops the oldest such beyond their share.
+    /// Notes that a chunk has been read in full, and drops the oldest of these beyond their share.
     fn consume(&mut self, id: PrefetchId, offset: u64, stats: &mut PrefetchStats) {
         self.consumed.insert(id, offset);
         self.consumed_bytes += self.chunks.get(&offset).map_or(0, |chunk| chunk.range.len);

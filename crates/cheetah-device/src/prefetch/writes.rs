@@ -12,7 +12,7 @@ pub(super) struct ActiveWrites {
     /// Ranges of writes that failed or were cancelled. Such a write may still take effect at the far end at any later
     /// time, which would make data fetched before that stale, so these ranges are never fetched ahead again.
     doubtful: Vec<ByteRange>,
-    /// There were more such ranges than are kept, so nothing is known to be safe any more. This is final: ranges that
+    /// There were more ranges than are kept, so none is known to be safe any more. This is final: ranges that
     /// are kept may merge and become few again, but those that were not kept remain doubtful.
     overflowed: bool,
     next: u64,

@@ -12,7 +12,7 @@ use cheetah_error::{Error, Result};
 use super::{DriveFile, MapRef, beside, recorded_name};
 use cheetah_image::own_file::OwnFile;
 
-/// The map beside a drive file. A file that begins in another way is somebody else's.
+/// The map beside a drive file. A file that begins otherwise is not ours.
 pub(crate) const MAP: OwnFile = OwnFile { name: "coverage map", begins: |head| head.starts_with(b"# Cheetah drive ") };
 /// The maximum size of a map file, in bytes: millions of runs.
 const MAP_BYTES_MAX: u64 = 256 << 20;

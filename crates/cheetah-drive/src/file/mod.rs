@@ -58,15 +58,13 @@ use cheetah_nbd::uri::NbdUri;
 use cheetah_redundancy::{BadRanges, Redundancy, SetGeometry};
 use serde::{Deserialize, Serialize};
 
-use crate::layout::kind::Layout;
+use crate::layout::kind::{Layout, UNIT_BYTES_DEFAULT};
 use crate::recognise::CONFIDENCE_PERCENT;
 use cheetah_image::ServedBy;
 use cheetah_image::hash::Hashes;
 
 /// The version of the schema; a file with another one is refused.
 pub const VERSION: u32 = 1;
-/// The default stripe unit in bytes.
-pub const UNIT_BYTES_DEFAULT: u64 = 64 << 10;
 
 /// The content of a drive file, and its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 //!  fence …                       as for any drive, see `open`
 //! ```
 //!
-//! [`begin`] marks a new drive as filling, and records what is needed to recognise the source (`origin`). Whenever the
+//! [`begin`] marks a new drive as filling, and records how to recognise the source (`origin`). Whenever the
 //! source is opened again, it is compared with the data that it sent before (`source`). [`Filling::open`]
 //! takes the write lease, so only one process fills a drive; the errors of others name it. No other process may open the
 //! drive meanwhile, since ranges not copied yet read as zeros at the nodes. A coverage map and digests of the data that the source
@@ -47,7 +47,8 @@ use crate::copy::CopyProgress;
 use crate::file::coverage;
 use crate::file::{DriveFile, Fill, Image, ImageState};
 use crate::node::health::node_statuses;
-use crate::open::{Drive, OpenOptions, being_filled};
+use crate::open::{Drive, being_filled};
+use crate::options::OpenOptions;
 
 /// How to open a drive that is being filled.
 #[derive(Clone)]

@@ -9,7 +9,8 @@ use crate::file::coverage;
 use crate::file::digests::Digests;
 use crate::file::{DriveFile, Image, ImageState};
 use crate::fill::files;
-use crate::open::{Drive, OpenOptions, REPLACE_AFTER};
+use crate::open::Drive;
+use crate::options::{OpenOptions, REPLACE_AFTER};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 

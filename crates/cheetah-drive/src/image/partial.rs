@@ -15,7 +15,8 @@ use crate::file::coverage;
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use crate::file::disk::{directory, sync_directory, temporary_in, write_atomically};
 use crate::file::{DriveFile, ImageState, beside};
-use crate::open::{Drive, OpenOptions};
+use crate::open::Drive;
+use crate::options::OpenOptions;
 use cheetah_error::{Error, Result};
 
 /// How to save a part.

@@ -11,7 +11,8 @@ use crate::copy::rescue::Rescue;
 use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
-use crate::open::{Drive, OpenOptions};
+use crate::open::Drive;
+use crate::options::OpenOptions;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 

@@ -4,7 +4,8 @@ use cheetah_device::placement::Layout as Placed;
 use cheetah_device::{Result, Size};
 use cheetah_redundancy::Redundancy;
 
-use crate::file::UNIT_BYTES_DEFAULT;
+/// The default stripe unit in bytes.
+pub const UNIT_BYTES_DEFAULT: u64 = 64 << 10;
 
 /// How a drive's bytes map to its nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

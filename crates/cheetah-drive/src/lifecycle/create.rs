@@ -272,7 +272,7 @@ pub(crate) async fn allocate_spare(
     allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
 }
 
-/// Frees what was allocated on a spare that cannot be used after all. Returns `why`, extended by those that could not be freed.
+/// Frees the export on a spare that cannot be used after all. Returns `why`, extended by those that could not be freed.
 pub(crate) async fn free_spare(node: &SetNode, why: Error, timeout: Duration) -> Error {
     let exports: Vec<_> = NodeExport::of(node, timeout).into_iter().collect();
     free_exports(&exports, why).await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlError;
 use cheetah_control::api::{ExportStatus, Status};
-use cheetah_nbd::greeting;
+use cheetah_nbd::answering;
 use futures::future::join_all;
 use serde::Serialize;
 
@@ -124,7 +124,7 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
 pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Duration) {
     if status.state == NodeState::Ok
         && let Some(uri) = node.uri()
-        && let Err(why) = greeting::check(&uri.address, limit).await
+        && let Err(why) = answering::check(&uri.address, limit).await
     {
         let name = &node.name;
         status.state = NodeState::Unreachable;

@@ -26,7 +26,7 @@ use crate::node::open::{NodeAccess, connect_node};
 /// How long a node may take to store a map: a write waits for it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// A writer's leases, and what it does with them.
+/// A writer's leases, and the changes that it makes under them.
 pub(crate) struct Holder {
     shared: Arc<Shared>,
     renewal: JoinHandle<()>,

@@ -49,7 +49,7 @@ async fn follow(mut file: DriveFile, mut known: DriveMap, access: NodeAccess, me
             }
         };
         let Some(members) = members.upgrade() else { return };
-        // While ranges are fetched again, the former nodes still hold what they held.
+        // While ranges are fetched again, the former nodes still hold their parts.
         if found.map.epoch < known.map.epoch || found.refetching {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Nodes that were replaced: one that is seen again wipes what it still holds.
+//! Nodes that were replaced: a node that is seen again wipes its part of the drive.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::environment::Shared;
 use crate::file::{DriveFile, SetNode, WipeReceipt};
 use crate::node::export::NodeExport;
 
-/// How long a node may take to say what it holds.
+/// How long a node may take to list its exports.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Has nodes that were replaced wipe what they hold, and records their receipts in the drive file. To be called only once
+/// Has replaced nodes wipe their parts, and records their receipts in the drive file. To be called only once
 /// every member is in sync: until then, what a lost node holds may be of use to an examiner.
 pub(crate) async fn wipe(shared: &Shared) {
     let kept = |node: &&SetNode| node.receipt.is_none();
@@ -31,7 +31,7 @@ pub(crate) async fn wipe(shared: &Shared) {
     }
 }
 
-/// What became of what a former node held.
+/// The state of a former node's part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wiped {
     /// It is wiped.
@@ -40,7 +40,7 @@ pub(crate) enum Wiped {
     Gone,
 }
 
-/// Has a node wipe what it holds; `token` is a lease there, if there was one. `None` if the node does not answer, or cannot
+/// Has a node wipe its part; `token` is a lease there, if there was one. `None` if the node does not answer, or cannot
 /// free it yet.
 pub(crate) async fn wipe_one(node: &SetNode, token: Option<&str>) -> Option<Wiped> {
     let export = NodeExport::of(node, ASK_TIMEOUT)?;

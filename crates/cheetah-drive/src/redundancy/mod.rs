@@ -15,10 +15,10 @@
 //! | `follow` | a reader that follows the map |
 //! | `upkeep` | a writer's own repair |
 //! | `spare` | finding spares, and replacing nodes by them |
-//! | `former` | nodes that were replaced wipe what they hold |
+//! | `former` | replaced nodes wipe their parts |
 //! | `request` | messages between `repair` and the writer |
 //! | [`repair`] | restoring full redundancy |
-//! | [`refetch`] | fetching what is lost from the image's source |
+//! | [`refetch`] | fetching lost ranges from the image's source |
 //!
 //! # Votes
 //!

@@ -17,7 +17,7 @@ use super::votes::{is_majority, voters};
 use crate::file::DriveFile;
 use crate::lease::Fence;
 use crate::node::open::{NodeAccess, connect_node};
-use crate::open::OpenOptions;
+use crate::options::OpenOptions;
 
 /// The pause between looks for what a writer records of a node that cannot be reached.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);

@@ -43,7 +43,7 @@ pub struct RefetchOptions {
     pub timeout: Duration,
 }
 
-/// What was fetched again.
+/// The ranges that were fetched again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refetched {
     /// The ranges, in order, neighbours merged. All of them are as they were loaded.
@@ -73,7 +73,7 @@ pub async fn is_needed(file: &DriveFile, timeout: Duration) -> Result<bool> {
     Ok(map.refetching || lost.len() > file.losses_max() || !map.map.bad.is_empty())
 }
 
-/// Fetches what is lost from the source, and restores full redundancy.
+/// Fetches lost ranges from the source, and restores full redundancy.
 ///
 /// # Errors
 ///
@@ -215,7 +215,7 @@ async fn replace(
     Ok((map, replaced))
 }
 
-/// Frees what was allocated on spares.
+/// Frees the exports allocated on spares.
 async fn free(map: &DriveMap, allocated: &[usize], mut why: Error, timeout: Duration) -> Error {
     let nodes: Vec<&SetNode> = allocated.iter().map(|index| &map.nodes[*index]).collect();
     for node in nodes {

@@ -57,7 +57,7 @@ pub struct RepairProgress {
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repaired {
-    /// Nodes that came back, and were given what they missed.
+    /// Nodes that came back, and got the writes that they missed.
     pub resynced: Vec<String>,
     /// Nodes that were replaced.
     pub replaced: Vec<Replacement>,
@@ -201,7 +201,7 @@ fn left(map: &DriveMap) -> u64 {
     syncing.map(|member| member.missed.len()).max().unwrap_or(0)
 }
 
-/// What has changed from one map to another.
+/// The changes from one map to another.
 fn compare(file: &DriveFile, before: &DriveMap, now: &DriveMap) -> Repaired {
     let mut repaired = Repaired {
         resynced: Vec::new(),

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_PER_STATUS: u64 = 5;
 /// How often the progress of a resynchronization is recorded.
 const RECORD: Duration = Duration::from_secs(3);
-/// How often the counts of what was met with and made good are left at the nodes.
+/// How often the counts of damage and repairs are left at the nodes.
 const COUNT: Duration = Duration::from_secs(5);
 /// The pause before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(10);

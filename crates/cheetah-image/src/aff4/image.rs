@@ -5,7 +5,6 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use super::facts::Facts;
 use super::map::{ENTRIES_MAX, ENTRY_LEN, Map, Target};
-use super::stream::folders;
 use super::volume::Volume;
 use crate::hash::{Hashes, hex, is_hex};
 use crate::identity::{CaseData, Identity, Kind};
@@ -213,4 +212,12 @@ fn check_version(volume: &Volume) -> Result<()> {
             minor.unwrap_or("?")
         ))),
     }
+}
+
+/// Possible names of a stream's segments in the archive (section 5.1, and writers' interpretations of section 5.2).
+pub(super) fn folders(urn: &str, volume_urn: &str) -> Vec<String> {
+    let inside = urn.strip_prefix(volume_urn).map(|rest| rest.trim_start_matches('/').to_owned());
+    let bare = urn.strip_prefix("aff4://").unwrap_or(urn);
+    let outside = ["aff4%3A%2F%2F", "aff4%3a%2f%2f", "aff4://"].map(|prefix| format!("{prefix}{bare}"));
+    inside.filter(|_| !volume_urn.is_empty()).into_iter().chain(outside).collect()
 }

@@ -8,7 +8,7 @@ use cheetah_device::{ByteRange, Data, Error as DeviceError};
 
 use super::cache::Cache;
 use super::chunk::{BlockHash, Codec};
-use super::image::Image;
+use super::image::{Image, folders};
 use super::volume::Volume;
 use cheetah_error::{Error, Result};
 
@@ -234,12 +234,4 @@ fn entry(bytes: &[u8]) -> ByteRange {
     let offset = bytes.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
     let len = bytes.get(8..).and_then(<[u8]>::first_chunk).map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes));
     ByteRange::new(offset, len.into())
-}
-
-/// Possible names of a stream's segments in the archive (section 5.1, and writers' interpretations of section 5.2).
-pub(super) fn folders(urn: &str, volume_urn: &str) -> Vec<String> {
-    let inside = urn.strip_prefix(volume_urn).map(|rest| rest.trim_start_matches('/').to_owned());
-    let bare = urn.strip_prefix("aff4://").unwrap_or(urn);
-    let outside = ["aff4%3A%2F%2F", "aff4%3a%2f%2f", "aff4://"].map(|prefix| format!("{prefix}{bare}"));
-    inside.filter(|_| !volume_urn.is_empty()).into_iter().chain(outside).collect()
 }

@@ -26,7 +26,7 @@ enum State {
     Refused(Refused),
 }
 
-/// Why the server no longer grants what it granted before.
+/// Why the server no longer grants the same size, flags or limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
     /// The lease was lost, rather than the content.

@@ -1,4 +1,4 @@
-//! A device's operations as requests: split to the server's limits, with fallbacks for what it does not support.
+//! A device's operations as requests: split to the server's limits, with fallbacks for operations that it does not support.
 
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Error, Extent, Result, Zeroing};

@@ -72,7 +72,7 @@ impl Outbox {
         Batch(std::mem::take(&mut self.runs))
     }
 
-    /// Puts back what could not be written, ahead of what was queued since.
+    /// Puts back the bytes that could not be written, ahead of those queued since.
     pub fn put_back(&mut self, mut batch: Batch) {
         if self.runs.is_empty() {
             // Keeps the queue's allocation.

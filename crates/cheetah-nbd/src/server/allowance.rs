@@ -4,7 +4,7 @@
 //! for all, a few of them could hold all of it, and no other client would be answered. So the memory has parts:
 //!
 //! * **An own share** of each connection, [`FREE_BYTES`]: always there. Reads that may be answered in parts need no more.
-//! * **The pool**, from which a connection takes what is free at the moment, up to half of it. No connection waits for it.
+//! * **The pool**, from which a connection takes free memory, up to half of it. No connection waits for it.
 //! * **The reserve**, for requests that cannot be split and do not fit in their connection's own share: writes, and reads
 //!   whose reply is simple. They wait for it in turn.
 //! * **One place for an oversized request**, of up to 32 MiB, of this kind. They wait for it in turn.

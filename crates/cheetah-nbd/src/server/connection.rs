@@ -33,7 +33,7 @@ pub(super) struct Limits {
     pub(super) tls: Option<ServerTls>,
 }
 
-/// How long a client may take to show who it is.
+/// How long a client may take to authenticate.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to learn that the connection ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub(super) async fn run(
     }
 }
 
-/// A client, and what it is to be told first.
+/// A client, and the message to send it first.
 struct Greeted<S> {
     stream: S,
     handshake: ServerHandshake,
@@ -191,7 +191,7 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
     let allowance = Allowance::new(Arc::clone(&limits.memory));
     let device = &*session.export.device;
     Transmission::new(&mut wire, device, terms, received, allowance, peer).run().await?;
-    // With TLS, the client is told that nothing was cut off.
+    // With TLS, this tells the client that nothing was cut off.
     let _ = tokio::time::timeout(GOODBYE_TIMEOUT, wire.shutdown()).await;
     Ok(())
 }

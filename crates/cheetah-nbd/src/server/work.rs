@@ -26,7 +26,7 @@ pub(super) fn cost(request: &Request) -> usize {
     }
 }
 
-/// Starts a request without a payload in either direction, on `range` of what it concerns.
+/// Starts a request without a payload in either direction, on `range` of the export.
 pub(super) fn simple<'d>(device: &'d dyn Device, request: &Request, range: ByteRange) -> Work<'d> {
     let fua = request.flags.has(CommandFlags::FUA);
     match request.command {

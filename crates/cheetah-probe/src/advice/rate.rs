@@ -15,7 +15,7 @@ const TCP_BYTES: f64 = 32.0;
 /// No advice is built on a capacity of which fewer of the measurements agree.
 pub const CONFIDENCE_MIN: f64 = 0.5;
 
-/// A rate of content, that is, of what TCP carries.
+/// A rate of content: of the payload of TCP.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ExpectedRate {
     /// Bits a second, above 0.

@@ -104,7 +104,7 @@ fn low_confidence_gives_no_advice() {
         let report = PathReport { capacity: Some(unsure.clone()), available, ..report() };
         assert_eq!(advise(&report, 1 << 40), None);
         assert_eq!(Tuning::of(&report).flow, None);
-        // What is known otherwise still counts.
+        // The other measurements still count.
         let known = PathReport { far: Some(far(Some(100e6), None)), ..report };
         assert!(Tuning::of(&known).rate_bits_per_s.is_some_and(|rate| rate < 100e6));
     }
@@ -177,7 +177,7 @@ fn any_number() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    /// A report may come from a file somebody wrote: whatever it says, what is made of it stays within limits.
+    /// A report may come from a file with any content: the advice stays within limits.
     #[test]
     fn whatever_a_report_says_the_tuning_is_within_limits(
         median_us in any_number(), loss in any_number(), lost in 0u32..20, bits in any_number(), bulk in any_number(),

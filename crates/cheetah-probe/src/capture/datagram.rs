@@ -51,7 +51,7 @@ pub struct IcmpError {
     pub code: u8,
     /// The MTU, in bytes, if that was too small; else 0.
     pub mtu: u32,
-    /// Who sent it.
+    /// The sender's address.
     pub from: Option<IpAddr>,
 }
 
@@ -102,7 +102,7 @@ impl Datagram {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
-    /// Sets the time to live, or hop limit, of what is sent from now on.
+    /// Sets the time to live, or hop limit, of later messages.
     ///
     /// # Errors
     ///
@@ -133,15 +133,15 @@ impl Datagram {
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, e.g. with `EMSGSIZE` because it is too large for the interface, or with `ENETUNREACH` because that
-    /// is down. Errors that came over the network are told by [`recv_until`](Self::recv_until) instead.
+    /// If the kernel refuses, e.g. with `EMSGSIZE` for a message larger than the interface takes, or with `ENETUNREACH` if the
+    /// interface is down. [`recv_until`](Self::recv_until) returns errors that came over the network.
     pub fn send(&self, message: &[u8]) -> io::Result<Nanos> {
         let mut tries = 0;
         loop {
             let now = Nanos::now();
             match self.socket.send(message) {
                 Ok(_) => return Ok(now),
-                // One that came meanwhile is told once, in place of sending; one of this very message is told each time.
+                // The kernel reports an earlier ICMP error once, in place of sending; an error of this message, at each try.
                 Err(_) if tries < SENDS_MAX => tries += 1,
                 Err(error) => return Err(error),
             }

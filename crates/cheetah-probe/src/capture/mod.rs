@@ -50,8 +50,8 @@ pub struct Captured<'a> {
     pub frame: &'a [u8],
 }
 
-/// Receives whole frames from a host, and ICMP errors from any router. Buffers up to 16 MiB (or what is permitted), and counts frames
-/// dropped beyond that.
+/// Receives whole frames from a host, and ICMP errors from any router. Buffers up to 16 MiB, or as much as is
+/// permitted, and counts the frames dropped beyond that.
 #[derive(Debug)]
 pub struct Capture {
     socket: PacketSocket,
@@ -134,7 +134,7 @@ fn wait_until(socket: &impl std::os::fd::AsFd, deadline: Nanos) -> io::Result<bo
     let wait = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
     match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&wait)) {
         Ok(ready) => Ok(ready > 0),
-        // A signal; who calls looks at the deadline again.
+        // A signal: the caller checks its deadline again.
         Err(Errno::INTR) => Ok(deadline > Nanos::now()),
         Err(error) => Err(error.into()),
     }

@@ -20,13 +20,11 @@
 
 use std::time::Duration;
 
-use super::dispersion::Sample;
+use super::dispersion::{Sample, TRAIN_PACKETS_MIN};
 use super::stats::{self, Mode};
 use super::{Arrival, TrainArrivals, batches, dispersion};
 use crate::path::{Capacity, Method};
 
-/// The fewest packets of a train that counts as long.
-pub const TRAIN_PACKETS_MIN: usize = 8;
 /// The fewest such trains.
 pub const TRAINS_MIN: usize = 6;
 

@@ -1,9 +1,11 @@
 //! How far apart packets arrive that were sent back to back: the time the narrowest link takes for one of them, if nothing came
 //! between.
 
-use super::capacity::TRAIN_PACKETS_MIN;
 use super::{Arrival, TrainArrivals, stats};
 use crate::frame::ETHERNET_BYTES;
+
+/// The fewest packets of a train that counts as long.
+pub const TRAIN_PACKETS_MIN: usize = 8;
 
 /// The dispersion of a pair or train, as rates.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -24,7 +24,7 @@ pub struct Arrival {
     pub seq: u32,
     /// When it left.
     pub sent: Nanos,
-    /// When it, or its answer, came. The clock may be another machine's, so only differences between such times count.
+    /// When the packet, or its answer, arrived. The clock may be another machine's, so only differences of these times are valid.
     pub came: Nanos,
     /// Size of the IP packet that was sent.
     pub ip_bytes: u32,

@@ -105,7 +105,7 @@ impl Plan {
         Some(Step::Calibration(self.packets, time.mul_f64(gap)))
     }
 
-    /// Takes note of what arrived of a train.
+    /// Records the packets of a train that arrived.
     pub fn note(&mut self, step: Step, train: TrainArrivals) {
         match step {
             Step::BackToBack(_) => self.seen.trains.push(train),

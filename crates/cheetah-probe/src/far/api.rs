@@ -94,7 +94,7 @@ pub struct SendReply {
     pub left_ns: Vec<u64>,
 }
 
-/// The answer to `PUT /v1/probe/bulk`: what was received.
+/// The answer to `PUT /v1/probe/bulk`: the bytes received, and the time it took.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BulkReceived {
     /// Bytes.

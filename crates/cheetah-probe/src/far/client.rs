@@ -64,7 +64,7 @@ pub enum FarError {
     NotOne {
         /// Where.
         address: SocketAddr,
-        /// What was unexpected.
+        /// The unexpected part of the answer.
         why: String,
     },
 }
@@ -264,7 +264,7 @@ impl FarClient {
     }
 
     fn odd(&self, why: impl ToString) -> FarError {
-        // May quote what was answered.
+        // May quote the answer.
         FarError::NotOne { address: self.address, why: words(&why.to_string()) }
     }
 }

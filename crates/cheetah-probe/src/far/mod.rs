@@ -9,7 +9,7 @@
 //! | `GET /v1/probe/receive/TOKEN` | | [`Arrivals`]; 404 none for this caller |
 //! | `DELETE /v1/probe/receive/TOKEN` | | 204 |
 //! | `POST /v1/probe/send` | [`SendRequest`] | [`SendReply`], when the train has left; 409 it could not be sent; 429 not now |
-//! | `GET /v1/probe/bulk?bytes=N` | none, but said to be JSON | so many random bytes, cut after a while; 429 not now |
+//! | `GET /v1/probe/bulk?bytes=N` | none, but with the type JSON | N random bytes, cut off after a while; 429 not now |
 //! | `PUT /v1/probe/bulk` | any bytes | [`BulkReceived`]; 429 not now |
 //!
 //! Every error is a fitting status with [`ErrorBody`].
@@ -18,14 +18,14 @@
 //!
 //! It listens where its node or agent does, and any client that reaches it may use it. So:
 //!
-//! * It sends packets only to the address the caller's own TCP connection comes from, which nobody can forge who does not
-//!   see the answers; to ports from 1024 on; and stops at the first that is refused there, or when the caller hangs up.
-//! * A page in a browser cannot make it do anything: what does is said to be JSON, or is no GET and no POST, and both the
-//!   browser asks about first, and is not answered.
-//! * It waits for packets only at the address that was called, of that caller only, with a random token in each.
+//! * It sends packets only to the source address of the caller's TCP connection, which cannot be forged without seeing the
+//!   answers. It sends to ports from 1024 on, and stops at the first that is refused there, or when the caller hangs up.
+//! * A page in a browser cannot use it: each request with an effect has the type JSON, or is neither GET nor POST. A browser sends
+//!   a preflight request before either, and gets no answer.
+//! * It receives packets only at the address that was called, from that caller only, with a random token in each.
 //! * [`limits`] bounds everything: how many at once, packets, bytes, seconds and packets a second.
-//! * It reads and writes no file, and knows nothing of what else its process does.
-//! * It is told who calls by the server that accepted the connection ([`Caller`]), never by the request.
+//! * It reads and writes no file, and has no access to the rest of its process.
+//! * The caller's address comes from the server that accepted the connection ([`Caller`]), never from the request.
 //!
 //! The other side is [`client`]; [`measure`] computes figures from its answers.
 

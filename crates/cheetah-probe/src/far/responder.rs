@@ -29,13 +29,13 @@ use crate::schedule::{Pattern, due};
 const JSON_BYTES_MAX: usize = 64 << 10;
 /// How long it may take to come.
 const JSON_TIMEOUT: Duration = Duration::from_secs(10);
-/// Ports below it belong to services, which nobody is to have packets sent to.
+/// Ports below it belong to services, which must not receive packets.
 const PORT_MIN: u16 = 1024;
 /// How long before a train's first packet everything is ready.
 const LEAD: Duration = Duration::from_millis(2);
 
-/// Who calls, and what they called. The server that accepts connections puts it into each request's extensions, from the
-/// connection itself: it is the only address that packets are ever sent to.
+/// The addresses of both ends of the caller's connection. The server that accepted the connection puts them into each request's
+/// extensions. Packets are sent to no address other than the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
     /// The far end of the TCP connection.
@@ -132,12 +132,12 @@ async fn send(
     let mut there = caller.peer;
     there.set_port(request.port);
     let (tell, told) = oneshot::channel();
-    // A thread of its own, of which there is one at a time: the runtime's are for who reads the disk.
+    // A thread of its own, one at a time, so that the runtime's threads stay free for reads of the disk.
     let leaving = thread::Builder::new().name("probe-train".into()).spawn(contained(move || {
         let train = || {
             let socket = train::socket(caller.here, there)?;
             let due = due(permit.not_before.max(Nanos::now() + LEAD), &offsets);
-            // A caller who has hung up is sent nothing more.
+            // Stops if the caller has closed its connection.
             let left = train::send(&socket, &due, request.token, request.ip_bytes, || !tell.is_closed())?;
             let ns = |times: &[Nanos]| times.iter().map(|at| at.0).collect();
             Ok::<_, std::io::Error>(SendReply { due_ns: ns(&due), left_ns: ns(&left) })
@@ -196,8 +196,8 @@ impl FarConfig {
     }
 }
 
-/// Whether a request without a body is declared as one with JSON: other sites' pages in a browser may send no such header, unless
-/// the browser asks first, and it is not answered.
+/// Whether a request without a body is declared as JSON. A page of another site cannot send this header without a preflight
+/// request by its browser, which gets no answer.
 fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().eq_ignore_ascii_case(b"application/json"))
 }

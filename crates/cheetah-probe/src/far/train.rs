@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn closed_port_ends_the_train() {
-        // Closed to all but one, so that nobody else is given it meanwhile.
+        // Connected to one peer, so that the kernel gives the port to no other socket meanwhile.
         let held = UdpSocket::bind("127.0.0.1:0").unwrap();
         held.connect("127.0.0.1:9").unwrap();
         let socket = socket("127.0.0.1:0".parse().unwrap(), held.local_addr().unwrap()).unwrap();

@@ -30,7 +30,7 @@ fn router(ipv4: bool) -> IpAddr {
 #[derive(Debug, Clone, Copy)]
 enum How {
     AsAsked,
-    /// An error, with so many bytes of the probe quoted after its IP header.
+    /// An ICMP error that quotes this many bytes of the probe after its IP header.
     Error(ReplyKind, usize),
 }
 
@@ -126,7 +126,7 @@ fn any_error() -> impl Strategy<Value = ReplyKind> {
     ]
 }
 
-/// Whatever is cut off, what is told of the rest is the same or nothing.
+/// A truncated packet parses to the same reply, or to none.
 fn assert_cut_tells_no_other(frame: &[u8], ends: &Ends, reply: Reply) {
     for len in 0..frame.len() {
         let told = parse(&frame[..len], ends, &SESSION);

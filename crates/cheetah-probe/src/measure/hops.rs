@@ -82,10 +82,10 @@ fn ask(
     wire.answers(&[prober.session], Nanos::now() + prober.patience(1, timeout), |_, came, reply| {
         let host = Prober::is_answer(&reply, remote);
         let probe = asked.iter().position(|(seq, ..)| *seq == reply.seq).filter(|_| {
-            // Whoever says anything about it had it in hand, but only these say where.
+            // Other ICMP errors come from a router on the path, too, but do not show at which hop.
             host || reply.kind == ReplyKind::TimeExceeded
         });
-        // Asked once, heard once: what comes twice is somebody else's doing.
+        // Each probe has one answer; duplicates are ignored.
         let Some((_, ttl, left)) = probe.map(|probe| asked.swap_remove(probe)) else {
             return ControlFlow::Continue(());
         };

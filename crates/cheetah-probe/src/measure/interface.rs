@@ -9,8 +9,8 @@ use crate::route::{ask, attribute};
 /// `IFLA_INFO_KIND`, nested in `IFLA_LINKINFO`.
 const KIND: u16 = 1;
 
-/// Whether the interface is one end of a pair of virtual ones, so that what it leads to is on this machine, as far as its other
-/// end. If the kernel does not say, it is not.
+/// Whether the interface is one end of a virtual pair (veth), so that its other end is on this machine. False if the kernel does
+/// not say.
 pub(super) fn is_virtual_pair(index: u32) -> bool {
     let question = IfinfomsgBuilder::default()
         .ifi_family(RtAddrFamily::Unspecified)

@@ -1,4 +1,4 @@
-//! Measurements of a path: what is sent, in which order, and when to stop.
+//! Measurements of a path: which packets to send, in which order, and when to stop.
 //!
 //! First small probes of every kind, or of the one that was chosen, show which of them the host answers (`probers`). The rest is
 //! measured with those: `round_trip`, the largest packet that passes (`mtu`), the routers (`hops`), the narrowest link by packets

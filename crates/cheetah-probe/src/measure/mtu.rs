@@ -138,7 +138,7 @@ impl Search {
             Fate::Silence => self.failed = size,
             Fate::TooBig(told) => {
                 self.failed = size;
-                // Below what every path carries, nobody is believed.
+                // A value below the minimum MTU of IP is ignored.
                 self.told = told.filter(|told| *told >= self.least).or(self.told);
             }
         }

@@ -25,8 +25,8 @@ impl Probe {
         Self { host: host.into(), address, options }
     }
 
-    /// Measures, and lists what cannot be measured in the report's problems. Setting `cancel` ends it soon, with what is known by
-    /// then. `tell` receives progress events. Blocks for seconds, so it needs a thread of its own.
+    /// Measures, and lists failed measurements in the report's problems. Setting `cancel` ends it soon; the report then has the
+    /// measurements made so far. `tell` receives progress events. Blocks for seconds, so it needs a thread of its own.
     ///
     /// Does not fill in the advice and the far end.
     pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> PathReport {

@@ -14,7 +14,7 @@ use neli::types::{Buffer, RtBuffer};
 use neli::utils::Groups;
 use neli::{FromBytesWithInput, Size, ToBytes};
 
-/// Asks for one thing, or for all there are of it (`NlmF::DUMP`), and picks what is wanted of the answers.
+/// Requests one object, or all objects of its kind (`NlmF::DUMP`), and selects from the answers.
 pub(crate) fn ask<Q, A, R>(
     kind: Rtm,
     flags: NlmF,

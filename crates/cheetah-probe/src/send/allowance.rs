@@ -17,12 +17,12 @@ const EVERY: Duration = Duration::from_millis(5);
 
 /// The CPU time that a real-time thread may use. It is earned by resting, when others have the CPU.
 ///
-/// A thread that spins with real-time priority is interrupted by no program, and where the machine has no other CPU that is
-/// all of them. The kernel's own guard against that, `sched_rt_runtime_us`, may have been turned off.
+/// No program interrupts a thread that spins with real-time priority; on a machine with one CPU, nothing else runs meanwhile.
+/// The kernel's own guard against that, `sched_rt_runtime_us`, may have been turned off.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: Duration,
-    /// When it was last looked at, and what the thread had computed by then.
+    /// When it was last accounted, and the thread's CPU time by then.
     at: Nanos,
     computed: Duration,
 }
@@ -39,7 +39,7 @@ impl Allowance {
         (self.at, self.computed) = (now, computed());
     }
 
-    /// Whether, `now`, all of it is used up, by the thread for which it was begun.
+    /// Whether the thread that called [`begin`](Self::begin) has used up its allowance at `now`.
     pub(super) fn is_used_up(&mut self, now: Nanos) -> bool {
         if now.since(self.at) >= EVERY {
             let computed = computed();
@@ -49,14 +49,14 @@ impl Allowance {
         self.left.is_zero()
     }
 
-    /// So much time has passed, of which so much was computed.
+    /// Accounts for an interval: its length, and the CPU time used in it.
     fn account(&mut self, passed: Duration, computed: Duration) {
         let rested = passed.saturating_sub(computed);
         self.left = (self.left + rested.saturating_mul(EARNED)).min(MOST).saturating_sub(computed);
     }
 }
 
-/// What the calling thread has computed in all.
+/// The CPU time of the calling thread so far.
 fn computed() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Packets a gap apart, of which so much is slept, until it is used up.
+    /// The number of packets until the allowance is used up, with `slept_us` of each gap slept.
     fn packets(gap_us: u64, slept_us: u64) -> Option<u64> {
         let mut allowance = Allowance::new();
         let [gap, computed] = [gap_us, gap_us - slept_us].map(Duration::from_micros);

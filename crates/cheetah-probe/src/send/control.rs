@@ -55,7 +55,7 @@ pub(crate) struct Error {
     pub(crate) info: u32,
     /// Which packet it is, counted from when timestamps were asked for.
     pub(crate) data: u32,
-    /// Who sent the ICMP error.
+    /// The sender of the ICMP error.
     pub(crate) from: Option<IpAddr>,
 }
 

@@ -54,14 +54,14 @@ impl Departures {
         self.between.drain(..self.between.len().min(1));
     }
 
-    /// Judges the train, which was due at `due`, by what is known of each gap.
+    /// Checks a train that was due at `due` by the bounds of each gap.
     #[must_use]
     pub fn check(&self, due: &[Nanos], bound: Bound) -> Verdict {
         check(due, &self.between, bound)
     }
 
-    /// Judges the train for what only its rate counts for, as it does where packets are sent back to back: by what is known of
-    /// each gap, or else by how long all of it took.
+    /// Checks a train of which only the rate counts, as of packets sent back to back: by the bounds of each gap, or else by the
+    /// duration of the train.
     #[must_use]
     pub fn check_back_to_back(&self, due: &[Nanos], bound: Bound) -> Verdict {
         match self.check(due, bound) {
@@ -70,7 +70,7 @@ impl Departures {
         }
     }
 
-    /// By how much each gap differs, at most, from what was asked for: see [`gap_errors`].
+    /// The largest possible error of each gap: see [`gap_errors`].
     #[must_use]
     pub fn gap_errors(&self, due: &[Nanos]) -> Option<Vec<i64>> {
         gap_errors(due, &self.between)

@@ -66,7 +66,7 @@ impl Memory {
     /// Reads bytes for nothing but to have them in the processor's caches.
     pub(super) fn touch(&self, offset: usize, bytes: usize) {
         for line in (offset..offset.saturating_add(bytes).min(self.bytes)).step_by(CACHE_LINE_BYTES) {
-            // SAFETY: it lies in the mapping; what is read does not matter, and the read is not left out.
+            // SAFETY: it lies in the mapping; the value does not matter, and the compiler keeps the read.
             let _ = unsafe { self.start.add(line).read_volatile() };
         }
     }

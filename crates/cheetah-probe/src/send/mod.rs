@@ -1,10 +1,10 @@
 //! Sends packets on time. Every backend is a [`Sender`]: it takes a [`Train`] of complete frames with the times they are due, prepares
 //! everything ahead of the first, and reports when each left.
 //!
-//! [`open`] chooses the best there is. Where the kernel itself holds packets until they are due it is told the times and that
-//! is all. Elsewhere the frames lie in memory shared with the kernel; this thread sleeps until shortly before a packet is
-//! due, spins through the rest, and makes one system call without arguments. For as long as a train takes, and where that is
-//! permitted, the thread is a real-time one and stays on its CPU ([`realtime`]); not without end, however long the train is.
+//! [`open`] chooses the most accurate backend available. Where the kernel holds packets until they are due, it gets the times with
+//! them. Elsewhere the frames lie in memory shared with the kernel; this thread sleeps until shortly before a packet is due, spins
+//! for the rest, and makes one system call without arguments. During a train, and where that is permitted, the thread has real-time
+//! priority and stays on its CPU ([`realtime`]), for a limited time even if the train is longer.
 
 mod allowance;
 mod call;
@@ -117,11 +117,11 @@ pub trait Sender: Send {
     /// The longest frame it takes, in bytes.
     fn frame_bytes_max(&self) -> usize;
 
-    /// What would make it more accurate and is not permitted here, a sentence each. Known after the first train.
+    /// Measures that would make sending more accurate and are not permitted here, a sentence each. Known after the first train.
     fn notes(&self) -> &[String];
 
-    /// Sends a train and returns when all of it has left. What was due already leaves at once. Blocks; the calling thread is
-    /// a real-time thread meanwhile, if so asked.
+    /// Sends a train, and returns when all of it has left. Packets that are overdue leave at once. Blocks; the calling thread has
+    /// real-time priority meanwhile, if the options say so.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_getres};
 
 use crate::clock::Nanos;
 
-/// What is kept clear around a tick.
+/// The time around a tick in which no packet should be due.
 const BEFORE: Duration = Duration::from_micros(20);
 const AFTER: Duration = Duration::from_micros(80);
 

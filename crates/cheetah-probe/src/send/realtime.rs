@@ -10,15 +10,15 @@ const PRIORITY: i32 = 40;
 /// Makes this thread a real-time thread on one CPU until dropped.
 #[derive(Debug)]
 pub struct Realtime {
-    /// What was not permitted, a sentence each.
+    /// The measures that were not permitted, a sentence each.
     pub notes: Vec<String>,
     policy: Option<(i32, Parameters)>,
     affinity: Option<CpuSet>,
 }
 
 impl Realtime {
-    /// Makes the calling thread a real-time one (`SCHED_FIFO`) on `cpu`, or on the one it is on. What is not permitted is
-    /// noted and done without.
+    /// Gives the calling thread real-time priority (`SCHED_FIFO`) on `cpu`, or on its present CPU. Goes on without a measure that is
+    /// not permitted, and notes it.
     #[must_use]
     pub fn enter(cpu: Option<usize>) -> Self {
         let mut notes = Vec::new();
@@ -42,7 +42,7 @@ impl Realtime {
         Self { notes, policy, affinity }
     }
 
-    /// Makes the thread what it was, and says what was not permitted.
+    /// Restores the thread's priority and CPUs, and returns the notes.
     #[must_use]
     pub fn leave(mut self) -> Vec<String> {
         self.lower();
@@ -64,7 +64,7 @@ impl Realtime {
     /// Gives the priority back, and stays on the CPU.
     fn lower(&mut self) {
         let Some((policy, parameters)) = self.policy.take() else { return };
-        // Whoever may have real-time priority by a resource limit alone may give it back, but not clear that flag.
+        // With only a resource limit for real-time priority, a thread may lower its priority, but not clear that flag.
         let restored = [policy, policy | libc::SCHED_RESET_ON_FORK]
             .into_iter()
             .any(|policy| set_scheduler(policy, &parameters).is_ok());

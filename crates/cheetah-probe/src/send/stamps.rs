@@ -77,7 +77,7 @@ fn drain(socket: &impl AsFd, mut each: impl FnMut(u32, u64)) -> io::Result<()> {
 fn readable(socket: &impl AsFd, wait: Duration) -> bool {
     let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
     let mut watched = [PollFd::new(socket, PollFlags::empty())];
-    // An error queue that is not empty is told as an error, which needs not be asked for.
+    // `poll` reports a non-empty error queue as an error, without being asked for it.
     poll(&mut watched, Some(&wait)).is_ok_and(|ready| ready > 0)
         && watched.iter().any(|watched| watched.revents().contains(PollFlags::ERR))
 }

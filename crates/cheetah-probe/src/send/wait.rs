@@ -34,7 +34,7 @@ pub(super) fn until(due: Nanos) -> Nanos {
     }
 }
 
-/// Sleeps until `due`, about.
+/// Sleeps until about `due`.
 pub(super) fn sleep_until(due: Nanos) {
     let time = Timespec {
         tv_sec: i64::try_from(due.0 / 1_000_000_000).unwrap_or(i64::MAX),
@@ -47,8 +47,8 @@ pub(super) fn sleep_until(due: Nanos) {
 /// How long an interface may take nothing before it counts as stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How long it is tried again at once, and how long after that each sleep is. What is late by so much is late in any case, and
-/// what makes room may need this very CPU.
+/// How long to retry at once, and how long each sleep after that is. By then the train is late in any case, and the task that makes
+/// room may need this CPU.
 const AT_ONCE: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(100);
 

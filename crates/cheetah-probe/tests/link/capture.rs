@@ -41,7 +41,7 @@ fn what_a_host_sends_is_captured_and_nothing_else() {
                 let captured = capture.recv_until(soon()).unwrap().unwrap();
                 assert!(!captured.frame.ends_with(b"another's"));
                 assert!(captured.at >= before && captured.at <= Nanos::now());
-                // What its kernel says unasked, such as neighbour advertisements, is let be.
+                // Packets that its kernel sends unasked, such as neighbour advertisements, are ignored.
                 if captured.frame.ends_with(b"the host's") {
                     break captured;
                 }

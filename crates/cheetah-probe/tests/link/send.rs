@@ -1,4 +1,4 @@
-//! Each way of sending: what leaves is what was asked for, in order, not early, and at the time it is said to have left.
+//! Each backend sends the frames of a train in order, never early, and at the times that it reports.
 
 use std::time::Duration;
 

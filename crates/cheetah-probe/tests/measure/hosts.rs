@@ -1,4 +1,4 @@
-//! Hosts that do not do what they should.
+//! Hosts that break the protocols.
 
 use std::time::{Duration, Instant};
 

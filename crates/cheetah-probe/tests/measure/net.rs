@@ -114,7 +114,7 @@ impl Net {
         self.probe_heard(address, options, |_, _| {})
     }
 
-    /// The same; `hear` is told what is going on, and may end it.
+    /// The same; `hear` receives the events, and may end the measurement.
     pub fn probe_heard(
         &self,
         address: &str,
@@ -147,7 +147,7 @@ pub fn only(aspects: &[Aspect]) -> Options {
         aspects: aspects.to_vec(),
         timeout: Duration::from_millis(300),
         interval: Duration::from_millis(10),
-        // Machines that test are busy; what is tested is not how exact they are.
+        // Test machines are busy; these tests are not about accuracy.
         gap_error_max: Duration::from_millis(2),
         ..Options::default()
     }

@@ -144,7 +144,7 @@ fn nothing_is_sent_beyond_the_limits() {
         options.limits = Limits { packets_max: 60, ..Limits::default() };
         let report = net.probe(THERE, &options);
         assert!(report.trains.packets <= 60 && says(&report, "limit"), "{report:?}");
-        // What is known by then is told.
+        // The report has the measurements made so far.
         assert!(report.round_trip.is_some(), "{report:?}");
         options.limits.packets_max = 20;
         let report = net.probe(THERE, &options);

@@ -49,7 +49,7 @@ impl Played {
             loopback: false,
         };
         let over = Arc::new(AtomicBool::new(false));
-        // Sockets stay in the namespace they were opened in, whoever uses them.
+        // A socket stays in the namespace in which it was opened, whichever thread uses it.
         let (capture, sender) = net.on(FAR, || {
             let backend = Some(Backend::Sequential);
             let options = send::Options { backend, pre_dispatch: PreDispatch::Initial, realtime: false, cpu: None };
@@ -104,7 +104,7 @@ fn echo(frame: &[u8]) -> Option<Vec<u8>> {
         left[a..a + bytes].swap_with_slice(&mut right[..bytes]);
     }
     answer[34] = 0;
-    // RFC 1624: what is less in the message is more in its checksum.
+    // RFC 1624: a decrease in the message is an increase in its checksum.
     let (sum, carry) = u16::from_be_bytes([answer[36], answer[37]]).overflowing_add(0x0800);
     answer[36..38].copy_from_slice(&(sum + u16::from(carry)).to_be_bytes());
     Some(answer)

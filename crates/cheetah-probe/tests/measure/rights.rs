@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says};
 use crate::steady::steadily;
 
-/// Measures as somebody who has no rights.
+/// Measures as a user without privileges.
 fn probe(net: &Net, address: &str, options: Options) -> PathReport {
     probe_heard(net, address, options, &mut |_| {})
 }

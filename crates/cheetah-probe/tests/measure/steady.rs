@@ -1,4 +1,4 @@
-//! Tests that measure, on machines that stall: what is measured then is the machine.
+//! Tests that measure times, on machines that may stall.
 
 #![allow(clippy::print_stderr, reason = "tests")]
 
@@ -12,11 +12,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// So often at most.
 const ATTEMPTS: u32 = 6;
-/// Who is kept waiting for a processor for so long is kept from measuring.
+/// A wait for a processor that is long enough to spoil a measurement.
 const STALL: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_millis(1);
 
-/// Runs a test; again, if it fails and the machine stalled meanwhile. What is wrong fails every time.
+/// Runs a test, and repeats it if it failed and the machine stalled meanwhile. A real defect fails each time.
 pub fn steadily(test: impl Fn()) {
     for _ in 1..ATTEMPTS {
         let watch = Watch::start();

@@ -323,7 +323,7 @@ impl Members {
         self.members[member].ready.load(Ordering::Acquire)
     }
 
-    /// Whether a member holds what is current, although it may not answer.
+    /// Whether a member holds the current content, although it may not answer.
     pub(crate) fn is_in_sync(&self, member: usize) -> bool {
         self.members[member].in_sync.load(Ordering::Acquire)
     }

@@ -136,7 +136,7 @@ impl Members {
         }
     }
 
-    /// Drops the connection to a member, and with it what is queued there, and connects anew later.
+    /// Drops the connection to a member along with its queue, and connects anew later.
     fn cut(self: &Arc<Self>, member: usize) {
         self.change_member(member, |member| *member.link.write() = None);
         self.reconnect_later(member);

@@ -8,7 +8,7 @@ use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillOptions, FillStage, Filling};
-use cheetah_drive::open::REPLACE_AFTER;
+use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_source::{LinkUse, opener};
 use serde_json::json;

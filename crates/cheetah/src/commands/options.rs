@@ -12,7 +12,7 @@ use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::Gather;
-use cheetah_drive::open::REPLACE_AFTER;
+use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, OverlayPlace};
@@ -194,7 +194,7 @@ pub struct AddedLayoutArgs {
 #[derive(Debug, Clone, Copy, clap::Args)]
 struct UnitArgs {
     /// Stripe unit: bytes on one node before the next node follows; a power of two from 4KiB to 4MiB
-    #[arg(long, value_name = "SIZE", default_value_t = Size(cheetah_drive::file::UNIT_BYTES_DEFAULT))]
+    #[arg(long, value_name = "SIZE", default_value_t = Size(cheetah_drive::UNIT_BYTES_DEFAULT))]
     unit: Size,
 }
 

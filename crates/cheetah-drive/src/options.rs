@@ -1,0 +1,45 @@
+//! How to open a drive.
+
+use std::time::Duration;
+
+/// The usual time after which a lost node is replaced by a spare: most nodes that return at all return sooner, and need only
+/// what they missed.
+pub const REPLACE_AFTER: Duration = Duration::from_secs(30);
+
+/// How to open a drive.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Open for writing: takes the write lease, and marks a loaded image as modified.
+    pub writable: bool,
+    /// Take the write lease from its holder.
+    pub force_lease: bool,
+    /// Open even if nodes are lost; reads of their ranges fail. Not together with `writable`.
+    pub allow_lost: bool,
+    /// Open for reading even if the load of the image never finished: missing ranges read as zeros.
+    pub half_loaded: bool,
+    /// After which time a lost node of a redundant drive is replaced by a spare. A reader does that, too, under the write
+    /// lease, if no process has the drive open for writing. `None`: a writer does it only when [`repair`](crate::repair) asks
+    /// for it; a reader never does.
+    pub replace_after: Option<Duration>,
+    /// How long a node may take to answer before it counts as lost.
+    pub timeout: Duration,
+    /// Bytes of memory for read-ahead; 0 for none.
+    pub prefetch_budget: u64,
+    /// The number of NBD connections to each node.
+    pub connections: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            writable: false,
+            force_lease: false,
+            allow_lost: false,
+            half_loaded: false,
+            replace_after: None,
+            timeout: Duration::from_secs(10),
+            prefetch_budget: 64 << 20,
+            connections: 2,
+        }
+    }
+}
