@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::invitation::HOSTS_MAX;
 use cheetah_room::resolve::write_secret;
-use cheetah_room::{Host, Room};
+use cheetah_room::{Host, Invitation, Room, Serving};
 use cheetah_tls::Role;
 use serde_json::json;
 
@@ -64,24 +64,16 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
-    if args.address.len() > HOSTS_MAX {
-        return Err(Failure::misused(format!("an invitation holds at most {HOSTS_MAX} addresses")));
-    }
     let uses = args.uses.unwrap_or(if args.role == Role::Node { 500 } else { 1 });
-    // The server ends when no invitation is open, so the invitation comes first; its address is known afterwards.
-    let (mut invitation, id) = room.invite(args.role, (Vec::new(), 0), args.expires, uses)?;
-    let serving = match room.serving()? {
-        Some(serving) => Some(serving),
-        None if args.no_serve => room.last_serving()?.filter(|_| args.listen.is_none()),
-        None => Some(detached::start(&room, args.listen).await?),
+    let terms = Terms {
+        role: args.role,
+        expires: args.expires,
+        uses,
+        address: args.address,
+        listen: args.listen,
+        no_serve: args.no_serve,
     };
-    invitation.port = match (&serving, args.listen) {
-        (Some(serving), _) => serving.port,
-        (None, Some(listen)) => listen.port(),
-        (None, None) => PORT,
-    };
-    let listens = serving.as_ref().map(|serving| serving.address).or(args.listen.map(|listen| listen.ip()));
-    invitation.hosts = if args.address.is_empty() { hosts(listens) } else { args.address };
+    let (invitation, id, serving) = make(&room, terms).await?;
     let text = invitation.to_string();
     if let Some(path) = &args.out {
         write_secret(path, format!("{text}\n").as_bytes())?;
@@ -102,6 +94,39 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     }
     ui.say(text);
     Ok(())
+}
+
+/// What an invitation gives, and where; as the options of the command.
+pub struct Terms {
+    pub role: Role,
+    pub expires: u64,
+    pub uses: u32,
+    pub address: Vec<Host>,
+    pub listen: Option<SocketAddr>,
+    pub no_serve: bool,
+}
+
+/// Makes an invitation, and starts a process that lets machines in, unless there is one or it is not wanted. Returns the
+/// invitation, its number, and that process.
+pub async fn make(room: &Room, terms: Terms) -> Result<(Invitation, String, Option<Serving>)> {
+    if terms.address.len() > HOSTS_MAX {
+        return Err(Failure::misused(format!("an invitation holds at most {HOSTS_MAX} addresses")));
+    }
+    // The server ends when no invitation is open, so the invitation comes first; its address is known afterwards.
+    let (mut invitation, id) = room.invite(terms.role, (Vec::new(), 0), terms.expires, terms.uses)?;
+    let serving = match room.serving()? {
+        Some(serving) => Some(serving),
+        None if terms.no_serve => room.last_serving()?.filter(|_| terms.listen.is_none()),
+        None => Some(detached::start(room, terms.listen).await?),
+    };
+    invitation.port = match (&serving, terms.listen) {
+        (Some(serving), _) => serving.port,
+        (None, Some(listen)) => listen.port(),
+        (None, None) => PORT,
+    };
+    let listens = serving.as_ref().map(|serving| serving.address).or(terms.listen.map(|listen| listen.ip()));
+    invitation.hosts = if terms.address.is_empty() { hosts(listens) } else { terms.address };
+    Ok((invitation, id, serving))
 }
 
 fn describe(room: &Room, role: &Role, hosts: &[String], (expires, uses): (u64, u32), ui: Ui) {

@@ -1,6 +1,8 @@
 //! `cheetah room`: the machines that trust one examiner's key.
 
 mod approve;
+mod boot_image;
+mod cpio;
 mod detached;
 mod export;
 mod init;
@@ -57,6 +59,7 @@ enum Command {
     Revoke(revoke::Args),
     Export(export::Args),
     Credential(export::CredentialArgs),
+    BootImage(boot_image::Args),
 }
 
 /// Runs the command. `room` is what `--room` names.
@@ -72,6 +75,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         Command::Revoke(args) => revoke::run(&args, room, ui).await,
         Command::Export(args) => export::run(&args, room, ui),
         Command::Credential(args) => export::credential(&args, room, ui),
+        Command::BootImage(args) => boot_image::run(args, room, ui).await,
     }
 }
 

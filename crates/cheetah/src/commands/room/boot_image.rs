@@ -1,0 +1,263 @@
+//! `cheetah room boot-image`: a laboratory's own boot image.
+//!
+//! The image of `make live` has a place of fixed size for an archive, beside those of the system. The laboratory's archive
+//! takes that place, so nothing is built again. Over a network it is a file of its own.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use cheetah_device::os_error;
+use cheetah_device::path_text::path_to_text;
+use cheetah_room::invitation::Invitation;
+use cheetah_room::{Host, Room};
+use cheetah_tls::Role;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::cpio::Archive;
+use super::{invite, seconds, shown_seconds};
+use crate::commands::listen;
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// The length of the archive and of its place (boot/initrd.py).
+const ARCHIVE_LEN: usize = 64 << 10;
+/// What the archive contains before anything else. Files on a disc begin at multiples of a sector.
+const MARK: &[u8] = b"cheetah: the archive of a laboratory\n";
+const SECTOR_LEN: usize = 2048;
+/// How an archive begins.
+const ARCHIVE_START: &[u8] = b"070701";
+const FOLDER: &str = "etc/cheetah";
+/// The port at which `cheetah create --wait` gathers nodes by default.
+const GATHER_PORT: u16 = 10811;
+
+/// The options of `room boot-image`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Make a boot image whose machines join by themselves")]
+#[command(
+    long_about = "Makes a boot image whose machines join this room by themselves: it puts the addresses of this machine \
+and an invitation into a copy of the image that make live has built. A name that ends in .img makes the archive alone, which \
+takes the place of lab.img in the tree for network boot.
+
+Each machine makes a key of its own and keeps it in memory only. Whoever has the image can join with its role until it \
+expires: keep the image as a password.
+
+  cheetah room boot-image --out lab.iso
+  cheetah room boot-image --out lab.iso --serve --expires 30d
+  cheetah room boot-image --out /srv/cheetah/pxe/lab.img"
+)]
+pub struct Args {
+    /// The new image; a name that ends in .img makes the archive alone
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+
+    /// The image that make live has built
+    #[arg(long, value_name = "FILE", default_value = "target/live/cheetah.iso")]
+    image: PathBuf,
+
+    /// Also let machines in that serve their own disks: the role agent
+    #[arg(long)]
+    serve: bool,
+
+    /// How long machines may join with it: 30m, 8h, 7d
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = seconds)]
+    expires: u64,
+
+    /// How often machines may join with it, each start counted
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    uses: u32,
+
+    /// Address of this machine for those that join; repeatable [default: all of its addresses]
+    #[arg(long, value_name = "HOST")]
+    address: Vec<Host>,
+
+    /// Address at which to let machines in [default: every address, port 10812]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen::address)]
+    listen: Option<SocketAddr>,
+
+    /// Start no process that lets machines in; run cheetah room serve yourself
+    #[arg(long)]
+    no_serve: bool,
+}
+
+/// Runs the command.
+pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
+    let room = super::open(room)?;
+    let alone = args.out.extension().is_some_and(|extension| extension == "img");
+    let place = if alone { None } else { Some(find_place(&args.image)?) };
+    if args.out.symlink_metadata().is_ok() {
+        let path = args.out.display();
+        return Err(Failure::misused(format!("{path} exists, and is not overwritten; choose another name")));
+    }
+    let lend = invite(&args, &room, Role::Node).await?;
+    let serve = if args.serve { Some(invite(&args, &room, Role::Agent).await?) } else { None };
+    let archive = archive(&lend, serve.as_ref())
+        .ok_or_else(|| Failure::failed("the addresses do not fit into a boot image; give fewer with --address"))?;
+    let written = match place {
+        Some(place) => copy_with(&args.image, place, &archive, &args.out),
+        None => create(&args.out).and_then(|mut file| file.write_all(&archive).and_then(|()| file.sync_all())),
+    };
+    written.map_err(|error| {
+        Failure::failed(format!("cannot write {}: {}", args.out.display(), os_error::describe(&error)))
+    })?;
+    let hosts: Vec<_> = lend.hosts.iter().map(|host| host.with_port(lend.port)).collect();
+    let value = json!({
+        "room": room.name(), "file": path_to_text(&args.out), "hosts": hosts, "serves": args.serve, "uses": args.uses,
+        "expires_s": args.expires,
+    });
+    let text = format!(
+        "{}: machines that start from it join room {} at {}, {} times within {}; keep it secret\nto gather them: cheetah \
+         create DRIVE --wait N --listen 0.0.0.0:{GATHER_PORT}",
+        args.out.display(),
+        room.name(),
+        hosts.join(", "),
+        args.uses,
+        shown_seconds(args.expires),
+    );
+    ui.answer(text, &value);
+    Ok(())
+}
+
+async fn invite(args: &Args, room: &Room, role: Role) -> Result<Invitation> {
+    let terms = invite::Terms {
+        role,
+        expires: args.expires,
+        uses: args.uses,
+        address: args.address.clone(),
+        listen: args.listen,
+        no_serve: args.no_serve,
+    };
+    Ok(invite::make(room, terms).await?.0)
+}
+
+/// The archive: for each entry of the boot menu, the options of its program and the invitation that they name. `None` if it
+/// does not fit.
+fn archive(lend: &Invitation, serve: Option<&Invitation>) -> Option<Zeroizing<Vec<u8>>> {
+    let mut made = Archive::default();
+    made.directory("etc");
+    made.directory(FOLDER);
+    made.file(&format!("{FOLDER}/mark"), MARK);
+    let gather: Vec<_> = lend.hosts.iter().map(|host| format!("--join {}", host.with_port(GATHER_PORT))).collect();
+    add(&mut made, "lend", lend, &gather.join(" "));
+    if let Some(serve) = serve {
+        // The image replaces these words by the ports of each disk.
+        let to = serve.hosts.first().map(|host| host.with_port(0)).unwrap_or_default();
+        add(
+            &mut made,
+            "serve",
+            serve,
+            &format!("--listen 0.0.0.0:LISTEN --connect {}CONNECT", to.trim_end_matches('0')),
+        );
+    }
+    made.finish(ARCHIVE_LEN)
+}
+
+fn add(made: &mut Archive, entry: &str, invitation: &Invitation, options: &str) {
+    let options = format!("--ephemeral --room /{FOLDER}/{entry}.room {options}\n");
+    made.file(&format!("{FOLDER}/{entry}"), options.as_bytes());
+    let text = Zeroizing::new(format!("{invitation}\n"));
+    made.file(&format!("{FOLDER}/{entry}.room"), text.as_bytes());
+}
+
+/// Finds the place for the archive in an image: its offset in bytes.
+fn find_place(image: &Path) -> Result<u64> {
+    let failed = |error: io::Error| {
+        let (shown, why) = (image.display(), os_error::describe(&error));
+        Failure::failed(format!("cannot read {shown}: {why}; build it with make live, or name it with --image"))
+    };
+    let mut file = BufReader::with_capacity(1 << 20, File::open(image).map_err(failed)?);
+    let mut sector = [0; SECTOR_LEN];
+    let mut offset = 0;
+    loop {
+        match file.read_exact(&mut sector) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Failure::misused(format!(
+                    "{} is no boot image: it has no place for a room; build one with make live",
+                    image.display()
+                )));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        if sector.starts_with(ARCHIVE_START) && sector.windows(MARK.len()).any(|part| part == MARK) {
+            return Ok(offset);
+        }
+        offset += SECTOR_LEN as u64;
+    }
+}
+
+/// Copies an image, with the archive in its place.
+fn copy_with(image: &Path, place: u64, archive: &[u8], out: &Path) -> io::Result<()> {
+    let mut file = create(out)?;
+    let copied = io::copy(&mut File::open(image)?, &mut file)?;
+    if copied < place + archive.len() as u64 {
+        return Err(io::Error::other("the image changed or is incomplete; build it again with make live"));
+    }
+    file.seek(SeekFrom::Start(place))?;
+    file.write_all(archive)?;
+    file.sync_all()
+}
+
+/// Makes a file that its owner alone can read.
+fn create(out: &Path) -> io::Result<File> {
+    File::options().write(true).create_new(true).mode(0o600).open(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_room::invitation::Token;
+    use cheetah_tls::Fingerprint;
+
+    use super::*;
+
+    fn invitation(role: Role, hosts: &[&str]) -> Invitation {
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        Invitation { role, hosts, port: 10812, room_key: Fingerprint([7; 32]), token: Token::from_bytes([9; 16]) }
+    }
+
+    #[test]
+    fn the_archive_has_the_options_and_invitations_of_both_entries() {
+        let node = invitation(Role::Node, &["192.168.1.5", "fd00::5"]);
+        let agent = invitation(Role::Agent, &["192.168.1.5", "fd00::5"]);
+        let text = String::from_utf8(archive(&node, Some(&agent)).unwrap().to_vec()).unwrap();
+        for part in [
+            "--ephemeral --room /etc/cheetah/lend.room --join 192.168.1.5:10811 --join [fd00::5]:10811\n",
+            "--ephemeral --room /etc/cheetah/serve.room --listen 0.0.0.0:LISTEN --connect 192.168.1.5:CONNECT\n",
+            &format!("{node}\n"),
+            &format!("{agent}\n"),
+        ] {
+            assert!(text.contains(part), "{part}");
+        }
+        assert!(!String::from_utf8_lossy(&archive(&node, None).unwrap()).contains("etc/cheetah/serve"));
+    }
+
+    #[test]
+    fn the_archive_takes_its_place_again_and_again_and_nothing_else_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, once, twice) = (dir.path().join("image"), dir.path().join("once"), dir.path().join("twice"));
+        let mut empty = Archive::default();
+        empty.directory("etc");
+        empty.directory(FOLDER);
+        empty.file(&format!("{FOLDER}/mark"), MARK);
+        let around = vec![b'x'; 3 * SECTOR_LEN];
+        std::fs::write(&image, [&*around, &empty.finish(ARCHIVE_LEN).unwrap(), &around].concat()).unwrap();
+        let own = |host| archive(&invitation(Role::Node, &[host]), None).unwrap();
+        let place = find_place(&image).unwrap();
+        copy_with(&image, place, &own("host-one"), &once).unwrap();
+        copy_with(&once, find_place(&once).unwrap(), &own("host-two"), &twice).unwrap();
+        assert_eq!(std::fs::read(&once).unwrap(), [&*around, &own("host-one"), &around].concat());
+        assert_eq!(std::fs::read(&twice).unwrap(), [&*around, &own("host-two"), &around].concat());
+    }
+
+    #[test]
+    fn a_file_without_a_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        std::fs::write(&image, vec![b'x'; 5 * SECTOR_LEN + 7]).unwrap();
+        assert!(find_place(&image).unwrap_err().to_string().contains("make live"));
+        assert!(find_place(&dir.path().join("none")).unwrap_err().to_string().contains("make live"));
+    }
+}
