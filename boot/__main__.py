@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from boot import initrd, medium, netboot
+from boot import firmware, initrd, medium, modules, netboot
 from boot.error import BuildError
 from boot.packages import Packages
 
@@ -49,8 +49,11 @@ def build(out: str, cheetah: str) -> list[str]:
         for name, content in (
             ("lend.img", initrd.lend(kernel, cheetah)),
             ("serve.img", initrd.serve(kernel)),
+            ("firmware.img", firmware.archive(kernel, modules.lend(kernel), packages)),
             ("lab.img", initrd.lab()),
         ):
+            if content is None:
+                continue
             with open(os.path.join(files, name), "wb") as file:
                 file.write(content)
         netboot.build(os.path.join(scratch, "pxe"), files, packages)

@@ -14,9 +14,9 @@ from boot.run import run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUSYBOX = "/bin/busybox"
-# What `cheetah room boot-image` replaces in an image that is built already; see lab().
+# What `cheetah room boot-image` replaces in an image that is built already (crates/cheetah/src/commands/room/boot_image.rs).
 LAB_BYTES = 64 << 10
-LAB_MARK = b"cheetah-boot: this archive is replaced by the lab's own\n"
+LAB_MARK = b"cheetah: the archive of a laboratory\n"
 
 
 def lend(kernel: Kernel, cheetah: str) -> bytes:
@@ -42,10 +42,9 @@ def serve(kernel: Kernel) -> bytes:
 
 
 def lab() -> bytes:
-    """Returns the place for the lab's own archive. Its length is fixed, so that it can be replaced in a finished image."""
+    """Returns the place for the laboratory's own archive, with its mark alone. Its length is fixed, so that it can be replaced
+    in a finished image."""
     made = Archive()
-    made.file("etc/cheetah/lend", b"\n", 0o644)
-    made.file("etc/cheetah/serve", b"\n", 0o644)
     made.file("etc/cheetah/mark", LAB_MARK, 0o644)
     content = made.content()
     return content + b"\0" * (LAB_BYTES - len(content))

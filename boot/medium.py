@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 
@@ -9,7 +10,7 @@ from boot import menu
 from boot.packages import Packages
 from boot.run import run
 
-ESP_KIB = 6144
+ESP_KIB = 5120
 # What GRUB needs to read a disc or a stick by the BIOS, and to start Linux.
 BIOS_MODULES = (
     "biosdisk iso9660 part_msdos part_gpt fat normal configfile linux search search_fs_uuid echo test serial terminal"
@@ -18,10 +19,11 @@ BIOS_MODULES = (
 
 def build(out: str, tree: str, packages: Packages, epoch_s: int) -> None:
     """Writes the image `out`. `tree` has the files of the disc, below `boot/`, and gets those of the boot loaders."""
-    stamp = time.strftime("%Y%m%d%H%M%S00", time.gmtime(epoch_s))
-    uuid = time.strftime("%Y-%m-%d-%H-%M-%S-00", time.gmtime(epoch_s))
+    uuid = _uuid(os.path.join(tree, "boot"), epoch_s)
     env = {"SOURCE_DATE_EPOCH": str(epoch_s), "TZ": "UTC"}
-    config = menu.config(f"search --no-floppy --set=root --fs-uuid {uuid}", "/boot")
+    config = menu.config(
+        [f"search --no-floppy --set=root --fs-uuid {uuid}"], "/boot", os.listdir(os.path.join(tree, "boot"))
+    )
     grub_dir = os.path.join(tree, "boot", "grub")
     os.makedirs(grub_dir)
     config_path = os.path.join(grub_dir, "grub.cfg")
@@ -36,13 +38,39 @@ def build(out: str, tree: str, packages: Packages, epoch_s: int) -> None:
         for name in (*names, *files):
             os.utime(os.path.join(dir, name), (epoch_s, epoch_s))
     os.utime(tree, (epoch_s, epoch_s))
-    argv = ["xorriso", "-as", "mkisofs", "-quiet", "-r", "-V", "CHEETAH", f"--modification-date={stamp}", "-o", out]
+    argv = [
+        "xorriso",
+        "-as",
+        "mkisofs",
+        "-quiet",
+        "-r",
+        "-V",
+        "CHEETAH",
+        f"--modification-date={uuid.replace('-', '')}",
+        "-o",
+        out,
+    ]
     argv += ["-b", "boot/grub/bios.img", "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"]
     argv += ["--grub2-boot-info", "--grub2-mbr", os.path.join(grub, "boot_hybrid.img"), "-partition_offset", "16"]
     argv += ["-eltorito-alt-boot", "-e", "--interval:appended_partition_2:all::", "-no-emul-boot"]
     argv += ["-append_partition", "2", "0xef", esp, "-appended_part_as_gpt", tree]
     run(argv, env)
     os.remove(esp)
+
+
+def _uuid(files: str, epoch_s: int) -> str:
+    """Returns what GRUB finds the medium by, which is its time on an ISO image: the day of the build, and a time of day that
+    stands for the content, so that two media of the same day differ."""
+    digest = hashlib.sha256()
+    for name in sorted(os.listdir(files)):
+        with open(os.path.join(files, name), "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    number = int.from_bytes(digest.digest(), "big")
+    parts = []
+    for count in (24, 60, 60, 100):
+        number, part = divmod(number, count)
+        parts.append(f"{part:02}")
+    return "-".join((time.strftime("%Y-%m-%d", time.gmtime(epoch_s)), *parts))
 
 
 def _bios(path: str, grub: str, uuid: str, early: str) -> None:

@@ -21,10 +21,17 @@ class Packages:
     def __init__(self, dir: str) -> None:
         self._dir = dir
 
+    def version(self, name: str) -> str | None:
+        """Returns the version of a package that apt would install; `None` if it knows no such package."""
+        found = re.search(r"Candidate: (\S+)", run(["apt-cache", "policy", name]))
+        return found[1] if found and found[1] != "(none)" else None
+
     def unpack(self, name: str) -> str:
         """Returns the directory into which the package is unpacked, after downloading it unless its present version is
         there already."""
-        version = _candidate(name)
+        version = self.version(name)
+        if not version:
+            raise BuildError(f"apt knows no package {name}; the image is built on Debian 12, after apt-get update")
         root = os.path.join(self._dir, f"{name}_{version.replace(':', '%3a')}")
         if os.path.isdir(root):
             return root
@@ -68,10 +75,3 @@ class Kernel:
         """Returns a module by its path below `kernel/`, unpacked."""
         with lzma.open(os.path.join(self.modules, "kernel", name + PACKED)) as file:
             return file.read()
-
-
-def _candidate(name: str) -> str:
-    found = re.search(r"Candidate: (\S+)", run(["apt-cache", "policy", name]))
-    if not found or found[1] == "(none)":
-        raise BuildError(f"apt knows no package {name}; the image is built on Debian 12, after apt-get update")
-    return found[1]

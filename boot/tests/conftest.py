@@ -12,12 +12,14 @@ from boot import __main__ as build
 from boot.tests import guest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CHEETAH = os.environ.get("CHEETAH_STATIC") or str(ROOT / "target" / "static" / "cheetah")
+CHEETAH = guest.CHEETAH
 
 
 @pytest.fixture(scope="session")
 def live() -> str:
-    """The directory of a built image."""
+    """The directory of a built image: CHEETAH_LIVE, or one that is built now."""
+    if built := os.environ.get("CHEETAH_LIVE"):
+        return built
     out = str(ROOT / "target" / "live")
     build.build(out, CHEETAH)
     return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -54,31 +53,51 @@ def dirty_ext4(path: str) -> str:
 
 
 def pending_ntfs(path: str) -> str:
-    """Makes an NTFS volume marked dirty, with a log file that is not reset."""
+    """Makes an NTFS volume whose log is in use: Windows, or a driver that replays it, would write to the volume."""
     with open(path, "wb") as file:
         file.truncate(16 * MIB)
-    subprocess.run(
-        ["mkntfs", "-q", "-f", "-F", "-s", "512", "-p", "0", "-H", "16", "-S", "63", path],
-        check=True,
-        capture_output=True,
-    )
-    if shutil.which("ntfsinfo"):
-        subprocess.run(["ntfsfix", "-n", path], check=False, capture_output=True)
-    # $Volume's flags: the dirty bit. The record is the fourth of the MFT, and its attribute $VOLUME_INFORMATION is resident.
+    argv = ["mkntfs", "-q", "-f", "-F", "-s", "512", "-p", "0", "-H", "16", "-S", "63", path]
+    subprocess.run(argv, check=True, capture_output=True)
     with open(path, "r+b") as file:
         boot = file.read(512)
         cluster = struct.unpack_from("<H", boot, 11)[0] * boot[13]
-        at = struct.unpack_from("<Q", boot, 48)[0] * cluster + 3 * 1024
-        file.seek(at)
-        record = bytearray(file.read(1024))
-        attribute = struct.unpack_from("<H", record, 20)[0]
-        while struct.unpack_from("<I", record, attribute)[0] != 0x70:
-            attribute += struct.unpack_from("<I", record, attribute + 4)[0]
-        flags = attribute + struct.unpack_from("<H", record, attribute + 20)[0] + 10
-        record[flags] |= 1
-        file.seek(at)
-        file.write(record)
+        table = struct.unpack_from("<Q", boot, 48)[0] * cluster
+        # $LogFile is the third record of the table; its content begins where the first run of the attribute $DATA says.
+        file.seek(table + 2 * 1024)
+        record = file.read(1024)
+        at = struct.unpack_from("<H", record, 20)[0]
+        while struct.unpack_from("<I", record, at)[0] != 0x80:
+            at += struct.unpack_from("<I", record, at + 4)[0]
+        size = struct.unpack_from("<Q", record, at + 48)[0]
+        run = at + struct.unpack_from("<H", record, at + 32)[0]
+        count, places = record[run] & 15, record[run] >> 4
+        first = int.from_bytes(record[run + 1 + count : run + 1 + count + places], "little", signed=True)
+        for page in range(2):
+            file.seek(first * cluster + page * 4096)
+            file.write(_restart_page(size))
+    # The NTFS driver's own check: 15 is "was not shut down cleanly".
+    assert subprocess.run(["ntfs-3g.probe", "--readwrite", path], check=False, capture_output=True).returncode == 15
     return path
+
+
+def _restart_page(log_size: int) -> bytes:
+    """Returns a restart page of the NTFS log that names a client at work (ntfs-3g, include/ntfs-3g/logfile.h)."""
+    page = bytearray(4096)
+    sectors = len(page) // 512
+    struct.pack_into("<4sHHQIIHhh", page, 0, b"RSTR", 30, sectors + 1, 0, 4096, 4096, 48, 1, 1)
+    # The restart area: one client, which is in use, and no flag of a clean volume.
+    area = struct.pack(
+        "<QHHHHIHHqIHHII", 1, 1, 0xFFFF, 0, 0, 67 - log_size.bit_length(), 48 + 160, 48, log_size, 0, 48, 64, 1, 0
+    )
+    client = struct.pack("<QQHHH6xI128s", 1, 1, 0xFFFF, 0xFFFF, 0, 8, "NTFS".encode("utf-16-le"))
+    page[48 : 48 + len(area) + len(client)] = area + client
+    # Each sector ends with the update number; what was there is kept in the header.
+    struct.pack_into("<H", page, 30, 1)
+    for sector in range(sectors):
+        end = 512 * (sector + 1) - 2
+        page[32 + 2 * sector : 34 + 2 * sector] = page[end : end + 2]
+        struct.pack_into("<H", page, end, 1)
+    return bytes(page)
 
 
 def lvm_member(path: str) -> str:
@@ -97,11 +116,15 @@ def lvm_member(path: str) -> str:
 def md_member(path: str) -> str:
     """Makes a disk that bears an md superblock of version 1.2, 4 KiB from its start (Linux, include/uapi/linux/raid/md_p.h)."""
     blank(path)
-    superblock = bytearray(256)
+    superblock = bytearray(256 + 2)
     struct.pack_into("<II", superblock, 0, 0xA92B4EFC, 1)
     superblock[16:32] = os.urandom(16)
-    struct.pack_into("<I", superblock, 72, 1)
-    struct.pack_into("<Q", superblock, 144, 8)
+    # A mirror of one, of 8 MiB, whose data begins at 1 MiB.
+    struct.pack_into("<IIQIIQ", superblock, 72, 1, 0, 16384, 0, 1, 0)
+    struct.pack_into("<QQQ", superblock, 128, 2048, 16384, 8)
+    struct.pack_into("<I", superblock, 220, 1)
+    words = sum(struct.unpack_from("<64I", superblock)) + struct.unpack_from("<H", superblock, 256)[0]
+    struct.pack_into("<I", superblock, 216, (words & 0xFFFFFFFF) + (words >> 32))
     with open(path, "r+b") as file:
         file.seek(4096)
         file.write(superblock)

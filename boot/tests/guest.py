@@ -9,16 +9,22 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from boot import menu
 from lab.namespace import Namespace
 
 MEMORY_MIB = 4096
 # Emulation is slow, and other tests may run beside it.
 PATIENCE_S = 240.0
 HOST_ADDRESS = "10.77.0.1"
+# What was asked of each disk, by the name of its drive: reads, writes, and flushes.
+Requests = dict[str, tuple[int, int, int]]
+CHEETAH = os.environ.get("CHEETAH_STATIC") or str(Path(__file__).resolve().parents[2] / "target" / "static" / "cheetah")
 PROGRAMS = ("qemu-system-x86_64", "dnsmasq", "ip", "nsenter")
 
 
@@ -42,9 +48,11 @@ def wait_for(condition: Callable[[], object], what: str) -> Any:
 
 
 class Room:
-    """A network segment with a DHCP and TFTP server, in a namespace of this machine."""
+    """A network segment in a namespace of this machine, with a DHCP server, which takes more options of dnsmasq, and a web
+    server."""
 
-    def __init__(self, dir: str, tftp_root: str | None = None, boot_file: str = "") -> None:
+    def __init__(self, dir: str, dhcp: Sequence[str] = (), web_root: str | None = None) -> None:
+        self.env = {**os.environ, "XDG_CONFIG_HOME": os.path.join(dir, "config")}
         self._namespace = Namespace(f"boot{os.getpid()}-{os.urandom(2).hex()}")
         self._dir = dir
         self._taps = 0
@@ -62,10 +70,12 @@ class Room:
         ]
         argv += ["--dhcp-range=10.77.0.50,10.77.0.99,1h", f"--dhcp-leasefile={dir}/leases", "--dhcp-authoritative"]
         argv += ["--user=root", f"--pid-file={dir}/dnsmasq.pid"]
-        if tftp_root:
-            argv += ["--enable-tftp", f"--tftp-root={tftp_root}", f"--dhcp-boot={boot_file}"]
+        argv += dhcp
         with open(os.path.join(dir, "dnsmasq.log"), "wb") as log:
-            self._dhcp = subprocess.Popen(self._namespace.command(argv), stdout=log, stderr=log)
+            self._started = [subprocess.Popen(self._namespace.command(argv), stdout=log, stderr=log)]
+
+        if web_root:
+            self.start(sys.executable, "-m", "http.server", "80", "--bind", HOST_ADDRESS, "--directory", web_root)
 
     def _run(self, *argv: str) -> str:
         return self._namespace.run(argv)
@@ -83,15 +93,37 @@ class Room:
         return self._namespace.command(argv)
 
     def run(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs a command on this network to its end."""
-        done = subprocess.run(self.command(*argv), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        """Runs a command on this network to its end. Its rooms are this network's own."""
+        done = subprocess.run(
+            self.command(*argv), capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=self.env
+        )
         assert not check or done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
         return done
 
+    def start(self, *argv: str) -> None:
+        """Starts a command on this network, which runs until the end."""
+        with open(os.path.join(self._dir, f"{os.path.basename(argv[0])}.log"), "ab") as log:
+            self._started.append(subprocess.Popen(self.command(*argv), stdout=log, stderr=log, env=self.env))
+
+    def serve(self) -> None:
+        """Lets machines in to the only room of this network."""
+        self.start(CHEETAH, "room", "serve")
+        log = os.path.join(self._dir, f"{os.path.basename(CHEETAH)}.log")
+        wait_for(lambda: "lets machines in at" in Path(log).read_text(), "room serve")
+
+    def status_of(self, node: str) -> Any:
+        """Returns the status of the node at this address, which it tells an examiner of its room."""
+        tls = os.path.join(self._dir, "tls")
+        if not os.path.exists(tls):
+            self.run(CHEETAH, "room", "export", tls)
+        argv = ["curl", "-sS", "-k", "--cert", f"{tls}/client-cert.pem", "--key", f"{tls}/client-key.pem"]
+        return json.loads(self.run(*argv, f"https://{node}:10810/v1/status").stdout)
+
     def close(self) -> None:
         """Ends everything on it."""
-        self._dhcp.terminate()
-        self._dhcp.wait()
+        for process in self._started:
+            process.terminate()
+            process.wait()
         self._namespace.remove()
 
 
@@ -119,7 +151,7 @@ class Guest:
         argv += ["-device", f"e1000,netdev=n0,mac={mac}", "-no-reboot", *disks, *boot]
         if "-M" not in argv:
             argv += ["-M", "pc"]
-        self.last_requests: dict[str, tuple[int, int, int]] = {}
+        self.last_requests: Requests = {}
         self._process = subprocess.Popen(room.command(*argv), stdin=subprocess.DEVNULL)
 
     def console(self) -> str:
@@ -162,7 +194,18 @@ class Guest:
         """Presses a key of its keyboard."""
         self.monitor("send-key", keys=[{"type": "qcode", "data": key}])
 
-    def disk_requests(self) -> dict[str, tuple[int, int, int]]:
+    def plug_in(self, path: str) -> None:
+        """Plugs in a USB disk."""
+        self.monitor(
+            "blockdev-add", driver="raw", **{"node-name": "late", "file": {"driver": "file", "filename": path}}
+        )
+        self.monitor("device_add", driver="usb-storage", bus="xhci.0", drive="late", id="late")
+
+    def picture(self, path: str) -> None:
+        """Writes what its screen shows, as a PNG image."""
+        self.monitor("screendump", filename=path, format="png")
+
+    def disk_requests(self) -> Requests:
         """Returns what was asked of each disk so far, by the name of its drive: reads, writes, and flushes."""
         stats = self.monitor("query-blockstats")
         return {
@@ -187,23 +230,23 @@ class Guest:
 
 
 @contextlib.contextmanager
-def room(dir: str, tftp_root: str | None = None, boot_file: str = "") -> Iterator[Room]:
+def room(dir: str, dhcp: Sequence[str] = (), web_root: str | None = None) -> Iterator[Room]:
     """A room that is closed at the end."""
-    made = Room(dir, tftp_root, boot_file)
+    made = Room(dir, dhcp, web_root)
     try:
         yield made
     finally:
         made.close()
 
 
-def direct(live: str, entry: str, lab: str | None = None, more: str = "") -> list[str]:
-    """Returns QEMU's options that start the kernel without a boot loader."""
-    names = ["lend.img", *(["serve.img"] if entry == "serve" else [])]
-    paths = [os.path.join(live, "pxe", name) for name in names] + ([lab] if lab else [])
-    joined = f"{lab or live}.{entry}.initrd"
+def direct(live: str, entry: menu.Entry, lab: str | None = None) -> list[str]:
+    """Returns QEMU's options that start the kernel without a boot loader. The kernel prints its messages."""
+    paths = [os.path.join(live, "pxe", name) for name in entry.archives] + ([lab] if lab else [])
+    joined = f"{lab or live}.{entry.name}.initrd"
     with open(joined, "wb") as out:
         for path in paths:
             with open(path, "rb") as file:
                 shutil.copyfileobj(file, out)
     kernel = os.path.join(live, "pxe", "vmlinuz")
-    return ["-kernel", kernel, "-initrd", joined, "-append", f"console=tty0 console=ttyS0,115200 quiet panic=30 {more}"]
+    options = entry.command_line().replace("quiet loglevel=1", "loglevel=6")
+    return ["-kernel", kernel, "-initrd", joined, "-append", options]

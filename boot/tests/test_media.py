@@ -86,15 +86,20 @@ def test_secure_boot_refuses_a_changed_boot_loader(live: str, room: guest.Room, 
     machine.kill()
 
 
-@pytest.mark.parametrize("firmware", ["bios", "uefi"])
-def test_a_machine_starts_over_the_network(live: str, tmp_path: Path, firmware: str) -> None:
+@pytest.mark.parametrize("way", ["bios", "bios-http", "uefi-http", "http"])
+def test_a_machine_starts_over_the_network(live: str, tmp_path: Path, way: str) -> None:
     why = guest.missing()
     if why:
         pytest.skip(why)
-    boot_file = "bios.0" if firmware == "bios" else "shimx64.efi"
-    options = ["-boot", "n"] if firmware == "bios" else [*uefi(tmp_path, False), "-boot", "n"]
-    with guest.room(str(tmp_path), f"{live}/pxe", boot_file) as room:
-        machine = guest.Guest(room, str(tmp_path), firmware, 1, options)
+    tree = f"{live}/pxe"
+    # By TFTP alone; the boot loader by TFTP and the kernel by HTTP; and all by HTTP.
+    dhcp = ["--enable-tftp", f"--tftp-root={tree}", f"--dhcp-boot={'bios.0' if 'bios' in way else 'shimx64.efi'}"]
+    if way == "http":
+        dhcp = ["--dhcp-vendorclass=set:http,HTTPClient", "--dhcp-option-force=tag:http,60,HTTPClient"]
+        dhcp += [f"--dhcp-boot=tag:http,http://{guest.HOST_ADDRESS}/shimx64.efi"]
+    options = ["-boot", "n"] if "bios" in way else [*uefi(tmp_path, False), "-boot", "n"]
+    with guest.room(str(tmp_path), dhcp, tree if "http" in way else None) as room:
+        machine = guest.Guest(room, str(tmp_path), way, 1, options)
         machine.wait_for(STARTED)
         machine.kill()
 

@@ -1,12 +1,17 @@
-"""The choice of kernel modules, archives, and a laboratory's own image."""
+"""The parts of the boot image that need no guest: modules, firmware, archives, the menu, and a laboratory's own image."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from boot import initrd, lab, modules
+from boot import firmware, initrd, menu, modules
 from boot.cpio import Archive
 from boot.error import BuildError
+from boot.tests import guest
 
 
 def test_a_lending_image_with_a_storage_driver_is_refused() -> None:
@@ -49,17 +54,44 @@ def test_an_archive_has_each_name_once_and_ends() -> None:
     assert content.count(b"a/b\0") == 1 and b"12345" in content and content.rstrip(b"\0").endswith(b"TRAILER!!!")
 
 
-def test_a_laboratory_s_archive_replaces_the_place_for_it_and_nothing_else() -> None:
-    image = b"before" + initrd.lab() + b"after"
-    own = lab.archive("--room /etc/cheetah/room.pem", "", {"room.pem": b"secret"})
-    made = lab.put(image, own)
-    assert len(made) == len(image) and made.startswith(b"before") and made.endswith(b"after")
-    assert b"secret" in made and initrd.LAB_MARK not in made
+def test_the_command_line_fills_the_place_for_a_laboratory_and_changes_nothing_else(tmp_path: Path) -> None:
+    def cheetah(*argv: str) -> None:
+        subprocess.run([guest.CHEETAH, "room", *argv], env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}, check=True)
+
+    if not os.path.exists(guest.CHEETAH):
+        pytest.skip("there is no static binary: run make static")
+    around = os.urandom(4096)
+    image, made = tmp_path / "image", tmp_path / "lab.iso"
+    image.write_bytes(around + initrd.lab() + around)
+    cheetah("init", "lab")
+    cheetah("boot-image", "--image", str(image), "--out", str(made), "--address", "192.168.1.5", "--no-serve")
+    content = made.read_bytes()
+    assert len(content) == image.stat().st_size and made.stat().st_mode & 0o77 == 0
+    assert content.startswith(around) and content.endswith(around)
+    assert b"etc/cheetah/lend.room\0" in content and b"--join 192.168.1.5:10811" in content
 
 
-def test_an_image_without_a_place_and_too_large_a_file_are_refused() -> None:
-    own = lab.archive("", "", {})
-    with pytest.raises(BuildError, match="make live"):
-        lab.put(b"another image", own)
-    with pytest.raises(BuildError, match="room for"):
-        lab.archive("", "", {"large": bytes(1 << 17)})
+def test_firmware_is_what_modules_name_and_packages_have(tmp_path: Path) -> None:
+    module = b"code\0license=GPL\0firmware=nic/a.bin\0firmware=nic/b.bin\0firmware=../../etc/passwd\0author=x\0"
+    assert firmware.named(module) == ["nic/a.bin", "nic/b.bin"]
+    os.makedirs(tmp_path / "lib/firmware/nic")
+    (tmp_path / "lib/firmware/nic/b.bin").write_bytes(b"microcode")
+    content = firmware.collect(["nic/a.bin", "nic/b.bin"], [str(tmp_path)])
+    assert content and b"lib/firmware/nic/b.bin\0" in content and b"a.bin" not in content
+    assert firmware.collect(["nic/a.bin"], [str(tmp_path)]) is None
+
+
+def test_the_menu_has_firmware_only_where_the_image_has_it() -> None:
+    without = menu.config([], "/boot", ["lend.img", "serve.img", "lab.img"])
+    assert "initrd /boot/lend.img /boot/serve.img /boot/lab.img" in without and "firmware" not in without
+    assert "/boot/lend.img /boot/firmware.img /boot/lab.img" in menu.config([], "/boot", [*menu.LAST, "lend.img"])
+
+
+def test_the_screen_has_large_letters() -> None:
+    rootfs = Path(initrd.HERE, "rootfs", "etc")
+    program = (rootfs / "large").read_text().replace("/etc/letters", str(rootfs / "letters"))
+    argv = ["awk", program]
+    shown = subprocess.run(argv, input="Hi\n", capture_output=True, text=True, check=True, env={"LC_ALL": "C"}).stdout
+    assert shown.splitlines() == [" █ █ █ ", " █▀█ █ ", " ▀ ▀ ▀ "]
+    letters = {line.split()[0] for line in (rootfs / "letters").read_text().splitlines()}
+    assert letters >= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:.-")
