@@ -119,6 +119,7 @@ impl Device for Array {
             return Io::fail(error);
         }
         Io::later(async move {
+            self.inner.members.may_read(range.shifted(self.inner.start)).await?;
             self.inner.members.foreground(range.len / self.inner.geometry.members() as u64);
             self.inner.read(range).await
         })
@@ -171,6 +172,7 @@ impl Device for Array {
             return Io::fail(error);
         }
         Io::later(async move {
+            self.inner.members.may_read(range.shifted(self.inner.start)).await?;
             // Bad pages read as zeros there.
             if self.inner.members.all_ready()
                 && self.inner.check_good(range).is_ok()

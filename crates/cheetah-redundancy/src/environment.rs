@@ -21,15 +21,15 @@ pub trait MemberLink: Send + Sync {
 /// A shared connection.
 pub type DynLink = Arc<dyn MemberLink>;
 
-/// A writer's environment. Both operations end in bounded time: writes wait for them.
+/// A writer's environment. All operations end in bounded time: writes wait for them.
 pub trait Environment: Send + Sync {
-    /// Stores a map at more members in sync than losses are still survived. A member refuses an epoch older than one it
-    /// has.
+    /// Stores a map at so many members that they decide ([`Votes`](crate::Votes)). A member refuses an epoch older than one
+    /// it has.
     ///
     /// # Errors
     ///
-    /// If it is stored at too few.
-    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), NotStored>>;
+    /// If it is stored at too few: a clause that says why.
+    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), String>>;
 
     /// Connects anew to a member that was cut off. It must hold what it held then, and nothing that was sent to it before,
     /// over any connection of this writer, may take effect from now on; former connections end.
@@ -38,21 +38,10 @@ pub trait Environment: Send + Sync {
     ///
     /// A clause that says why it cannot be reached, or is empty.
     fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>>;
-}
 
-/// A map is stored at too few members.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NotStored {
-    /// A clause that says why.
-    pub why: String,
-    /// The members in sync that did not take it. If that happens again, they count as lost.
-    pub members: Vec<usize>,
-}
-
-impl From<String> for NotStored {
-    fn from(why: String) -> Self {
-        Self { why, members: Vec::new() }
-    }
+    /// Whether the process that held a member's bytes has surely ended, so that no reader gets anything from it. Asked once a
+    /// member is excluded; false if that cannot be known soon.
+    fn is_gone(&self, member: usize) -> BoxFuture<'_, bool>;
 }
 
 /// A member that never is silent: one in this process.

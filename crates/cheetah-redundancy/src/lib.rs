@@ -11,6 +11,8 @@
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
 //! | `check` | reading all units, and comparing data, digests and redundancy |
+//! | [`votes`] | when a map that was found, or stored, counts |
+//! | [`read_lease`] | for how long a reader may use the map that it has |
 //! | [`pace`] | how fast resynchronization may go beside the requests of users, without I/O |
 //! | `digest_cells` | digests that were read lately |
 //! | `code` | redundancy and digests of a group |
@@ -55,17 +57,21 @@ pub mod members;
 pub mod pace;
 mod range_lock;
 mod read;
+pub mod read_lease;
 pub mod redundant;
 mod resync;
+pub mod votes;
 mod write;
 pub mod zones;
 
 pub use bad::BadRanges;
 pub use check::Checked;
 pub use engine::Engine;
-pub use environment::{DynLink, Environment, LocalMember, MemberLink, NotStored};
+pub use environment::{DynLink, Environment, LocalMember, MemberLink};
 pub use geometry::{ArrayGeometry, Redundancy};
 pub use map::{Map, MemberState, Regions};
 pub use members::{Members, RecoveryStats};
+pub use read_lease::ReadLease;
 pub use redundant::{ArrayPlace, Redundant, Resynced};
+pub use votes::Votes;
 pub use zones::SetGeometry;

@@ -11,13 +11,14 @@ use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use cheetah_error::{Error, Result};
 use cheetah_nbd::client::Client;
 use cheetah_redundancy::engine::Epoch;
-use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members, NotStored};
+use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use super::ended::has_ended;
 use super::map::DriveMap;
-use super::votes::{is_majority, voters};
+use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
 use crate::lease::{Fence, RENEWAL_S, TTL_S, holder};
 use crate::node::export::NodeExport;
@@ -25,6 +26,9 @@ use crate::node::open::{NodeAccess, connect_node};
 
 /// How long a node may take to store a map: a write waits for it.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// How long it may take to find out whether a node's process has ended: a write waits for it.
+const ENDED_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A writer's leases, and the changes that it makes under them.
 pub(crate) struct Holder {
@@ -37,6 +41,8 @@ pub(crate) struct Shared {
     /// The drive file, as last saved.
     file: Mutex<DriveFile>,
     places: Mutex<Vec<Place>>,
+    /// The nodes of the map that was stored last.
+    stored_nodes: Mutex<Vec<SetNode>>,
     fence: Arc<Fence>,
     access: NodeAccess,
     /// Maps are marked: lost ranges are being fetched again.
@@ -87,6 +93,7 @@ impl Holder {
             places: Mutex::new(
                 map.nodes.iter().map(|node| Place { node: node.clone(), token: None, former: None }).collect(),
             ),
+            stored_nodes: Mutex::new(map.nodes.clone()),
             fence: Arc::new(Fence::default()),
             access,
             refetching: AtomicBool::new(map.refetching),
@@ -111,7 +118,7 @@ impl Holder {
         }
         let held: Vec<bool> = shared.places.lock().iter().map(|place| place.token.is_some()).collect();
         let count = held.iter().filter(|held| **held).count();
-        if !force && !is_majority(count, voters(&map.nodes)) {
+        if !force && !votes(&map.nodes, file.losses_max()).decide(count, true) {
             shared.release().await;
             return Err(Error::failed(format!(
                 "{}: only {count} of its {} nodes can be reached, too few to be sure that no other writer has it; bring \
@@ -295,7 +302,7 @@ impl Shared {
         join_all(releases).await;
     }
 
-    async fn store(&self, map: Map) -> std::result::Result<(), NotStored> {
+    async fn store(&self, map: Map) -> std::result::Result<(), String> {
         let places = self.places.lock().clone();
         let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
         let map = DriveMap { map, nodes, refetching: self.refetching.load(Ordering::Acquire) };
@@ -306,21 +313,29 @@ impl Shared {
                 let export = NodeExport::of(&place.node, STORE_TIMEOUT).filter(|_| written)?;
                 let new = NewMap { token: place.token.clone()?, epoch, map: text };
                 match export.control.store_map(&export.name, &new).await {
-                    Ok(()) => Some(Ok(())),
-                    Err(error) => Some(Err((member, format!("node {}: {error}", export.node)))),
+                    Ok(()) => Some(Ok(member)),
+                    Err(error) => Some(Err(format!("node {}: {error}", export.node))),
                 }
             }
         });
         let results: Vec<_> = join_all(stores).await.into_iter().flatten().collect();
-        let stored = results.iter().filter(|result| result.is_ok()).count();
-        let all = voters(&map.nodes);
+        // A node that takes the place of another counts from the next map on: a reader that knows only the former nodes must meet
+        // one of those that have this map.
+        let former = self.stored_nodes.lock().clone();
+        let is_same = |member: &usize| {
+            let (now, before) = (&map.nodes[*member], &former[*member]);
+            now.nbd == before.nbd && now.instance == before.instance
+        };
+        let stored = results.iter().flatten().filter(|member| is_same(member)).count();
+        let losses_max = self.file.lock().losses_max();
+        let decides = |nodes: &[SetNode]| votes(nodes, losses_max).decide(stored, true);
         self.save(&map)?;
-        if is_majority(stored, all) {
+        if decides(&map.nodes) && decides(&former) {
+            *self.stored_nodes.lock() = map.nodes;
             return Ok(());
         }
-        let (members, why): (Vec<usize>, Vec<String>) =
-            results.into_iter().filter_map(std::result::Result::err).unzip();
-        Err(NotStored { why: format!("{stored} of {all} nodes have it ({})", why.join("; ")), members })
+        let why: Vec<String> = results.into_iter().filter_map(std::result::Result::err).collect();
+        Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")))
     }
 
     /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; it has a vote on that. A drive
@@ -372,7 +387,7 @@ async fn has_other_writer(export: &NodeExport) -> bool {
 struct Keeper(Arc<Shared>);
 
 impl cheetah_redundancy::Environment for Keeper {
-    fn store(&self, map: Map) -> BoxFuture<'_, std::result::Result<(), NotStored>> {
+    fn store(&self, map: Map) -> BoxFuture<'_, std::result::Result<(), String>> {
         Box::pin(self.0.store(map))
     }
 
@@ -385,6 +400,10 @@ impl cheetah_redundancy::Environment for Keeper {
             self.0.acquire(member, false).await.map_err(|error| error.to_string())?;
             self.0.connect(member).await.map_err(|error| error.to_string())
         })
+    }
+
+    fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {
+        Box::pin(async move { has_ended(&self.0.node(member), ENDED_TIMEOUT).await })
     }
 }
 

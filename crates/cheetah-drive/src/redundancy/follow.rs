@@ -1,21 +1,26 @@
-//! A reader that follows the map: nodes go stale, come back, and are replaced while it reads.
+//! A reader that follows the map: nodes go stale, come back, and are replaced while it reads. Its looks at the map renew the
+//! lease without which it does not read.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cheetah_redundancy::{DynLink, MemberState, Members};
-use futures::future::join_all;
+use cheetah_redundancy::{DynLink, MemberState, Members, ReadLease};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep};
 
 use super::environment::NodeLink;
 use super::map::DriveMap;
-use super::newest::newest;
-use crate::file::DriveFile;
+use super::newest::newest_soon;
+use super::votes::votes;
+use crate::file::{DriveFile, SetNode};
 use crate::node::open::{NodeAccess, connect_node};
 
-/// How often a reader looks for a newer map. A node that a writer recorded as stale may be read for this long, and no longer.
-const POLL: Duration = Duration::from_secs(1);
+/// How long a node may take to answer a look.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause before a node that could not be connected to is tried again.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Looks for newer maps until dropped.
 pub(crate) struct Follower {
@@ -24,9 +29,15 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Keeps `members` up to date with the drive's map; `map` is the one that they were opened with.
-    pub fn start(file: DriveFile, map: DriveMap, access: NodeAccess, members: &Arc<Members>) -> Self {
-        let members = Arc::downgrade(members);
-        Self { task: tokio::spawn(follow(file, map, access, members)) }
+    pub fn start(
+        file: DriveFile,
+        map: DriveMap,
+        access: NodeAccess,
+        members: &Arc<Members>,
+        lease: Arc<ReadLease>,
+    ) -> Self {
+        let follower = Follow { file, known: map, access, members: Arc::downgrade(members), lease };
+        Self { task: tokio::spawn(follower.run()) }
     }
 }
 
@@ -36,43 +47,135 @@ impl Drop for Follower {
     }
 }
 
-async fn follow(mut file: DriveFile, mut known: DriveMap, access: NodeAccess, members: Weak<Members>) {
-    let mut ticks = interval(POLL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let found = match newest(&file, access.timeout).await {
-            Ok(found) => found.map,
-            Err(error) => {
-                tracing::debug!("looking for a newer map: {error}");
-                continue;
+struct Follow {
+    file: DriveFile,
+    known: DriveMap,
+    access: NodeAccess,
+    members: Weak<Members>,
+    lease: Arc<ReadLease>,
+}
+
+/// What came of a look.
+enum Look {
+    /// Enough nodes were heard.
+    Enough(DriveMap),
+    /// The newest map that was found, and why there may be a newer one.
+    TooFew(Option<DriveMap>, String),
+}
+
+impl Follow {
+    async fn run(mut self) {
+        let mut connecting = FuturesUnordered::new();
+        let mut busy: Vec<Option<SetNode>> = vec![None; self.known.nodes.len()];
+        while let Some(members) = self.members.upgrade() {
+            for (index, node) in self.unconnected(&members) {
+                if !busy[index].as_ref().is_some_and(|other| is_same(other, &node)) {
+                    busy[index] = Some(node.clone());
+                    connecting.push(connect(index, node, self.access));
+                }
             }
-        };
-        let Some(members) = members.upgrade() else { return };
-        // While ranges are fetched again, the former nodes still hold their parts.
-        if found.map.epoch < known.map.epoch || found.refetching {
-            continue;
-        }
-        let moved: Vec<usize> = (0..found.nodes.len())
-            .filter(|index| {
-                let (now, before) = (&found.nodes[*index], &known.nodes[*index]);
-                now.nbd != before.nbd || now.instance != before.instance || !members.is_connected(*index)
-            })
-            .collect();
-        let links = join_all(moved.into_iter().map(|index| {
-            let (node, state) = (&found.nodes[index], found.map.members[index].state);
-            async move {
-                let link = match state {
-                    MemberState::InSync => connect_node(node, None, &access).await.ok(),
-                    MemberState::Syncing | MemberState::Stale => None,
+            drop(members);
+            let (begun, found) = {
+                let look = async {
+                    self.lease.due().await;
+                    (Instant::now(), self.look().await)
                 };
-                (index, link.map(|(client, device)| Arc::new(NodeLink { client, device }) as DynLink))
+                let mut look = std::pin::pin!(look);
+                loop {
+                    tokio::select! {
+                        found = &mut look => break found,
+                        Some((index, node, link)) = connecting.next() => {
+                            busy[index].take_if(|other| is_same(other, &node));
+                            self.connected(index, &node, link);
+                        }
+                    }
+                }
+            };
+            match found {
+                Look::Enough(map) => {
+                    self.take(map);
+                    self.lease.confirmed(begun);
+                }
+                Look::TooFew(map, why) => {
+                    tracing::debug!("looking for a newer map: {why}");
+                    map.into_iter().for_each(|map| self.take(map));
+                    self.lease.failed(why);
+                }
             }
-        }))
-        .await;
+        }
+    }
+
+    /// Looks for a newer map.
+    async fn look(&self) -> Look {
+        let losses_max = self.file.losses_max();
+        let has_vote = votes(&self.known.nodes, losses_max).of_file() > 0;
+        let on_disk = has_vote.then(|| DriveFile::load(&self.file.path).ok().filter(|found| found.id == self.file.id));
+        let on_disk = on_disk.flatten();
+        let newer = on_disk.as_ref().filter(|found| found.epoch > self.file.epoch);
+        match newest_soon(newer.unwrap_or(&self.file), &self.known, LOOK_TIMEOUT.min(self.access.timeout)).await {
+            Ok(found) if votes(&found.map.nodes, losses_max).decide(found.heard, on_disk.is_some()) => {
+                Look::Enough(found.map)
+            }
+            Ok(found) => {
+                let why = format!(
+                    "only {} of {} nodes answer, too few to be sure that these have the last writes; bring the others back, \
+                     or read what there is with --allow-lost",
+                    found.heard,
+                    found.map.nodes.len()
+                );
+                Look::TooFew(Some(found.map), why)
+            }
+            Err(error) => Look::TooFew(None, error.to_string()),
+        }
+    }
+
+    /// Takes over a map that was found, unless it is older, or lost ranges are being fetched again: until they are there, the former
+    /// nodes still hold their parts.
+    fn take(&mut self, map: DriveMap) {
+        let Some(members) = self.members.upgrade() else { return };
+        if map.map.epoch < self.known.map.epoch || map.refetching {
+            return;
+        }
+        let nodes = map.nodes.iter().zip(&self.known.nodes).enumerate();
+        let moved = nodes.filter(|(_, (now, before))| !is_same(now, before)).map(|(index, _)| (index, None)).collect();
         // States and connections at once: a member is never read by the state of the node that was there before.
-        members.follow(&found.map, links);
-        found.update(&mut file);
-        known = found;
+        members.follow(&map.map, moved);
+        map.update(&mut self.file);
+        self.known = map;
+    }
+
+    /// The members in sync that have no connection.
+    fn unconnected(&self, members: &Members) -> Vec<(usize, SetNode)> {
+        let entries = self.known.nodes.iter().zip(&self.known.map.members).enumerate();
+        let is_missing =
+            |index: usize, state: MemberState| state == MemberState::InSync && !members.is_connected(index);
+        let missing = entries.filter(|(index, (_, entry))| is_missing(*index, entry.state));
+        missing.map(|(index, (node, _))| (index, node.clone())).collect()
+    }
+
+    /// Takes a new connection, unless another node has the place by now.
+    fn connected(&self, index: usize, node: &SetNode, link: Option<DynLink>) {
+        if let (Some(link), Some(members)) = (link, self.members.upgrade())
+            && is_same(&self.known.nodes[index], node)
+            && !members.is_connected(index)
+        {
+            members.connect(index, link);
+        }
+    }
+}
+
+fn is_same(node: &SetNode, other: &SetNode) -> bool {
+    node.nbd == other.nbd && node.instance == other.instance
+}
+
+/// Connects to a node; a failure takes at least a second.
+async fn connect(index: usize, node: SetNode, access: NodeAccess) -> (usize, SetNode, Option<DynLink>) {
+    match connect_node(&node, None, &access).await {
+        Ok((client, device)) => (index, node, Some(Arc::new(NodeLink { client, device }) as DynLink)),
+        Err(error) => {
+            tracing::debug!("node {} is still lost: {error}", node.name);
+            sleep(CONNECT_PAUSE).await;
+            (index, node, None)
+        }
     }
 }

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `map` | the text of a map, and the nodes it names |
 //! | `newest` | finding the newest map |
-//! | `votes` | when a map that was found, or stored, counts |
+//! | `votes` | the votes of the nodes |
+//! | `ended` | whether a node's process has surely ended |
 //! | `environment` | a writer's leases, connections and stored maps |
 //! | `open` | assembling the device |
 //! | `follow` | a reader that follows the map |
@@ -22,11 +23,14 @@
 //!
 //! # Votes
 //!
-//! Each Cheetah node of the drive has a vote, and the drive file has one. A map counts if a majority holds it; a drive is opened
-//! for writing with the leases of a majority. Two majorities have a member in common, so two writers cannot both go on, and a
-//! reader that asked a majority has seen the newest map. A drive over two nodes goes on with one of them and the drive file:
-//! an old copy of the drive file then votes for an old state, so keep one file, and not copies, of a drive that is written.
+//! Each Cheetah node of the drive has a vote. If the drive has too few nodes to decide without as many as it survives the loss of, its
+//! drive file has the missing votes ([`Votes`](cheetah_redundancy::Votes)). A map counts if it is stored at more than half of
+//! all votes; a drive is opened for writing with the leases of as many. Two such sets have a member in common, so two writers
+//! cannot both go on, and a reader that asked such a set has seen the newest map. A drive over two nodes goes on with one
+//! of them and the drive file: an old copy of the drive file then votes for an old state, so keep one file, and not copies,
+//! of a drive that is written.
 
+mod ended;
 pub(crate) mod environment;
 pub(crate) mod follow;
 pub(crate) mod former;

@@ -3,11 +3,18 @@
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
-use futures::future::join_all;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, timeout_at};
 
+use super::ended::has_ended;
 use super::map::DriveMap;
+use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
+
+/// For how long the rest of the nodes is waited for once enough have answered.
+const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// How often a newer map may name nodes that were not asked yet.
 const ROUNDS_MAX: usize = 8;
@@ -17,30 +24,72 @@ pub(crate) struct Newest {
     pub map: DriveMap,
     /// The nodes that answered and hold their part of the drive, by index.
     pub answered: Vec<bool>,
+    /// The Cheetah nodes that answered, or whose process has surely ended.
+    pub heard: usize,
+}
+
+/// Which answers are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Those of all nodes.
+    All,
+    /// Those of so many that others would be known of, and of the rest for a moment.
+    Enough,
 }
 
 /// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within `timeout` is
 /// left out.
 pub(crate) async fn newest(file: &DriveFile, timeout: Duration) -> Result<Newest> {
+    find(file, DriveMap::of_file(file), timeout, Patience::All).await
+}
+
+/// The same, beginning with a map that is `known`; waits for so many nodes only as have more than half of the votes.
+pub(crate) async fn newest_soon(file: &DriveFile, known: &DriveMap, timeout: Duration) -> Result<Newest> {
     let mut best = DriveMap::of_file(file);
+    if best.map.epoch <= known.map.epoch {
+        best = known.clone();
+    }
+    find(file, best, timeout, Patience::Enough).await
+}
+
+async fn find(file: &DriveFile, mut best: DriveMap, timeout: Duration, patience: Patience) -> Result<Newest> {
     for _ in 0..ROUNDS_MAX {
         let asked = best.clone();
-        let answers = join_all(asked.nodes.iter().map(|node| ask(file, node, timeout))).await;
-        let mut answered = Vec::new();
-        for answer in answers {
-            match answer? {
-                Answer::Map(map) => {
-                    answered.push(true);
-                    if map.map.epoch > best.map.epoch || best.map.epoch == file.epoch && map.map.epoch == file.epoch {
-                        best = *map;
-                    }
+        let mut answered = vec![false; asked.nodes.len()];
+        let (mut heard, mut until) = (0, None);
+        let asks =
+            asked.nodes.iter().enumerate().map(|(index, node)| async move { (index, ask(file, node, timeout).await) });
+        let mut answers: FuturesUnordered<_> = asks.collect();
+        loop {
+            let answer = match until {
+                None => answers.next().await,
+                Some(until) => timeout_at(until, answers.next()).await.ok().flatten(),
+            };
+            let Some((index, answer)) = answer else { break };
+            let answer = match answer {
+                // What one node holds costs no reader its lease.
+                Err(error) if patience == Patience::Enough => {
+                    tracing::debug!("{error}");
+                    Answer::Nothing
                 }
-                Answer::NoMap => answered.push(true),
-                Answer::Nothing => answered.push(false),
+                answer => answer?,
+            };
+            answered[index] = matches!(answer, Answer::Map(_) | Answer::NoMap);
+            heard += usize::from(!matches!(answer, Answer::Nothing) && asked.nodes[index].http.is_some());
+            if let Answer::Map(map) = answer
+                && (map.map.epoch > best.map.epoch || best.map.epoch == file.epoch && map.map.epoch == file.epoch)
+            {
+                best = *map;
+            }
+            if patience == Patience::Enough
+                && until.is_none()
+                && votes(&asked.nodes, file.losses_max()).decide(heard, true)
+            {
+                until = Some(Instant::now() + STRAGGLERS);
             }
         }
         if best.nodes == asked.nodes {
-            return Ok(Newest { map: best, answered });
+            return Ok(Newest { map: best, answered, heard });
         }
     }
     Err(Error::failed(format!("{}: its nodes name ever newer nodes; is another process repairing it?", file.name)))
@@ -59,6 +108,8 @@ enum Answer {
     Map(Box<DriveMap>),
     /// The export exists and holds no map: nothing was written since the drive was made.
     NoMap,
+    /// The process that held the export has ended.
+    Ended,
     Nothing,
 }
 
@@ -72,7 +123,8 @@ async fn ask(file: &DriveFile, node: &SetNode, timeout: Duration) -> Result<Answ
         Ok(None) => Ok(Answer::NoMap),
         Err(error) => {
             tracing::debug!("node {} gives no map: {error}", node.name);
-            Ok(Answer::Nothing)
+            let has_ended = error.is_not_found() || has_ended(node, timeout).await;
+            Ok(if has_ended { Answer::Ended } else { Answer::Nothing })
         }
     }
 }

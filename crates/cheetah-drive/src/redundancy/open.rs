@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cheetah_device::DynDevice;
 use cheetah_error::{Error, Result};
-use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, Redundant};
+use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, ReadLease, Redundant};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -13,7 +13,7 @@ use super::follow::Follower;
 use super::map::{DriveMap, capacity};
 use super::newest::{Newest, newest};
 use super::upkeep::Upkeep;
-use super::votes::{is_majority, voters};
+use super::votes::votes;
 use crate::file::DriveFile;
 use crate::lease::Fence;
 use crate::node::open::{NodeAccess, connect_node};
@@ -256,7 +256,8 @@ async fn open_reader(file: &DriveFile, options: &OpenOptions, access: NodeAccess
         // A writer that goes on without a node records that, and what it recorded must not be overlooked: the node that
         // cannot be reached may be the one that has it.
         let answered = found.answered.iter().filter(|answered| **answered).count();
-        let certain = !unmarked || !found.map.map.open || is_majority(answered, voters(&found.map.nodes));
+        let decides = votes(&found.map.nodes, file.losses_max()).decide(answered, true);
+        let certain = !unmarked || !found.map.map.open || decides;
         if !certain && begun.elapsed() < access.timeout {
             sleep(LOOK_AGAIN).await;
             continue;
@@ -291,9 +292,10 @@ fn assemble_reader(
             missing.join("; ")
         )));
     }
-    let members = Members::reader(connected, &map.map);
+    let lease = ReadLease::new(options.allow_lost);
+    let members = Members::leased_reader(connected, &map.map, lease.clone());
     let redundant = Arc::new(assemble(file, members.clone())?);
-    let follower = Follower::start(file.clone(), map, access, &members);
+    let follower = Follower::start(file.clone(), map, access, &members, lease);
     Ok(Opened { redundant, holder: None, _follower: Some(follower), upkeep: None, missing, readable })
 }
 

@@ -18,7 +18,7 @@ use super::newest::newest;
 use super::open::{Opened, open_refetching};
 use super::repair::Replacement;
 use super::spare::{available, check, restarted};
-use super::votes::{is_majority, voters};
+use super::votes::votes;
 use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks, read_exactly};
 use crate::file::digests::{CHUNK_BYTES, Digests, digest};
 use crate::file::{DriveFile, Image, ImageState, SetNode};
@@ -157,18 +157,18 @@ async fn check_voters(file: &DriveFile, map: &DriveMap, options: &RefetchOptions
     }
     let knows = |node: &&NodeStatus| matches!(node.state, NodeState::Ok | NodeState::Empty);
     let known = statuses.iter().filter(knows).count();
-    let all = voters(&map.nodes);
-    if all == 0 {
+    if map.nodes.iter().all(|node| node.http.is_none()) {
         return Err(Error::failed(format!(
             "{} consists of foreign servers only, which hold no map: load the image again",
             file.name
         )));
     }
-    if !options.force_lease && !is_majority(known, all) {
+    if !options.force_lease && !votes(&map.nodes, file.losses_max()).decide(known, true) {
         return Err(Error::failed(format!(
-            "{}: only {known} of its {all} nodes can be asked, too few to be sure that no other process writes it; use \
+            "{}: only {known} of its {} nodes can be asked, too few to be sure that no other process writes it; use \
              --force-lease if you know that none does",
-            file.name
+            file.name,
+            map.nodes.len()
         )));
     }
     Ok(())

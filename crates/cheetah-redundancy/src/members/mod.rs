@@ -20,6 +20,7 @@ use crate::bad::BadRanges;
 use crate::engine::{Engine, Epoch};
 use crate::environment::{DynLink, Environment};
 use crate::map::{Map, MemberState, Regions};
+use crate::read_lease::ReadLease;
 
 /// A read that takes longer than this is answered by the other members. Far above what a busy network takes, far below what
 /// a tool would call a stall.
@@ -84,6 +85,8 @@ pub struct Members {
     /// Held while it is counted: the epoch of the map whose states the members have.
     applied: Mutex<Epoch>,
     writer: Option<Writer>,
+    /// Of a reader that others may write beside.
+    read_lease: Option<Arc<ReadLease>>,
     /// The division of the drive into regions.
     regions: Regions,
     pub(crate) counters: Counters,
@@ -152,9 +155,14 @@ impl Failure {
 }
 
 impl Members {
-    /// The members of a drive, with the newest map; `None` for a member that cannot be reached.
+    /// The members of a drive that nobody writes meanwhile, with the newest map; `None` for a member that cannot be reached.
     pub fn reader(links: Vec<(Arc<str>, Option<DynLink>)>, map: &Map) -> Arc<Self> {
-        Self::new(links, map, None)
+        Self::new(links, map, None, None)
+    }
+
+    /// The same, for a reader that reads while it holds a lease, which its owner renews: others may write meanwhile.
+    pub fn leased_reader(links: Vec<(Arc<str>, Option<DynLink>)>, map: &Map, read_lease: Arc<ReadLease>) -> Arc<Self> {
+        Self::new(links, map, None, Some(read_lease))
     }
 
     /// The same, for the holder of the write lease.
@@ -165,10 +173,15 @@ impl Members {
     ) -> Arc<Self> {
         let map = engine.map().clone();
         let writer = Writer::new(engine, environment);
-        Self::new(links, &map, Some(writer))
+        Self::new(links, &map, Some(writer), None)
     }
 
-    fn new(links: Vec<(Arc<str>, Option<DynLink>)>, map: &Map, writer: Option<Writer>) -> Arc<Self> {
+    fn new(
+        links: Vec<(Arc<str>, Option<DynLink>)>,
+        map: &Map,
+        writer: Option<Writer>,
+        read_lease: Option<Arc<ReadLease>>,
+    ) -> Arc<Self> {
         let members = links.into_iter().map(|(name, link)| Member {
             name,
             link: RwLock::new(link),
@@ -184,6 +197,7 @@ impl Members {
             unready: AtomicUsize::new(0),
             applied: Mutex::new(0),
             writer,
+            read_lease,
             regions: map.unsettled.clone(),
             counters: Counters::default(),
             met_damage: AtomicBool::new(false),
@@ -335,6 +349,12 @@ impl Members {
     /// Whether this is a writer's view.
     pub(crate) fn is_writer(&self) -> bool {
         self.writer.is_some()
+    }
+
+    /// Returns when a user's read may begin: a reader elsewhere must know of every loss.
+    pub(crate) async fn may_read(&self, range: ByteRange) -> Result<()> {
+        let Some(lease) = &self.read_lease else { return Ok(()) };
+        lease.wait().await.map_err(|why| Error::Lost { device: "the drive".into(), range, why: why.into() })
     }
 
     /// Notes a user's request: its bytes on the busiest member.

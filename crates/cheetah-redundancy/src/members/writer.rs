@@ -2,22 +2,28 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cheetah_device::reconnect::Backoff;
 use cheetah_device::{ByteRange, Error, Result};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{DamagedPart, Members, PROBE, PROBE_PAUSE};
 use crate::bad::Full;
 use crate::engine::{Engine, Epoch, Indispensable};
 use crate::environment::{DynLink, Environment};
 use crate::map::Map;
+use crate::read_lease::READ_LEASE_END;
 
 /// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost meanwhile.
 const STORE_ATTEMPTS: u32 = 6;
+
+/// The pause between attempts to find out whether a member's process has ended.
+const GONE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The most damaged parts of groups that are remembered of a region.
 const DAMAGED_PARTS_MAX: usize = 1024;
@@ -29,8 +35,6 @@ pub(super) struct Writer {
     stored: Notify,
     /// Why the map could not be stored last.
     store_failure: Mutex<Option<Arc<str>>>,
-    /// How often in a row it could not.
-    store_failures: AtomicUsize,
     /// The newest epoch that is stored, so that a write whose regions are recorded looks at one word.
     stored_epoch: AtomicU64,
 }
@@ -42,9 +46,25 @@ impl Writer {
             environment,
             stored: Notify::new(),
             store_failure: Mutex::new(None),
-            store_failures: AtomicUsize::new(0),
             stored_epoch: AtomicU64::new(0),
         }
+    }
+
+    /// Returns once no reader elsewhere reads these members by a map that is older than the one just stored: their leases have
+    /// ended, or the members' processes have.
+    async fn until_unread(&self, mut members: Vec<usize>) {
+        let all_gone = async {
+            loop {
+                let gone = join_all(members.iter().map(|member| self.environment.is_gone(*member))).await;
+                let mut gone = gone.into_iter();
+                members.retain(|_| !gone.next().unwrap_or(false));
+                if members.is_empty() {
+                    return;
+                }
+                sleep(GONE_PAUSE).await;
+            }
+        };
+        timeout(READ_LEASE_END, all_gone).await.ok();
     }
 }
 
@@ -283,7 +303,7 @@ impl Members {
                 self.read(member, PROBE, false).await.ok();
             }
         };
-        futures::future::join_all((0..self.len()).map(look)).await;
+        join_all((0..self.len()).map(look)).await;
     }
 
     /// Notes that a member holds a damaged part of a group in these regions.
@@ -378,32 +398,19 @@ impl Members {
         let members = self.clone();
         tokio::spawn(async move {
             let Some(writer) = &members.writer else { return };
+            let excluded = writer.engine.lock().excluded_by(map.epoch);
             let stored = writer.environment.store(map).await;
-            *writer.store_failure.lock() = stored.as_ref().err().map(|failed| failed.why.as_str().into());
+            if stored.is_ok() {
+                writer.until_unread(excluded).await;
+            }
+            *writer.store_failure.lock() = stored.as_ref().err().map(|why| why.as_str().into());
             {
                 let mut engine = writer.engine.lock();
                 engine.store_finished(stored.is_ok());
                 writer.stored_epoch.store(engine.stored(), Ordering::Release);
             }
-            match stored {
-                Ok(()) => writer.store_failures.store(0, Ordering::Relaxed),
-                Err(failed) if writer.store_failures.fetch_add(1, Ordering::Relaxed) > 0 => {
-                    failed.members.into_iter().for_each(|member| members.lacks_map(member, &failed.why));
-                }
-                Err(_) => {}
-            }
             writer.stored.notify_waiters();
         });
-    }
-
-    /// A member that takes no maps would hold an old one, in which it is in sync: it counts as lost.
-    fn lacks_map(self: &Arc<Self>, member: usize, why: &str) {
-        let lost = self.engine(|engine| engine.stale_since(member).is_none() && engine.mark_stale(member).is_ok());
-        if lost == Some(true) {
-            tracing::warn!("{} takes no map, the drive goes on without it: {why}", self.name(member));
-            self.counters.members_lost.fetch_add(1, Ordering::Relaxed);
-            self.cut(member);
-        }
     }
 
     /// Ends in order: records that no writer has the drive open.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Data, Device, Result};
+use cheetah_redundancy::read_lease::READ_LEASE;
 use cheetah_redundancy::{MemberState, Redundancy};
 use tokio::time::sleep;
 
@@ -81,6 +82,113 @@ fn a_silent_member_that_wakes_up_after_others_went_on_is_resynchronized() {
     });
 }
 
+/// Of three members, a member and a reader are cut off together, at every moment relative to a write that the member misses. What
+/// the reader reads once the write was acknowledged is new, or an error.
+#[test]
+fn a_reader_that_is_cut_off_with_a_stale_member_does_not_read_it() {
+    let mut refused = 0;
+    for redundancy in [PARITY, MIRROR] {
+        for cut_after_ms in (0..1500).step_by(60) {
+            let refused = &mut refused;
+            play(async move {
+                let mut rig = Rig::new(redundancy, 3);
+                let writer = rig.open().await;
+                rig.write(&writer, 1).await.unwrap();
+                let process = Process::new(99);
+                let reader = Reader::open_following(&rig.world, &process, &rig.shape).await.unwrap();
+                let whole = ByteRange::new(0, rig.shape.size());
+                assert!(reader.drive.read(whole).await.unwrap().into_bytes().iter().all(|byte| *byte == 1));
+                rig.world.isolate(1, true);
+                let cut = async {
+                    sleep(Duration::from_millis(cut_after_ms)).await;
+                    rig.world.cut_off(Some((1, 99)));
+                    rig.world.isolate(1, false);
+                };
+                let written = async {
+                    rig.write(&writer, 2).await.unwrap();
+                    for page in 0..rig.shape.size() / 4096 {
+                        match reader.drive.read(ByteRange::new(page * 4096, 4096)).await {
+                            Ok(data) => {
+                                assert!(data.into_bytes().iter().all(|byte| *byte == 2), "page {page} is stale")
+                            }
+                            Err(_) => *refused += 1,
+                        }
+                    }
+                };
+                tokio::join!(cut, written);
+                rig.world.cut_off(None);
+                // A read goes on once a look succeeds.
+                sleep(Duration::from_secs(3)).await;
+                assert!(reader.drive.read(whole).await.unwrap().into_bytes().iter().all(|byte| *byte == 2));
+            });
+        }
+    }
+    assert!(refused > 0, "the reader was never cut off");
+}
+
+#[test]
+fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_ended() {
+    play(async {
+        for (is_killed, waits) in [(false, true), (true, false)] {
+            let mut rig = Rig::new(PARITY, 3);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            let begun = tokio::time::Instant::now();
+            rig.write(&writer, 2).await.unwrap();
+            assert!(begun.elapsed() < READ_LEASE);
+            let begun = tokio::time::Instant::now();
+            match is_killed {
+                true => rig.world.kill(1),
+                // It is reached again, and has missed the write.
+                false => rig.world.with_node(1, |node| node.refuses_writes = true),
+            }
+            rig.write(&writer, 3).await.unwrap();
+            assert_eq!(begun.elapsed() >= READ_LEASE, waits);
+        }
+    });
+}
+
+/// A writer dies after one node has heard that another is stale. The next writer must tell the others before it acknowledges
+/// anything: that one node may be lost next.
+#[test]
+fn a_loss_that_a_former_writer_recorded_at_one_node_is_recorded_at_the_others_before_a_write_is_acknowledged() {
+    play(async {
+        let mut rig = Rig::new(Redundancy::Parity { parities: 2 }, 5);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        let mut stored = rig.world.with_node(0, |node| node.map.clone()).unwrap();
+        stored.map.epoch += 1;
+        stored.map.members[4].state = MemberState::Stale;
+        stored.map.members[4].missed = stored.map.unsettled.clone();
+        rig.world.with_node(0, |node| node.map = Some(stored));
+        writer.kill(&rig.world);
+        let next = rig.open().await;
+        assert_eq!(next.map().members[4].state, MemberState::Stale);
+        rig.write(&next, 2).await.unwrap();
+        for node in 1..4 {
+            let state = rig.world.with_node(node, |node| node.map.as_ref().map(|stored| stored.map.members[4].state));
+            assert_ne!(state, Some(MemberState::InSync), "node {node}");
+        }
+    });
+}
+
+#[test]
+fn three_copies_on_three_members_survive_the_loss_of_two() {
+    play(async {
+        for redundancy in [Redundancy::Mirror { copies: 3 }, Redundancy::Parity { parities: 2 }] {
+            let mut rig = Rig::new(redundancy, 3);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            rig.world.kill(0);
+            rig.write(&writer, 2).await.unwrap();
+            rig.world.kill(2);
+            rig.write(&writer, 3).await.unwrap();
+            let read = writer.drive.read(ByteRange::new(0, rig.shape.size())).await.unwrap();
+            assert!(read.into_bytes().iter().all(|byte| *byte == 3));
+        }
+    });
+}
+
 #[test]
 fn a_write_that_skips_a_lost_member_waits_until_the_loss_is_stored() {
     play(async {
@@ -122,16 +230,22 @@ fn a_mirror_of_two_takes_writes_after_one_was_lost_while_idle() {
 }
 
 #[test]
-fn a_member_that_takes_no_map_counts_as_lost() {
+fn a_member_that_takes_no_map_costs_nothing_while_enough_others_do() {
     play(async {
-        let mut rig = Rig::new(MIRROR, 2);
+        let mut rig = Rig::new(PARITY, 3);
         let writer = rig.open().await;
         rig.world.with_node(0, |node| node.refuse_maps = u32::MAX);
         rig.write(&writer, 1).await.unwrap();
-        assert_eq!(writer.map().members[0].state, MemberState::Stale);
+        assert_eq!(writer.map().members_in_sync(), 3);
+        writer.kill(&rig.world);
+        rig.world.kill(2);
         rig.world.with_node(0, |node| node.refuse_maps = 0);
-        assert!(writer.until_complete(PATIENCE).await);
-        rig.check(&writer, 1).await;
+        let next = rig.open().await;
+        rig.write(&next, 2).await.unwrap();
+        next.until_stale(2, true).await;
+        next.replace(&rig.world, 2, 3).await.unwrap();
+        assert!(next.until_complete(PATIENCE).await);
+        rig.check(&next, 2).await;
     });
 }
 

@@ -38,6 +38,7 @@ pub struct Faults {
     pub maps_refused: u64,
     pub writers_killed: u64,
     pub rivals: u64,
+    pub readers_cut_off: u64,
 }
 
 impl Faults {
@@ -52,6 +53,7 @@ impl Faults {
             + self.maps_refused
             + self.writers_killed
             + self.rivals
+            + self.readers_cut_off
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -65,6 +67,7 @@ impl Faults {
         self.maps_refused += other.maps_refused;
         self.writers_killed += other.writers_killed;
         self.rivals += other.rivals;
+        self.readers_cut_off += other.readers_cut_off;
     }
 }
 
@@ -90,6 +93,8 @@ pub struct State {
     pub writes_left: Option<u64>,
     /// Maps are not stored for now.
     pub maps_held: bool,
+    /// A node and a process that reach each other and nobody else.
+    pub cut_off: Option<(usize, u64)>,
 }
 
 use crate::node::Stored;
@@ -175,6 +180,7 @@ impl World {
             instances: nodes as u64 + 1,
             writes_left: None,
             maps_held: false,
+            cut_off: None,
         };
         Arc::new(Self { state: Mutex::new(state), begun: Instant::now() })
     }
@@ -194,6 +200,12 @@ impl World {
 
     pub fn with_node<T>(&self, node: usize, with: impl FnOnce(&mut Node) -> T) -> T {
         with(&mut self.state.lock().nodes[node])
+    }
+
+    /// Whether the process that had a place has ended, as far as another process can tell.
+    pub fn is_gone(&self, place: Place, process: &Process) -> bool {
+        !self.is_cut(place.node, process.id)
+            && self.with_node(place.node, |node| !node.isolated && (!node.up || node.instance != place.instance))
     }
 
     /// Kills a node: its content is gone, its connections break.
@@ -222,6 +234,18 @@ impl World {
             node.isolated = isolated;
             node.wake.notify_waiters();
         });
+    }
+
+    /// Cuts a node off together with a process, or ends that.
+    pub fn cut_off(&self, together: Option<(usize, u64)>) {
+        let mut state = self.state.lock();
+        state.cut_off = together;
+        state.nodes.iter().for_each(|node| node.wake.notify_waiters());
+    }
+
+    fn is_cut(&self, node: usize, process: u64) -> bool {
+        let cut_off = self.state.lock().cut_off;
+        cut_off.is_some_and(|(other, reader)| (node == other) != (process == reader))
     }
 
     pub fn break_connections(&self, which: impl Fn(&Connection) -> bool) {
@@ -303,7 +327,7 @@ async fn carry(world: Arc<World>, connection: Arc<Connection>, number: u64, requ
         }
         sleep(Duration::from_millis(delays.back * 7)).await;
     }
-    let node = connection.node;
+    let (node, process) = (connection.node, connection.process);
     let wait = |for_isolation_only: bool| {
         let world = world.clone();
         async move {
@@ -311,7 +335,8 @@ async fn carry(world: Arc<World>, connection: Arc<Connection>, number: u64, requ
                 let wake = world.with_node(node, |node| node.wake.clone());
                 let mut notified = std::pin::pin!(wake.notified());
                 notified.as_mut().enable();
-                if !world.with_node(node, |node| node.isolated || (node.frozen && !for_isolation_only)) {
+                let waits = world.with_node(node, |node| node.isolated || (node.frozen && !for_isolation_only));
+                if !waits && !world.is_cut(node, process) {
                     return;
                 }
                 notified.await;

@@ -61,6 +61,8 @@ pub struct Node {
     pub isolated: bool,
     /// Refuses the next maps, this many.
     pub refuse_maps: u32,
+    /// Its next write fails, as if its connection had been lost.
+    pub refuses_writes: bool,
     /// Dies when this many more writes were taken.
     pub dies_after_writes: Option<u32>,
     pub content: Vec<u8>,
@@ -125,6 +127,9 @@ impl Node {
             Request::Write(..) if lease.term < self.lease.term => Reply::Failed(Error::Fenced("a newer lease".into())),
             // The connection was cut off by a newer one.
             Request::Write(..) if lease != self.lease => return None,
+            Request::Write(..) if self.refuses_writes => {
+                Reply::Failed(Error::Io { context: "writing".into(), why: "a fault".into(), errno: 28 })
+            }
             Request::Write(offset, data) => {
                 let range = ByteRange::new(offset, data.len());
                 let whole = |page: u64| range.contains(ByteRange::new(page * PAGE, PAGE));

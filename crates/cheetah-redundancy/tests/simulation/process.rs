@@ -6,10 +6,13 @@ use std::time::Duration;
 use cheetah_redundancy::geometry::ArrayGeometry;
 use cheetah_redundancy::map::Regions;
 use cheetah_redundancy::{
-    ArrayPlace, DynLink, Engine, Environment, Map, MemberState, Members, NotStored, Redundancy, Redundant,
+    ArrayPlace, DynLink, Engine, Environment, Map, MemberState, Members, ReadLease, Redundancy, Redundant, Votes,
 };
+use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
+use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::network::{Process, SimulatedLink, World, ask};
 use crate::node::{Place, Reply, Request, Stored};
@@ -35,6 +38,11 @@ impl Shape {
 
     pub fn losses_max(&self) -> usize {
         self.redundancy.losses_max()
+    }
+
+    /// The drive file is at hand wherever it has a vote.
+    pub fn votes(&self) -> Votes {
+        Votes::new(self.members, self.losses_max())
     }
 
     fn arrays(&self) -> Vec<ArrayPlace> {
@@ -64,40 +72,43 @@ pub struct SimulatedEnvironment {
     world: Arc<World>,
     process: Arc<Process>,
     term: u64,
-    losses_max: usize,
+    votes: Votes,
     pub places: Mutex<Vec<Place>>,
+    /// Those of the map that was stored last.
+    stored_places: Mutex<Vec<Place>>,
 }
 
 impl SimulatedEnvironment {
-    async fn store_stored(&self, stored: Box<Stored>) -> Result<(), NotStored> {
+    async fn store_stored(&self, stored: Box<Stored>) -> Result<(), String> {
         while self.world.state.lock().maps_held {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let map = &stored.map;
-        let in_sync: Vec<usize> =
-            (0..map.members.len()).filter(|member| map.members[*member].state == MemberState::InSync).collect();
-        // So many losses the drive still survives.
-        let left = (in_sync.len() + self.losses_max).saturating_sub(map.members.len());
-        let puts = (0..map.members.len()).map(|member| {
+        let former = self.stored_places.lock().clone();
+        let written = (0..map.members.len()).filter(|member| map.members[*member].state.is_written());
+        let puts = written.map(|member| {
             let request = Request::PutMap(stored.clone());
             let place = stored.places[member];
             async move {
                 if self.world.with_node(place.node, |node| node.instance) != place.instance {
-                    return Err("it is another instance".to_owned());
+                    return (member, Err("it is another instance".to_owned()));
                 }
-                ask(&self.world, &self.process, place.node, self.term, request).await
+                (member, ask(&self.world, &self.process, place.node, self.term, request).await)
             }
         });
         let answers = join_all(puts).await;
-        let copies = in_sync.iter().filter(|member| answers[**member].is_ok()).count();
-        if copies < left + 1 {
-            let members = in_sync.into_iter().filter(|member| answers[*member].is_err()).collect();
-            let why = answers.iter().filter_map(|answer| answer.as_ref().err()).next().cloned().unwrap_or_default();
-            return Err(NotStored { why: format!("{copies} copies of the map, {} needed: {why}", left + 1), members });
+        let has_it = |(member, answer): &&(usize, Result<Reply, String>)| {
+            answer.is_ok() && stored.places[*member] == former[*member]
+        };
+        let copies = answers.iter().filter(has_it).count();
+        if !self.votes.decide(copies, true) {
+            let why = answers.iter().find_map(|(_, answer)| answer.as_ref().err()).cloned().unwrap_or_default();
+            return Err(format!("{copies} copies of the map: {why}"));
         }
+        (*self.stored_places.lock()).clone_from(&stored.places);
         let mut state = self.world.state.lock();
         if !self.process.is_alive() || state.term != self.term {
-            return Err("another writer has the drive".to_owned().into());
+            return Err("another writer has the drive".to_owned());
         }
         state.drive_file = Some(stored);
         Ok(())
@@ -105,7 +116,7 @@ impl SimulatedEnvironment {
 }
 
 impl Environment for SimulatedEnvironment {
-    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), NotStored>> {
+    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), String>> {
         let places = self.places.lock().clone();
         Box::pin(self.store_stored(Box::new(Stored { map, places })))
     }
@@ -117,6 +128,11 @@ impl Environment for SimulatedEnvironment {
             self.process.forget(place.node);
             SimulatedLink::connect(&self.world, &self.process, place, Some(self.term)).await
         })
+    }
+
+    fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {
+        let place = self.places.lock()[member];
+        Box::pin(async move { self.world.is_gone(place, &self.process) })
     }
 }
 
@@ -155,8 +171,9 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
         world: world.clone(),
         process: process.clone(),
         term,
-        losses_max: shape.losses_max(),
+        votes: shape.votes(),
         places: Mutex::new(newest.places.clone()),
+        stored_places: Mutex::new(newest.places.clone()),
     });
     let engine = Engine::new(newest.map, shape.size(), shape.losses_max());
     let links = links.into_iter().enumerate().map(|(member, link)| (format!("member {member}").into(), link));
@@ -211,58 +228,135 @@ impl Writer {
 
 /// A reader elsewhere.
 pub struct Reader {
-    pub process: Arc<Process>,
     pub drive: Redundant,
     known: Stored,
+    votes: Votes,
 }
 
 impl Reader {
+    /// A reader of a drive that nobody writes, and that follows no map.
     pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> Result<Self, String> {
-        let known = newest(world, process, None).await.ok_or("there is no map")?.0;
+        Self::open_with(world, process, shape, None).await
+    }
+
+    /// A reader that follows the map until it is dropped.
+    pub async fn open_following(
+        world: &Arc<World>,
+        process: &Arc<Process>,
+        shape: &Shape,
+    ) -> Result<FollowingReader, String> {
+        let lease = ReadLease::new(false);
+        let reader = Self::open_with(world, process, shape, Some(lease.clone())).await?;
+        let drive = Arc::new(reader.drive);
+        let (world, process) = (world.clone(), process.clone());
+        let (members, mut known, votes) = (Arc::downgrade(drive.members()), reader.known, reader.votes);
+        let task = tokio::spawn(async move {
+            loop {
+                lease.due().await;
+                let begun = Instant::now();
+                let found = newest(&world, &process, &known, votes).await;
+                let Some(members) = members.upgrade() else { return };
+                let (stored, decides) = found;
+                follow(&world, &process, &members, &mut known, stored).await;
+                match decides {
+                    true => lease.confirmed(begun),
+                    false => lease.failed("too few nodes answer"),
+                }
+            }
+        });
+        Ok(FollowingReader { drive, task })
+    }
+
+    async fn open_with(
+        world: &Arc<World>,
+        process: &Arc<Process>,
+        shape: &Shape,
+        lease: Option<Arc<ReadLease>>,
+    ) -> Result<Self, String> {
+        let file = world.state.lock().drive_file.clone().ok_or("there is no map")?;
+        let known = newest(world, process, &file, shape.votes()).await.0;
         let links =
             join_all(known.places.iter().map(|place| SimulatedLink::connect(world, process, *place, None))).await;
         let links = links.into_iter().enumerate().map(|(member, link)| (format!("member {member}").into(), link.ok()));
-        let members = Members::reader(links.collect(), &known.map);
+        let members = match lease {
+            Some(lease) => Members::leased_reader(links.collect(), &known.map, lease),
+            None => Members::reader(links.collect(), &known.map),
+        };
         let drive = Redundant::new(shape.arrays(), members).map_err(|error| error.to_string())?;
-        Ok(Self { process: process.clone(), drive, known })
-    }
-
-    /// Follows the map. Returns whether it is surely the newest.
-    pub async fn follow(&mut self, world: &Arc<World>) -> bool {
-        let Some((stored, confirmed)) = newest(world, &self.process, Some(&self.known)).await else { return false };
-        let members = self.drive.members().clone();
-        let mut links = Vec::new();
-        for (member, place) in stored.places.iter().enumerate() {
-            if *place != self.known.places[member] || !members.is_connected(member) {
-                let link = SimulatedLink::connect(world, &self.process, *place, None).await.ok();
-                links.push((member, link));
-            }
-        }
-        members.follow(&stored.map, links);
-        self.known = stored;
-        confirmed
+        Ok(Self { drive, known, votes: shape.votes() })
     }
 }
 
-/// The newest map that the nodes have, and whether every member in sync in it was heard.
-async fn newest(world: &Arc<World>, process: &Process, known: Option<&Stored>) -> Option<(Stored, bool)> {
-    let nodes = world.state.lock().nodes.len();
-    let answers = join_all((0..nodes).map(|node| ask(world, process, node, 0, Request::GetMap))).await;
-    let instances: Vec<u64> = world.state.lock().nodes.iter().map(|node| node.instance).collect();
-    let maps = answers.iter().flatten().filter_map(|answer| match answer {
-        Reply::Map(Some(stored)) => Some(&**stored),
-        _ => None,
-    });
-    let drive_file = world.state.lock().drive_file.clone();
-    let file = if known.is_none() { drive_file.as_deref() } else { None };
-    let newest = maps.chain(known).chain(file).max_by_key(|stored| stored.map.epoch)?.clone();
-    let heard = |member: usize| {
-        let place = newest.places[member];
-        answers[place.node].is_ok() && instances[place.node] == place.instance
-    };
-    let in_sync = |member: &usize| newest.map.members[*member].state == MemberState::InSync;
-    let confirmed = (0..newest.map.members.len()).filter(in_sync).all(heard);
-    Some((newest, confirmed))
+/// A reader that follows the map.
+pub struct FollowingReader {
+    pub drive: Arc<Redundant>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for FollowingReader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Takes over a map.
+async fn follow(
+    world: &Arc<World>,
+    process: &Arc<Process>,
+    members: &Arc<Members>,
+    known: &mut Stored,
+    stored: Stored,
+) {
+    let mut links = Vec::new();
+    for (member, place) in stored.places.iter().enumerate() {
+        let moved = *place != known.places[member];
+        let is_in_sync = stored.map.members[member].state == MemberState::InSync;
+        if moved || is_in_sync && !members.is_connected(member) {
+            // Reads do not wait for a node that does not answer.
+            let connected = SimulatedLink::connect(world, process, *place, None);
+            let link = tokio::time::timeout(Duration::from_millis(50), connected).await;
+            links.push((member, link.ok().and_then(Result::ok)));
+        }
+    }
+    members.follow(&stored.map, links);
+    *known = stored;
+}
+
+/// The newest map that enough nodes have, and whether there can be no newer one.
+async fn newest(world: &Arc<World>, process: &Process, known: &Stored, votes: Votes) -> (Stored, bool) {
+    let mut best = known.clone();
+    loop {
+        let asked = best.clone();
+        // The drive file is at hand where it has a vote.
+        if votes.of_file() > 0
+            && let Some(file) = world.state.lock().drive_file.clone()
+            && file.map.epoch > best.map.epoch
+        {
+            best = *file;
+        }
+        let asks = asked.places.iter().map(|place| async {
+            match world.is_gone(*place, process) {
+                true => Ok(Reply::Done),
+                false => ask(world, process, place.node, 0, Request::GetMap).await,
+            }
+        });
+        let mut answers: FuturesUnordered<_> = asks.collect();
+        let mut heard = 0;
+        while let Some(answer) = answers.next().await {
+            heard += usize::from(answer.is_ok());
+            if let Ok(Reply::Map(Some(stored))) = answer
+                && stored.map.epoch > best.map.epoch
+            {
+                best = *stored;
+            }
+            if votes.decide(heard, true) {
+                break;
+            }
+        }
+        if best.places == asked.places {
+            return (best, votes.decide(heard, true));
+        }
+    }
 }
 
 /// How long a writer waits before it tries again to open the drive.

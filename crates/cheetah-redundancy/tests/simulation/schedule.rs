@@ -20,6 +20,9 @@ const OPERATION_MAX: Duration = Duration::from_secs(60);
 /// After the last fault, redundancy is complete within this time.
 const RECOVERY_MAX: Duration = Duration::from_secs(120);
 
+/// The numbers of the processes that only read.
+const READERS: std::ops::Range<u64> = 100..102;
+
 /// What one run does.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -165,7 +168,7 @@ impl Run {
         let mut tasks = vec![tokio::spawn(self.clone().supervise()), tokio::spawn(self.clone().repair())];
         for id in 0..2 {
             tasks.push(tokio::spawn(self.clone().work(id)));
-            tasks.push(tokio::spawn(self.clone().read_elsewhere(100 + id)));
+            tasks.push(tokio::spawn(self.clone().read_elsewhere(READERS.start + id)));
         }
         let faults = tokio::spawn(self.clone().inject());
         faults.await.unwrap();
@@ -251,6 +254,7 @@ impl Run {
                 let free = |node: &usize| {
                     !taken.contains(node)
                         && self.world.with_node(*node, |node| node.up && !node.frozen && !node.isolated)
+                        && self.world.state.lock().cut_off.is_none_or(|(cut, _)| cut != *node)
                 };
                 if let Some(node) = (0..nodes).find(free) {
                     // Only an empty node may take the place; one that served before is started anew.
@@ -350,39 +354,29 @@ impl Run {
         }
     }
 
-    /// Reads in another process, which polls the map.
+    /// Reads in another process, which follows the map. It never sees less than what was acknowledged before it began to read.
     async fn read_elsewhere(self: Arc<Self>, id: u64) {
         let process = Process::new(id);
-        let mut reader = loop {
-            match Reader::open(&self.world, &process, &self.plan.shape).await {
+        let reader = loop {
+            match Reader::open_following(&self.world, &process, &self.plan.shape).await {
                 Ok(reader) => break reader,
                 Err(_) if self.phase() == Phase::Over => return,
                 Err(_) => sleep(OPEN_PAUSE).await,
             }
         };
-        let (mut since, mut polled) = (None, Instant::now());
         while self.phase() != Phase::Over {
             sleep(Duration::from_millis(5 + self.below(40))).await;
-            let now = self.checker.lock().now();
-            if polled.elapsed() >= Duration::from_secs(1) {
-                polled = Instant::now();
-                if reader.follow(&self.world).await {
-                    since = Some(now);
-                }
-            }
+            let begun = self.checker.lock().now();
             let blocks = self.some_blocks();
             let range = ByteRange::between(blocks.start * BLOCK, blocks.end * BLOCK);
             match timeout(OPERATION_MAX, reader.drive.read(range)).await {
                 Ok(Ok(data)) => {
-                    if let Err(wrong) = self.checker.lock().check(blocks.start, &data, since) {
+                    if let Err(wrong) = self.checker.lock().check(blocks.start, &data, Some(begun)) {
                         self.problem(format!("reader {id} read wrong bytes: {wrong}"));
                     }
                 }
-                Ok(Err(_)) => {
-                    // Its map may be old.
-                    self.outcome.lock().reader_errors += u64::from(self.plan.bounds == Bounds::Survived);
-                    polled = Instant::now() - Duration::from_secs(1);
-                }
+                // Its map may be old, or it may be cut off.
+                Ok(Err(_)) => self.outcome.lock().reader_errors += u64::from(self.plan.bounds == Bounds::Survived),
                 Err(_) => self.problem("a reader hangs".into()),
             }
         }
@@ -396,7 +390,8 @@ impl Run {
             let unwell = |node: &crate::node::Node| {
                 !node.up || node.frozen || node.isolated || node.refuse_maps > 0 || !node.damaged.is_empty()
             };
-            let bad: BTreeSet<usize> = (0..state.nodes.len()).filter(|node| unwell(&state.nodes[*node])).collect();
+            let mut bad: BTreeSet<usize> = (0..state.nodes.len()).filter(|node| unwell(&state.nodes[*node])).collect();
+            bad.extend(state.cut_off.map(|(node, _)| node));
             (state.drive_file.clone(), bad)
         };
         let mut count = |map: &cheetah_redundancy::Map, places: &[crate::node::Place]| {
@@ -447,9 +442,9 @@ impl Run {
             };
             // A mirror's groups can be read from each copy, so that the writer's death is no further loss.
             let writer_may_die = self.plan.bounds != Bounds::Survived || !parity || bad.is_empty();
-            let kind = self.below(15);
+            let kind = self.below(16);
             let pause = Duration::from_millis(10 + [100, 700, 3000][self.below(3) as usize]);
-            if matches!(kind, 0..=12) && !allowed {
+            if matches!(kind, 0..=12 | 15) && !allowed {
                 continue;
             }
             let up = self.world.with_node(node, |node| node.up);
@@ -458,7 +453,7 @@ impl Run {
             if crate::verbose() {
                 println!("fault {kind} at node {node} for {pause:?}, impaired before: {bad:?}");
             }
-            if matches!(kind, 0..=12) {
+            if matches!(kind, 0..=12 | 15) {
                 recent.push((Instant::now() + pause + Duration::from_millis(1200), node));
             }
             match kind {
@@ -542,6 +537,17 @@ impl Run {
                     let run = self.clone();
                     tokio::spawn(async move { run.open_writer(10_000 + rivals).await });
                 }
+                15 if up && self.world.state.lock().cut_off.is_none() => {
+                    // Its writer and the other nodes are not reached from there; a reader is.
+                    let reader = READERS.start + self.below(2);
+                    self.world.cut_off(Some((node, reader)));
+                    faults(|faults| faults.readers_cut_off += 1);
+                    let run = self.clone();
+                    tokio::spawn(async move {
+                        sleep(pause).await;
+                        run.world.cut_off(None);
+                    });
+                }
                 _ => {}
             }
         }
@@ -556,6 +562,7 @@ impl Run {
         }
         sleep(Duration::from_secs(4)).await;
         let nodes = self.plan.shape.members + self.plan.spares;
+        self.world.cut_off(None);
         for node in 0..nodes {
             self.world.freeze(node, false);
             self.world.isolate(node, false);
