@@ -8,6 +8,7 @@ use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, Read
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
+use super::ended::has_ended;
 use super::environment::{Holder, NodeLink, Taken};
 use super::follow::Follower;
 use super::map::{DriveMap, capacity};
@@ -24,6 +25,8 @@ const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// How long a closing drive waits for a lost node without progress.
 const REGAIN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+/// How long it may take to find out whether a node's process has ended.
+const ENDED_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 /// The pause between looks at the progress.
 const REGAIN_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -111,23 +114,32 @@ impl Opened {
     /// slow for a moment would otherwise stay behind until someone repairs the drive.
     async fn regain_redundancy(&self) {
         let members = self.redundant.members();
-        let behind = || -> Vec<usize> {
+        let behind = || -> Vec<(usize, MemberState)> {
             let map = members.map();
             let states = map.iter().flat_map(|map| map.members.iter().map(|member| member.state).enumerate());
-            states.filter(|(_, state)| *state != MemberState::InSync).map(|(index, _)| index).collect()
+            states.filter(|(_, state)| *state != MemberState::InSync).collect()
         };
         let (mut least, mut moved) = (u64::MAX, Instant::now());
+        let mut ended = vec![None; members.len()];
         while members.stats().members_lost > 0 {
-            if behind().is_empty() {
+            let missing = behind();
+            if missing.is_empty() {
                 return;
+            }
+            let mut may_return = false;
+            for (index, state) in missing {
+                if ended[index].is_none() {
+                    ended[index] = Some(self.has_ended(index).await);
+                }
+                may_return |= state == MemberState::Syncing || ended[index] == Some(false);
             }
             // Only a new least is progress: a node that falters again and again changes its state without end.
             let left = self.redundant.to_resync();
             if left > 0 && left < least {
                 (least, moved) = (left, Instant::now());
             }
-            if moved.elapsed() > REGAIN_PATIENCE {
-                let names: Vec<_> = behind().into_iter().map(|index| members.name(index).to_string()).collect();
+            if !may_return || moved.elapsed() > REGAIN_PATIENCE {
+                let names: Vec<_> = behind().into_iter().map(|(index, _)| members.name(index).to_string()).collect();
                 tracing::warn!(
                     "closed without full redundancy: {} missed writes; see cheetah repair",
                     names.join(", ")
@@ -135,6 +147,14 @@ impl Opened {
                 return;
             }
             sleep(REGAIN_PAUSE).await;
+        }
+    }
+
+    /// Whether the process of a node has ended, so that it will not return with what it held.
+    async fn has_ended(&self, member: usize) -> bool {
+        match &self.holder {
+            Some(holder) => has_ended(&holder.shared().node(member), ENDED_TIMEOUT).await,
+            None => false,
         }
     }
 }
