@@ -25,6 +25,10 @@ pub struct ServedBy {
     /// The description of a server that is not an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// How the connections to it are protected, as a sentence. It is not of the server's own words, and says nothing about the
+    /// source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
 }
 
 /// The parts of an agent's description that are used here.
@@ -53,7 +57,7 @@ impl ServedBy {
                 host: host.as_deref().and_then(field),
                 path: field(&location),
                 instance: run.as_deref().and_then(field),
-                description: None,
+                ..Self::default()
             },
             None => Self { export, description: description.and_then(field), ..Self::default() },
         }
@@ -88,7 +92,7 @@ mod tests {
             host: field("pc"),
             path: field("/dev/sda"),
             instance: field("07af"),
-            description: None,
+            ..ServedBy::default()
         };
         assert_eq!(server, expected);
         assert!(server.is_agent());

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::supervise::contain;
-use cheetah_tls::ClientTls;
+use cheetah_tls::{ClientTls, Lobby};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::greeting;
@@ -31,8 +31,6 @@ use crate::tune::{self, tune};
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a call could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The most callers that have not greeted yet; more are disconnected.
-const STRANGERS_MAX: usize = 64;
 /// The most servers that wait for use; beyond that, the oldest is disconnected.
 const WAITING_MAX: usize = 64;
 
@@ -165,11 +163,12 @@ impl Caller {
 }
 
 async fn accept(listener: TcpListener, waiting: Arc<Waiting>, tls: Option<ClientTls>) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    // However many strangers call and say nothing, the next caller has a place.
+    let lobby = Arc::new(Lobby::default());
     let mut meetings = JoinSet::new();
     loop {
         // A panic costs the caller that caused it; the others need the listener.
-        let accepting = accept_one(&listener, &waiting, tls.as_ref(), &strangers, &mut meetings);
+        let accepting = accept_one(&listener, &waiting, tls.as_ref(), &lobby, &mut meetings);
         if contain("accepting a call", accepting).await.is_err() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
@@ -180,7 +179,7 @@ async fn accept_one(
     listener: &TcpListener,
     waiting: &Arc<Waiting>,
     tls: Option<&ClientTls>,
-    strangers: &Arc<Semaphore>,
+    lobby: &Arc<Lobby>,
     meetings: &mut JoinSet<()>,
 ) {
     while meetings.try_join_next().is_some() {}
@@ -192,14 +191,14 @@ async fn accept_one(
             return tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     };
-    let Ok(seat) = Arc::clone(strangers).try_acquire_owned() else {
-        tracing::warn!("hung up on {from}: too many callers have not greeted yet");
-        return;
-    };
+    let mut guest = lobby.enter();
     let (waiting, tls) = (Arc::clone(waiting), tls.cloned());
     let meeting = async move {
-        let _seat = seat;
-        match tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from, tls)).await {
+        let met = tokio::select! {
+            met = tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from, tls)) => met,
+            () = guest.evicted() => return tracing::debug!("hung up on {from}: too many callers have not greeted yet"),
+        };
+        match met {
             Ok(Ok(caller)) => waiting.push(caller),
             Ok(Err(error)) => tracing::debug!("hung up on {from}: {error}"),
             Err(_) => tracing::debug!("hung up on {from}: no greeting"),

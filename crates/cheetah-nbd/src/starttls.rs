@@ -6,7 +6,7 @@
 use std::io;
 
 use bytes::{BufMut, BytesMut};
-use cheetah_tls::{Channel, ClientTls};
+use cheetah_tls::{Channel, ClientTls, Identity};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::greeting;
@@ -18,6 +18,8 @@ const MESSAGE_LEN_MAX: usize = 4096;
 /// TLS on a connection.
 pub(crate) struct Secured {
     pub channel: Channel,
+    /// The server, if it is a member of a room.
+    pub peer: Option<Identity>,
     /// Whether both sides omit the padding after `NBD_OPT_EXPORT_NAME`.
     pub no_zeroes: bool,
 }
@@ -47,11 +49,11 @@ pub(crate) async fn start<S: AsyncRead + AsyncWrite + Unpin>(
         ask(stream, wanted).await?;
     }
     answer(stream).await?;
-    let (channel, identity) = tls.handshake(host, port, stream).await?;
-    if let Some(identity) = identity {
-        tracing::debug!("connected to {identity} at {host}:{port}");
+    let (channel, peer) = tls.handshake(host, port, stream).await?;
+    if let Some(peer) = &peer {
+        tracing::debug!("connected to {peer} at {host}:{port}");
     }
-    Ok(Secured { channel, no_zeroes })
+    Ok(Secured { channel, peer, no_zeroes })
 }
 
 /// Sends the client's flags and the option.

@@ -34,7 +34,8 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
     let name = server.file_name();
     let digests = server.instance.is_some().then(|| digests(uri, client.description(), timeout));
     let identity = identify(location, client.geometry().size, client.description());
-    let identity = Identity { server: Some(server), ..identity };
+    let transport = Some(client.transport().to_string());
+    let identity = Identity { server: Some(ServedBy { transport, ..server }), ..identity };
     let counted = client.clone();
     let wire = move || {
         let stats = counted.stats();

@@ -137,6 +137,9 @@ fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
 fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
     line(f, "source", &source.location)?;
     line(f, "kind", source.kind)?;
+    if let Some(transport) = source.server.as_ref().and_then(|server| server.transport.as_ref()) {
+        line(f, "connection", transport)?;
+    }
     for (name, value) in [("model", &source.model), ("serial number", &source.serial)] {
         if let Some(value) = value {
             line(f, name, value)?;

@@ -18,6 +18,7 @@ use super::handle::{ConnectionHandle, Written};
 use super::health::Refused;
 use super::receive::Receiver;
 use super::stream::{Destination, Dialled, ReadHalf, WriteHalf, dial};
+use super::transport::Transport;
 use crate::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
@@ -30,6 +31,7 @@ const FAR_TLS: Duration = Duration::from_millis(10);
 /// A connection after its handshake.
 pub(super) struct Opened {
     pub agreement: Agreement,
+    pub transport: Transport,
     reader: ReadHalf,
     writer: WriteHalf,
     /// Bytes received beyond the handshake.
@@ -93,7 +95,7 @@ pub(super) async fn open_first(
 }
 
 async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, OpenError> {
-    let Dialled { mut reader, writer, received: mut input, secured } = dialled;
+    let Dialled { mut reader, writer, received: mut input, transport, secured } = dialled;
     let mut out = BytesMut::new();
     let mut handshake = match secured {
         Some(no_zeroes) => ClientHandshake::secured(wanted.clone(), no_zeroes, &mut out),
@@ -103,7 +105,7 @@ async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, O
         let step = handshake.advance(&mut input, &mut out);
         writer.write_all(&out.split()).await?;
         match step? {
-            Step::Done(agreement) => return Ok(Opened { agreement, reader, writer, input }),
+            Step::Done(agreement) => return Ok(Opened { agreement, transport, reader, writer, input }),
             Step::Read => {}
         }
         input.reserve(4096);
@@ -291,7 +293,7 @@ async fn carry(
     opened: Opened,
     heard: &mut Instant,
 ) -> Result<Arc<str>, OpenError> {
-    let Opened { agreement, mut reader, writer, mut input } = opened;
+    let Opened { agreement, mut reader, writer, mut input, .. } = opened;
     let writer = Arc::new(writer);
     let mut receiver = Receiver::new(&agreement);
     let mut tick = ticker(shared.timeout);

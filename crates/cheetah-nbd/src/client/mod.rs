@@ -32,6 +32,7 @@ mod recover;
 mod sequence;
 mod silence;
 mod stream;
+mod transport;
 mod unpack;
 
 use std::sync::Arc;
@@ -57,6 +58,7 @@ use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
+pub use self::transport::Transport;
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;
@@ -129,6 +131,7 @@ struct Shared {
     name: Arc<str>,
     to: Destination,
     wanted: ExportRequest,
+    transport: Transport,
     writable: bool,
     trust_reconnects: bool,
     wait_for_replacement: bool,
@@ -192,7 +195,7 @@ impl Client {
                 errno: cheetah_device::error::EROFS,
             });
         }
-        let agreement = opened.agreement.clone();
+        let (agreement, transport) = (opened.agreement.clone(), opened.transport.clone());
         let mut all = vec![(link, InitialConnection::Opened(Box::new(opened)))];
         if flags.has(TransmissionFlags::CAN_MULTI_CONN) {
             all.append(&mut others);
@@ -210,7 +213,7 @@ impl Client {
                 all.push((link, begun.map_err(|error| cannot_connect(&config, &error))?));
             }
         }
-        Ok(Self::start(config, to, wanted, agreement, all))
+        Ok(Self::start(config, to, wanted, agreement, transport, all))
     }
 
     fn start(
@@ -218,6 +221,7 @@ impl Client {
         to: Destination,
         wanted: ExportRequest,
         agreement: Agreement,
+        transport: Transport,
         all: Vec<(ConnectionHandle, InitialConnection)>,
     ) -> Self {
         let (links, begun): (Vec<_>, Vec<_>) = all.into_iter().unzip();
@@ -228,6 +232,7 @@ impl Client {
             to,
             wanted,
             writable: config.writable,
+            transport,
             trust_reconnects: config.trust_reconnects,
             wait_for_replacement: config.wait_for_replacement,
             timeout: config.timeout,
@@ -278,6 +283,11 @@ impl Client {
     /// one line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
     pub fn description(&self) -> Option<&str> {
         self.shared.description.as_deref()
+    }
+
+    /// How its connections are protected. One that replaces another is protected alike, if perhaps with another cipher.
+    pub fn transport(&self) -> &Transport {
+        &self.shared.transport
     }
 
     /// The number of connections: one where the server does not allow more.

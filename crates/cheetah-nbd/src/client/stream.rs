@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
+use super::transport::Transport;
 use crate::starttls::{self, Secured};
 use crate::tune::tune;
 use crate::uri::Address;
@@ -51,6 +52,7 @@ pub(super) struct Dialled {
     pub writer: WriteHalf,
     /// The bytes received over it already.
     pub received: BytesMut,
+    pub transport: Transport,
     /// With TLS, the greeting is over; whether both sides omit the padding after `NBD_OPT_EXPORT_NAME`.
     pub secured: Option<bool>,
 }
@@ -86,14 +88,17 @@ pub(super) async fn dial(to: &Destination) -> io::Result<Dialled> {
             (ReadSocket::Tcp(read), WriteSocket::Tcp(write), caller.secured)
         }
     };
-    let (receiver, sender, secured) = match secured {
-        Some(Secured { channel, no_zeroes }) => {
-            (Some(Box::new(channel.receiver)), Some(Box::new(Mutex::new(channel.sender))), Some(no_zeroes))
+    let in_clear = if matches!(read, ReadSocket::Unix(_)) { Transport::Unix } else { Transport::Clear };
+    let (receiver, sender, secured, transport) = match secured {
+        Some(Secured { channel, peer, no_zeroes }) => {
+            let transport = Transport::Tls { cipher: channel.cipher, peer: peer.map(Box::new) };
+            let (receiver, sender) = (Box::new(channel.receiver), Box::new(Mutex::new(channel.sender)));
+            (Some(receiver), Some(sender), Some(no_zeroes), transport)
         }
-        None => (None, None, None),
+        None => (None, None, None, in_clear),
     };
     let (reader, writer) = (ReadHalf { socket: read, receiver }, WriteHalf { socket: write, sender });
-    Ok(Dialled { reader, writer, received, secured })
+    Ok(Dialled { reader, writer, received, transport, secured })
 }
 
 impl ReadHalf {

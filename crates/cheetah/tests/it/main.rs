@@ -35,3 +35,4 @@ mod static_binary;
 mod survive;
 mod triage;
 mod unwritable;
+mod wire;

@@ -8,7 +8,7 @@ use crate::support::run::run;
 use crate::support::{Desk, MIB, Node, Service, cheetah, need, node, noise};
 
 /// A credential file.
-fn credential(desk: &Desk, room: &Room, name: &str, role: Role) -> String {
+pub fn credential(desk: &Desk, room: &Room, name: &str, role: Role) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let file = desk.file(&format!("{name}.pem"), room.member(name, role).pem().as_bytes());
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -16,11 +16,11 @@ fn credential(desk: &Desk, room: &Room, name: &str, role: Role) -> String {
 }
 
 /// Runs cheetah as a member.
-fn acting(credential: &str, args: &[&str]) -> crate::support::run::Ran {
+pub fn acting(credential: &str, args: &[&str]) -> crate::support::run::Ran {
     cheetah(&[&["--room", credential], args].concat())
 }
 
-fn node(credential: &str) -> Node {
+pub fn node(credential: &str) -> Node {
     Node::start_with("64MiB", "127.0.0.1:0", &["--room", credential])
 }
 
@@ -99,7 +99,11 @@ fn an_agent_is_acquired_by_an_examiner_in_both_directions() {
     let uri = serving.ready["uri"].as_str().unwrap().to_owned();
     assert_ne!(cheetah(&["acquire", &uri, &desk.arg("clear.raw")]).code, Some(0));
     assert_ne!(acting(&analyst, &["acquire", &uri, &desk.arg("node.raw")]).code, Some(0));
-    acting(&examiner, &["acquire", &uri, &desk.arg("dialled.raw")]).ok();
+    let report = acting(&examiner, &["acquire", &uri, &desk.arg("dialled.raw")]).ok().json()["report"].clone();
+    let transport = report["source"]["server"]["transport"].as_str().unwrap();
+    assert!(transport.starts_with("TLS 1.3, ") && transport.contains("suspect (agent)"), "{transport}");
+    let log = std::fs::read_to_string(desk.at("dialled.raw.custody")).unwrap();
+    assert!(log.lines().next().unwrap().contains(transport), "{log}");
     assert!(std::fs::read(desk.at("dialled.raw")).unwrap() == std::fs::read(&disk).unwrap());
 
     let copy = desk.arg("called.raw");
