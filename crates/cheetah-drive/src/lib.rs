@@ -77,4 +77,4 @@ pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather};
 pub use open::Drive;
 pub use options::OpenOptions;
-pub use redundancy::{refetch, repair};
+pub use redundancy::{check, refetch, repair};

@@ -18,6 +18,7 @@
 //! | `spare` | finding spares, and replacing nodes by them |
 //! | `former` | replaced nodes wipe their parts |
 //! | `request` | messages between `repair` and the writer |
+//! | [`check`] | comparing all data and redundancy |
 //! | [`repair`] | restoring full redundancy |
 //! | [`refetch`] | fetching lost ranges from the image's source |
 //!
@@ -30,6 +31,7 @@
 //! of them and the drive file: an old copy of the drive file then votes for an old state, so keep one file, and not copies,
 //! of a drive that is written.
 
+pub mod check;
 mod ended;
 pub(crate) mod environment;
 pub(crate) mod follow;

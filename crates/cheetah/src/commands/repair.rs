@@ -7,6 +7,7 @@ use std::time::Duration;
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
+use cheetah_drive::check::{CheckOptions, CheckReport, check};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::refetch::{RefetchOptions, is_needed, refetch};
 use cheetah_drive::repair::{RepairOptions, RepairProgress, Repaired, repair};
@@ -45,7 +46,14 @@ ranges from the source of the image again. Each is compared with the digest made
 
   cheetah repair case42.drive --nodes lab7,lab8 --from-source
 
-Exits with 1 if redundancy is not complete afterwards.")]
+With --check, all data and redundancy is read and compared, also what nobody reads in daily use. What the digests \
+contradict is computed from the other nodes and written anew. The drive must not be open for writing elsewhere; \
+readers continue.
+
+  cheetah repair case42.drive --check
+
+Exits with 1 if redundancy is not complete afterwards. With --check, exits with 3 if something could not be compared, or \
+nothing shows which of two contradicting parts is right.")]
 pub struct Args {
     /// The drive file
     drive: PathBuf,
@@ -60,6 +68,10 @@ pub struct Args {
     #[arg(value_parser = source())]
     from_source: Option<String>,
 
+    /// Compare all data with its redundancy, and write anew what is wrong
+    #[arg(long, conflicts_with_all = ["from_source", "nodes"])]
+    check: bool,
+
     /// Take the write lease from its holder, whose writes are refused from then on
     #[arg(long)]
     force_lease: bool,
@@ -73,6 +85,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
     let timeout = args.timeout.get();
     let mut stop = Stop::catch()?;
+    if args.check {
+        return compare(&args, &file, &mut stop, ui).await;
+    }
     if let Some(named) = &args.from_source
         && is_needed(&file, timeout).await?
     {
@@ -97,6 +112,50 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     Err(Failure::failed(incomplete(&repaired)))
+}
+
+/// Compares all data with its redundancy.
+async fn compare(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let drive = args.drive.display();
+    let progress = ui.progress(format!("checking {drive}"), file.capacity());
+    let options = CheckOptions { force_lease: args.force_lease, timeout: args.timeout.get() };
+    let report = tokio::select! {
+        report = check(file, options, |done| progress.set(done)) => report?,
+        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
+    };
+    drop(progress);
+    ui.answer(describe_check(args, &report), &json!({ "drive": path_to_text(&args.drive), "check": report }));
+    if report.is_sound() {
+        return Ok(());
+    }
+    let next = match &report.missing[..] {
+        [] => "see above".to_owned(),
+        missing => format!("run `cheetah repair {drive}` first: {}", missing.join("; ")),
+    };
+    Err(Failure::evidence(format!("the redundancy of {drive} is not known to be right; {next}")))
+}
+
+fn describe_check(args: &Args, report: &CheckReport) -> String {
+    let drive = args.drive.display();
+    let mut text = format!("{drive}: {} compared with their redundancy", Size(report.compared_bytes));
+    match report.has_found() {
+        false => text.push_str(", nothing is wrong"),
+        true => text.push_str(&format!(
+            "\n  written anew: {} pages of data, {} of redundancy, {} damaged stripe units",
+            report.data_pages_repaired, report.redundancy_pages_repaired, report.damaged_units
+        )),
+    }
+    if report.undecided_rows > 0 {
+        text.push_str(&format!(
+            "\n  {} rows of pages contradict each other, and nothing shows which is right; `cheetah verify` compares the \
+             data with the digests made at load",
+            report.undecided_rows
+        ));
+    }
+    if report.uncompared_bytes > 0 {
+        text.push_str(&format!("\n  not compared: {}", Size(report.uncompared_bytes)));
+    }
+    text
 }
 
 /// Fetches what was lost from the source of the image, and records that in the custody log.

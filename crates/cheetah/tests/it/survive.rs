@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::bytes::noise;
 use crate::support::run::program;
-use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three};
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, three, tool};
 
 /// How long anything may take: far more than it does, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -340,4 +340,169 @@ fn what_too_many_lost_nodes_held_is_fetched_again_from_the_source() {
     assert!(log.contains("refetched"), "{log}");
     first.kill();
     cheetah(&["verify", &drive]).ok();
+}
+
+/// `nbd://…` of a drive's nodes, in order.
+fn parts(drive: &str) -> Vec<String> {
+    let file = std::fs::read_to_string(drive).unwrap();
+    let uris = file.lines().filter_map(|line| line.trim().strip_prefix("nbd = \"")?.strip_suffix('"'));
+    uris.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_check_finds_flipped_bits_and_mends_them_and_says_if_it_cannot() {
+    if !need::programs(&["qemu-io"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let (image, content) = desk.image("disk.raw", 20 * MIB);
+    for (name, layout) in [("parity", "parity"), ("mirror", "mirror")] {
+        let drive = desk.arg(&format!("{name}.drive"));
+        let nodes = node::list(&[&first, &second, &third]);
+        cheetah(&["create", &drive, "--nodes", &nodes, "--layout", layout, "--from", &image]).ok();
+        let clean = cheetah(&["repair", &drive, "--check"]).ok().json();
+        assert_eq!(clean["check"]["data_pages_repaired"], 0, "{clean}");
+        assert!(clean["check"]["compared_bytes"].as_u64() >= Some(20 * MIB), "{clean}");
+        tool("qemu-io", &["-f", "raw", "-c", "write -P 0x5a 64k 4k", &parts(&drive)[1]]).ok();
+        if layout == "mirror" {
+            // The error follows the result.
+            let told = cheetah(&["repair", &drive, "--check"]).says(3, &["not known to be right"]).out();
+            let found: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+            assert!(found["check"]["undecided_rows"].as_u64() > Some(0), "{told}");
+        } else {
+            let found = cheetah(&["repair", &drive, "--check"]).ok().json();
+            assert_eq!(found["check"]["data_pages_repaired"], 1, "{found}");
+            let again = cheetah(&["repair", &drive, "--check"]).ok().json();
+            assert_eq!(again["check"]["data_pages_repaired"], 0, "{again}");
+            assert!(read_back(&desk, &drive, "mended")[..content.len()] == content[..]);
+        }
+        cheetah(&["destroy", &drive]).ok();
+    }
+    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity"]);
+    third.kill();
+    cheetah(&["repair", &drive, "--check"]).says(3, &["cheetah repair"]);
+}
+
+/// Two machines on one cable, gone when dropped. Their addresses outlive the cable.
+struct Cable {
+    writers: String,
+    readers: String,
+}
+
+impl Cable {
+    const WRITERS: &str = "10.98.1.1";
+    const READERS: &str = "10.98.2.2";
+
+    /// `None`, and it says so, where there can be none.
+    fn new() -> Option<Self> {
+        if !need::is_root() || !need::programs(&["ip", "nsenter"]) {
+            need::skip("needs root, for network namespaces");
+            return None;
+        }
+        let id = std::process::id();
+        let cable = Self { writers: format!("ct-w-{id}"), readers: format!("ct-r-{id}") };
+        for machine in [&cable.writers, &cable.readers] {
+            tool("ip", &["netns", "add", machine]).ok();
+        }
+        let (writers, readers) = (cable.writers.as_str(), cable.readers.as_str());
+        tool(
+            "ip",
+            &["link", "add", "eth0", "netns", writers, "type", "veth", "peer", "name", "eth0", "netns", readers],
+        )
+        .ok();
+        for (machine, own) in [(writers, Self::WRITERS), (readers, Self::READERS)] {
+            tool("ip", &["-n", machine, "link", "set", "lo", "up"]).ok();
+            tool("ip", &["-n", machine, "addr", "add", &format!("{own}/32"), "dev", "lo"]).ok();
+        }
+        cable.plug_in();
+        Some(cable)
+    }
+
+    fn plug_in(&self) {
+        let ends = [(&self.writers, Self::WRITERS, Self::READERS), (&self.readers, Self::READERS, Self::WRITERS)];
+        for (machine, own, other) in ends {
+            tool("ip", &["-n", machine, "link", "set", "eth0", "up"]).ok();
+            tool("ip", &["-n", machine, "route", "replace", other, "dev", "eth0", "src", own]).ok();
+        }
+    }
+
+    fn unplug(&self) {
+        tool("ip", &["-n", &self.readers, "link", "set", "eth0", "down"]).ok();
+    }
+
+    /// `cheetah --json ARGS…` on one of the machines.
+    fn command(machine: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(need::find("nsenter").unwrap());
+        command.arg(format!("--net=/run/netns/{machine}")).arg(program().get_program()).arg("--json").args(args);
+        command
+    }
+
+    fn node(machine: &str, address: &str) -> Node {
+        let args = ["node", "--memory", "40MiB", "--listen", &format!("{address}:0"), "--insecure"];
+        Node::of(Service::spawn(Self::command(machine, &args), "ready").unwrap())
+    }
+
+    fn mount(machine: &str, args: &[&str]) -> (Service, PathBuf) {
+        let service = Service::spawn(Self::command(machine, &[&["mount"], args].concat()), "ready").unwrap();
+        let file = PathBuf::from(service.ready["file"].as_str().unwrap());
+        (service, file)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for machine in [&self.writers, &self.readers] {
+            let _ = Command::new("ip").args(["netns", "delete", machine]).output();
+        }
+    }
+}
+
+/// A machine with a reader and a node is cut off from the writer and the other nodes. The writer goes on. The reader still reaches
+/// the node, which has missed the writes.
+#[test]
+fn a_reader_cut_off_together_with_a_stale_node_reads_nothing_old() {
+    if !need::fuse() {
+        return;
+    }
+    let Some(cable) = Cable::new() else { return };
+    let (near, far) = (cable.writers.as_str(), cable.readers.as_str());
+    let desk = Desk::new();
+    let nodes =
+        [Cable::node(near, Cable::WRITERS), Cable::node(near, Cable::WRITERS), Cable::node(far, Cable::READERS)];
+    let drive = desk.arg("case.drive");
+    let listed = node::list(&[&nodes[0], &nodes[1], &nodes[2]]);
+    let created =
+        Cable::command(near, &["create", &drive, "--nodes", &listed, "--size", "24MiB", "--layout", "mirror"]).output();
+    assert!(created.unwrap().status.success());
+    let (writer, written) = Cable::mount(near, &[&drive, &desk.dir("w"), "--writable", "--no-repair"]);
+    let (reader, seen) = Cable::mount(far, &[&drive, &desk.dir("r"), "--no-repair", "--prefetch", "0"]);
+    let written = File::options().read(true).write(true).open(written).unwrap();
+    written.write_all_at(&vec![1; SIZE as usize], 0).unwrap();
+    written.sync_all().unwrap();
+    // Each byte is read once: the kernel and the read-ahead keep what was read before.
+    let read = |at: u64| {
+        let mut bytes = [0; 4096];
+        File::open(&seen).unwrap().read_exact_at(&mut bytes, at).map(|()| bytes[0])
+    };
+    assert_eq!(read(0).unwrap(), 1);
+    cable.unplug();
+    written.write_all_at(&vec![2; SIZE as usize], 0).unwrap();
+    written.sync_all().unwrap();
+    let (mut fresh, mut refused) = (0, 0);
+    for at in (MIB..SIZE).step_by(192 << 10).take(12) {
+        match read(at) {
+            Ok(byte) => {
+                assert_eq!(byte, 2, "{at}: what the node had before");
+                fresh += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(fresh == 0 && refused > 0, "the reader was not cut off");
+    cable.plug_in();
+    until("the reader reads again", || read(SIZE - MIB).is_ok_and(|byte| byte == 2));
+    drop(written);
+    assert_eq!(reader.stop(Signal::INT).0, Some(0));
+    assert_eq!(writer.stop(Signal::INT).0, Some(0));
 }
