@@ -5,6 +5,9 @@ from typing import final
 
 __version__: str
 
+def credential_file() -> str | None:
+    """Returns the file with the credential of this process, in PEM, if it is in a room."""
+
 @final
 class OpenOptions:
     """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes."""

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::open_options::OpenOptions;
-use crate::{failure, runtime};
+use crate::{failure, room, runtime};
 
 /// The largest single request. A larger read is split, so that it never needs twice its memory.
 const PIECE_BYTES: usize = 16 << 20;
@@ -36,6 +36,7 @@ impl Device {
     /// Opens a source.
     #[new]
     fn new(py: Python<'_>, source: &str, options: &OpenOptions) -> PyResult<Self> {
+        room::enter(py)?;
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());

@@ -26,6 +26,11 @@ pub fn closing(error: &cheetah_error::Error) -> PyErr {
     Error::new_err((error.to_string(), error.exit_code()))
 }
 
+/// Returns `cheetah.Error` for a room that cannot be used.
+pub fn in_room(sentence: &str, exit_code: u8) -> PyErr {
+    Error::new_err((sentence.to_owned(), exit_code))
+}
+
 /// Returns `cheetah.Error` for an operation that failed.
 pub fn failed(sentence: String) -> PyErr {
     Error::new_err((sentence, 1))

@@ -1,6 +1,7 @@
 //! `cheetah._native`: the Rust part of the Python package.
 //!
-//! [`device`] opens sources as the command line does ([`cheetah_source`]) and reads them; [`share`] serves them to other
+//! [`device`] opens sources as the command line does ([`cheetah_source`]), as a member of the same room ([`room`]), and
+//! reads them; [`share`] serves them to other
 //! processes. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
 //! objects.
 
@@ -9,6 +10,7 @@
 mod device;
 mod failure;
 mod open_options;
+mod room;
 mod runtime;
 mod share;
 
@@ -19,5 +21,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<open_options::OpenOptions>()?;
     module.add_class::<device::Device>()?;
-    module.add_class::<share::Share>()
+    module.add_class::<share::Share>()?;
+    module.add_function(wrap_pyfunction!(room::credential_file, module)?)
 }

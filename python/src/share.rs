@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::open_options::OpenOptions;
-use crate::{failure, runtime};
+use crate::{failure, room, runtime};
 
 /// The maximum number of connections: a hub has a worker per processor, each with a few connections.
 const CONNECTIONS_MAX: usize = 4096;
@@ -50,6 +50,7 @@ impl Share {
     /// Opens a source, and serves it on a new socket at `socket`.
     #[new]
     fn new(py: Python<'_>, source: &str, socket: PathBuf, options: &OpenOptions) -> PyResult<Self> {
+        room::enter(py)?;
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());

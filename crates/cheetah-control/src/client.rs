@@ -1,8 +1,10 @@
 //! A client of the control API.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,9 +23,17 @@ use super::api::{
     ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport, NewMap,
     NewNote, Notes, Receipt, Status, StoredMap,
 };
+use super::revoked;
 
 /// The largest response accepted from a node: the longest map, which is ten times a status with the most exports.
 const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
+
+/// How long a node may take to hear of revoked certificates, beside a call.
+const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most nodes that are remembered to know them.
+const TOLD_MAX: usize = 4096;
+/// The nodes that this process has told of revoked certificates, and how many.
+static TOLD: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 /// How long a deletion may take: wiping and reading back take seconds for a dozen GiB.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -199,7 +209,7 @@ impl ControlClient {
 
     /// Hands on the list of revoked certificates, in DER. A node that knows this list or a newer one is content, too.
     pub async fn replace_revocations(&self, list: Vec<u8>) -> Result<()> {
-        match self.call(Method::PUT, "/v1/room/revoked", list.into(), self.timeout).await {
+        match self.call(Method::PUT, revoked::PATH, list.into(), self.timeout).await {
             Err(error) if error.is_conflict() => Ok(()),
             told => told.map(drop),
         }
@@ -228,10 +238,35 @@ impl ControlClient {
     }
 
     async fn call(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes> {
-        match timeout(limit, self.exchange(method, path, body)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.unreachable(format!("no answer within {} s", limit.as_secs_f32()))),
+        let answer = match timeout(limit, self.exchange(method, path, body)).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(self.unreachable(format!("no answer within {} s", limit.as_secs_f32()))),
+        };
+        if path != revoked::PATH {
+            self.hand_on_revocations().await;
         }
+        Ok(answer)
+    }
+
+    /// Tells a node that answers which certificates are revoked, once: it may not have been reachable when one was.
+    pub async fn hand_on_revocations(&self) {
+        let is_node = self.expected.roles.contains(Role::Node);
+        let Some(credential) = self.credential.as_ref().filter(|_| is_node) else { return };
+        let revoked = credential.revoked();
+        let told = |count: usize| -> bool {
+            let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() >= TOLD_MAX {
+                told.clear();
+            }
+            // Certificates are never taken off the list.
+            told.insert(self.addr.clone(), count).is_some_and(|before| before >= count)
+        };
+        if revoked == 0 || told(revoked) {
+            return;
+        }
+        let Some(list) = credential.revocations() else { return };
+        // A node that fails here is told by the next process.
+        let _ = timeout(TELL_TIMEOUT, self.exchange(Method::PUT, revoked::PATH, list.into())).await;
     }
 
     /// Sends one request on a connection of its own: calls are rare, and pooled connections can be stale.

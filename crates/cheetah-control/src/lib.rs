@@ -9,5 +9,7 @@ pub mod api;
 pub mod client;
 mod host;
 pub mod http;
+pub mod mdns;
+pub mod revoked;
 
 pub use client::{ControlClient, ControlError};

@@ -226,7 +226,6 @@ mod tests {
             key: key.public().unwrap().fingerprint(),
             called_from: Some("10.0.0.7".parse().unwrap()),
             hosts: vec!["fd00::7".parse().unwrap()],
-            nbd_port: None,
         };
         let member = register.admit(&applicant, Role::Node, Admission::Approved, 7, 1).unwrap().clone();
         let certificate = authority.issue(&(&member).into(), &key.public().unwrap()).unwrap();

@@ -3,6 +3,7 @@
 //! It verifies the room's key during the TLS handshake. Until then it has sent a ClientHello, which says nothing about the
 //! invitation.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,7 @@ use bytes::Bytes;
 use cheetah_control::api::ErrorBody;
 use cheetah_device::os_error;
 use cheetah_error::{Error, Result};
-use cheetah_tls::Secured;
-use cheetah_tls::{ClientTls, Credential, Fingerprint, Role};
+use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, Role, Secured};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
@@ -26,7 +26,8 @@ use crate::invitation::{Host, Invitation};
 use crate::key::PrivateKey;
 use crate::pending::{Code, Joiner};
 use crate::place::now;
-use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, Claims, Enrol, Enrolled, Reveal};
+use crate::room::der_of_list;
+use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
 
 /// How long connecting to one address may take, the handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,8 +46,6 @@ pub struct Me {
     pub name: String,
     /// Its addresses.
     pub hosts: Vec<Host>,
-    /// The port of its NBD server, if it has one.
-    pub nbd_port: Option<u16>,
 }
 
 /// A new member.
@@ -57,6 +56,8 @@ pub struct Joined {
     pub pem: Zeroizing<String>,
     /// The room's name.
     pub room: String,
+    /// Where the room can be asked again, as `host:port`.
+    pub at: Vec<String>,
     /// The clock of the room's machine minus this one's, in seconds.
     pub clock_offset_s: i64,
 }
@@ -102,12 +103,45 @@ pub async fn enrol(invitation: &Invitation, key: &PrivateKey, me: &Me) -> Result
 }
 
 async fn enrol_once(invitation: &Invitation, key: &PrivateKey, me: &Me) -> std::result::Result<Joined, Failed> {
-    let addresses: Vec<_> = invitation.hosts.iter().map(|host| (host.to_string(), invitation.port)).collect();
-    let line = Line::open(&addresses, &invitation.room_key).await?;
+    let addresses: Vec<_> = invitation.hosts.iter().map(|host| (host.clone(), invitation.port)).collect();
+    let line = Line::enrolling(&addresses, &invitation.room_key).await?;
     let claims = claims(key, &invitation.room_key, me).map_err(Failed::Refused)?;
     let request = Enrol { token: invitation.token.to_hex().to_string(), claims };
     let answer: Enrolled = line.ask(Method::POST, "/v1/enrol", &request).await?;
-    accept(&answer, key, &invitation.room_key, invitation.role).map_err(Failed::Refused)
+    accept(&answer, key, &invitation.room_key, invitation.role, &addresses).map_err(Failed::Refused)
+}
+
+/// Reports a server of a member, or that it has ended, to the room, at one of these addresses (`host:port`), and asks for the list of revoked
+/// certificates. Returns the list in DER.
+///
+/// # Errors
+///
+/// If no address answers, one of them is not the room, or the room refuses: after a revocation, for good.
+pub async fn check_in(
+    credential: &Credential,
+    at: &[String],
+    server: Option<ServerAt>,
+    ended: bool,
+) -> Result<Vec<u8>> {
+    let plain = |failed: Failed| match failed {
+        Failed::Broken(why) => Error::failed(why),
+        Failed::Refused(error) => error,
+    };
+    let places: Vec<_> = at.iter().filter_map(|place| parse_place(place)).collect();
+    let tls = credential.client(Expected::role(Role::Room)).map_err(|error| Error::failed(error.to_string()))?;
+    let line = Line::open(&places, &tls).await.map_err(plain)?;
+    let request = CheckIn { server, ended, time_s: now() };
+    let answer: CheckedIn = line.ask(Method::POST, "/v1/servers", &request).await.map_err(plain)?;
+    der_of_list(answer.revocations.as_bytes())
+}
+
+/// Parses `host:port`.
+pub fn parse_place(text: &str) -> Option<(Host, u16)> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some((Host::Ip(address.ip()), address.port())).filter(|(_, port)| *port != 0);
+    }
+    let (host, port) = text.split_once(':')?;
+    Some((host.parse().ok()?, port.parse().ok().filter(|port| *port != 0)?))
 }
 
 /// Joins the room at `host:port` without an invitation: shows the code, and waits until it is approved there.
@@ -118,7 +152,7 @@ async fn enrol_once(invitation: &Invitation, key: &PrivateKey, me: &Me) -> std::
 ///
 /// If the address does not answer, the connection breaks, the room refuses, or nobody approves within ten minutes.
 pub async fn wait_for_approval(
-    (host, port): (&str, u16),
+    (host, port): (&Host, u16),
     key: &PrivateKey,
     me: &Me,
     role: Role,
@@ -131,15 +165,15 @@ pub async fn wait_for_approval(
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
     let joiner = Joiner::new(key.public()?.fingerprint(), nonce);
-    let address = [(host.to_owned(), port)];
+    let address = [(host.clone(), port)];
     // The key that the server has now is the one that the code covers, and the only one accepted from here on.
-    let room_key = authority_at(host, port).await.map_err(plain)?;
+    let room_key = authority_at(&host.to_string(), port).await.map_err(plain)?;
     let begin = Begin {
         commitment: Fingerprint(joiner.commitment()).to_string(),
         name: me.name.clone(),
         role: role.to_string(),
     };
-    let line = Line::open(&address, &room_key).await.map_err(plain)?;
+    let line = Line::enrolling(&address, &room_key).await.map_err(plain)?;
     let begun: Begun = line.ask(Method::POST, "/v1/pending", &begin).await.map_err(plain)?;
     let theirs = begun.nonce.parse::<Fingerprint>();
     let theirs =
@@ -150,19 +184,19 @@ pub async fn wait_for_approval(
     let (nonce, code) = joiner.reveal(&room_key, &theirs.0);
     let reveal = Reveal { nonce: Fingerprint(nonce).to_string(), claims: claims(key, &room_key, me)? };
     let path = format!("/v1/pending/{}", begun.id);
-    let line = Line::open(&address, &room_key).await.map_err(plain)?;
+    let line = Line::enrolling(&address, &room_key).await.map_err(plain)?;
     line.send(Method::PUT, &path, &reveal).await.map_err(plain)?;
     show(code, room_key).await?;
     loop {
         sleep(POLL_PAUSE).await;
-        let asked = match Line::open(&address, &room_key).await {
+        let asked = match Line::enrolling(&address, &room_key).await {
             Ok(line) => line.send(Method::GET, &path, &()).await,
             Err(failed) => Err(failed),
         };
         match asked {
             Ok((StatusCode::OK, body)) => {
                 let answer = parse(&body).map_err(plain)?;
-                return accept(&answer, key, &room_key, role);
+                return accept(&answer, key, &room_key, role, &address);
             }
             Ok(_) => {}
             // The room's machine may be restarting the server; its table of waiting machines is kept.
@@ -251,11 +285,17 @@ impl rustls::client::danger::ServerCertVerifier for AnyServer {
 
 fn claims(key: &PrivateKey, room_key: &Fingerprint, me: &Me) -> Result<Claims> {
     let hosts = me.hosts.iter().map(ToString::to_string).collect();
-    Claims::new(key, room_key, &me.name, hosts, me.nbd_port, now())
+    Claims::new(key, room_key, &me.name, hosts, now())
 }
 
 /// Checks what the room issued: its own authority, the machine's key, and the role that was asked for.
-fn accept(answer: &Enrolled, key: &PrivateKey, room_key: &Fingerprint, role: Role) -> Result<Joined> {
+fn accept(
+    answer: &Enrolled,
+    key: &PrivateKey,
+    room_key: &Fingerprint,
+    role: Role,
+    at: &[(Host, u16)],
+) -> Result<Joined> {
     let pem = [key.to_pem().as_str(), &answer.certificate, &answer.authority, &answer.revocations].concat();
     let pem = Zeroizing::new(pem);
     let credential = Credential::from_pem(pem.as_bytes())
@@ -271,7 +311,8 @@ fn accept(answer: &Enrolled, key: &PrivateKey, room_key: &Fingerprint, role: Rol
     }
     let clock_offset_s = i64::try_from(i128::from(answer.time_s) - i128::from(now())).unwrap_or(i64::MAX);
     let room = answer.room.chars().filter(|c| !c.is_control()).take(64).collect();
-    Ok(Joined { credential, pem, room, clock_offset_s })
+    let at = at.iter().map(|(host, port)| host.with_port(*port)).collect();
+    Ok(Joined { credential, pem, room, at, clock_offset_s })
 }
 
 /// A connection to the enrolment server, whose room has been verified, for one request.
@@ -281,15 +322,21 @@ struct Line {
 }
 
 impl Line {
-    /// Connects to the first address that answers, which must be the room with this key.
-    async fn open(addresses: &[(String, u16)], room_key: &Fingerprint) -> std::result::Result<Self, Failed> {
+    /// Connects, without a certificate, to the first address that answers, which must be the room with this key.
+    async fn enrolling(addresses: &[(Host, u16)], room_key: &Fingerprint) -> std::result::Result<Self, Failed> {
         let tls =
             ClientTls::for_enrolment(*room_key).map_err(|error| Failed::Refused(Error::failed(error.to_string())))?;
+        Self::open(addresses, &tls).await
+    }
+
+    /// Connects to the first address that answers, which must be the room's enrolment server.
+    async fn open(addresses: &[(Host, u16)], tls: &ClientTls) -> std::result::Result<Self, Failed> {
         let mut why = Vec::new();
         let mut stranger = None;
         for (host, port) in addresses {
-            let shown = host.parse::<Host>().map_or_else(|_| format!("{host}:{port}"), |host| host.with_port(*port));
-            let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect((&**host, *port))).await {
+            let shown = host.with_port(*port);
+            let host = host.to_string();
+            let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect((&*host, *port))).await {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(error)) => {
                     why.push(format!("{shown}: {}", os_error::describe(&error)));
@@ -300,7 +347,7 @@ impl Line {
                     continue;
                 }
             };
-            match timeout(CONNECT_TIMEOUT, tls.connect(host, *port, stream)).await {
+            match timeout(CONNECT_TIMEOUT, tls.connect(&host, *port, stream)).await {
                 // Only the machine that has the room's key is the room; an examiner's credential does not suffice.
                 Ok(Ok((stream, Some(identity)))) if identity.role == Role::Room => {
                     return Ok(Self { stream, host: shown });

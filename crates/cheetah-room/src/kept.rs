@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! credentials/                      0700
-//!   NAME-ID.ROLE.pem                key, certificate, authority, revoked certificates; ID is the start of the room's id
+//!   NAME-ID.ROLE.pem                key, certificate, authority, revoked certificates; ID is the start of the room's id.
+//!                                   Before them, a line says where the room can be asked again
 //!   .ROOMID.ROLE.key.pem            a key whose certificate was asked for and has not arrived yet
 //!   lock                            held while a room is joined
 //! ```
@@ -16,18 +17,22 @@ use cheetah_error::{Error, Result};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::Joined;
+use crate::client::{Joined, parse_place};
 use crate::directory::{Lock, OwnDirectory};
 use crate::key::PrivateKey;
 use crate::place::credentials;
 use crate::register::clean_name;
-use crate::room::{names_in, parse_credential};
+use crate::room::{der_of_list, names_in, parse_credential};
 
 /// The most bytes of a credential: with a list of as many revoked certificates as a room can have.
 pub const CREDENTIAL_LEN_MAX: usize = 2 << 20;
 const LOCK: &str = "lock";
 /// The list of revoked certificates is the last section of a credential's file.
 const LIST_BEGINS: &str = "-----BEGIN X509 CRL-----";
+/// How the line begins that says where the room can be asked again.
+const AT: &str = "Room-At:";
+/// The most addresses in that line.
+const AT_MAX: usize = 8;
 /// The characters of a room's id in a file's name.
 const ID_CHARS: usize = 8;
 
@@ -41,6 +46,8 @@ pub struct Kept {
     pub room: String,
     /// The credential.
     pub credential: Credential,
+    /// Where the room can be asked again, as `host:port`.
+    pub at: Vec<String>,
     /// Its file.
     pub path: PathBuf,
 }
@@ -85,7 +92,7 @@ impl Credentials {
         let Some(pem) = self.0.read(name, CREDENTIAL_LEN_MAX)? else { return Ok(None) };
         let credential = parse_credential(&pem, &path)?;
         let room = name.split_once('.').and_then(|(stem, _)| stem.rsplit_once('-')).map_or(name, |(room, _)| room);
-        Ok(Some(Kept { room: room.to_owned(), credential, path }))
+        Ok(Some(Kept { room: room.to_owned(), credential, at: places_in(&pem), path }))
     }
 
     /// Keeps a new credential, which replaces an earlier one of the same room and role.
@@ -97,9 +104,10 @@ impl Credentials {
         let identity = joined.credential.identity().ok_or_else(|| Error::failed("the credential is nobody's"))?;
         let room = clean_name(&joined.room).replace('.', "-");
         let name = format!("{room}{}", suffix(identity.room, identity.role));
-        self.0.write(&name, joined.pem.as_bytes())?;
+        let text = Zeroizing::new([&*places_line(&joined.at), joined.pem.as_str()].concat());
+        self.0.write(&name, text.as_bytes())?;
         self.0.remove(&key_name(identity.room, identity.role))?;
-        Ok(Kept { room, credential: joined.credential.clone(), path: self.0.at(&name) })
+        Ok(Kept { room, credential: joined.credential.clone(), at: joined.at.clone(), path: self.0.at(&name) })
     }
 
     /// The key to join a room with: the one of an earlier attempt whose answer did not arrive, or a new one, which is on
@@ -120,8 +128,21 @@ impl Credentials {
         Ok(key)
     }
 
-    /// Replaces the list of revoked certificates, in DER, in the file of a credential: a process that is started later
-    /// knows them, too.
+    /// The list of revoked certificates, in DER, in the file of a credential, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn revocations(&self, path: &Path) -> Result<Option<Vec<u8>>> {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+        let Some(pem) = self.0.read(name, CREDENTIAL_LEN_MAX)? else { return Ok(None) };
+        let text = std::str::from_utf8(&pem).unwrap_or_default();
+        let list = text.find(LIST_BEGINS).map(|at| &text[at..]);
+        list.map(|list| der_of_list(list.as_bytes())).transpose()
+    }
+
+    /// Replaces the list of revoked certificates, in DER, in the file of a credential: other processes with this
+    /// credential, and those started later, know them, too.
     ///
     /// # Errors
     ///
@@ -166,10 +187,92 @@ pub fn all() -> Result<Vec<Kept>> {
     Ok(kept)
 }
 
+/// The line that says where the room can be asked again. Readers of PEM ignore it.
+pub fn places_line(at: &[String]) -> String {
+    if at.is_empty() { String::new() } else { format!("{AT} {}\n", at.join(" ")) }
+}
+
+/// Where the room of a credential can be asked again, as `host:port`.
+pub fn places_in(pem: &[u8]) -> Vec<String> {
+    let text = std::str::from_utf8(pem).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(AT)).unwrap_or_default();
+    let places = line.split_whitespace().filter(|place| parse_place(place).is_some());
+    places.take(AT_MAX).map(str::to_owned).collect()
+}
+
 fn suffix(room: RoomId, role: Role) -> String {
     format!("-{}.{role}.pem", &room.to_string()[..ID_CHARS])
 }
 
 fn key_name(room: RoomId, role: Role) -> String {
     format!(".{room}.{role}.key.pem")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authority::Authority;
+    use crate::directory::OwnDirectory;
+    use crate::register::{Admission, Applicant, Register};
+
+    /// A node's credential that is kept in a directory, with the authority and the register of its room.
+    fn kept() -> (tempfile::TempDir, Credentials, Kept, Authority, Register) {
+        let authority = Authority::generate("lab").unwrap();
+        let (key, mut register) = (PrivateKey::generate().unwrap(), Register::new());
+        let applicant = |name: &str, key| Applicant { name: name.into(), key, called_from: None, hosts: Vec::new() };
+        let own = applicant("one", key.public().unwrap().fingerprint());
+        let member = register.admit(&own, Role::Node, Admission::Approved, 1, 0).unwrap().clone();
+        let other = applicant("two", PrivateKey::generate().unwrap().public().unwrap().fingerprint());
+        register.admit(&other, Role::Node, Admission::Approved, 2, 0).unwrap();
+        let certificate = authority.issue(&(&member).into(), &key.public().unwrap()).unwrap();
+        let list = authority.revocations_pem(&register).unwrap();
+        let pem = Zeroizing::new([key.to_pem().as_str(), &certificate, authority.certificate_pem(), &list].concat());
+        let credential = Credential::from_pem(pem.as_bytes()).unwrap();
+        let at = vec!["10.0.0.5:10812".to_owned(), "[fd00::5]:10812".to_owned(), "desk:1".to_owned()];
+        let directory = tempfile::tempdir().unwrap();
+        let credentials = Credentials(OwnDirectory::open_or_create(&directory.path().join("c")).unwrap());
+        let joined = Joined { credential, pem, room: "lab".into(), at, clock_offset_s: 0 };
+        let kept = credentials.keep(&joined).unwrap();
+        (directory, credentials, kept, authority, register)
+    }
+
+    #[test]
+    fn a_kept_credential_knows_its_room_and_where_to_ask_it() {
+        let (_directory, credentials, kept, authority, _) = kept();
+        let found = credentials.find(authority.room(), Role::Node).unwrap().unwrap();
+        assert_eq!((&*found.room, &found.at), ("lab", &kept.at));
+        assert_eq!(found.at.len(), 3);
+        assert!(credentials.find(authority.room(), Role::Agent).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_list_of_revoked_certificates_that_is_put_into_the_file_is_in_force_when_it_is_read_again() {
+        let (_directory, credentials, kept, authority, mut register) = kept();
+        assert_eq!(kept.credential.revoked(), 0);
+        register.revoke(&["two"], 7);
+        let list = der_of_list(authority.revocations_pem(&register).unwrap().as_bytes()).unwrap();
+        for _ in 0..2 {
+            credentials.put_revocations(&kept.path, &list).unwrap();
+            assert_eq!(credentials.revocations(&kept.path).unwrap().as_ref(), Some(&list));
+        }
+        let again = credentials.find(authority.room(), Role::Node).unwrap().unwrap();
+        assert_eq!((again.credential.revoked(), again.credential.revocations()), (1, Some(list.clone())));
+        assert_eq!(again.at, kept.at, "the rest of the file is unchanged");
+        // The running process takes it from the file, and no older one after it.
+        kept.credential.replace_revocations(&list).unwrap();
+        let old = der_of_list(authority.revocations_pem(&Register::new()).unwrap().as_bytes()).unwrap();
+        assert!(kept.credential.replace_revocations(&old).is_err());
+        // A file that is gone is not made again.
+        std::fs::remove_file(&kept.path).unwrap();
+        credentials.put_revocations(&kept.path, &list).unwrap();
+        assert!(!kept.path.exists() && credentials.revocations(&kept.path).unwrap().is_none());
+    }
+
+    #[test]
+    fn lines_that_name_no_place_are_ignored() {
+        let places = |text: &str| places_in(text.as_bytes());
+        assert_eq!(places("Room-At: a:1 b c:0 [::1]:2 a b:c\n-----BEGIN"), ["a:1", "[::1]:2"]);
+        assert!(places("").is_empty() && places("Room-At:").is_empty());
+        assert_eq!(places(&format!("Room-At:{}", " h:1".repeat(99))).len(), AT_MAX);
+    }
 }

@@ -4,7 +4,7 @@
 //! member has a role and proves it at every connection (crate `cheetah-tls`). A machine becomes a member
 //!
 //! * with an **invitation** ([`Invitation`]): one string with the room's addresses, the fingerprint of its key, and a token;
-//! * without one, by a **code** that both machines show ([`pending`]);
+//! * without one, by a **code** that both machines show ([`pending`]); [`announce`] finds the room;
 //! * with a **credential** made in advance and carried to it.
 //!
 //! [`client`] and [`server`] talk ([`wire`]); [`Register`] decides who is admitted, without I/O; [`directory`] keeps keys
@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod announce;
 pub mod authority;
 pub mod client;
 pub mod directory;
@@ -48,6 +49,7 @@ pub mod room;
 pub mod server;
 pub mod wire;
 
+pub use cheetah_tls::Fingerprint;
 pub use invitation::{Host, Invitation, Token};
 pub use key::{PrivateKey, PublicKey};
 pub use register::{Admission, Member, Register};

@@ -141,11 +141,9 @@ pub struct Place {
     /// The key, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     public_key: Option<String>,
-    /// The addresses that it named, and its port.
+    /// The addresses that it named.
     #[serde(default)]
     hosts: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    nbd_port: Option<u16>,
     /// Whether it was approved.
     #[serde(default)]
     pub approved: bool,
@@ -198,8 +196,6 @@ pub struct Revealed {
     pub nonce: Nonce,
     /// Its addresses.
     pub hosts: Vec<String>,
-    /// The port of its NBD server.
-    pub nbd_port: Option<u16>,
 }
 
 impl Pending {
@@ -258,7 +254,6 @@ impl Pending {
             code: None,
             public_key: None,
             hosts: Vec::new(),
-            nbd_port: None,
             approved: false,
         });
         Ok(id)
@@ -286,7 +281,6 @@ impl Pending {
         place.code = Some(code);
         place.public_key = Some(revealed.public_key);
         place.hosts = revealed.hosts;
-        place.nbd_port = revealed.nbd_port;
         Ok(code)
     }
 
@@ -346,9 +340,9 @@ impl Place {
         now.checked_sub(self.began).is_none_or(|waited| waited >= PLACE_S)
     }
 
-    /// The key, its addresses and its port, once revealed.
-    pub fn revealed(&self) -> Option<(&str, &[String], Option<u16>)> {
-        Some((self.public_key.as_deref()?, &self.hosts, self.nbd_port))
+    /// The key and its addresses, once revealed.
+    pub fn revealed(&self) -> Option<(&str, &[String])> {
+        Some((self.public_key.as_deref()?, &self.hosts))
     }
 }
 
@@ -398,7 +392,7 @@ mod tests {
     }
 
     fn revealed(key: Fingerprint, nonce: Nonce) -> Revealed {
-        Revealed { key, public_key: "AAAA".into(), nonce, hosts: Vec::new(), nbd_port: None }
+        Revealed { key, public_key: "AAAA".into(), nonce, hosts: Vec::new() }
     }
 
     /// The codes that the joiner and the room show, and the room's table.

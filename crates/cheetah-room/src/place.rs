@@ -8,6 +8,8 @@ use cheetah_error::{Error, Result};
 use crate::invitation::Host;
 use crate::register::Seconds;
 
+/// The usual port of the enrolment server: the one after that for nodes that join a drive.
+pub const PORT: u16 = 10812;
 /// The most characters of a room's name.
 pub const ROOM_NAME_LEN_MAX: usize = 32;
 

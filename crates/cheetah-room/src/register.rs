@@ -20,6 +20,8 @@ pub const USES_MAX: u32 = 5_000;
 pub const OPEN_S_MAX: u64 = 400 * 24 * 3600;
 /// The most addresses of a member.
 pub const MEMBER_HOSTS_MAX: usize = 16;
+/// The most servers of a member that the room knows. Of more, the earliest are forgotten.
+pub const SERVERS_MAX: usize = 16;
 /// The most bytes of a register as text.
 pub const TEXT_LEN_MAX: usize = 16 << 20;
 
@@ -104,12 +106,40 @@ pub struct Member {
     /// Where it can be reached: the address that it called from, and those that it named and no other member has.
     #[serde(default, with = "hosts")]
     pub hosts: Vec<Host>,
-    /// The port of its NBD server, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nbd_port: Option<u16>,
+    /// Its servers, as they reported them: one machine may run several, with one credential.
+    #[serde(default, rename = "server", skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
     /// When it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Seconds>,
+}
+
+/// A server of a member. It is only the member's claim: a client that dials it verifies the member's key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The server's own name, such as a node's; the machine may run several.
+    pub name: String,
+    /// Its addresses, most promising first; 1 to [`MEMBER_HOSTS_MAX`].
+    #[serde(with = "hosts")]
+    pub hosts: Vec<Host>,
+    /// The port of its NBD server.
+    pub nbd_port: u16,
+    /// The port of its control API, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_port: Option<u16>,
+}
+
+impl Server {
+    fn is_sound(&self) -> bool {
+        let hosts = (1..=MEMBER_HOSTS_MAX).contains(&self.hosts.len());
+        hosts && self.nbd_port != 0 && self.control_port != Some(0) && clean_name(&self.name) == self.name
+    }
+
+    /// Whether both cannot run at the same time.
+    fn excludes(&self, other: &Self) -> bool {
+        self.nbd_port == other.nbd_port && self.hosts.iter().any(|host| other.hosts.contains(host))
+    }
 }
 
 /// A machine that asks to be a member. All but the key is only its claim.
@@ -123,8 +153,6 @@ pub struct Applicant {
     pub called_from: Option<Host>,
     /// Its other addresses.
     pub hosts: Vec<Host>,
-    /// The port of its NBD server, if it has one.
-    pub nbd_port: Option<u16>,
 }
 
 /// Why a machine is not admitted.
@@ -150,6 +178,9 @@ pub enum Denied {
     /// The key is that of a member that was admitted in another way.
     #[error("another member has this key; remove the credential of one of the two machines")]
     KeyTaken,
+    /// No member has the key.
+    #[error("this room has no member with this key; join it with an invitation (cheetah room invite)")]
+    NoMember,
     /// The room is full.
     #[error("the room has {MEMBERS_MAX} members, which is the most; make a new room")]
     Full,
@@ -208,6 +239,9 @@ impl Register {
             }
             if !is_serial(&member.serial) || !serials.insert(&member.serial) {
                 return Err("the serial number of a member is malformed or not unique");
+            }
+            if member.servers.len() > SERVERS_MAX || !member.servers.iter().all(Server::is_sound) {
+                return Err("a server of a member is malformed");
             }
             if member.hosts.len() > MEMBER_HOSTS_MAX || member.role == Role::Room {
                 return Err("a member has too many addresses, or no member's role");
@@ -352,11 +386,34 @@ impl Register {
             admitted: now,
             by,
             hosts,
-            nbd_port: applicant.nbd_port.filter(|port| *port != 0),
+            servers: Vec::new(),
             revoked: None,
         });
         let last = self.members.len() - 1;
         Ok(&self.members[last])
+    }
+
+    /// Records a server of the member with this key, in place of one that had its address; or that it has ended.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such member, or it is revoked.
+    pub fn check_in(&mut self, key: &Fingerprint, server: Option<Server>, ended: bool) -> Result<(), Denied> {
+        let member = self.members.iter_mut().find(|member| member.key == *key).ok_or(Denied::NoMember)?;
+        if member.revoked.is_some() {
+            return Err(Denied::RevokedKey);
+        }
+        let Some(server) = server.filter(Server::is_sound) else { return Ok(()) };
+        if ended {
+            member.servers.retain(|known| *known != server);
+        } else if !member.servers.contains(&server) {
+            member.servers.retain(|known| !known.excludes(&server));
+            if member.servers.len() >= SERVERS_MAX {
+                member.servers.remove(0);
+            }
+            member.servers.push(server);
+        }
+        Ok(())
     }
 
     /// The addresses that go into a machine's certificate. Tools of others find a server by them, so no member gets the
@@ -446,7 +503,7 @@ pub fn clean_name(wanted: &str) -> String {
 }
 
 /// Whether a certificate may name the address. Loopback ones are added by the issuer; the others name no machine.
-fn is_assignable(address: std::net::IpAddr) -> bool {
+pub(crate) fn is_assignable(address: std::net::IpAddr) -> bool {
     let link_local = matches!(address, std::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
     !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || link_local)
 }

@@ -6,12 +6,12 @@ use cheetah_error::{Error, Result, list};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::{Joined, Me, enrol};
+use crate::client::{Joined, Me, enrol, parse_place};
 use crate::directory::OwnDirectory;
-use crate::invitation::{Invitation, TEXT_LEN_MAX};
-use crate::kept::{CREDENTIAL_LEN_MAX, Credentials, Kept, all};
+use crate::invitation::{Host, Invitation, TEXT_LEN_MAX};
+use crate::kept::{CREDENTIAL_LEN_MAX, Credentials, Kept, all, places_in};
 use crate::key::PrivateKey;
-use crate::place::host_name;
+use crate::place::{PORT, host_name};
 use crate::register::Admission;
 use crate::room::Room;
 
@@ -55,6 +55,10 @@ pub struct Membership {
     pub room: String,
     /// The file in this user's directory of credentials, if it is kept there.
     pub file: Option<PathBuf>,
+    /// The file that holds the credential, if one does.
+    pub pem: Option<PathBuf>,
+    /// Where the room can be asked again, as `host:port`.
+    pub at: Vec<String>,
     /// How it came about just now, if it did.
     pub new: Option<New>,
 }
@@ -85,12 +89,37 @@ pub struct Wanted<'a> {
 ///
 /// If what is named is not there, damaged, for another role, or cannot be joined.
 pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
-    let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()).map(Zeroizing::new);
-    match wanted.text.or(variable.as_ref().map(|text| text.as_str())) {
+    let text = named_room(wanted.text);
+    match text.as_ref().map(|text| text.as_str()) {
         Some(NO_ROOM) => Ok(None),
         Some(text) => named(text.trim(), wanted).await.map(Some),
         None => only_room(wanted),
     }
+}
+
+/// Where to ask for being let in, if that is what `--room` names: `host:port`, or an address.
+pub fn place_to_ask(text: &str) -> Option<(Host, u16)> {
+    let text = text.trim();
+    if text.contains('/') || Invitation::is_meant(text) || Path::new(text).is_file() {
+        return None;
+    }
+    let address = text.parse::<std::net::IpAddr>().ok().map(|address| (Host::Ip(address), PORT));
+    address.or_else(|| parse_place(text))
+}
+
+/// What names the room of a command: the option, else the variable.
+pub fn named_room(option: Option<&str>) -> Option<Zeroizing<String>> {
+    let variable = || std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    option.map(str::to_owned).or_else(variable).map(Zeroizing::new)
+}
+
+/// Whether this machine knows no room at all.
+///
+/// # Errors
+///
+/// If a directory cannot be read.
+pub fn knows_no_room() -> Result<bool> {
+    Ok(Room::names()?.is_empty() && all()?.is_empty())
 }
 
 async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
@@ -132,7 +161,19 @@ fn pick(found: &mut Vec<Kept>, purpose: Purpose) -> Option<Membership> {
     let role = |kept: &Kept| kept.credential.identity().map(|identity| identity.role);
     let best = purpose.roles().iter().find_map(|wanted| found.iter().position(|kept| role(kept) == Some(*wanted)))?;
     let kept = found.swap_remove(best);
-    Some(Membership { credential: kept.credential, room: kept.room, file: Some(kept.path), new: None })
+    Some(known(kept))
+}
+
+/// The membership by a credential that was kept.
+pub fn known(kept: Kept) -> Membership {
+    Membership {
+        credential: kept.credential,
+        room: kept.room,
+        pem: Some(kept.path.clone()),
+        file: Some(kept.path),
+        at: kept.at,
+        new: None,
+    }
 }
 
 fn other_role(room: &str, has: &str, purpose: Purpose) -> Error {
@@ -169,7 +210,7 @@ async fn from_file(path: &Path, wanted: &Wanted<'_>) -> Result<Membership> {
         return Err(other_role(&shown.to_string(), identity.role.name(), wanted.purpose));
     }
     let room = identity.room.to_string();
-    Ok(Membership { credential, room, file: None, new: None })
+    Ok(Membership { credential, room, file: None, pem: Some(path.to_owned()), at: places_in(&bytes), new: None })
 }
 
 fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -197,7 +238,7 @@ async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     let credentials = Credentials::open()?;
     let _lock = tokio::task::block_in_place(|| credentials.lock())?;
     if let Some(kept) = credentials.find(room, role)? {
-        return Ok(Membership { credential: kept.credential, room: kept.room, file: Some(kept.path), new: None });
+        return Ok(known(kept));
     }
     let key = credentials.key_for(room, role)?;
     let joined = enrol(&invitation, &key, &wanted.me).await?;
@@ -207,14 +248,18 @@ async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
 
 fn membership(joined: Joined, file: Option<PathBuf>) -> Membership {
     let new = Some(New { clock_offset_s: joined.clock_offset_s });
-    Membership { credential: joined.credential, room: joined.room, file, new }
+    Membership { credential: joined.credential, room: joined.room, pem: file.clone(), file, at: joined.at, new }
 }
 
 /// The membership of this machine in its own room. As a node or an agent it gets a credential of its own.
 fn own(room: &Room, purpose: Purpose) -> Result<Membership> {
     let name = room.name().to_owned();
     let role = match purpose {
-        Purpose::Client => return Ok(Membership { credential: room.examiner()?, room: name, file: None, new: None }),
+        Purpose::Client => {
+            let credential = room.examiner()?;
+            let pem = Some(room.examiner_path());
+            return Ok(Membership { credential, room: name, file: None, pem, at: Vec::new(), new: None });
+        }
         Purpose::Node => Role::Node,
         Purpose::Agent => Role::Agent,
     };
@@ -222,13 +267,13 @@ fn own(room: &Room, purpose: Purpose) -> Result<Membership> {
     let _lock = credentials.lock()?;
     if let Some(kept) = credentials.find(room.id(), role)? {
         room.update(&kept.credential)?;
-        return Ok(Membership { credential: kept.credential, room: name, file: Some(kept.path), new: None });
+        return Ok(known(kept));
     }
     let key = PrivateKey::generate()?;
     let (member, _) = room.admit(&key, &host_name(), role, Admission::Founder)?;
     let pem = room.credential_pem(&key, &member)?;
     let credential = Credential::from_pem(pem.as_bytes()).map_err(|error| Error::failed(error.to_string()))?;
-    let joined = Joined { credential, pem, room: name, clock_offset_s: 0 };
+    let joined = Joined { credential, pem, room: name, at: Vec::new(), clock_offset_s: 0 };
     let kept = credentials.keep(&joined)?;
     Ok(membership(joined, Some(kept.path)))
 }

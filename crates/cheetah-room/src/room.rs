@@ -25,10 +25,11 @@ use zeroize::Zeroizing;
 use crate::authority::{Authority, Subject};
 use crate::directory::{Lock, OwnDirectory, random, rename_new};
 use crate::invitation::{Host, Invitation, Token};
+use crate::kept::{CREDENTIAL_LEN_MAX, places_line};
 use crate::key::PrivateKey;
 use crate::pending::Pending;
 use crate::place::{check_room_name, host_name, now, rooms};
-use crate::register::{self, Admission, Applicant, Member, Register};
+use crate::register::{self, Admission, Applicant, Member, Register, Server};
 
 const ROOM: &str = "room.toml";
 const KEY: &str = "ca-key.pem";
@@ -229,6 +230,23 @@ impl Room {
         Ok(changed)
     }
 
+    /// Records a server of the member with this key, or that it has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::change`], and if there is no such member, or it is revoked.
+    pub fn check_in(&self, key: &Fingerprint, server: Option<Server>, ended: bool) -> Result<()> {
+        // Most of the time, nothing is new, and nobody need wait.
+        let check_in = |register: &mut Register| {
+            let known = register.check_in(key, server.clone(), ended);
+            known.map_err(|denied| Error::failed(denied.to_string()))
+        };
+        let known = self.register()?;
+        let mut changed = known.clone();
+        check_in(&mut changed)?;
+        if changed == known { Ok(()) } else { self.change(check_in) }
+    }
+
     /// The machines that wait for approval.
     ///
     /// # Errors
@@ -294,7 +312,6 @@ impl Room {
             key: public.fingerprint(),
             called_from: None,
             hosts: if by == Admission::InAdvance { Vec::new() } else { crate::place::own_addresses() },
-            nbd_port: None,
         };
         let serial = serial()?;
         let member = self.change(|register| {
@@ -318,6 +335,16 @@ impl Room {
         ))
     }
 
+    /// The same as a file to be carried to a machine: before it, a line says where the room can be asked again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::credential_pem`].
+    pub fn credential_file(&self, key: &PrivateKey, member: &Member) -> Result<Zeroizing<String>> {
+        let pem = self.credential_pem(key, member)?;
+        Ok(Zeroizing::new([places_line(&self.places()?).as_str(), &pem].concat()))
+    }
+
     /// The list of revoked certificates, in PEM.
     ///
     /// # Errors
@@ -325,6 +352,11 @@ impl Room {
     /// As [`Self::credential_pem`].
     pub fn revocations_pem(&self) -> Result<String> {
         self.authority.revocations_pem(&self.register()?)
+    }
+
+    /// The file with the credential of the examiner at this machine.
+    pub fn examiner_path(&self) -> PathBuf {
+        self.directory.at(EXAMINER)
     }
 
     /// The credential of the examiner at this machine, in PEM.
@@ -367,11 +399,20 @@ impl Room {
     ///
     /// As [`Self::revocations_pem`].
     pub fn revocations_der(&self) -> Result<Vec<u8>> {
-        use rustls::pki_types::CertificateRevocationListDer;
-        use rustls::pki_types::pem::PemObject as _;
-        let pem = self.revocations_pem()?;
-        let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes());
-        der.map(|der| der.to_vec()).map_err(|_| Error::failed("the list of revoked certificates is malformed"))
+        der_of_list(self.revocations_pem()?.as_bytes())
+    }
+
+    /// The list of revoked certificates, in PEM, as it was written when the last member was revoked: cheap to ask again
+    /// and again.
+    ///
+    /// # Errors
+    ///
+    /// If the file or, in its place, the register cannot be read.
+    pub fn revocations_kept(&self) -> Result<String> {
+        match self.directory.read(REVOCATIONS, CREDENTIAL_LEN_MAX)? {
+            Some(pem) => Ok(String::from_utf8_lossy(&pem).into_owned()),
+            None => self.revocations_pem(),
+        }
     }
 
     /// A credential for the enrolment server. Its key is new and never written.
@@ -418,6 +459,20 @@ impl Room {
         Ok(bytes.and_then(|bytes| toml::from_slice(&bytes).ok()))
     }
 
+    /// Where members can ask the room, as `host:port`: at the enrolment server that was recorded last, whose port is kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::last_serving`].
+    pub fn places(&self) -> Result<Vec<String>> {
+        let Some(last) = self.last_serving()? else { return Ok(Vec::new()) };
+        let hosts = match last.address.is_unspecified() {
+            true => crate::place::own_addresses(),
+            false => vec![Host::Ip(last.address)],
+        };
+        Ok(hosts.iter().map(|host| host.with_port(last.port)).collect())
+    }
+
     /// Forgets the enrolment server that was recorded last.
     ///
     /// # Errors
@@ -449,6 +504,18 @@ impl Room {
     pub fn log_path(&self) -> PathBuf {
         self.directory.at("serving.log")
     }
+}
+
+/// The list of revoked certificates in PEM, as DER.
+///
+/// # Errors
+///
+/// If there is none.
+pub fn der_of_list(pem: &[u8]) -> Result<Vec<u8>> {
+    use rustls::pki_types::CertificateRevocationListDer;
+    use rustls::pki_types::pem::PemObject as _;
+    let der = CertificateRevocationListDer::from_pem_slice(pem);
+    der.map(|der| der.to_vec()).map_err(|_| Error::failed("the list of revoked certificates is malformed"))
 }
 
 /// A random serial number.

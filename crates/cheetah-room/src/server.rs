@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{post, put};
 use axum::{Extension, Json, Router};
-use cheetah_control::http::Refusal;
+use cheetah_control::http::{Member, Refusal};
 use cheetah_device::supervise::contain;
 use cheetah_error::{Error, Result};
 use cheetah_tls::{Fingerprint, Role, ServerTls};
@@ -30,9 +30,9 @@ use crate::invitation::{Host, Token};
 use crate::key::PublicKey;
 use crate::pending::{Refused, Revealed};
 use crate::place::now;
-use crate::register::{Admission, Applicant, Denied, MEMBER_HOSTS_MAX, Member};
+use crate::register::{self, Admission, Applicant, Denied, MEMBER_HOSTS_MAX};
 use crate::room::{Room, serial};
-use crate::wire::{Begin, Begun, Claims, Enrol, Enrolled, REQUEST_LEN_MAX, Reveal};
+use crate::wire::{Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, REQUEST_LEN_MAX, Reveal};
 
 /// The most connections.
 const CONNECTIONS_MAX: usize = 256;
@@ -53,7 +53,7 @@ pub enum Event {
     /// A machine joined.
     Joined {
         /// The member.
-        member: Box<Member>,
+        member: Box<register::Member>,
         /// Its clock minus this machine's, in seconds.
         clock_offset_s: i64,
     },
@@ -130,7 +130,8 @@ async fn converse(
     tls: ServerTls,
     router: Router,
 ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let (stream, _) = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+    let (stream, standing) = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+    let router = router.layer(Extension(Member(standing.map(Arc::new))));
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE_TIMEOUT)
@@ -145,6 +146,7 @@ fn router(enrolment: Arc<Enrolment>) -> Router {
         .route("/v1/enrol", post(enrol))
         .route("/v1/pending", post(begin))
         .route("/v1/pending/{id}", put(reveal).get(outcome))
+        .route("/v1/servers", post(check_in))
         .with_state(enrolment)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "this is the enrolment server of a Cheetah room") })
         .layer(DefaultBodyLimit::max(REQUEST_LEN_MAX))
@@ -201,7 +203,6 @@ async fn reveal(
             public_key: key.to_string(),
             nonce: nonce.0,
             hosts: applicant.hosts.iter().map(ToString::to_string).collect(),
-            nbd_port: applicant.nbd_port,
         };
         let shown = room.change_pending(|pending| {
             let code = pending.reveal(&id, revealed, &room.key(), now());
@@ -227,7 +228,7 @@ async fn outcome(
         if !place.approved {
             return Ok(StatusCode::ACCEPTED.into_response());
         }
-        let Some((key, hosts, nbd_port)) = place.revealed() else {
+        let Some((key, hosts)) = place.revealed() else {
             return Ok(StatusCode::ACCEPTED.into_response());
         };
         let key = PublicKey::parse(key).ok_or_else(|| bad("the key is malformed"))?;
@@ -236,7 +237,6 @@ async fn outcome(
             key: key.fingerprint(),
             called_from: place.address.parse().ok(),
             hosts: hosts.iter().filter_map(|host| host.parse().ok()).collect(),
-            nbd_port,
         };
         let random = serial().map_err(internal)?;
         let member = room.change(|register| {
@@ -253,9 +253,30 @@ async fn outcome(
     .await
 }
 
+/// A member reports a server, and is told who is revoked.
+async fn check_in(
+    State(shared): Shared,
+    Extension(peer): Extension<SocketAddr>,
+    Extension(member): Extension<Member>,
+    body: Bytes,
+) -> Answer<Json<CheckedIn>> {
+    let request: CheckIn = parse(&body)?;
+    let Some(standing) = member.0 else {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "this is for members: a certificate of the room is needed"));
+    };
+    blocking(shared, peer, move |shared| {
+        let server = request.server.map(|server| server.known_to(peer.ip()));
+        let known = shared.room.check_in(&standing.identity().key, server, request.ended);
+        known.map_err(|error| Refusal::new(StatusCode::FORBIDDEN, error.to_string()))?;
+        let revocations = shared.room.revocations_kept().map_err(internal)?;
+        Ok(Json(CheckedIn { revocations, time_s: now() }))
+    })
+    .await
+}
+
 impl Enrolment {
     /// Issues a member's certificate.
-    fn welcome(&self, member: &Member, key: &PublicKey, its_time: u64) -> Answer<Json<Enrolled>> {
+    fn welcome(&self, member: &register::Member, key: &PublicKey, its_time: u64) -> Answer<Json<Enrolled>> {
         let authority = self.room.authority();
         let certificate = authority.issue(&member.into(), key).map_err(internal)?;
         let revocations = self.room.revocations_pem().map_err(internal)?;
@@ -273,13 +294,8 @@ fn applicant(claims: &Claims, room: &Room, peer: SocketAddr) -> Answer<(PublicKe
     let hosts = claims.hosts.iter().take(MEMBER_HOSTS_MAX).filter_map(|host| host.parse().ok()).collect();
     let address = peer.ip().to_canonical();
     let called_from = (!address.is_loopback()).then_some(Host::Ip(address));
-    let applicant = Applicant {
-        name: claims.name.chars().take(256).collect(),
-        key: key.fingerprint(),
-        called_from,
-        hosts,
-        nbd_port: claims.nbd_port,
-    };
+    let applicant =
+        Applicant { name: claims.name.chars().take(256).collect(), key: key.fingerprint(), called_from, hosts };
     Ok((key, applicant))
 }
 

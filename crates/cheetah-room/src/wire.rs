@@ -6,12 +6,17 @@
 //! | `POST /v1/pending` [`Begin`] | [`Begun`] |
 //! | `PUT /v1/pending/ID` [`Reveal`] | 204 |
 //! | `GET /v1/pending/ID` | 202 while the machine waits; then [`Enrolled`] |
+//! | `POST /v1/servers` [`CheckIn`], of a member | [`CheckedIn`] |
 
+use std::net::IpAddr;
+
+use cheetah_error::Result;
 use cheetah_tls::Fingerprint;
 use serde::{Deserialize, Serialize};
 
+use crate::invitation::Host;
 use crate::key::{PrivateKey, PublicKey};
-use cheetah_error::Result;
+use crate::register::{MEMBER_HOSTS_MAX, Server, clean_name, is_assignable};
 
 /// The most bytes of a request's body.
 pub const REQUEST_LEN_MAX: usize = 16 << 10;
@@ -34,9 +39,6 @@ pub struct Claims {
     /// Its IP addresses.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// The port of its NBD server, if it has one.
-    #[serde(default)]
-    pub nbd_port: Option<u16>,
     /// Its clock: seconds since 1970. It is only reported.
     #[serde(default)]
     pub time_s: u64,
@@ -65,6 +67,62 @@ pub struct Enrolled {
     pub room: String,
     /// The clock of the room's machine: seconds since 1970.
     pub time_s: u64,
+}
+
+/// A member reports a server, and asks for the list of revoked certificates. Its certificate says which member it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CheckIn {
+    /// Its server, if it has one.
+    #[serde(default)]
+    pub server: Option<ServerAt>,
+    /// Whether that server has ended.
+    #[serde(default)]
+    pub ended: bool,
+    /// Its clock: seconds since 1970. It is only reported.
+    #[serde(default)]
+    pub time_s: u64,
+}
+
+/// A server, as the machine that runs it knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerAt {
+    /// Its name.
+    pub name: String,
+    /// The IP addresses that it listens on.
+    pub addresses: Vec<IpAddr>,
+    /// The port of its NBD server.
+    pub nbd_port: u16,
+    /// The port of its control API, if it has one.
+    #[serde(default)]
+    pub control_port: Option<u16>,
+}
+
+/// What a member needs to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CheckedIn {
+    /// The list of revoked certificates, in PEM.
+    pub revocations: String,
+    /// The clock of the room's machine: seconds since 1970.
+    pub time_s: u64,
+}
+
+impl ServerAt {
+    /// The server, for the room's register. A member that called from another machine is not reached by loopback, and is
+    /// reached by the address that it called from if it listens there.
+    pub fn known_to(&self, caller: IpAddr) -> Server {
+        let caller = caller.to_canonical();
+        let here = caller.is_loopback();
+        let mut addresses: Vec<IpAddr> = self.addresses.iter().take(MEMBER_HOSTS_MAX).copied().collect();
+        addresses.retain(|address| is_assignable(*address) || (here && address.is_loopback()));
+        addresses.sort_by_key(|address| (address.is_loopback(), *address != caller, address.is_ipv6()));
+        addresses.dedup();
+        Server {
+            name: clean_name(&self.name),
+            hosts: addresses.into_iter().map(Host::Ip).collect(),
+            nbd_port: self.nbd_port,
+            control_port: self.control_port,
+        }
+    }
 }
 
 /// Begins to wait for approval.
@@ -103,19 +161,12 @@ impl Claims {
     /// # Errors
     ///
     /// If the key cannot sign.
-    pub fn new(
-        key: &PrivateKey,
-        room_key: &Fingerprint,
-        name: &str,
-        hosts: Vec<String>,
-        nbd_port: Option<u16>,
-        time_s: u64,
-    ) -> Result<Self> {
+    pub fn new(key: &PrivateKey, room_key: &Fingerprint, name: &str, hosts: Vec<String>, time_s: u64) -> Result<Self> {
         use base64::Engine as _;
         let public = key.public()?;
         let proof = key.sign(&proof_message(room_key, &public))?;
         let proof = base64::engine::general_purpose::STANDARD.encode(proof);
-        Ok(Self { public_key: public.to_string(), proof, name: name.to_owned(), hosts, nbd_port, time_s })
+        Ok(Self { public_key: public.to_string(), proof, name: name.to_owned(), hosts, time_s })
     }
 
     /// The public key, if the machine has proved that it has the private one.
@@ -139,9 +190,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_is_known_by_addresses_that_the_room_can_reach() {
+        let listens = ["127.0.0.1", "10.0.0.7", "fe80::1", "fd00::7", "192.168.1.7", "0.0.0.0"];
+        let addresses = listens.iter().map(|address| address.parse().unwrap()).collect();
+        let server = ServerAt { name: "lab 7".into(), addresses, nbd_port: 1, control_port: Some(2) };
+        let known = |caller: &str| {
+            let known = server.known_to(caller.parse().unwrap());
+            assert_eq!(known.name, "lab-7");
+            known.hosts.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(known("::ffff:192.168.1.7"), ["192.168.1.7", "10.0.0.7", "fd00::7"]);
+        assert_eq!(known("127.0.0.1"), ["10.0.0.7", "192.168.1.7", "fd00::7", "127.0.0.1"]);
+        let many = ServerAt { addresses: vec!["10.0.0.1".parse().unwrap(); 1000], ..server };
+        assert!(many.known_to("10.0.0.1".parse().unwrap()).hosts.len() <= MEMBER_HOSTS_MAX);
+    }
+
+    #[test]
     fn a_key_without_its_private_half_is_not_proven() {
         let (key, room) = (PrivateKey::generate().unwrap(), Fingerprint([1; 32]));
-        let claims = Claims::new(&key, &room, "lab", Vec::new(), None, 0).unwrap();
+        let claims = Claims::new(&key, &room, "lab", Vec::new(), 0).unwrap();
         assert_eq!(claims.proven_key(&room), Some(key.public().unwrap()));
         assert_eq!(claims.proven_key(&Fingerprint([2; 32])), None, "a proof for one room is none for another");
         let other = PrivateKey::generate().unwrap().public().unwrap().to_string();

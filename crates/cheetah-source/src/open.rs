@@ -25,14 +25,14 @@ use cheetah_error::{Error, Result};
 pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { link, timeout, heed_map, .. } = *options;
     match spec.split_once("://") {
-        Some(("nbd" | "nbd+unix", _)) => {
+        Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => {
             let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
             return open_nbd(uri, spec, options).await;
         }
         Some(("iscsi", _)) => return open_iscsi(spec, options).await,
         Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
             return Err(Error::misuse(format!(
-                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbd+unix:// or iscsi:// URI"
+                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix:// or iscsi:// URI"
             )));
         }
         _ => {}

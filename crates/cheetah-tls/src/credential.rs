@@ -207,7 +207,7 @@ impl Credential {
         ServerTls::new(&self.0.trust, self.own()?)
     }
 
-    /// TLS for an enrolment server: clients have no certificate, and are shown the authority's beside this one.
+    /// TLS for an enrolment server: clients need no certificate, and are shown the authority's beside this one.
     ///
     /// # Errors
     ///
@@ -228,6 +228,11 @@ impl Credential {
     /// If `der` is malformed, is not signed by the authority, or is older than the list in use.
     pub fn replace_revocations(&self, der: &[u8]) -> Result<(), TlsError> {
         self.0.trust.replace_revocations(der)
+    }
+
+    /// The number of revoked certificates that are known. It only grows.
+    pub fn revoked(&self) -> usize {
+        self.0.trust.revoked()
     }
 
     /// The list of revoked certificates in use, in DER, if there is one.

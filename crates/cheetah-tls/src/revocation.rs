@@ -42,6 +42,10 @@ impl Revocations {
         self.number >= known.number
     }
 
+    pub fn len(&self) -> usize {
+        self.serials.len()
+    }
+
     pub fn contains(&self, serial: &Serial) -> bool {
         self.serials.contains(serial)
     }

@@ -31,7 +31,7 @@ pub struct ServerTls {
 impl ServerTls {
     /// A server whose clients must be members of its room, of any role: the caller decides what each role may do.
     pub(crate) fn new(trust: &Arc<Trust>, own: &Arc<CertifiedKey>) -> Result<Self, TlsError> {
-        let verifier = Verifier::new(trust)?;
+        let verifier = Verifier::new(trust, true)?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(&[&TLS13])?;
         let builder = builder.with_client_cert_verifier(Arc::new(verifier));
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own))));
@@ -40,19 +40,19 @@ impl ServerTls {
         Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
     }
 
-    /// A server for enrolment: clients have no certificate, and are told the authority's.
+    /// A server for enrolment: clients need no certificate, and are told the authority's. A member may show its own.
     pub(crate) fn for_enrolment(trust: &Arc<Trust>, own: &Arc<CertifiedKey>) -> Result<Self, TlsError> {
         let mut chain = own.cert.clone();
         chain.push(trust.authority.clone());
         let own = Arc::new(CertifiedKey::new(chain, Arc::clone(&own.key)));
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(&[&TLS13])?;
-        let builder = builder.with_no_client_auth();
+        let builder = builder.with_client_cert_verifier(Arc::new(Verifier::new(trust, false)?));
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
         config.enable_secret_extraction = true;
         Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
     }
 
-    /// Performs the handshake over `stream`. Returns the client; `None` for enrolment, where clients have no certificate.
+    /// Performs the handshake over `stream`. Returns the client; `None` for enrolment, if the client shows no certificate.
     ///
     /// # Errors
     ///
@@ -98,18 +98,24 @@ impl ServerTls {
 struct Verifier {
     trust: Arc<Trust>,
     inner: Arc<dyn ClientCertVerifier>,
+    /// Whether a client must show a certificate.
+    mandatory: bool,
 }
 
 impl Verifier {
-    fn new(trust: &Arc<Trust>) -> Result<Self, TlsError> {
+    fn new(trust: &Arc<Trust>, mandatory: bool) -> Result<Self, TlsError> {
         let roots = Arc::clone(&trust.roots);
         let inner = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider())).build();
         let inner = inner.map_err(|_| TlsError::Malformed("the authority's certificate cannot be used"))?;
-        Ok(Self { trust: Arc::clone(trust), inner })
+        Ok(Self { trust: Arc::clone(trust), inner, mandatory })
     }
 }
 
 impl ClientCertVerifier for Verifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.inner.root_hint_subjects()
     }

@@ -68,6 +68,10 @@ impl Trust {
         Ok(())
     }
 
+    pub fn revoked(&self) -> usize {
+        self.revocations.read().len()
+    }
+
     pub fn revocations(&self) -> Option<Vec<u8>> {
         let known = self.revocations.read();
         Some(known.der.clone()).filter(|der| !der.is_empty())

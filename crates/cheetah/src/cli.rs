@@ -9,7 +9,7 @@ use crate::commands::{
     serve, status, triage, unmount, verify,
 };
 use crate::failure::Result;
-use crate::room::{Part, enter};
+use crate::room::{Part, Stranger, enter};
 use crate::ui::Ui;
 
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
@@ -41,7 +41,8 @@ pub struct Cli {
     #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Global options")]
     pub verbose: u8,
 
-    /// Room whose machines this command talks to: its name, a credential file, an invitation, or 'none'
+    /// Room whose machines this command talks to: its name, a credential file, an invitation, or 'none'; for nodes and
+    /// agents also HOST:PORT, where cheetah room serve runs, to join by a code
     /// [default: the only room that this machine knows]
     #[arg(long, global = true, help_heading = "Global options", value_name = "ROOM")]
     pub room: Option<String>,
@@ -90,7 +91,8 @@ impl Cli {
 impl Command {
     /// How the verb takes part in a room; `None` if it does not, or sees to it itself.
     fn part(&self) -> Option<Part> {
-        let client = || Part { purpose: Purpose::Client, ephemeral: false, me: Me::default() };
+        let client =
+            || Part { purpose: Purpose::Client, ephemeral: false, me: Me::default(), stranger: Stranger::Alone };
         match self {
             Self::Node(args) => Some(args.part()),
             Self::Serve(args) => Some(args.part()),
@@ -117,9 +119,9 @@ impl Command {
             Self::Unmount(args) => unmount::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,
             Self::Serve(args) => serve::run(args, ui).await,
-            Self::Triage(args) => triage::run(args, ui).await,
+            Self::Triage(args) => triage::run(args, room, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
-            Self::Bench(args) => bench::run(args, ui).await,
+            Self::Bench(args) => bench::run(args, room, ui).await,
             Self::Generate(args) => generate::run(&args, Cli::command(), ui),
         }
     }

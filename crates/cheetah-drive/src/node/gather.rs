@@ -16,7 +16,7 @@ use cheetah_control::ControlClient;
 use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join};
 use cheetah_control::http::{self, Ends, Member};
 use cheetah_device::supervise::{contain, panic_point};
-use cheetah_tls::{Role, Roles, wallet};
+use cheetah_tls::{Expected, Role, Roles, wallet};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
@@ -115,11 +115,11 @@ async fn join(
     if !member.is_one_of(Roles::of(&[Role::Node])) {
         return refuse(StatusCode::FORBIDDEN, format!("{member} is no node"));
     }
-    let accepted = contain("a node's joining", accept(&gate, peer, &body)).await;
+    let accepted = contain("a node's joining", accept(&gate, peer, &member, &body)).await;
     accepted.unwrap_or_else(|panicked| refuse(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))
 }
 
-async fn accept(gate: &Gate, peer: SocketAddr, body: &[u8]) -> Answer {
+async fn accept(gate: &Gate, peer: SocketAddr, member: &Member, body: &[u8]) -> Answer {
     panic_point("gather");
     let welcome = (StatusCode::OK, Json(serde_json::json!({})));
     let join = match serde_json::from_slice::<Join>(body) {
@@ -134,7 +134,12 @@ async fn accept(gate: &Gate, peer: SocketAddr, body: &[u8]) -> Answer {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many nodes join at once; try again".into());
     };
     let host = peer.ip().to_canonical().to_string();
-    let back = ControlClient::new(host_port(&host, join.http_port)).with_timeout(ASK_BACK_TIMEOUT);
+    let mut expected = Expected::role(Role::Node);
+    if let Some(standing) = &member.0 {
+        // The machine that called, not another one at its address.
+        expected = expected.with_key(standing.identity().key);
+    }
+    let back = ControlClient::new(host_port(&host, join.http_port)).with_timeout(ASK_BACK_TIMEOUT).expecting(expected);
     let status = match back.status().await {
         Ok(status) if status.instance == join.instance => status,
         Ok(_) => return refuse(StatusCode::CONFLICT, format!("another node answers at {}", back.addr())),

@@ -8,6 +8,7 @@ use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
 use cheetah_nbd::client::Client;
 
 use super::connect::{Connect, connect};
+use super::export::control;
 use super::health::{NodeState, node_status};
 use crate::file::SetNode;
 use cheetah_error::{Error, Result};
@@ -61,6 +62,9 @@ async fn open_with(
         Ok(client) => client,
         Err(error) => return Err(explain(node, error, access.timeout).await),
     };
+    if let Some(control) = control(node, access.timeout) {
+        control.hand_on_revocations().await;
+    }
     let size = client.geometry().size;
     if size < node.size {
         return Err(Error::failed(format!(

@@ -30,7 +30,8 @@ use cheetah_control::api::{
     NewMap, NewNote, Notes, Receipt, Status, StoredMap,
 };
 use cheetah_control::http::{self, Ends, Member, Refusal};
-use cheetah_tls::{REVOCATIONS_BYTES_MAX, Role, Roles, ServerTls, TlsError};
+use cheetah_control::revoked;
+use cheetah_tls::{Role, Roles, ServerTls};
 
 /// Limits for callers. A deletion of all of a node's memory fits.
 const LIMITS: http::Limits = http::Limits { connections_max: 64, life_max: Duration::from_secs(600) };
@@ -46,19 +47,19 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<ServerTls>, node: A
 
 fn router(node: Arc<Shared>) -> Router {
     let far = node.far.clone().map(far::router).unwrap_or_default();
+    let revoked = revoked::router(node.credential.clone());
     let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
-    let revoke = put(replace_revocations).layer(DefaultBodyLimit::max(REVOCATIONS_BYTES_MAX));
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/exports", post(create))
         .route("/v1/exports/{name}", delete(remove))
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
         .route("/v1/exports/{name}/map", store_map.get(map))
-        .route("/v1/room/revoked", revoke)
         .route("/v1/exports/{name}/notes", get(notes).put(store_note))
         .route("/metrics", get(show_metrics))
         .with_state(node)
         .merge(far)
+        .merge(revoked)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; see /v1/status") })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
@@ -72,32 +73,18 @@ fn router(node: Arc<Shared>) -> Router {
 async fn by_role(Extension(member): Extension<Member>, request: Request, next: Next) -> Response {
     let roles = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, _) => Roles::READERS,
-        (&Method::PUT, "/v1/room/revoked") => return next.run(request).await,
+        (&Method::PUT, revoked::PATH) => return next.run(request).await,
         _ => Roles::of(&[Role::Examiner]),
     };
     if member.is_one_of(roles) {
+        if !request.method().is_safe() {
+            tracing::info!("{} {} for {member}", request.method(), request.uri().path());
+        }
         return next.run(request).await;
     }
     tracing::warn!("refused {} {} to {member}", request.method(), request.uri().path());
     let why = format!("{member} may not do this: it is for the role {roles}");
     Refusal::new(StatusCode::FORBIDDEN, why).into_response()
-}
-
-/// Takes a newer list of revoked certificates, in DER.
-async fn replace_revocations(State(node): Node, request: Request) -> Answer<StatusCode> {
-    let Some(credential) = &node.credential else {
-        return Err(Refusal::new(StatusCode::NOT_FOUND, "this node is in no room"));
-    };
-    let list = match timeout(RECEIVE_TIMEOUT, Bytes::from_request(request, &())).await {
-        Ok(Ok(list)) => list,
-        Ok(Err(rejection)) => return Err(Refusal::new(rejection.status(), rejection.body_text())),
-        Err(_) => return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
-    };
-    credential.replace_revocations(&list).map_err(|error| match error {
-        TlsError::OldRevocations => Refusal::new(StatusCode::CONFLICT, error.to_string()),
-        error => Refusal::new(StatusCode::BAD_REQUEST, error.to_string()),
-    })?;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 type Answer<T> = Result<T, Refusal>;

@@ -14,7 +14,7 @@ fn token(number: u8) -> TokenHash {
 }
 
 fn applicant(name: &str, number: u8) -> Applicant {
-    Applicant { name: name.into(), key: key(number), called_from: None, hosts: Vec::new(), nbd_port: None }
+    Applicant { name: name.into(), key: key(number), called_from: None, hosts: Vec::new() }
 }
 
 fn open(uses: u32) -> Register {
@@ -203,5 +203,59 @@ proptest! {
         let text = format!("{:032x}", as_serial(random));
         prop_assert!(is_serial(&text), "{}", text);
         prop_assert!((0x40..0x80).contains(&u8::from_str_radix(&text[..2], 16).unwrap()));
+    }
+}
+
+fn server(name: &str, host: &str, nbd_port: u16) -> Server {
+    let hosts = vec![host.parse().unwrap()];
+    Server { name: name.into(), hosts, nbd_port, control_port: Some(nbd_port + 1) }
+}
+
+#[test]
+fn each_server_of_a_machine_is_known_until_it_ends_or_another_has_its_address() {
+    let mut register = open(9);
+    let member = admit(&mut register, 1, NOW).unwrap();
+    let names = |register: &Register| -> Vec<String> {
+        let member = register.member(&member.name).unwrap();
+        member.servers.iter().map(|server| format!("{} {}", server.name, server.nbd_port)).collect()
+    };
+    for (name, port) in [("a", 1), ("b", 3), ("a", 1)] {
+        register.check_in(&key(1), Some(server(name, "10.0.0.7", port)), false).unwrap();
+    }
+    register.check_in(&key(1), None, false).unwrap();
+    assert_eq!(names(&register), ["a 1", "b 3"]);
+    register.check_in(&key(1), Some(server("c", "10.0.0.7", 1)), false).unwrap();
+    register.check_in(&key(1), Some(server("d", "10.0.0.8", 1)), false).unwrap();
+    assert_eq!(names(&register), ["b 3", "c 1", "d 1"]);
+    register.check_in(&key(1), Some(server("b", "10.0.0.7", 3)), true).unwrap();
+    assert_eq!(names(&register), ["c 1", "d 1"]);
+    assert_eq!(Register::decode(&register.encode().unwrap()), Ok(register.clone()));
+
+    assert_eq!(register.check_in(&key(2), Some(server("x", "h", 1)), false), Err(Denied::NoMember));
+    register.revoke(&[&member.name], NOW);
+    assert_eq!(register.check_in(&key(1), None, false), Err(Denied::RevokedKey));
+}
+
+#[test]
+fn a_member_cannot_fill_the_register_with_servers() {
+    let mut register = open(9);
+    admit(&mut register, 1, NOW).unwrap();
+    for port in 1..=100 {
+        register.check_in(&key(1), Some(server("a", "10.0.0.7", port)), false).unwrap();
+    }
+    let servers = &register.members()[0].servers;
+    assert_eq!((servers.len(), servers[0].nbd_port), (SERVERS_MAX, 100 - 15));
+    let sound = server("a", "h", 1);
+    let malformed = [
+        Server { nbd_port: 0, ..sound.clone() },
+        Server { control_port: Some(0), ..sound.clone() },
+        Server { hosts: Vec::new(), ..sound.clone() },
+        Server { name: "a b".into(), ..sound.clone() },
+        Server { hosts: vec!["h".parse().unwrap(); MEMBER_HOSTS_MAX + 1], ..sound },
+    ];
+    for server in malformed {
+        let before = register.clone();
+        register.check_in(&key(1), Some(server), false).unwrap();
+        assert_eq!(register, before);
     }
 }

@@ -23,6 +23,6 @@ pub struct Args {
 }
 
 /// Runs the verb in this process.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    VERB.run(args.words, ui)
+pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
+    VERB.run(args.words, room, ui)
 }

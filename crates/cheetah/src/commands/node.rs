@@ -7,15 +7,16 @@ use cheetah_control::api::NodeReceipt;
 use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
 use cheetah_node::{Node, NodeConfig, NodeError, spare};
-use cheetah_room::client::Me;
-use cheetah_room::place::{host_name, own_addresses};
+use cheetah_room::Host;
+use cheetah_room::client::{Me, parse_place};
+use cheetah_room::place::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
 use cheetah_tls::wallet;
 use serde_json::json;
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
-use crate::room::Part;
+use crate::room::{Part, Stranger, report_server, server_at, server_ended};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -31,8 +32,13 @@ refuse it.
 In a room, the node is a member: it joins with the string of cheetah room invite, and keeps its credential. All \
 connections are encrypted, and only examiners and analysts of the room can use it.
 
+Without a string, on a machine that knows no room, the node looks for a room that announces itself on the local \
+network, or asks the machine that --room HOST:PORT or --join names. It shows a code, and waits until cheetah room approve \
+lets it in. If no room is found, it listens on loopback only.
+
   cheetah node --memory 12GiB --room STRING
   cheetah node --memory 12GiB --room lab
+  cheetah node --memory 12GiB --room examiner:10812
   cheetah node --memory 12GiB --room STRING --join examiner:10811")]
 pub struct Args {
     /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else
@@ -110,11 +116,27 @@ impl Args {
     /// The node's part in a room.
     pub fn part(&self) -> Part {
         let name = if self.name.is_empty() { host_name() } else { self.name.clone() };
-        let port = self.listen.map_or(NBD_PORT, |listen| listen.port());
-        // A port that the system chooses is not known yet.
-        let nbd_port = (port != 0).then_some(port);
-        let me = Me { name, hosts: own_addresses(), nbd_port };
-        Part { purpose: Purpose::Node, ephemeral: self.ephemeral, me }
+        let me = Me { name, hosts: own_addresses() };
+        Part { purpose: Purpose::Node, ephemeral: self.ephemeral, me, stranger: self.stranger() }
+    }
+}
+
+impl Args {
+    /// What the node does on a machine that knows no room: if it is for other machines, it asks to be let into one.
+    fn stranger(&self) -> Stranger {
+        if self.insecure || self.listen.is_some_and(|listen| listen.ip().is_loopback()) {
+            return Stranger::Alone;
+        }
+        let examiner = self.join.iter().find_map(|place| parse_place(place)).map(|(host, _)| host);
+        let is_here = |host: &Host| match host {
+            Host::Ip(address) => address.is_loopback(),
+            Host::Name(name) => name == "localhost",
+        };
+        match examiner {
+            Some(host) if !is_here(&host) => Stranger::Asks(host, PORT),
+            Some(_) => Stranger::Alone,
+            None => Stranger::Looks,
+        }
     }
 }
 
@@ -138,9 +160,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         _ => Failure::failed(error),
     })?;
     say_ready(&node, ui);
+    if node.has_tls() {
+        report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
+    }
     let signal = stop.asked().await;
     ui.say(format_args!("{signal}: wiping the lent memory"));
     let receipt = node.shutdown().await;
+    server_ended().await;
     let text = describe(&receipt);
     let mut value = json!(receipt);
     value["event"] = "wiped".into();

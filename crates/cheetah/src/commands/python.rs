@@ -58,7 +58,7 @@ pub struct Verb {
 impl Verb {
     /// Replaces this process by Python, which then gets the signals and sets the exit code. Returns only if Python cannot be
     /// started.
-    pub fn run(&self, words: Words, ui: Ui) -> Result<()> {
+    pub fn run(&self, words: Words, room: Option<&str>, ui: Ui) -> Result<()> {
         let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
         self.check(&python)?;
         let mut command = Command::new(&python);
@@ -66,6 +66,10 @@ impl Verb {
         // clap has consumed a --json before the verb.
         if ui.is_json() {
             command.arg("--json");
+        }
+        // Not as an argument: an invitation is secret, and other users can read arguments.
+        if let Some(room) = room {
+            command.env(cheetah_room::resolve::VARIABLE, room);
         }
         if let Ok(ours) = std::env::current_exe() {
             command.env("CHEETAH_BINARY", ours);

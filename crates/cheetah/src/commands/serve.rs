@@ -9,6 +9,7 @@ use axum::Extension;
 use axum::middleware::from_fn;
 use cheetah_acquire::agent::{Agent, AgentConfig, CpuMax, Protection};
 use cheetah_control::http::{self, Ends};
+use cheetah_control::revoked;
 use cheetah_device::{Size, os_error};
 use cheetah_probe::far::{Caller, FarConfig, router};
 use cheetah_room::client::Me;
@@ -20,7 +21,7 @@ use tokio::net::TcpListener;
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
-use crate::room::Part;
+use crate::room::{Part, Stranger, report_server, server_at, server_ended};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -97,8 +98,8 @@ pub struct Args {
 impl Args {
     /// The agent's part in a room.
     pub fn part(&self) -> Part {
-        let me = Me { name: host_name(), hosts: own_addresses(), nbd_port: self.listen.map(|listen| listen.port()) };
-        Part { purpose: Purpose::Agent, ephemeral: self.ephemeral, me }
+        let me = Me { name: host_name(), hosts: own_addresses() };
+        Part { purpose: Purpose::Agent, ephemeral: self.ephemeral, me, stranger: Stranger::Alone }
     }
 }
 
@@ -144,11 +145,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let far = FarConfig { name: agent.name().to_owned(), sends: args.rate_max.is_none() };
     let probe_address = probe.as_ref().and_then(|listener| listener.local_addr().ok());
     say_ready(&agent, args.connect.as_deref(), probe_address, ui);
+    if let Some(address) = agent.address().filter(|_| probe_tls.is_some()) {
+        report_server(server_at(agent.name().to_owned(), address, probe_address.map(|address| address.port())));
+    }
     tokio::select! {
         never = agent.run() => match never {},
         never = serve_probes(probe, probe_tls, far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
+            server_ended().await;
             Ok(())
         }
     }
@@ -186,7 +191,8 @@ async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
 async fn serve_probes(listener: Option<TcpListener>, tls: Option<ServerTls>, far: FarConfig) -> Infallible {
     match listener {
         Some(listener) => {
-            let router = router(far).layer(from_fn(http::only_readers));
+            let revoked = revoked::router(wallet::default().filter(|_| tls.is_some()));
+            let router = router(far).layer(from_fn(http::only_readers)).merge(revoked);
             let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
             http::serve(listener, PROBE_LIMITS, tls, with_caller).await
         }

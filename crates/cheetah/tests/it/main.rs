@@ -9,7 +9,9 @@
 mod support;
 
 mod acquire;
+mod asking;
 mod bench;
+mod certificates;
 mod custody;
 mod demo;
 mod evidence;
@@ -22,6 +24,7 @@ mod foreign;
 mod help;
 mod lazy;
 mod lifecycle;
+mod members;
 mod misuse;
 mod mount;
 mod panics;

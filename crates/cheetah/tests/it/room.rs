@@ -1,77 +1,19 @@
 //! Rooms: making one, letting machines in, keeping others out.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::run::{Ran, program, run};
+use crate::support::lab::{Lab, port};
+use crate::support::run::{program, run};
 use crate::support::service::PATIENCE;
-use crate::support::{Desk, MIB, Node, Port, Service, need, number, text};
-
-/// Machines, each with a configuration directory of its own.
-struct Lab(Desk);
-
-impl Lab {
-    /// A lab whose machine `examiner` has the room `lab`.
-    fn new() -> Self {
-        let lab = Self(Desk::new());
-        lab.at("examiner", &["room", "init", "lab"]).ok();
-        lab
-    }
-
-    fn config(&self, machine: &str) -> PathBuf {
-        self.0.at(machine)
-    }
-
-    fn room_directory(&self) -> PathBuf {
-        self.config("examiner").join("cheetah/rooms/lab")
-    }
-
-    fn command(&self, machine: &str, args: &[&str]) -> Command {
-        let mut command = program();
-        command.env("XDG_CONFIG_HOME", self.config(machine)).env_remove("CHEETAH_ROOM").arg("--json").args(args);
-        command
-    }
-
-    /// Runs a command on a machine.
-    fn at(&self, machine: &str, args: &[&str]) -> Ran {
-        run(self.command(machine, args))
-    }
-
-    /// Starts a service on a machine, and waits for its first event.
-    fn start(&self, machine: &str, args: &[&str], event: &str) -> Service {
-        Service::spawn(self.command(machine, args), event).unwrap_or_else(|why| panic!("{args:?}: {why}"))
-    }
-
-    /// Lets machines in, on loopback.
-    fn serve(&self, machine: &str, room: &str) -> Service {
-        self.start(machine, &["room", "serve", "--room", room, "--listen", "127.0.0.1:0"], "ready")
-    }
-
-    /// An invitation of the room `lab`, whose server runs.
-    fn invite(&self, more: &[&str]) -> String {
-        let made = self.at("examiner", &[&["room", "invite", "--no-serve"], more].concat()).ok().json();
-        text(&made, "invitation").to_owned()
-    }
-
-    fn list(&self) -> Value {
-        self.at("examiner", &["room", "list"]).ok().json()
-    }
-
-    fn members(&self) -> Vec<Value> {
-        self.list()["members"].as_array().unwrap().clone()
-    }
-}
-
-fn port(server: &Service) -> u16 {
-    text(&server.ready, "listen").parse::<SocketAddr>().unwrap().port()
-}
+use crate::support::{MIB, Node, Port, need, number, text};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -105,7 +105,7 @@ pub fn credential(args: &CredentialArgs, room: Option<&str>, ui: Ui) -> Result<(
     let name = args.name.clone().or_else(stem).unwrap_or_default();
     let key = PrivateKey::generate()?;
     let (member, _) = room.admit(&key, &name, args.role, Admission::InAdvance)?;
-    write_secret(&args.out, room.credential_pem(&key, &member)?.as_bytes())?;
+    write_secret(&args.out, room.credential_file(&key, &member)?.as_bytes())?;
     let value = json!({
         "file": path_to_text(&args.out), "name": member.name, "role": member.role.name(),
         "key_sha256": member.key.to_string(),

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::invitation::HOSTS_MAX;
+use cheetah_room::place::PORT;
 use cheetah_room::resolve::write_secret;
 use cheetah_room::{Host, Invitation, Room, Serving};
 use cheetah_tls::Role;
 use serde_json::json;
 
-use super::serve::PORT;
 use super::{detached, qr, seconds, shown_seconds};
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;

@@ -2,7 +2,8 @@
 
 use cheetah_room::Admission;
 use cheetah_room::place::now;
-use serde_json::json;
+use cheetah_room::register::Server;
+use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::ui::Ui;
@@ -26,19 +27,20 @@ pub fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let mut members = Vec::new();
     for member in register.members() {
         let hosts: Vec<_> = member.hosts.iter().map(ToString::to_string).collect();
+        let servers: Vec<_> = member.servers.iter().map(shown_server).collect();
         let state = if member.revoked.is_some() { "revoked" } else { "member" };
         let key = member.key.to_string();
         rows.add_row([
             member.name.clone(),
             member.role.to_string(),
             key[..16].to_owned(),
-            hosts.join(" "),
+            if servers.is_empty() { hosts.join(" ") } else { servers.join("\n") },
             how(&member.by),
             state.to_owned(),
         ]);
         members.push(json!({
             "name": member.name, "role": member.role.name(), "key_sha256": key, "serial": member.serial,
-            "hosts": hosts, "nbd_port": member.nbd_port, "by": how(&member.by), "admitted_s": member.admitted,
+            "hosts": hosts, "servers": member.servers.iter().map(server_value).collect::<Vec<_>>(), "by": how(&member.by), "admitted_s": member.admitted,
             "revoked_s": member.revoked,
         }));
     }
@@ -66,6 +68,17 @@ pub fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     });
     ui.answer(text, &value);
     Ok(())
+}
+
+/// The name and the first address of a server.
+fn shown_server(server: &Server) -> String {
+    let at = server.hosts.first().map(|host| host.with_port(server.nbd_port)).unwrap_or_default();
+    format!("{} at {at}", server.name)
+}
+
+fn server_value(server: &Server) -> Value {
+    let hosts = server.hosts.iter().map(|host| host.with_port(server.nbd_port)).collect::<Vec<_>>();
+    json!({ "name": server.name, "nbd": hosts, "control_port": server.control_port })
 }
 
 fn how(admission: &Admission) -> String {

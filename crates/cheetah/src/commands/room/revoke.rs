@@ -12,8 +12,8 @@ use crate::ui::Ui;
 #[command(about = "End the membership of machines")]
 #[command(
     long_about = "Ends the membership of machines, for good. Also closes the invitations that let them in, since they \
-may know the string. The nodes of the room that can be reached are told at once; the others learn it from the next \
-examiner that calls them.
+may know the string. The nodes and agents of the room that can be reached are told at once; the others learn it \
+from the room's machine while it lets machines in, or from the next examiner that calls them.
 
   cheetah room revoke lab-7"
 )]
@@ -32,7 +32,7 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
         return Err(Failure::misused(format!("room {} has no member '{unknown}'; see cheetah room list", room.name())));
     }
     let closed = room.change(|register| Ok(register.revoke(&names, now())))?;
-    let told = crate::room::tell_nodes(&room).await?;
+    let told = crate::room::tell_servers(&room).await?;
     let mut text = format!("revoked: {}", list(&names));
     for id in &closed {
         text.push_str(&format!(
@@ -40,11 +40,11 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
         ));
     }
     text.push_str(&format!(
-        "\nnodes told: {}",
+        "\nservers told: {}",
         if told.reached.is_empty() { "none".into() } else { list(&told.reached) }
     ));
-    for (node, why) in &told.missed {
-        text.push_str(&format!("\nnot told: {node} ({why}); it accepts the revoked until an examiner calls it"));
+    for (server, why) in &told.missed {
+        text.push_str(&format!("\nnot told: {server} ({why}); it accepts the revoked until an examiner calls it"));
     }
     let missed: Vec<_> = told.missed.iter().map(|(node, why)| json!({ "node": node, "why": why })).collect();
     let value = json!({

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use cheetah_device::os_error;
-use cheetah_room::place::now;
+use cheetah_room::announce::announce;
+use cheetah_room::place::{PORT, now};
 use cheetah_room::server::{CLOCK_TOLERANCE_S, Event, serve};
 use cheetah_room::{Room, Serving};
 use serde_json::json;
@@ -15,8 +16,6 @@ use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
-/// The default port: the one after that for nodes that join a drive.
-pub const PORT: u16 = 10812;
 /// Ports that are tried if the default one is taken.
 const PORTS_TRIED: u16 = 16;
 /// How often a detached server looks whether it is still needed.
@@ -40,6 +39,14 @@ pub struct Args {
     /// Address at which to listen [default: every address, port 10812]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     listen: Option<SocketAddr>,
+
+    /// Announce the room by mDNS, for machines without an invitation; the default if it listens beyond loopback
+    #[arg(long, overrides_with = "no_announce")]
+    announce: bool,
+
+    /// Do not announce the room
+    #[arg(long)]
+    no_announce: bool,
 
     /// Leave the terminal, and end when no invitation is open
     #[arg(long, hide = true)]
@@ -67,6 +74,11 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let value = json!({ "event": "ready", "room": name, "listen": at, "key_sha256": room.key().to_string() });
     ui.answer(format_args!("room {name} lets machines in at {at}"), &value);
     let watched = Room::open(&name)?;
+    let announced = args.announce || !(args.no_announce || at.ip().is_loopback());
+    let _announcement = announced.then(|| announce(&room, at)).transpose().unwrap_or_else(|error| {
+        ui.warn(format_args!("the room is not announced on the local network: {error}"));
+        None
+    });
     tokio::select! {
         result = serve(listener, room, move |event| report(&event, ui)) => match result? {},
         () = until_idle(&watched), if args.detached => Ok(()),

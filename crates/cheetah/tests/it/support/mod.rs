@@ -1,6 +1,7 @@
 //! Support for tests.
 
 pub mod bytes;
+pub mod lab;
 pub mod need;
 pub mod node;
 pub mod peer;

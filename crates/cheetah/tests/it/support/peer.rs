@@ -44,6 +44,18 @@ impl Peer {
         Self::on_socket(command, socket, "disk")
     }
 
+    /// qemu-nbd on TCP, serving a raw file with these TLS credentials, whose id is t.
+    pub fn qemu_nbd_tls(file: &str, credentials: &str) -> Self {
+        let port = Port::held();
+        let address = port.address();
+        let mut command = Command::new(find("qemu-nbd").unwrap());
+        command.args(["--persistent", "--shared=8", "-f", "raw", "-b", "127.0.0.1", "-p", &address.port().to_string()]);
+        command.args(["--object", credentials, "--tls-creds", "t"]).arg(file);
+        let mut peer = Self::start(command, format!("nbd://{address}/"), move || TcpStream::connect(address).is_ok());
+        peer._port = Some(port);
+        peer
+    }
+
     fn on_socket(command: Command, socket: PathBuf, export: &str) -> Self {
         let uri = format!("nbd+unix:///{export}?socket={}", socket.display());
         Self::start(command, uri, move || std::os::unix::net::UnixStream::connect(&socket).is_ok())

@@ -1,0 +1,100 @@
+//! Joining a room without an invitation: by a code that both machines show.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::time::Duration;
+
+use cheetah_room::announce::find;
+use cheetah_room::client::{Me, wait_for_approval};
+use cheetah_room::invitation::Host;
+use cheetah_room::kept::{Credentials, all};
+use cheetah_room::pending::Code;
+use cheetah_room::resolve::{Membership, New, known};
+use cheetah_room::{Fingerprint, PrivateKey};
+use cheetah_tls::Role;
+use serde_json::json;
+
+use crate::failure::{Context, Failure, Result};
+use crate::ui::Ui;
+
+/// How long to listen for rooms that announce themselves.
+const BROWSE: Duration = Duration::from_secs(3);
+
+/// Asks the room at a place to let this machine in, and waits until that is approved there. A machine that was let in
+/// before does not ask again.
+pub async fn ask(place: &(Host, u16), role: Role, me: &Me, ephemeral: bool, ui: Ui) -> Result<Membership> {
+    let at = place.0.with_port(place.1);
+    let is_known = |kept: &cheetah_room::kept::Kept| {
+        kept.at.contains(&at) && kept.credential.identity().is_some_and(|identity| identity.role == role)
+    };
+    if !ephemeral && let Some(kept) = all()?.into_iter().find(is_known) {
+        return Ok(known(kept));
+    }
+    let key = PrivateKey::generate()?;
+    let show = async |code: Code, room_key: Fingerprint| {
+        let value = json!({
+            "event": "waiting", "code": code.to_string(), "at": at, "room_key_sha256": room_key.to_string(),
+        });
+        let text =
+            format!("code {code}; on the machine of the room ({at}), run: cheetah room approve {code} --role {role}");
+        ui.event(text, &value);
+        Ok(())
+    };
+    let joined = wait_for_approval((&place.0, place.1), &key, me, role, show).await?;
+    // A machine in between could have approved this one in a room of its own. A node has nothing to lose by that.
+    if role != Role::Node {
+        confirm(&joined.room).await?;
+    }
+    let file = if ephemeral { None } else { Some(Credentials::open()?.keep(&joined)?.path) };
+    let new = Some(New { clock_offset_s: joined.clock_offset_s });
+    let pem = file.clone();
+    Ok(Membership { credential: joined.credential, room: joined.room, pem, file, at: joined.at, new })
+}
+
+/// The place of the only room that announces itself on the local network; `None` if none does.
+pub async fn announced(ui: Ui) -> Result<Option<(Host, u16)>> {
+    let found = find(BROWSE).await.unwrap_or_else(|error| {
+        tracing::info!("no room is looked for: {error}");
+        Vec::new()
+    });
+    match &found[..] {
+        [] => Ok(None),
+        [only] => {
+            let at = only.at.0.with_port(only.at.1);
+            ui.note(format_args!(
+                "this machine is in no room; it asks room {} at {at}, which announces itself",
+                only.room
+            ));
+            Ok(Some(only.at.clone()))
+        }
+        several => {
+            let rooms: Vec<_> =
+                several.iter().map(|found| format!("{} at {}", found.room, found.at.0.with_port(found.at.1))).collect();
+            Err(Failure::misused(format!(
+                "several rooms announce themselves ({}); name one: --room {}",
+                rooms.join(", "),
+                several[0].at.0.with_port(several[0].at.1)
+            )))
+        }
+    }
+}
+
+/// Asks the person at this machine whether the examiner typed the code, and it was accepted.
+async fn confirm(room: &str) -> Result<()> {
+    const HOW: &str = "for roles other than node, a person must confirm at a terminal; use an invitation instead (cheetah \
+                       room invite)";
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::misused(HOW));
+    }
+    crate::ui::stderr::line(format_args!(
+        "Did cheetah room approve accept this code on the machine of room {room}? Type yes, or anything else to stop:"
+    ));
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    let line = answer.await.context("asking was interrupted")?.context("cannot read the answer")?;
+    if line.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Failure::failed("not confirmed: the credential is not used; revoke the member on the room's machine"))
+}

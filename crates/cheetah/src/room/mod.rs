@@ -1,0 +1,117 @@
+//! The room of a command: what `--room` names, for all of this process's connections.
+
+mod asking;
+mod nodes;
+mod upkeep;
+
+use cheetah_room::Host;
+use cheetah_room::client::Me;
+use cheetah_room::resolve::{Purpose, Wanted, every_client, knows_no_room, named_room, place_to_ask, resolve};
+use cheetah_room::server::CLOCK_TOLERANCE_S;
+use cheetah_tls::{Role, wallet};
+
+use self::asking::announced;
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+pub use asking::ask;
+pub use nodes::{node_address, node_addresses, tell_servers};
+pub use upkeep::{report_server, server_at, server_ended};
+
+/// How a command takes part in a room.
+#[derive(Debug)]
+pub struct Part {
+    /// What for.
+    pub purpose: Purpose,
+    /// Whether a credential that is made now stays in memory.
+    pub ephemeral: bool,
+    /// What this machine says about itself when it joins.
+    pub me: Me,
+    /// Where to ask for being let in, if this machine knows no room.
+    pub stranger: Stranger,
+}
+
+/// What a machine that knows no room does.
+#[derive(Debug)]
+pub enum Stranger {
+    /// It does without.
+    Alone,
+    /// It asks at this place.
+    Asks(Host, u16),
+    /// It asks the room that announces itself on the local network, and does without if there is none.
+    Looks,
+}
+
+/// Resolves the room and sets the credentials of this process.
+pub async fn enter(text: Option<&str>, part: Part, ui: Ui) -> Result<()> {
+    let Part { purpose, ephemeral, me, stranger } = part;
+    if ephemeral {
+        // Before there is a key.
+        lock_memory(ui);
+    }
+    let named = named_room(text);
+    let place = match named.as_ref().and_then(|text| place_to_ask(text)) {
+        None if named.is_none() && knows_no_room()? => match stranger {
+            Stranger::Alone => None,
+            Stranger::Asks(host, port) => Some((host, port)),
+            Stranger::Looks => announced(ui).await?,
+        },
+        place => place,
+    };
+    let membership = match (place, purpose) {
+        (Some(place), Purpose::Node) => Some(ask(&place, Role::Node, &me, ephemeral, ui).await?),
+        (Some(place), Purpose::Agent) => Some(ask(&place, Role::Agent, &me, ephemeral, ui).await?),
+        (Some((host, port)), Purpose::Client) => {
+            let at = host.with_port(port);
+            return Err(Failure::misused(format!(
+                "{at} is where machines join a room; first run: cheetah room join {at} --role analyst"
+            )));
+        }
+        (None, _) => resolve(&Wanted { text, purpose, ephemeral, me }).await?,
+    };
+    if purpose == Purpose::Client {
+        // A drive file names its room, which may be another than this command's.
+        every_client()?.into_iter().for_each(wallet::add);
+    }
+    let Some(membership) = membership else { return Ok(()) };
+    if let Some(new) = membership.new {
+        let own = membership.credential.identity().map(|own| format!("{} (key {})", own.name, own.key));
+        let (room, own) = (&membership.room, own.unwrap_or_default());
+        ui.note(format_args!("joined room {room} as {own}"));
+        report_clock(new.clock_offset_s, ui);
+    }
+    upkeep::start(&membership);
+    wallet::set_default(Some(membership.credential));
+    Ok(())
+}
+
+/// Keeps all memory of this process, and with it its key, out of swap devices and core dumps.
+fn lock_memory(ui: Ui) {
+    use rustix::mm::MlockAllFlags;
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    // Locking must not make a later allocation fail, which it does at a limit.
+    let unlimited = rustix::process::getrlimit(Resource::Memlock).current.is_none();
+    let may = unlimited || rustix::process::geteuid().is_root();
+    let locked = may && rustix::mm::mlockall(flags).is_ok();
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let hidden =
+        setrlimit(Resource::Core, none).is_ok() && set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok();
+    if !locked || !hidden {
+        ui.warn(
+            "the memory of this process is NOT LOCKED, so its key may reach a swap device: run as root, or raise the \
+             limit (ulimit -l unlimited)",
+        );
+    }
+}
+
+/// Warns of a clock that differs from the one of the room's machine.
+pub fn report_clock(offset_s: i64, ui: Ui) {
+    if offset_s.unsigned_abs() > CLOCK_TOLERANCE_S {
+        ui.warn(format_args!(
+            "the clock of this machine differs by {} s from that of the room's machine; set it, or dates in records are \
+             wrong",
+            offset_s.saturating_neg()
+        ));
+    }
+}

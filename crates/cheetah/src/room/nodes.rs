@@ -1,0 +1,112 @@
+//! The servers of a room's members, as the machine that has the room's key knows them.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use cheetah_control::ControlClient;
+use cheetah_error::Result;
+use cheetah_nbd::uri::PORT as NBD_PORT;
+use cheetah_room::register::Server;
+use cheetah_room::resolve::own_room;
+use cheetah_room::{Host, Member, Room};
+use cheetah_tls::{Expected, Role, Roles, wallet};
+use futures::future::join_all;
+
+/// How long a server may take to hear of revoked certificates.
+const TELL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which servers know the revoked certificates.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// Names of the servers that do.
+    pub reached: Vec<String>,
+    /// Names of the others, and why not.
+    pub missed: Vec<(String, String)>,
+}
+
+/// Tells the nodes and the agents of a room which certificates are revoked.
+pub async fn tell_servers(room: &Room) -> Result<Answers> {
+    let register = room.register()?;
+    let list = room.revocations_der()?;
+    wallet::set_default(Some(room.examiner()?));
+    let members = register.members().iter().filter(|member| member.revoked.is_none());
+    let servers = members.flat_map(|member| servers(member).into_iter().map(move |server| (member, server)));
+    let servers = servers.filter(|(_, server)| server.control_port.is_some());
+    let told = servers.map(async |(member, server)| (tell(member, &server, &list).await, shown(member, &server)));
+    let mut answers = Answers::default();
+    for (told, name) in join_all(told).await {
+        match told {
+            Ok(()) => answers.reached.push(name),
+            Err(why) => answers.missed.push((name, why)),
+        }
+    }
+    Ok(answers)
+}
+
+/// The name of a server, with that of its member, which the room has given it.
+fn shown(member: &Member, server: &Server) -> String {
+    if server.name == member.name { member.name.clone() } else { format!("{} of {}", server.name, member.name) }
+}
+
+/// Tells one server, at the first of its addresses that answers.
+async fn tell(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), String> {
+    let mut why = "no address is known".to_owned();
+    let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);
+    for host in &server.hosts {
+        let Some(port) = server.control_port else { break };
+        let client = ControlClient::new(host.with_port(port)).with_timeout(TELL_TIMEOUT).expecting(expected);
+        match client.replace_revocations(list.to_vec()).await {
+            Ok(()) => return Ok(()),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
+/// A member's servers. A node that has not reported any may be where nodes usually are.
+fn servers(member: &Member) -> Vec<Server> {
+    if member.role != Role::Node || !member.servers.is_empty() {
+        return member.servers.clone();
+    }
+    let mut hosts = member.hosts.clone();
+    hosts.push(Host::Ip(Ipv4Addr::LOCALHOST.into()));
+    vec![Server { name: member.name.clone(), hosts, nbd_port: NBD_PORT, control_port: Some(NBD_PORT + 1) }]
+}
+
+/// This machine's room in which the process acts, if it has the room's key.
+fn acting_in() -> Option<Room> {
+    let credential = wallet::default()?;
+    own_room(credential.room()?).ok().flatten()
+}
+
+/// The nodes of the room in which this process acts, with the names of their machines.
+fn nodes() -> Vec<(String, Server)> {
+    let register = acting_in().and_then(|room| room.register().ok());
+    let members = register.as_ref().map_or(&[][..], |register| register.members());
+    let nodes = members.iter().filter(|member| member.role == Role::Node && member.revoked.is_none());
+    nodes.flat_map(|member| servers(member).into_iter().map(|server| (member.name.clone(), server))).collect()
+}
+
+/// The address of a node that is named as the room knows it; the text itself if the room knows no such node, or this
+/// machine does not have the room.
+pub fn node_address(text: &str) -> String {
+    let nodes = nodes();
+    let is_meant = |name: &str| name.eq_ignore_ascii_case(text);
+    let mut named: Vec<_> = nodes.iter().filter(|(machine, _)| is_meant(machine)).collect();
+    if named.is_empty() {
+        // Members choose the names of their servers, so one that two of them use names none.
+        named = nodes.iter().filter(|(_, server)| is_meant(&server.name)).collect();
+        named.retain(|(machine, _)| nodes.iter().all(|(other, server)| other == machine || !is_meant(&server.name)));
+    }
+    let found = named.iter().find(|(_, server)| is_meant(&server.name)).or(named.first());
+    let address = found.and_then(|(_, server)| Some(server.hosts.first()?.with_port(server.nbd_port)));
+    address.unwrap_or_else(|| text.to_owned())
+}
+
+/// The addresses of all nodes of the room in which this process acts. A node may have several.
+pub fn node_addresses() -> Vec<String> {
+    let nodes = nodes();
+    let addresses =
+        nodes.iter().flat_map(|(_, server)| server.hosts.iter().map(|host| host.with_port(server.nbd_port)));
+    addresses.collect()
+}

@@ -1,0 +1,162 @@
+//! The upkeep of a membership, beside the work of a process: it keeps the list of revoked certificates current, and tells
+//! the room where this process serves.
+//!
+//! A list comes from the room itself on its machine, from the file of the credential, which processes on a machine share, or
+//! from the room's enrolment server, if that runs. Examiners bring it, too. What one process hears, the others read in
+//! the file.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cheetah_error::Result;
+use cheetah_room::client::check_in;
+use cheetah_room::kept::Credentials;
+use cheetah_room::place::own_addresses;
+use cheetah_room::resolve::{Membership, own_room};
+use cheetah_room::room::der_of_list;
+use cheetah_room::wire::ServerAt;
+use cheetah_room::{Host, Room};
+use cheetah_tls::{Credential, TlsError};
+use tokio::sync::watch;
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How often files are looked at.
+const FILE_PAUSE: Duration = Duration::from_secs(2);
+/// How often the room is asked.
+const ROOM_PAUSE: Duration = Duration::from_secs(30);
+/// How long the end of a server may be held up by reporting it.
+const ENDED_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The upkeep of this process, and its server.
+static UPKEEP: std::sync::OnceLock<Upkeep> = std::sync::OnceLock::new();
+
+struct Upkeep {
+    credential: Credential,
+    /// The file of the credential, which this process may write.
+    file: Option<PathBuf>,
+    /// The room, if this is its machine.
+    own: Option<Room>,
+    /// Where the room can be asked, as `host:port`.
+    at: Vec<String>,
+    server: watch::Sender<Option<ServerAt>>,
+}
+
+/// Begins the upkeep of this process's membership.
+pub fn start(membership: &Membership) {
+    let credential = membership.credential.clone();
+    let own = credential.room().and_then(|room| own_room(room).ok().flatten());
+    let (file, at) = (membership.file.clone(), membership.at.clone());
+    let new = Upkeep { credential, file, own, at, server: watch::Sender::new(None) };
+    if UPKEEP.set(new).is_ok()
+        && let Some(upkeep) = UPKEEP.get()
+    {
+        tokio::spawn(upkeep.run());
+    }
+}
+
+/// A server of this machine that listens at an address.
+pub fn server_at(name: String, nbd: SocketAddr, control_port: Option<u16>) -> ServerAt {
+    let addresses = match nbd.ip() {
+        any if any.is_unspecified() => {
+            let own = own_addresses().into_iter().filter_map(|host| match host {
+                Host::Ip(address) => Some(address),
+                Host::Name(_) => None,
+            });
+            own.chain([Ipv4Addr::LOCALHOST.into()]).collect()
+        }
+        one => vec![one],
+    };
+    ServerAt { name, addresses, nbd_port: nbd.port(), control_port }
+}
+
+/// Tells the room where this process serves, now and whenever it can be reached.
+pub fn report_server(server: ServerAt) {
+    if let Some(upkeep) = UPKEEP.get() {
+        upkeep.server.send_replace(Some(server));
+    }
+}
+
+/// Tells the room that this process serves no more.
+pub async fn server_ended() {
+    let Some(upkeep) = UPKEEP.get() else { return };
+    let Some(server) = upkeep.server.send_replace(None) else { return };
+    if let Ok(Err(error)) = timeout(ENDED_TIMEOUT, upkeep.tell(Some(server), true)).await {
+        tracing::debug!("the room does not know that this server has ended: {error}");
+    }
+}
+
+impl Upkeep {
+    async fn run(&'static self) {
+        let mut server = self.server.subscribe();
+        let mut seen = Vec::new();
+        let mut said = String::new();
+        let mut ask_at = Instant::now();
+        loop {
+            let failed = block_in_place(|| self.read_files(&mut seen)).err();
+            let mut failed = failed.map(|error| error.to_string());
+            if Instant::now() >= ask_at {
+                let here = server.borrow_and_update().clone();
+                failed = self.tell(here, false).await.err().map(|error| error.to_string()).or(failed);
+                ask_at = Instant::now() + ROOM_PAUSE;
+            }
+            if let Some(why) = failed.filter(|why| *why != said) {
+                tracing::info!("upkeep of the room: {why}");
+                said = why;
+            }
+            tokio::select! {
+                () = sleep(FILE_PAUSE) => {}
+                Ok(()) = server.changed() => ask_at = Instant::now(),
+            }
+        }
+    }
+
+    /// Takes the list from the room on this machine and from the credential's file, and puts a newer one into the file.
+    fn read_files(&self, seen: &mut Vec<u8>) -> Result<()> {
+        if let Some(room) = &self.own {
+            let list = room.revocations_kept()?.into_bytes();
+            if list != *seen {
+                self.take(&der_of_list(&list)?);
+                *seen = list;
+            }
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        let credentials = Credentials::open()?;
+        let kept = credentials.revocations(file)?.unwrap_or_default();
+        let known = self.credential.revocations().unwrap_or_default();
+        if kept == known {
+            return Ok(());
+        }
+        if !kept.is_empty() {
+            self.take(&kept);
+        }
+        match self.credential.revocations() {
+            Some(list) if list != kept => credentials.put_revocations(file, &list),
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&self, list: &[u8]) {
+        match self.credential.replace_revocations(list) {
+            Ok(()) | Err(TlsError::OldRevocations) => {}
+            Err(error) => tracing::warn!("a list of revoked certificates is not used: {error}"),
+        }
+    }
+
+    /// Tells the room about this process's server, and takes its list.
+    async fn tell(&self, server: Option<ServerAt>, ended: bool) -> Result<()> {
+        let (Some(identity), own) = (self.credential.identity(), &self.own) else { return Ok(()) };
+        if let Some(room) = own {
+            let Some(server) = server else { return Ok(()) };
+            let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            return block_in_place(|| room.check_in(&identity.key, Some(server.known_to(here)), ended));
+        }
+        if self.at.is_empty() {
+            return Ok(());
+        }
+        let list = check_in(&self.credential, &self.at, server, ended).await?;
+        self.take(&list);
+        Ok(())
+    }
+}

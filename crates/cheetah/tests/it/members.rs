@@ -1,0 +1,146 @@
+//! Members of a room: where they serve, and what they do after one of them was revoked.
+
+use serde_json::{Value, json};
+
+use crate::support::lab::{Lab, port};
+use crate::support::{Desk, MIB, Node, text};
+
+/// The names of the servers that the room knows.
+fn servers(lab: &Lab) -> Vec<String> {
+    let members = lab.members();
+    let servers = members.iter().flat_map(|member| member["servers"].as_array().unwrap().clone());
+    let mut names: Vec<_> = servers.map(|server| text(&server, "name").to_owned()).collect();
+    names.sort();
+    names
+}
+
+fn until_known(lab: &Lab, names: &[&str]) {
+    lab.eventually("examiner", &["room", "list"], |_| servers(lab) == names);
+}
+
+#[test]
+fn a_drive_gets_all_nodes_of_a_machine_that_share_one_credential() {
+    let lab = Lab::new();
+    let server = lab.serve("examiner", "lab");
+    let string = lab.invite(&["--role", "node"]);
+    // Two nodes of one machine, and two of the machine that has the room.
+    let there = ["a", "b"].map(|name| lab.node("one", name, &["--room", &string]));
+    let here = ["c", "d"].map(|name| lab.node("examiner", name, &[]));
+    until_known(&lab, &["a", "b", "c", "d"]);
+    assert_eq!(lab.members().iter().filter(|member| member["role"] == "node").count(), 2);
+    let drive = lab.0.arg("case42.drive");
+    let made = lab.at("examiner", &["create", &drive, "--wait", "4", "--listen", "127.0.0.1:0", "--size", "8MiB"]).ok();
+    let names: Vec<_> =
+        made.json()["nodes"].as_array().unwrap().iter().map(|node| text(node, "name").to_owned()).collect();
+    let addresses: Vec<_> = there.iter().chain(&here).map(Node::address).collect();
+    assert!(addresses.iter().all(|address| names.iter().any(|name| name == address)), "{names:?} {addresses:?}");
+    // They are known by their names, too.
+    let other = lab.0.arg("other.drive");
+    lab.at("examiner", &["create", &other, "--nodes", "b,d", "--size", "1MiB"]).ok();
+    for drive in [&drive, &other] {
+        lab.at("examiner", &["destroy", drive]).ok();
+    }
+
+    // A node that ends is taken off the list; one that is started again is on it.
+    let [a, b] = there;
+    a.stop();
+    until_known(&lab, &["b", "c", "d"]);
+    // The room is needed for joining only, and a node tells it where it is when it is back.
+    let at = format!("127.0.0.1:{}", port(&server));
+    drop(server);
+    let _a = lab.node("one", "a", &["--room", "lab"]);
+    let _server = lab.start("examiner", &["room", "serve", "--listen", &at], "ready");
+    until_known(&lab, &["a", "b", "c", "d"]);
+    drop(b);
+}
+
+#[test]
+fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let [node, agent, ann, bob] =
+        ["node", "agent", "analyst", "analyst"].map(|role| lab.invite(&["--role", role, "--uses", "1"]));
+    let nodes = ["a", "b"].map(|name| lab.node("one", name, &["--room", &node]));
+    lab.at("ann", &["room", "join", &ann, "--name", "ann"]).ok();
+    lab.at("bob", &["room", "join", &bob, "--name", "bob"]).ok();
+    let (image, _) = lab.0.image("disk.raw", 2 * MIB);
+    let serve = ["serve", &image, "--listen", "127.0.0.1:0", "--room", &agent, "--name", "suspect"];
+    let disk = lab.start("suspect", &serve, "ready");
+    let disk = text(&disk.ready, "uri").to_owned();
+    until_known(&lab, &["a", "b", "suspect"]);
+    let list = nodes.iter().map(Node::address).collect::<Vec<_>>().join(",");
+    let drive = lab.0.arg("case42.drive");
+    lab.at("examiner", &["create", &drive, "--nodes", &list, "--from", &image]).ok();
+    let export = lab.start("examiner", &["export", &drive, "--listen", "127.0.0.1:0"], "ready");
+    let export = text(&export.ready, "uri").to_owned();
+
+    let copy = |machine: &str, from: &str| {
+        let desk = Desk::new();
+        lab.at(machine, &["acquire", from, &desk.arg("copy.raw")]).code
+    };
+    for (machine, from) in [("ann", &disk), ("ann", &export), ("bob", &disk), ("bob", &export)] {
+        assert_eq!(copy(machine, from), Some(0), "{machine} {from}");
+    }
+    let revoked = lab.at("examiner", &["room", "revoke", "ann"]).ok().json();
+    let told = revoked["told"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+    // Beside the name of a server is that of its member, where they differ.
+    let mut told: Vec<_> = told.map(|name| name.split(' ').next().unwrap()).collect();
+    told.sort();
+    assert_eq!((told, &revoked["not_told"]), (vec!["a", "b", "suspect"], &json!([])), "{revoked}");
+    assert_ne!(lab.at("ann", &["verify", &drive]).code, Some(0));
+    assert_ne!(copy("ann", &disk), Some(0));
+    // The process that exports the drive reads the list of its own room.
+    lab.eventually("ann", &["acquire", &export, &lab.0.arg("never.raw"), "--timeout", "5"], |ran| ran.code != Some(0));
+    assert_eq!((copy("bob", &disk), copy("bob", &export)), (Some(0), Some(0)));
+    lab.at("bob", &["verify", &drive]).ok();
+}
+
+#[test]
+fn a_node_that_nobody_reached_hears_of_a_revocation_from_the_room_or_from_the_next_examiner() {
+    let lab = Lab::new();
+    let server = lab.serve("examiner", "lab");
+    let [node, ann] = ["node", "analyst"].map(|role| lab.invite(&["--role", role, "--uses", "1"]));
+    let [silent, asking] = ["silent", "asking"].map(|name| lab.node("one", name, &["--room", &node]));
+    lab.at("ann", &["room", "join", &ann, "--name", "ann"]).ok();
+    until_known(&lab, &["asking", "silent"]);
+    let (image, _) = lab.0.image("disk.raw", 2 * MIB);
+    let drive = lab.0.arg("case42.drive");
+    let create = ["create", &drive, "--nodes", silent.address(), "--from", &image];
+    lab.at("examiner", &create).ok();
+    lab.at("ann", &["verify", &drive]).ok();
+
+    // The node and its sister on the machine, with whom it shares a file, are out of reach while ann is revoked.
+    for node in [&silent, &asking] {
+        node.service.signal(rustix::process::Signal::STOP);
+    }
+    let revoked = lab.at("examiner", &["room", "revoke", "ann"]).ok().json();
+    assert_eq!(revoked["not_told"].as_array().unwrap().len(), 2, "{revoked}");
+    drop(server);
+    silent.service.signal(rustix::process::Signal::CONT);
+    // An examiner's call carries the list.
+    lab.at("examiner", &["verify", &drive]).ok();
+    assert_ne!(lab.at("ann", &["verify", &drive]).code, Some(0));
+
+    // The sister reads it in the file.
+    asking.service.signal(rustix::process::Signal::CONT);
+    lab.eventually("ann", &["create", &lab.0.arg("x.drive"), "--nodes", asking.address(), "--size", "1MiB"], |ran| {
+        // An analyst that is still a member is told that it may not do this.
+        ran.code != Some(0) && !ran.stderr.contains("may not do this")
+    });
+}
+
+#[test]
+fn a_revoked_member_tells_the_room_nothing() {
+    let lab = Lab::new();
+    let server = lab.serve("examiner", "lab");
+    let node = lab.invite(&["--role", "node", "--uses", "1"]);
+    let a = lab.node("one", "a", &["--room", &node]);
+    until_known(&lab, &["a"]);
+    lab.at("examiner", &["room", "revoke", "a"]).ok();
+    a.stop();
+    let _again = lab.node("one", "again", &["--room", "lab"]);
+    // The enrolment server reports each refusal.
+    let refused = || -> Value { serde_json::from_str(&server.next_line().unwrap()).unwrap() };
+    while refused()["event"] != "refused" {}
+    assert_eq!(servers(&lab), ["a"], "the revoked member's new node is not recorded");
+}
