@@ -1,7 +1,5 @@
 //! The two sides of the negotiation against each other, and against nonsense.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
-
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step as ClientStep};

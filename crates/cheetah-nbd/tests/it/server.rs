@@ -1,7 +1,5 @@
 //! The server against clients that behave badly, and stock clients that behave well.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;

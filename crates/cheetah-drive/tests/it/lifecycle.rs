@@ -1,9 +1,6 @@
 //! The life of a drive, over nodes in this process.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
+use crate::common::*;
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::create::{CreateRequest, EnlargeRequest, create, enlarge};
 use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
@@ -19,7 +16,6 @@ use cheetah_drive::{
 };
 use cheetah_image::RawFile;
 use cheetah_node::{Node, NodeConfig};
-use common::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loaded_image_is_verified_and_saved_unchanged() {

@@ -1,7 +1,5 @@
 //! A lab in one process: nodes on loopback, an image, and a directory for the drive file.
 
-#![allow(dead_code, reason = "every test file uses a part of it")]
-
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,9 +1,6 @@
 //! Failures: every byte read is correct or the read fails, and nothing half-made is left.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
+use crate::common::*;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
 use cheetah_drive::create::{create, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
@@ -11,7 +8,6 @@ use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
 use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, OpenOptions};
-use common::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_loses_exactly_its_ranges() {

@@ -1,22 +1,18 @@
 //! Foreign NBD servers as nodes. Tests of servers that are not installed print that they are skipped.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::*;
 use cheetah_drive::create::{CreateRequest, create};
 use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::{AvailableNode, DriveSize, Layout, NodeSpec};
-use common::*;
 
 /// A server process, killed when dropped.
 struct Server(Child);

@@ -1,9 +1,5 @@
 //! Requests when connections are lost, and when servers are silent or return as other instances.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
-
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -210,7 +206,7 @@ impl Server {
 
     fn config(&self) -> ClientConfig {
         let contexts = vec![INSTANCE.to_owned(), LEASE.to_owned()];
-        let config = support::config(&self.dir.path().join("nbd.sock"), "drive");
+        let config = crate::support::config(&self.dir.path().join("nbd.sock"), "drive");
         ClientConfig { contexts, timeout: TIMEOUT, ..config }
     }
 

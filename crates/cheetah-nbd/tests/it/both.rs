@@ -1,20 +1,16 @@
 //! The client against the server, over both kinds of socket.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
-
-mod support;
-
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::{PATIENCE, behaves_like_memory};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::server::{Export, Exports, Listener, ServerConfig, serve};
 use cheetah_nbd::{Address, NbdUri};
-use support::{PATIENCE, behaves_like_memory};
 use tokio::task::JoinHandle;
 
 const SIZE: usize = 8 << 20;

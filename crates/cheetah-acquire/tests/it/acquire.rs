@@ -1,14 +1,12 @@
 //! Acquisitions in process: every kind of failure, and the result always that of an undisturbed run.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::common::source::{Disk, MIB, SECTOR, opener, opener_with_cuts};
+use crate::common::{names, read_e01, request, run, run_telling, run_until_it_hangs};
 use cheetah_acquire::acquire::{
     AcquireEvent, Cause, Comparison, ErrorsMax, Evidence, Opener, Opening, Report, Request, acquire,
 };
@@ -16,8 +14,6 @@ use cheetah_acquire::custody::{SigningKey, verify_log};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_image::{HashChoice, HashKind};
-use common::source::{Disk, MIB, SECTOR, opener, opener_with_cuts};
-use common::{names, read_e01, request, run, run_telling, run_until_it_hangs};
 use futures::FutureExt as _;
 use proptest::prelude::*;
 use tempfile::tempdir;

@@ -1,7 +1,5 @@
 //! A server whose clients ask for much and read nothing still answers the others.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -1,17 +1,13 @@
 //! Redundant drives over real nodes: nodes are lost, come back empty, and are replaced, while drives are read and written.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
 use cheetah_drive::status::status;
 use cheetah_drive::{AvailableNode, Drive, DriveFile, Layout};
-use common::*;
 
 const MIRROR: Layout = Layout::Mirror { unit: UNIT, copies: 2 };
 const PARITY: Layout = Layout::Parity { unit: UNIT, parities: 1 };
@@ -270,7 +266,7 @@ async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
         changed.iter_mut().for_each(|byte| *byte ^= 1);
         let error = refetch::refetch(&mut file, &options(&changed, named.clone()), |_| {}).await.unwrap_err();
         assert!(error.exit_code() == 3 && error.to_string().contains("has changed"), "{error}");
-        assert!(Drive::open(&old, crate::options(false)).await.is_err());
+        assert!(Drive::open(&old, crate::common::options(false)).await.is_err());
         assert!(!status(&old, TIMEOUT).await.unwrap().healthy);
 
         let fetched = refetch::refetch(&mut file, &options(&bytes, named), |_| {}).await.unwrap();

@@ -1,14 +1,11 @@
 //! Connections with TLS, on the wire: members, strangers, and those in between.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stderr, reason = "tests")]
-
-mod support;
-
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, behaves_like_memory, pattern};
 use bytes::BufMut as _;
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error};
@@ -17,7 +14,6 @@ use cheetah_nbd::server::{Export, Exports, Listener, Server, ServerConfig, serve
 use cheetah_nbd::{Address, Inbox, NbdUri};
 use cheetah_tls::testing::Room;
 use cheetah_tls::{Credential, Expected, Role};
-use support::{PATIENCE, behaves_like_memory, pattern};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -1,7 +1,5 @@
 //! Support for tests.
 
-#![allow(dead_code)]
-
 pub mod source;
 
 use std::path::Path;

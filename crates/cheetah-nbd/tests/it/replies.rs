@@ -1,7 +1,5 @@
 //! The client's core, fed with replies in every order, cut at every byte, and with nonsense.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
-
 use std::task::{Poll, Waker};
 use std::time::Duration;
 

@@ -1,15 +1,11 @@
 //! The client against the servers of others.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Peer, behaves_like_memory, pattern};
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Zeroing};
 use cheetah_nbd::client::{Client, ClientConfig};
-use support::{PATIENCE, Peer, behaves_like_memory, pattern};
 
 const SIZE: usize = 64 << 20;
 
@@ -189,7 +185,7 @@ async fn a_failed_connection_is_explained_in_one_sentence() {
     let text = sentence(ClientConfig { contexts, ..peer.config("x") }).await;
     assert!(text.ends_with("it was restarted and is empty"), "{text}");
     drop(peer);
-    let nowhere = support::config(std::path::Path::new("/nonexistent/socket"), "");
+    let nowhere = crate::support::config(std::path::Path::new("/nonexistent/socket"), "");
     let text = sentence(nowhere).await;
     assert!(text.contains("node1 (nbd+unix:///?socket=/nonexistent/socket): cannot connect: No such file"), "{text}");
     let refused = ClientConfig::new("nbd://127.0.0.1:1/x".parse().unwrap());

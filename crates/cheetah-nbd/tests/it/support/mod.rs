@@ -1,8 +1,5 @@
 //! Support for tests: stock servers as child processes on Unix sockets, and a model to compare with.
 
-#![allow(clippy::print_stderr, reason = "tests")]
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,5 @@
 //! Packed reads between our client and our server: the same bytes, however they travel; and servers that call.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

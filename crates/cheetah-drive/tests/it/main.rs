@@ -1,0 +1,9 @@
+//! Drives over nodes in this process and over other NBD servers.
+
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod failures;
+mod foreign;
+mod lifecycle;
+mod survive;
