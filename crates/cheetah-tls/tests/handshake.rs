@@ -134,19 +134,25 @@ async fn servers_of_others_are_verified_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let others = Room::new();
     std::fs::write(dir.path().join("ca-cert.pem"), &others.member("x", Role::Node).authority).unwrap();
-    others.member_with("client", "", 2000..2001).write_to(dir.path());
-    let foreign = Credential::from_dir(dir.path()).unwrap();
-    assert!(foreign.room().is_none() && foreign.server().is_err());
-    let tls = foreign.client(Expected::role(Role::Node)).unwrap();
-    assert!(tls.is_foreign());
-    // The name is that of the certificate; the server's own rule refuses a client without a role.
+    let tls = |dir: &std::path::Path| {
+        let foreign = Credential::from_dir(dir).unwrap();
+        assert!(foreign.room().is_none() && foreign.server().is_err());
+        let tls = foreign.client(Expected::role(Role::Node)).unwrap();
+        assert!(tls.is_foreign());
+        tls
+    };
+    let nameless = tls(dir.path());
     let server = others.credential("enrols", Role::Examiner).enrolment_server().unwrap();
-    let (dialled, _) = meet(&tls, &server).await;
+    let (dialled, _) = meet(&nameless, &server).await;
     assert!(dialled.unwrap().is_none());
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (dialled, _) = tokio::join!(tls.connect("elsewhere", 1, near), server.accept(far));
+    let (dialled, _) = tokio::join!(nameless.connect("elsewhere", 1, near), server.accept(far));
     assert!(dialled.is_err());
-    assert!(meet(&tls, &others.credential("pc7", Role::Node).server().unwrap()).await.1.is_err());
+    // A server of a room refuses a client whose certificate has no role.
+    others.member_with("client", "", 2000..2001).write_to(dir.path());
+    let named = tls(dir.path());
+    assert!(meet(&named, &server).await.1.is_err());
+    assert!(meet(&named, &others.credential("pc7", Role::Node).server().unwrap()).await.1.is_err());
 }
 
 #[test]
