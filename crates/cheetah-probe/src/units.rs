@@ -30,7 +30,7 @@ impl fmt::Display for Span {
         if self.0 < 10.0 {
             return f.pad(&format!("{:.1} s", self.0.max(0.0)));
         }
-        // A cast of a float saturates, and no transfer takes so many seconds.
+        // A cast of a float saturates at the largest integer, which exceeds the duration of any transfer.
         let rounded = |unit: f64| (self.0 / unit).round() as u64;
         let (seconds, minutes, hours) = (rounded(1.0), rounded(60.0), rounded(3600.0));
         let (large, name, small, rest) = match () {

@@ -24,7 +24,7 @@ impl Votes {
         (2 * self.losses_max + 1).saturating_sub(self.nodes)
     }
 
-    /// Whether so many nodes, and the drive file if `with_file`, are more than half of all votes.
+    /// Whether this number of nodes, with the drive file if `with_file`, has more than half of all votes.
     pub const fn decide(self, nodes: usize, with_file: bool) -> bool {
         let file = self.of_file();
         let votes = if with_file { nodes + file } else { nodes };

@@ -13,7 +13,7 @@ use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
 
-/// For how long the rest of the nodes is waited for once enough have answered.
+/// How long the other nodes may take once a deciding set has answered.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// How often a newer map may name nodes that were not asked yet.
@@ -33,7 +33,7 @@ pub(crate) struct Newest {
 enum Patience {
     /// Those of all nodes.
     All,
-    /// Those of so many that others would be known of, and of the rest for a moment.
+    /// Those of a deciding set of nodes; the others have a moment more.
     Enough,
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn newest(file: &DriveFile, timeout: Duration) -> Result<Newest
     find(file, DriveMap::of_file(file), timeout, Patience::All).await
 }
 
-/// The same, beginning with a map that is `known`; waits for so many nodes only as have more than half of the votes.
+/// The same, starting from a `known` map. Returns soon after nodes with more than half of the votes have answered.
 pub(crate) async fn newest_soon(file: &DriveFile, known: &DriveMap, timeout: Duration) -> Result<Newest> {
     let mut best = DriveMap::of_file(file);
     if best.map.epoch <= known.map.epoch {
@@ -67,7 +67,7 @@ async fn find(file: &DriveFile, mut best: DriveMap, timeout: Duration, patience:
             };
             let Some((index, answer)) = answer else { break };
             let answer = match answer {
-                // What one node holds costs no reader its lease.
+                // A damaged map at one node must not cost a reader its lease.
                 Err(error) if patience == Patience::Enough => {
                     tracing::debug!("{error}");
                     Answer::Nothing
