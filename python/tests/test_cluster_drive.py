@@ -1,4 +1,5 @@
-"""A drive triaged by a cluster started with the commands of docs/cluster.md: its workers read the nodes."""
+"""A drive of a room, triaged by a cluster started with the commands of docs/cluster.md: its workers read the nodes, and
+only members of the room that may read drives take part."""
 
 import contextlib
 import json
@@ -6,10 +7,12 @@ import os
 import re
 import shlex
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,28 +33,64 @@ def command(beginning: str, **changes: str) -> list[str]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, int]]:
+def room(tmp_path: Path, binary: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A room on this machine, the only one that processes of this test know."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    run(binary, "room", "init", "lab")
+    monkeypatch.setenv("CHEETAH_ROOM", "lab")
+    return "lab"
+
+
+@pytest.fixture
+def nodes(room: str, binary: str) -> Iterator[str]:
+    """Two nodes of the room, as `--nodes` takes them."""
+    argv = [binary, "--json", "node", "--memory", "48MiB", "--listen", "127.0.0.1:0", "--room", room]
+    running = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        ready = [json.loads(node.stdout.readline()) for node in running if node.stdout]
+        assert all(node["transport"] == "tls" for node in ready)
+        yield ",".join(node["nbd"] for node in ready)
+    finally:
+        for node in running:
+            node.terminate()
+            node.wait(PATIENCE_S)
+
+
+def own_address() -> str:
+    """An address of this machine that other machines might reach, if it has one."""
+    import psutil
+
+    found = (each.address for addresses in psutil.net_if_addrs().values() for each in addresses
+             if each.family == socket.AF_INET and not each.address.startswith("127."))  # fmt: skip
+    return next(found, "127.0.0.1")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, room: str) -> Iterator[tuple[str, int]]:
     """A scheduler, and the process that has the workers: the address of the one, the id of the other."""
     pytest.importorskip("distributed")
     running: list[subprocess.Popen[bytes]] = []
 
     def start(argv: list[str]) -> int:
-        assert argv[0] == "dask"
+        assert argv[:3] == ["python3", "-m", "cheetah.dask"]
         log = open(tmp_path / f"dask{len(running)}.log", "wb")
-        argv = [sys.executable, "-m", *argv, "--no-dashboard"]
+        argv = [sys.executable, *argv[1:]]
         running.append(subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True, cwd=tmp_path))
         return running[-1].pid
 
     place = tmp_path / "scheduler.json"
-    scheduler = command("dask scheduler", **{"10.0.0.5": "127.0.0.1"})
+    scheduler = command("python3 -m cheetah.dask scheduler", **{"10.0.0.5": own_address()})
     start([*scheduler, "--port", "0", "--scheduler-file", str(place)])
     until = time.monotonic() + PATIENCE_S
     while not place.exists() or not place.read_text():
         assert time.monotonic() < until, "the scheduler does not start"
+        assert running[0].poll() is None, (tmp_path / "dask0.log").read_text()
         time.sleep(0.05)
     address = json.loads(place.read_text())["address"]
     # As many as there are processors, on the page; here two.
-    argv = command("dask worker", **{"tcp://10.0.0.5:8786": address, "--nworkers -1": "--nworkers 2"})
+    argv = command(
+        "python3 -m cheetah.dask worker", **{"tls://10.0.0.5:8786": address, "--nworkers -1": "--nworkers 2"}
+    )
     yield address, start(argv)
     for process in reversed(running):
         # With all that they started: they have sessions of their own.
@@ -72,16 +111,18 @@ def readers(ports: set[int]) -> dict[int, set[int]]:
 
 
 def test_the_workers_of_a_cluster_read_a_drives_nodes_themselves(
-    cluster: tuple[str, int], ext4: Path, nodes: str, drive: Callable[[Path, Path], Path], binary: str, tmp_path: Path
+    cluster: tuple[str, int], ext4: Path, nodes: str, binary: str, tmp_path: Path
 ) -> None:
     import psutil
 
     address, workers = cluster
-    path = drive(tmp_path / "case42.drive", ext4)
+    assert address.startswith("tls://")
+    path = tmp_path / "case42.drive"
+    run(binary, "create", path, "--nodes", nodes, "--layout", "stripe", "--from", ext4)
     environment = {**os.environ, "CHEETAH_PYTHON": sys.executable}
     alone = [binary, "triage", str(path), "--out", str(tmp_path / "alone"), "--workers", "1"]
     run(*alone, env=environment)
-    places = {"/cases/case42.drive": str(path), "--out case42": f"--out {tmp_path}/out", "tcp://10.0.0.5:8786": address}
+    places = {"/cases/case42.drive": str(path), "--out case42": f"--out {tmp_path}/out", "tls://10.0.0.5:8786": address}
     _, *words = command("cheetah triage /cases/case42.drive", **places)
     said = run(binary, *words, "--json", env=environment)
     summary = json.loads(said.splitlines()[-1])
@@ -96,3 +137,50 @@ def test_the_workers_of_a_cluster_read_a_drives_nodes_themselves(
     connected = {pid: reached for pid, reached in readers(ports).items() if pid in mine}
     assert connected and all(reached == ports for reached in connected.values())
     run(binary, "destroy", path, "--force")
+
+
+def speaks_tls(address: str, port: int) -> bool:
+    """Returns whether a server answers a TLS handshake. It may still refuse the client."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((address, port), PATIENCE_S) as plain, context.wrap_socket(plain):
+            return True
+    except ssl.SSLError:
+        return False
+
+
+def test_only_readers_of_the_room_reach_the_scheduler_and_other_machines_reach_nothing_in_clear(
+    cluster: tuple[str, int], binary: str, tmp_path: Path
+) -> None:
+    import distributed
+    import psutil
+
+    from cheetah.triage.workers.room_security import RoomSecurity
+
+    address, _ = cluster
+    run(binary, "room", "init", "other")
+
+    def connects(room: str, role: str) -> bool:
+        file = tmp_path / f"{room}-{role}.pem"
+        run(binary, "room", "credential", "--room", room, "--role", role, "--out", file)
+        try:
+            with distributed.Client(address, security=RoomSecurity(str(file)), timeout=5, set_as_default=False) as it:
+                return bool(it.submit(sum, [1, 2]).result(timeout=PATIENCE_S) == 3)
+        except OSError:
+            return False
+
+    assert [role for role in ("examiner", "analyst", "node", "agent") if connects("lab", role)] == [
+        "examiner",
+        "analyst",
+    ]
+    assert not connects("other", "examiner")
+    with pytest.raises(OSError):
+        distributed.Client(address.replace("tls://", "tcp://"), timeout=3, set_as_default=False)
+
+    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    servers = {each.laddr for process in tree for each in process.net_connections() if each.status == "LISTEN"}
+    open_to_others = {at for at in servers if not at.ip.startswith("127.")}
+    if not own_address().startswith("127."):
+        assert len(open_to_others) >= 3, "a scheduler and two workers"
+    assert [at for at in open_to_others if not speaks_tls(own_address(), at.port)] == []

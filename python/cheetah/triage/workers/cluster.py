@@ -21,14 +21,17 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+import dask.config  # type: ignore[import-untyped,unused-ignore]
 import distributed  # type: ignore[import-untyped,unused-ignore]
 from distributed.scheduler import KilledWorker
 
+from cheetah import _native
 from cheetah.triage.hub import shared_source
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
 from cheetah.triage.versions import deciding
 from cheetah.triage.workers.pool import ATTEMPTS, HANG_S, LOOK_S, attempt, lost
+from cheetah.triage.workers.room_security import room_security
 
 CONNECT_S = 5
 WORKERS_S = 30.0
@@ -99,7 +102,9 @@ class Cluster:
     def __init__(self, scheduler: str, uri: str, settings: Settings):
         try:
             connect: Any = distributed.Client
-            self._client = connect(scheduler, timeout=CONNECT_S, set_as_default=False)
+            # In the room, as `python3 -m cheetah.dask` runs clusters; anything else is Dask's own configuration.
+            options = {"security": room_security()} if scheduler.startswith("tls://") and _in_room() else {}
+            self._client = connect(scheduler, timeout=CONNECT_S, set_as_default=False, **options)
         except (OSError, ValueError, TypeError) as error:
             raise OSError(f"no Dask scheduler answers at {scheduler}: {error}") from error
         self._uri = uri
@@ -119,7 +124,7 @@ class Cluster:
             if time.monotonic() > until:
                 self._client.close()
                 raise OSError(
-                    f"the Dask scheduler at {scheduler} has no workers; start some with `dask worker {scheduler}`"
+                    f"the Dask scheduler at {scheduler} has no workers; start some with `python3 -m cheetah.dask worker {scheduler}`"
                 )
             time.sleep(0.1)
             self.workers = self._count()
@@ -217,6 +222,11 @@ class Cluster:
             raise OSError(
                 "all workers of the Dask cluster are gone; start some, and run the same command again to resume"
             )
+
+
+def _in_room() -> bool:
+    """Returns whether this process is in a room, and Dask has no certificates of its own."""
+    return dask.config.get("distributed.comm.tls.ca-file") is None and _native.credential_file() is not None
 
 
 def _work(
