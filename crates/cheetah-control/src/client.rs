@@ -290,10 +290,13 @@ impl ControlClient {
     }
 
     async fn connect(&self) -> Result<TcpStream> {
-        match timeout(self.timeout, TcpStream::connect(&self.addr)).await {
-            Ok(connected) => connected.map_err(|error| self.not_connected(&error)),
-            Err(_) => Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
-        }
+        let connected = match timeout(self.timeout, TcpStream::connect(&self.addr)).await {
+            Ok(connected) => connected,
+            Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
+        };
+        // A request follows the end of the handshake without an answer in between.
+        let connected = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+        connected.map_err(|error| self.not_connected(&error))
     }
 
     async fn connect_tls(&self, credential: &Credential) -> Result<(Secured<TcpStream>, Option<Identity>)> {

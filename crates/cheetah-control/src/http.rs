@@ -151,6 +151,7 @@ type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 async fn admit(stream: TcpStream, door: Door, router: Router) -> Ended {
     // hyper does not poll a response while the socket is full, so the kernel must enforce this limit.
     set_tcp_user_timeout(&stream, UNREAD_MS_MAX)?;
+    stream.set_nodelay(true)?;
     let (tls, seats, mut guest) = match door {
         Door::Open(_seat) => return converse(stream, router.layer(Extension(Member(None)))).await,
         Door::Lobby(tls, seats, guest) => (tls, seats, guest),

@@ -4,13 +4,13 @@
 //!
 //! | rule | tests |
 //! |---|---|
-//! | A byte is right or the read is an error | `tests/model.rs` (every stack against plain memory; `a_lost_child_fails_the_ranges_that_touch_it`), `tests/prefetch.rs` (`every_byte_read_was_there_during_the_read`), `cache/tests.rs` (`bytes_are_right_and_cross_the_link_once`), `copy_on_read/tests.rs` |
-//! | Content that must not be read is handed out in no way | `tests/layers.rs` (`content_that_may_not_be_read_is_handed_out_in_no_way`), `coverage_filter.rs` |
-//! | Any offset, any length; bounds are checked | `tests/model.rs` (`a_range_past_the_end_is_refused_by_every_layer`), `tests/prefetch.rs` |
-//! | A finished operation is seen by all that start later | `tests/prefetch.rs` (the same), `tests/model.rs` (`overlay_writers_side_by_side_do_not_disturb_each_other`) |
+//! | A byte is right or the read is an error | `tests/it/model.rs` (every stack against plain memory; `a_lost_child_fails_the_ranges_that_touch_it`), `tests/it/prefetch.rs` (`every_byte_read_was_there_during_the_read`), `cache/tests.rs` (`bytes_are_right_and_cross_the_link_once`), `copy_on_read/tests.rs` |
+//! | Content that must not be read is handed out in no way | `tests/it/layers.rs` (`content_that_may_not_be_read_is_handed_out_in_no_way`), `coverage_filter.rs` |
+//! | Any offset, any length; bounds are checked | `tests/it/model.rs` (`a_range_past_the_end_is_refused_by_every_layer`), `tests/it/prefetch.rs` |
+//! | A finished operation is seen by all that start later | `tests/it/prefetch.rs` (the same), `tests/it/model.rs` (`overlay_writers_side_by_side_do_not_disturb_each_other`) |
 //! | A dropped future leaves the device usable | `overlay.rs` (`a_dropped_write_is_finished_before_the_next_change_begins`), `cache/tests.rs` (`a_read_that_is_never_polled_blocks_no_other`) |
-//! | A read-only device refuses every change | `tests/model.rs` (`a_read_only_device_refuses_every_change`) |
-//! | A layer hands on every operation it does not handle, and is not bypassed in those it does | `tests/layers.rs`; with [`conformance`](crate::layer::conformance) also the wrappers of the other crates |
+//! | A read-only device refuses every change | `tests/it/model.rs` (`a_read_only_device_refuses_every_change`) |
+//! | A layer hands on every operation it does not handle, and is not bypassed in those it does | `tests/it/layers.rs`; with [`conformance`](crate::layer::conformance) also the wrappers of the other crates |
 
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 //! It verifies the room's key during the TLS handshake. Until then it has sent a ClientHello, which says nothing about the
 //! invitation.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,8 +218,7 @@ async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint,
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyServer))
         .with_no_client_auth();
-    let connect = timeout(CONNECT_TIMEOUT, TcpStream::connect((host, port)));
-    let stream = match connect.await {
+    let stream = match timeout(CONNECT_TIMEOUT, connect(host, port)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(Failed::Broken(format!("{host}:{port}: {}", os_error::describe(&error)))),
         Err(_) => {
@@ -241,6 +241,12 @@ async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint,
     let fingerprint = authority.and_then(|certificate| Fingerprint::of_certificate(certificate).ok());
     fingerprint
         .ok_or_else(|| refused(&format!("{host}:{port} is not the enrolment server of a room; check the address")))
+}
+
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Accepts any certificate, to learn which one a server presents.
@@ -336,7 +342,7 @@ impl Line {
         for (host, port) in addresses {
             let shown = host.with_port(*port);
             let host = host.to_string();
-            let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect((&*host, *port))).await {
+            let stream = match timeout(CONNECT_TIMEOUT, connect(&host, *port)).await {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(error)) => {
                     why.push(format!("{shown}: {}", os_error::describe(&error)));
@@ -440,7 +446,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> std::result::Result<T, Failed> {
 }
 
 /// Whether a handshake failed because of the server's answer rather than the network.
-fn is_certificate_error(error: &std::io::Error) -> bool {
+fn is_certificate_error(error: &io::Error) -> bool {
     let by_us = error.get_ref().is_some_and(|inner| inner.is::<cheetah_tls::TlsError>());
-    by_us || error.kind() == std::io::ErrorKind::InvalidData
+    by_us || error.kind() == io::ErrorKind::InvalidData
 }

@@ -130,6 +130,7 @@ async fn converse(
     tls: ServerTls,
     router: Router,
 ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    stream.set_nodelay(true)?;
     let (stream, standing) = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
     let router = router.layer(Extension(Member(standing.map(Arc::new))));
     hyper::server::conn::http1::Builder::new()

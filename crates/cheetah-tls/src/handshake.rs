@@ -100,7 +100,6 @@ fn cipher(suite: SupportedCipherSuite) -> &'static str {
 
 /// What a handshake needs next.
 enum Need {
-    Send,
     Receive,
     Process,
     Complete,
@@ -127,12 +126,10 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
         };
         match need {
             Need::Process => {}
-            Need::Send => {
-                stream.write_all_buf(&mut output).await?;
-                stream.flush().await?;
-            }
             Need::Complete if !connection.is_handshaking() => break,
             Need::Receive | Need::Complete => {
+                // A flight is sent whole: its parts would wait for each other's acknowledgement (Nagle's algorithm).
+                send(&mut output, stream).await?;
                 while match Opener::record_len(&input[given..])? {
                     Some(len) => input.len() < given + len,
                     None => true,
@@ -152,16 +149,21 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
             }
         }
     }
-    if !output.is_empty() {
-        stream.write_all_buf(&mut output).await?;
-        stream.flush().await?;
-    }
+    send(&mut output, stream).await?;
     let (certificate, cipher) = (connection.certificate(), connection.cipher());
     let (ExtractedSecrets { tx, rx }, keys) = connection.finish().map_err(io::Error::other)?;
     let shared = Arc::new(Shared { keys: Mutex::new(keys), key_wanted: AtomicBool::new(false) });
     let sender = Sender::new(Sealer::new(tx, &shared)?);
     let receiver = Receiver::new(Opener::new(rx, &shared)?, &content, &input[given..]);
     Ok(Completed { channel: Channel { receiver, sender, cipher }, certificate })
+}
+
+async fn send(output: &mut BytesMut, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    if !output.is_empty() {
+        stream.write_all_buf(output).await?;
+        stream.flush().await?;
+    }
+    Ok(())
 }
 
 /// The error of a handshake, for a person.
@@ -208,7 +210,7 @@ fn advance<C: Side>(
         }
         Ok(ConnectionState::TransmitTlsData(data)) => {
             data.done();
-            Ok(Need::Send)
+            Ok(Need::Process)
         }
         Ok(ConnectionState::BlockedHandshake) => Ok(Need::Receive),
         Ok(ConnectionState::WriteTraffic(_)) => Ok(Need::Complete),

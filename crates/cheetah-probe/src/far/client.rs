@@ -212,6 +212,7 @@ impl FarClient {
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
     {
         let stream = TcpStream::connect(self.address).await.map_err(|why| self.unreachable(why))?;
+        stream.set_nodelay(true).map_err(|why| self.unreachable(why))?;
         let Some(credential) = wallet::default() else { return self.converse(stream, request).await };
         let tls =
             credential.client(Expected::roles(FAR_ENDS)).map_err(|why| self.unreachable(io::Error::other(why)))?;
