@@ -10,7 +10,7 @@ pub mod python;
 pub mod run;
 pub mod service;
 pub mod stderr;
-#[path = "../../../../cheetah-probe/tests/measure/steady.rs"]
+#[path = "../../../../cheetah-probe/tests/it/steady.rs"]
 pub mod steady;
 
 use std::path::{Path, PathBuf};

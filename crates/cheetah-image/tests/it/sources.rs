@@ -1,0 +1,288 @@
+//! Every kind of source, made by the programs that usually make them, read through the one way in.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, Data, Device as _};
+use cheetah_error::Error;
+use cheetah_image::{Kind, OpenOptions, Source, open};
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+
+/// Noise with holes in it, the same every time.
+fn content(len: usize) -> Vec<u8> {
+    let mut state = 0x5eed_u64;
+    let mut out: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(len)
+    .collect();
+    out[len / 4..len / 2].fill(0);
+    out
+}
+
+fn skip(why: &str) {
+    let thread = std::thread::current();
+    let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    if !there {
+        skip(&format!("needs {program} (make test installs it)"));
+    }
+    there
+}
+
+fn evidence(name: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
+    let path = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from).join(name);
+    if !path.is_file() {
+        skip(&format!("needs {name} in a folder of real images (CHEETAH_EVIDENCE)"));
+        return None;
+    }
+    Some(path)
+}
+
+fn run(program: &str, args: &[&str]) {
+    let output = Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+struct Desk(TempDir);
+
+impl Desk {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        fs::write(self.at(name), content).unwrap();
+        self.at(name)
+    }
+
+    /// Converted by qemu-img to another format.
+    fn converted(&self, name: &str, content: &[u8], args: &[&str]) -> String {
+        let (raw, out) = (self.file("converted.raw", content), self.at(name));
+        let all: Vec<_> =
+            ["convert", "-f", "raw", "-O"].into_iter().chain(args.iter().copied()).chain([&*raw, &*out]).collect();
+        run("qemu-img", &all);
+        fs::remove_file(raw).unwrap();
+        out
+    }
+}
+
+async fn opened(spec: &str) -> Source {
+    open(spec, &OpenOptions::default()).await.unwrap_or_else(|error| panic!("{spec}: {error}"))
+}
+
+async fn refused(spec: &str, code: u8, words: &[&str]) {
+    let error: Error = open(spec, &OpenOptions::default()).await.err().unwrap_or_else(|| panic!("{spec} was opened"));
+    assert_eq!(error.exit_code(), code, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "no '{word}' in: {error}");
+    }
+}
+
+async fn bytes(source: &Source) -> Vec<u8> {
+    let size = source.device.geometry().size;
+    let mut out = Vec::new();
+    for piece in ByteRange::new(0, size).split_at_multiples(MIB as u64) {
+        out.extend(source.device.read(piece).await.unwrap().into_bytes());
+    }
+    out
+}
+
+/// Opens it, compares every byte, and tries to write.
+async fn is(spec: &str, kind: Kind, content: &[u8]) -> Source {
+    let source = opened(spec).await;
+    assert_eq!(source.identity.kind, kind, "{spec}");
+    assert_eq!(source.identity.size, content.len() as u64, "{spec}");
+    assert!(bytes(&source).await == content, "{spec}");
+    let odd = ByteRange::new(content.len() as u64 / 4 - 77, 1234);
+    assert!(source.device.read(odd).await.unwrap() == content[odd.offset as usize..odd.end() as usize], "{spec}");
+    assert!(!source.device.geometry().writable);
+    assert!(source.device.write(0, Data::zeros(512), false).await.is_err(), "{spec} was written to");
+    source
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn raw_and_split_images_are_opened() {
+    let (desk, content) = (Desk::new(), content(3 * MIB));
+    let source = is(&desk.file("disk.raw", &content), Kind::Raw, &content).await;
+    assert_eq!(source.name, "disk");
+    for (index, part) in content.chunks(MIB + 512).enumerate() {
+        desk.file(&format!("parts.{:03}", index + 1), part);
+    }
+    let source = is(&desk.at("parts.001"), Kind::Split, &content).await;
+    assert_eq!(source.name, "parts");
+    is(&format!("raw:{}", desk.at("parts.002")), Kind::Raw, &content[MIB + 512..2 * (MIB + 512)]).await;
+    refused(&desk.at("parts.002"), 2, &["parts.001"]).await;
+    fs::remove_file(desk.at("parts.002")).unwrap();
+    refused(&desk.at("parts.001"), 3, &["parts.002 missing"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn virtual_disks_are_read_through_qemu_nbd() {
+    if !has("qemu-img") || !has("qemu-nbd") {
+        return;
+    }
+    let (desk, content) = (Desk::new(), content(4 * MIB));
+    is(&desk.converted("a,b.qcow2", &content, &["qcow2"]), Kind::Qcow2, &content).await;
+    is(&desk.converted("v2.qcow2", &content, &["qcow2", "-c", "-o", "compat=0.10"]), Kind::Qcow2, &content).await;
+    is(&desk.converted("a.vhdx", &content, &["vhdx"]), Kind::Vhdx, &content).await;
+    for (index, subformat) in
+        ["monolithicSparse", "monolithicFlat", "twoGbMaxExtentSparse", "twoGbMaxExtentFlat", "streamOptimized"]
+            .iter()
+            .enumerate()
+    {
+        let name = format!("disk{index}.vmdk");
+        is(&desk.converted(&name, &content, &["vmdk", "-o", &format!("subformat={subformat}")]), Kind::Vmdk, &content)
+            .await;
+    }
+    for subformat in ["dynamic", "fixed"] {
+        let options = format!("subformat={subformat},force_size=on");
+        is(&desk.converted(&format!("{subformat}.vhd"), &content, &["vpc", "-o", &options]), Kind::Vhd, &content).await;
+        // The content is what counts.
+        fs::rename(desk.at(&format!("{subformat}.vhd")), desk.at(subformat)).unwrap();
+        is(&desk.at(subformat), Kind::Vhd, &content).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_virtual_disk_ends_its_process() {
+    if !has("qemu-img") || !has("qemu-nbd") {
+        return;
+    }
+    let (desk, content) = (Desk::new(), content(MIB));
+    let source = is(&desk.converted("a.qcow2", &content, &["qcow2"]), Kind::Qcow2, &content).await;
+    let marker = desk.at("a.qcow2");
+    assert_eq!(processes_with(&marker), 1);
+    drop(source);
+    for _ in 0..6000 {
+        if processes_with(&marker) == 0 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("qemu-nbd is left behind");
+}
+
+/// How many processes have this in their command line.
+fn processes_with(text: &str) -> usize {
+    let of = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
+    let lines = fs::read_dir("/proc").unwrap().filter_map(|entry| of(entry.ok()?));
+    lines.filter(|line| line.windows(text.len()).any(|window| window == text.as_bytes())).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn virtual_disks_that_need_other_files_are_refused() {
+    if !has("qemu-img") || !has("qemu-nbd") {
+        return;
+    }
+    let (desk, content) = (Desk::new(), content(MIB));
+    let base = desk.converted("base.qcow2", &content, &["qcow2"]);
+    let top = desk.at("top.qcow2");
+    run("qemu-img", &["create", "-q", "-f", "qcow2", "-b", &base, "-F", "qcow2", &top]);
+    refused(&top, 1, &["top.qcow2", "backing file"]).await;
+    let data = desk.at("apart.qcow2");
+    run("qemu-img", &["create", "-q", "-f", "qcow2", "-o", &format!("data_file={}", desk.at("data")), &data, "1M"]);
+    refused(&data, 1, &["apart.qcow2", "another file"]).await;
+    let base = desk.converted("base.vmdk", &content, &["vmdk"]);
+    let top = desk.at("top.vmdk");
+    run("qemu-img", &["create", "-q", "-f", "vmdk", "-b", &base, "-F", "vmdk", &top]);
+    refused(&top, 1, &["top.vmdk", "parent"]).await;
+
+    let flat = desk.converted("flat.vmdk", &content, &["vmdk", "-o", "subformat=monolithicFlat"]);
+    let text = fs::read_to_string(&flat).unwrap();
+    fs::write(&flat, text.replace("flat-flat.vmdk", "/etc/passwd")).unwrap();
+    refused(&flat, 1, &["flat.vmdk", "other folders"]).await;
+    fs::write(&flat, text.replace("flat-flat.vmdk", "gone.vmdk")).unwrap();
+    refused(&flat, 3, &["gone.vmdk is missing"]).await;
+    refused(&desk.file("cut.qcow2", &fs::read(desk.at("base.qcow2")).unwrap()[..60]), 3, &["cut short"]).await;
+    refused(&desk.file("cut.vhdx", b"vhdxfile and nothing else"), 1, &["cut.vhdx", "qemu-nbd"]).await;
+}
+
+#[tokio::test]
+async fn unsupported_formats_are_refused_by_name() {
+    let desk = Desk::new();
+    let padded = |start: &[u8]| [start, &[0; 2000]].concat();
+    for (name, start, word) in [
+        ("files.L01", &b"LVF\x09\x0d\x0a\xff\x00"[..], "L01"),
+        ("files.ad1", b"ADSEGMENTEDFILE\x00", "AD1"),
+        ("old.aff", b"AFF10\r\n\x00", "AFF image"),
+        ("image.raw.gz", b"\x1f\x8b\x08", "gzip"),
+    ] {
+        let path = desk.file(name, &padded(start));
+        refused(&path, 1, &[name, word]).await;
+        is(&format!("raw:{path}"), Kind::Raw, &padded(start)).await;
+    }
+    refused(&desk.file("disk.E01", &padded(b"no header")), 3, &["disk.E01", "raw:"]).await;
+    refused(&desk.at("absent.raw"), 1, &["absent.raw"]).await;
+    refused(desk.0.path().to_str().unwrap(), 2, &["neither a file nor a block device"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_virtual_disk_is_read() {
+    let Some(path) = evidence("windows_volume.qcow2") else { return };
+    if !has("qemu-img") || !has("qemu-nbd") {
+        return;
+    }
+    let (path, desk) = (path.to_str().unwrap(), Desk::new());
+    run("qemu-img", &["convert", "-O", "raw", path, &desk.at("windows.raw")]);
+    let content = fs::read(desk.at("windows.raw")).unwrap();
+    assert_eq!(content.len(), 35_913_728);
+    is(path, Kind::Qcow2, &content).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_ranges_of_an_image_stay_unreadable_when_it_is_acquired_again() {
+    let (desk, content) = (Desk::new(), content(2 * MIB));
+    let (unread, unreadable) = (ByteRange::new(512, 1024), ByteRange::new(MIB as u64, 512));
+    let mut map = Coverage::new(2 * MIB as u64);
+    map.set(ByteRange::new(0, 2 * MIB as u64), State::Read);
+    let images = if has("ewfacquire") {
+        let raw = desk.file("converted.raw", &content);
+        let (e01, log) = (desk.at("x"), desk.at("log"));
+        run("ewfacquire", &["-u", "-q", "-t", &e01, "-l", &log, "-f", "encase6", "-c", "none", &raw]);
+        vec![(desk.file("x.raw", &content), Kind::Raw), (desk.at("x.E01"), Kind::E01)]
+    } else {
+        vec![(desk.file("x.raw", &content), Kind::Raw)]
+    };
+    for (image, kind) in images {
+        let beside = format!("{image}.map");
+        fs::write(&beside, map.to_string()).unwrap();
+        assert_eq!(is(&image, kind, &content).await.identity.unreadable, [], "all of it was read");
+        let mut map = map.clone();
+        map.set(unread, State::Unread);
+        map.set(unreadable, State::Unreadable);
+        fs::write(&beside, map.to_string()).unwrap();
+        let source = opened(&image).await;
+        assert_eq!(source.identity.unreadable, [unread, unreadable]);
+        assert!(source.device.read(ByteRange::new(0, 512)).await.unwrap() == content[..512]);
+        for (range, why) in [(unread, "not read when the image was made"), (unreadable, "unreadable when the image")] {
+            let error = source.device.read(ByteRange::new(range.offset - 8, 16)).await.unwrap_err();
+            assert!(error.is_bad_sector() && error.to_string().contains(why), "{error}");
+        }
+        let whole = source.device.extents(ByteRange::new(0, 2 * MIB as u64)).await.unwrap();
+        assert!(!whole[0].zero && whole[0].len >= unread.end(), "{whole:?}");
+        let zeros = OpenOptions { heed_map: false, ..OpenOptions::default() };
+        assert!(bytes(&open(&image, &zeros).await.unwrap()).await == content);
+        assert!(bytes(&opened(&format!("raw:{image}")).await).await == fs::read(&image).unwrap());
+        fs::write(&beside, Coverage::new(512).to_string()).unwrap();
+        refused(&image, 3, &[&beside, "512B", "2MiB"]).await;
+        fs::write(&beside, "neither\nnor\n").unwrap();
+        refused(&image, 3, &[&beside, "line 2 of the map"]).await;
+    }
+}

@@ -1,0 +1,8 @@
+//! Whole nodes over real sockets, and their store against a model.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod node;
+mod replaced;
+mod roles;
+mod store;

@@ -1,0 +1,16 @@
+//! Partition tables, and surveys of file systems beside the programs that made them.
+
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
+
+mod ext;
+mod fat;
+mod ntfs;
+mod partitions;
+mod tools;
+mod walk;
