@@ -1,5 +1,7 @@
 //! Tests that measure times, on machines that may stall.
 
+#![allow(clippy::print_stderr, reason = "tests")]
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
