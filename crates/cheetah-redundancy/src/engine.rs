@@ -13,8 +13,8 @@
 //! | [`resynced`](Engine::resynced): a region was | |
 //! | [`record_progress`](Engine::record_progress): time has passed | the epoch to store |
 //! | [`next_store`](Engine::next_store) | the map to store now, one at a time |
-//! | [`excluded_by`](Engine::excluded_by) | the members that readers elsewhere must have ceased to read before it counts as stored |
-//! | [`store_finished`](Engine::store_finished) | |
+//! | [`store_finished`](Engine::store_finished) | the members that readers elsewhere may still read by an older map |
+//! | [`unread`](Engine::unread): they do not any more | |
 //! | [`close`](Engine::close): the writer ends in order | the epoch to store last |
 //!
 //! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in sync
@@ -44,6 +44,8 @@ pub struct Engine {
     stored: Epoch,
     /// The newest epoch that this writer has stored; 0 before the first.
     own_stored: Epoch,
+    /// Epochs that are stored and exclude members which readers elsewhere may still read by an older map.
+    read_elsewhere: BTreeSet<Epoch>,
     storing: Option<Epoch>,
     /// Regions whose redundancy must be computed anew: unsettled when the drive was opened, or a write failed there.
     to_settle: Regions,
@@ -78,6 +80,15 @@ pub enum Resync {
     Incomplete,
 }
 
+/// Members that a stored map is the first to exclude.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exclusion {
+    /// The epoch of the map.
+    pub epoch: Epoch,
+    /// The members.
+    pub members: Vec<usize>,
+}
+
 /// A member that missed a write cannot be marked stale: without it, bytes could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indispensable;
@@ -90,6 +101,7 @@ impl Engine {
             stored: map.epoch,
             former_epochs: map.epoch | EPOCHS_OF_WRITER,
             own_stored: 0,
+            read_elsewhere: BTreeSet::new(),
             storing: None,
             to_settle: map.unsettled.clone(),
             writes: BTreeMap::new(),
@@ -116,7 +128,13 @@ impl Engine {
         self.stored
     }
 
-    /// Admits a write to `regions`. It may begin once the epoch returned is stored.
+    /// The newest epoch that is stored, and by which, or by a newer one, all readers elsewhere read. A write that a member missed is
+    /// acknowledged only after that.
+    pub fn settled(&self) -> Epoch {
+        self.read_elsewhere.first().map_or(self.stored, |epoch| epoch - 1)
+    }
+
+    /// Admits a write to `regions`. It may begin once the epoch returned is [`stored`](Self::stored).
     pub fn admit(&mut self, regions: Range<u64>) -> Epoch {
         let recorded = |map: &Map, region: u64| {
             let missed =
@@ -215,7 +233,7 @@ impl Engine {
         others + self.losses_max >= self.map.members.len()
     }
 
-    /// Notes that a member missed a write. The write may be acknowledged once the epoch returned is stored.
+    /// Notes that a member missed a write. The write may be acknowledged once the epoch returned is [`settled`](Self::settled).
     ///
     /// # Errors
     ///
@@ -239,13 +257,6 @@ impl Engine {
     /// The epoch that records that a member is stale; `None` if it is not.
     pub fn stale_since(&self, member: usize) -> Option<Epoch> {
         (self.map.members[member].state == MemberState::Stale).then(|| self.stale_since[member])
-    }
-
-    /// The members that readers elsewhere may still read by an older map than the one of this epoch, although they missed a write
-    /// since: those that this map, and none that this writer stored before, excludes.
-    pub fn excluded_by(&self, epoch: Epoch) -> Vec<usize> {
-        let is_new = |member: &usize| (self.own_stored + 1..=epoch).contains(&self.stale_since[*member]);
-        (0..self.map.members.len()).filter(is_new).collect()
     }
 
     /// Lets a stale member take part in writes again. It must hold what it held when it went stale, and nothing sent to it
@@ -381,18 +392,32 @@ impl Engine {
         Some(self.map.clone())
     }
 
-    /// Notes the end of storing the map returned last.
-    pub fn store_finished(&mut self, stored: bool) {
-        if let Some(epoch) = self.storing.take() {
-            debug_assert!(epoch > self.stored, "epochs grow");
-            if stored {
-                self.stored = epoch;
-                self.own_stored = epoch;
-            } else if epoch == self.map.epoch {
+    /// Notes the end of storing the map returned last. Returns the members that readers elsewhere may still read by an older map,
+    /// although they missed a write since: those that this map, and none that this writer stored before, excludes.
+    pub fn store_finished(&mut self, stored: bool) -> Option<Exclusion> {
+        let epoch = self.storing.take()?;
+        debug_assert!(epoch > self.stored, "epochs grow");
+        if !stored {
+            if epoch == self.map.epoch {
                 // Some members may have it: the next attempt may carry other content, so it needs another epoch.
                 self.map.epoch += 1;
             }
+            return None;
         }
+        let is_new = |member: &usize| (self.own_stored + 1..=epoch).contains(&self.stale_since[*member]);
+        let members: Vec<usize> = (0..self.map.members.len()).filter(is_new).collect();
+        self.stored = epoch;
+        self.own_stored = epoch;
+        if members.is_empty() {
+            return None;
+        }
+        self.read_elsewhere.insert(epoch);
+        Some(Exclusion { epoch, members })
+    }
+
+    /// Notes that no reader elsewhere reads the members that the map of this epoch excludes any more.
+    pub fn unread(&mut self, epoch: Epoch) {
+        self.read_elsewhere.remove(&epoch);
     }
 
     /// Makes a change part of the next epoch.

@@ -23,8 +23,8 @@ pub type DynLink = Arc<dyn MemberLink>;
 
 /// A writer's environment. All operations end in bounded time: writes wait for them.
 pub trait Environment: Send + Sync {
-    /// Stores a map at members with more than half of the votes ([`Votes`](crate::Votes)). A member refuses an epoch older than
-    /// its own.
+    /// Stores a map at members with more than half of the votes ([`Votes`](crate::Votes)), and does not wait for the others: one may
+    /// be silent. A member refuses an epoch older than its own.
     ///
     /// # Errors
     ///

@@ -306,6 +306,11 @@ impl SetNode {
     pub fn uri(&self) -> Option<NbdUri> {
         self.nbd.parse().ok()
     }
+
+    /// Whether it is the same export on the same instance of a node.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.nbd == other.nbd && self.instance == other.instance
+    }
 }
 
 impl Set {

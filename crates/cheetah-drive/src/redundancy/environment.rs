@@ -14,17 +14,19 @@ use cheetah_redundancy::engine::Epoch;
 use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members};
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::ended::has_ended;
 use super::map::DriveMap;
+use super::stores::Stores;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
 use crate::lease::{Fence, RENEWAL_S, TTL_S, holder};
 use crate::node::export::NodeExport;
 use crate::node::open::{NodeAccess, connect_node};
 
-/// How long a node may take to store a map: a write waits for it.
+/// How long a node may take to store a map. A write waits for it only where too few others answer sooner.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How long it may take to find out whether a node's process has ended: a write waits for it.
@@ -43,6 +45,7 @@ pub(crate) struct Shared {
     places: Mutex<Vec<Place>>,
     /// The nodes of the map that was stored last.
     stored_nodes: Mutex<Vec<SetNode>>,
+    stores: Stores,
     fence: Arc<Fence>,
     access: NodeAccess,
     /// Maps are marked: lost ranges are being fetched again.
@@ -94,6 +97,7 @@ impl Holder {
                 map.nodes.iter().map(|node| Place { node: node.clone(), token: None, former: None }).collect(),
             ),
             stored_nodes: Mutex::new(map.nodes.clone()),
+            stores: Stores::new(map.nodes.len()),
             fence: Arc::new(Fence::default()),
             access,
             refetching: AtomicBool::new(map.refetching),
@@ -285,6 +289,8 @@ impl Shared {
     }
 
     async fn release(&self) {
+        // Before the leases end, under which maps are stored.
+        self.stores.finish().await;
         let places = {
             let mut places = self.places.lock();
             self.is_released.store(true, Ordering::Release);
@@ -307,34 +313,41 @@ impl Shared {
         let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
         let map = DriveMap { map, nodes, refetching: self.refetching.load(Ordering::Acquire) };
         let text = map.text(&self.file.lock().id);
-        let stores = map.map.members.iter().zip(&places).enumerate().map(|(member, (entry, place))| {
-            let (text, epoch, written) = (text.clone(), map.map.epoch, entry.state.is_written());
-            async move {
-                let export = NodeExport::of(&place.node, STORE_TIMEOUT).filter(|_| written)?;
-                let new = NewMap { token: place.token.clone()?, epoch, map: text };
-                match export.control.store_map(&export.name, &new).await {
-                    Ok(()) => Some(Ok(member)),
-                    Err(error) => Some(Err(format!("node {}: {error}", export.node))),
-                }
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        for (member, (entry, place)) in map.map.members.iter().zip(&places).enumerate() {
+            let export = NodeExport::of(&place.node, STORE_TIMEOUT).filter(|_| entry.state.is_written());
+            if let (Some(export), Some(token)) = (export, place.token.clone()) {
+                let (sender, new) = (sender.clone(), NewMap { token, epoch: map.map.epoch, map: text.clone() });
+                let stored = self.stores.store(member, export, new);
+                self.stores.spawn(async move {
+                    // The map may have been taken for stored, or not, without this answer.
+                    sender.send((member, stored.await)).ok();
+                });
             }
-        });
-        let results: Vec<_> = join_all(stores).await.into_iter().flatten().collect();
+        }
+        drop(sender);
         // A node that takes the place of another counts from the next map on: a reader that knows only the former nodes must meet
         // one of those that have this map.
         let former = self.stored_nodes.lock().clone();
-        let is_same = |member: &usize| {
-            let (now, before) = (&map.nodes[*member], &former[*member]);
-            now.nbd == before.nbd && now.instance == before.instance
-        };
-        let stored = results.iter().flatten().filter(|member| is_same(member)).count();
         let losses_max = self.file.lock().losses_max();
-        let decides = |nodes: &[SetNode]| votes(nodes, losses_max).decide(stored, true);
+        let decides = |stored: usize| {
+            votes(&map.nodes, losses_max).decide(stored, true) && votes(&former, losses_max).decide(stored, true)
+        };
+        let (mut stored, mut why) = (0, Vec::new());
+        // A node that is silent is not waited for while others suffice.
+        while !decides(stored)
+            && let Some((member, answer)) = answers.recv().await
+        {
+            match answer {
+                Ok(()) => stored += usize::from(map.nodes[member].is_same(&former[member])),
+                Err(error) => why.push(error),
+            }
+        }
         self.save(&map)?;
-        if decides(&map.nodes) && decides(&former) {
+        if decides(stored) {
             *self.stored_nodes.lock() = map.nodes;
             return Ok(());
         }
-        let why: Vec<String> = results.into_iter().filter_map(std::result::Result::err).collect();
         Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")))
     }
 

@@ -69,7 +69,7 @@ impl Follow {
         let mut busy: Vec<Option<SetNode>> = vec![None; self.known.nodes.len()];
         while let Some(members) = self.members.upgrade() {
             for (index, node) in self.unconnected(&members) {
-                if !busy[index].as_ref().is_some_and(|other| is_same(other, &node)) {
+                if !busy[index].as_ref().is_some_and(|other| other.is_same(&node)) {
                     busy[index] = Some(node.clone());
                     connecting.push(connect(index, node, self.access));
                 }
@@ -85,7 +85,7 @@ impl Follow {
                     tokio::select! {
                         found = &mut look => break found,
                         Some((index, node, link)) = connecting.next() => {
-                            busy[index].take_if(|other| is_same(other, &node));
+                            busy[index].take_if(|other| other.is_same(&node));
                             self.connected(index, &node, link);
                         }
                     }
@@ -137,7 +137,7 @@ impl Follow {
             return;
         }
         let nodes = map.nodes.iter().zip(&self.known.nodes).enumerate();
-        let moved = nodes.filter(|(_, (now, before))| !is_same(now, before)).map(|(index, _)| (index, None)).collect();
+        let moved = nodes.filter(|(_, (now, before))| !now.is_same(before)).map(|(index, _)| (index, None)).collect();
         // States and connections at once: a member is never read by the state of the node that was there before.
         members.follow(&map.map, moved);
         map.update(&mut self.file);
@@ -156,16 +156,12 @@ impl Follow {
     /// Takes a new connection, unless another node has the place by now.
     fn connected(&self, index: usize, node: &SetNode, link: Option<DynLink>) {
         if let (Some(link), Some(members)) = (link, self.members.upgrade())
-            && is_same(&self.known.nodes[index], node)
+            && self.known.nodes[index].is_same(node)
             && !members.is_connected(index)
         {
             members.connect(index, link);
         }
     }
-}
-
-fn is_same(node: &SetNode, other: &SetNode) -> bool {
-    node.nbd == other.nbd && node.instance == other.instance
 }
 
 /// Connects to a node; a failure takes at least a second.

@@ -12,6 +12,7 @@
 //! | `votes` | the votes of the nodes |
 //! | `ended` | whether a node's process has surely ended |
 //! | `environment` | a writer's leases, connections and stored maps |
+//! | `stores` | maps on their way to the nodes |
 //! | `open` | assembling the device |
 //! | `follow` | a reader that follows the map |
 //! | `upkeep` | a writer's own repair |
@@ -43,5 +44,6 @@ pub mod refetch;
 pub mod repair;
 pub(crate) mod request;
 mod spare;
+mod stores;
 mod upkeep;
 mod votes;

@@ -10,6 +10,10 @@ fn engine(members: usize) -> Engine {
     Engine::new(Map::new(members, SIZE), SIZE, 1)
 }
 
+fn engine_that_survives(losses_max: usize, members: usize) -> Engine {
+    Engine::new(Map::new(members, SIZE), SIZE, losses_max)
+}
+
 fn store(engine: &mut Engine) -> Option<Map> {
     let map = engine.next_store();
     engine.store_finished(true);
@@ -26,6 +30,30 @@ fn a_region_is_recorded_once_before_its_first_write() {
     assert_eq!(engine.admit(0..1), first, "recorded already");
     assert_eq!(engine.next_store(), None);
     assert!(engine.admit(1..2) > first);
+}
+
+#[test]
+fn a_map_that_excludes_a_member_is_settled_once_readers_have_ceased_to_read_it_and_the_next_is_stored_before() {
+    let mut engine = engine_that_survives(2, 5);
+    let admitted = engine.admit(0..1);
+    store(&mut engine).unwrap();
+    assert_eq!(engine.settled(), admitted);
+    let first = engine.mark_stale(1).unwrap();
+    engine.next_store().unwrap();
+    assert_eq!(engine.store_finished(true), Some(Exclusion { epoch: first, members: vec![1] }));
+    let second = engine.mark_stale(2).unwrap();
+    engine.next_store().unwrap();
+    assert_eq!(engine.store_finished(true), Some(Exclusion { epoch: second, members: vec![2] }));
+    assert_eq!(engine.stored(), second);
+    assert!(engine.settled() < first);
+    engine.unread(second);
+    assert!(engine.settled() < first, "readers may read by a map that is older than both");
+    engine.unread(first);
+    assert_eq!(engine.settled(), second);
+    engine.admit(3..4);
+    engine.next_store().unwrap();
+    assert_eq!(engine.store_finished(true), None, "nobody is newly excluded");
+    assert_eq!(engine.settled(), engine.stored());
 }
 
 const ALL: [bool; 3] = [true; 3];
@@ -216,6 +244,7 @@ enum Step {
     Replace(usize),
     Resync(bool),
     Store(bool),
+    Unread,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -227,6 +256,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0usize..3).prop_map(Step::Replace),
         4 => any::<bool>().prop_map(Step::Resync),
         2 => any::<bool>().prop_map(Step::Store),
+        1 => Just(Step::Unread),
     ]
 }
 
@@ -240,6 +270,7 @@ proptest! {
         let mut held = [[0u32; 8]; 3];
         let mut writes: Vec<u64> = Vec::new();
         let mut epoch = 0;
+        let mut excluding = BTreeSet::new();
         for step in steps {
             match step {
                 Step::Admit(region) => {
@@ -283,12 +314,21 @@ proptest! {
                 Step::Store(ok) => {
                     if let Some(map) = engine.next_store() {
                         prop_assert!(map.epoch > epoch);
-                        engine.store_finished(ok);
+                        if let Some(exclusion) = engine.store_finished(ok) {
+                            prop_assert!(ok && exclusion.epoch == map.epoch);
+                            excluding.insert(exclusion.epoch);
+                        }
                         if ok { epoch = map.epoch; }
+                    }
+                }
+                Step::Unread => {
+                    if let Some(epoch) = excluding.pop_last() {
+                        engine.unread(epoch);
                     }
                 }
             }
             prop_assert!(engine.stored() == epoch.max(1));
+            prop_assert_eq!(engine.settled(), excluding.first().map_or(engine.stored(), |epoch| epoch - 1));
             for (member, held) in engine.map().members.iter().zip(&held) {
                 prop_assert!(member.state != MemberState::InSync || held == &newest);
                 for region in 0..8 {

@@ -14,13 +14,13 @@ use tokio::time::{sleep, timeout};
 
 use super::{DamagedPart, Members, PROBE, PROBE_PAUSE};
 use crate::bad::Full;
-use crate::engine::{Engine, Epoch, Indispensable};
+use crate::engine::{Engine, Epoch, Exclusion, Indispensable};
 use crate::environment::{DynLink, Environment};
 use crate::map::Map;
 use crate::read_lease::READ_LEASE_END;
 
 /// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost meanwhile.
-const STORE_ATTEMPTS: u32 = 6;
+const STORE_ATTEMPTS: u64 = 6;
 
 /// The pause between attempts to find out whether a member's process has ended.
 const GONE_PAUSE: Duration = Duration::from_millis(20);
@@ -32,11 +32,29 @@ const DAMAGED_PARTS_MAX: usize = 1024;
 pub(super) struct Writer {
     engine: Mutex<Engine>,
     environment: Arc<dyn Environment>,
+    /// Notified when a map is stored or could not be, and when readers have ceased to read by older ones.
     stored: Notify,
-    /// Why the map could not be stored last.
-    store_failure: Mutex<Option<Arc<str>>>,
+    failed: Mutex<FailedStores>,
     /// The newest epoch that is stored, so that a write whose regions are recorded looks at one word.
     stored_epoch: AtomicU64,
+    /// The newest epoch that is settled.
+    settled_epoch: AtomicU64,
+}
+
+/// How often a map could not be stored, and why the last one could not; nothing if it could.
+#[derive(Default)]
+struct FailedStores {
+    count: u64,
+    why: Option<Arc<str>>,
+}
+
+/// What has to become of a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// It is stored.
+    Stored,
+    /// It is stored, and readers elsewhere read by it or by a newer one.
+    Settled,
 }
 
 impl Writer {
@@ -45,13 +63,27 @@ impl Writer {
             engine: Mutex::new(engine),
             environment,
             stored: Notify::new(),
-            store_failure: Mutex::new(None),
+            failed: Mutex::default(),
             stored_epoch: AtomicU64::new(0),
+            settled_epoch: AtomicU64::new(0),
         }
     }
 
-    /// Returns once no reader elsewhere reads these members by a map that is older than the one just stored: their leases have
-    /// ended, or the members' processes have.
+    /// Runs an event of storing, and wakes those that wait for it.
+    fn on_store<T>(&self, event: impl FnOnce(&mut Engine) -> T) -> T {
+        let out = {
+            let mut engine = self.engine.lock();
+            let out = event(&mut engine);
+            self.stored_epoch.store(engine.stored(), Ordering::Release);
+            self.settled_epoch.store(engine.settled(), Ordering::Release);
+            out
+        };
+        self.stored.notify_waiters();
+        out
+    }
+
+    /// Returns once no reader elsewhere reads these members by a map that is older than the one just stored: the readers' leases
+    /// have ended, or the members' processes have.
     async fn until_unread(&self, mut members: Vec<usize>) {
         let all_gone = async {
             loop {
@@ -119,7 +151,8 @@ impl Members {
     pub(crate) async fn admit(self: &Arc<Self>, regions: Range<u64>) -> Result<Admitted> {
         let Some(epoch) = self.engine(|engine| engine.admit(regions.clone())) else { return Err(Error::ReadOnly) };
         let admitted = Admitted { members: self.clone(), regions, consistent: true };
-        self.settle(epoch).await?;
+        // What readers do matters only to a write that a member misses, and before that is acknowledged.
+        self.until(epoch, Goal::Stored).await?;
         Ok(admitted)
     }
 
@@ -358,23 +391,36 @@ impl Members {
         self.engine(with)
     }
 
-    /// Returns once a map of at least this epoch is stored.
+    /// Returns once a map of at least this epoch is stored, and no reader elsewhere reads by an older one what it excludes.
     pub(crate) async fn settle(self: &Arc<Self>, epoch: Epoch) -> Result<()> {
+        self.until(epoch, Goal::Settled).await
+    }
+
+    async fn until(self: &Arc<Self>, epoch: Epoch, goal: Goal) -> Result<()> {
         let Some(writer) = &self.writer else { return Err(Error::ReadOnly) };
-        if writer.stored_epoch.load(Ordering::Acquire) >= epoch {
+        let reached = match goal {
+            Goal::Stored => &writer.stored_epoch,
+            Goal::Settled => &writer.settled_epoch,
+        };
+        if reached.load(Ordering::Acquire) >= epoch {
             return Ok(());
         }
-        let mut failures = 0;
+        let failures = writer.failed.lock().count;
         loop {
             let mut stored = std::pin::pin!(writer.stored.notified());
             stored.as_mut().enable();
             let next = {
                 let mut engine = writer.engine.lock();
-                if engine.stored() >= epoch {
+                let reached = match goal {
+                    Goal::Stored => engine.stored(),
+                    Goal::Settled => engine.settled(),
+                };
+                if reached >= epoch {
                     return Ok(());
                 }
-                if failures >= STORE_ATTEMPTS
-                    && let Some(why) = writer.store_failure.lock().clone()
+                let failed = writer.failed.lock();
+                if failed.count - failures >= STORE_ATTEMPTS
+                    && let Some(why) = &failed.why
                 {
                     let why = format!("the drive's map cannot be stored at enough nodes: {why}");
                     return Err(Error::Io {
@@ -389,7 +435,6 @@ impl Members {
                 self.store(map);
             }
             stored.await;
-            failures += u32::from(writer.store_failure.lock().is_some());
         }
     }
 
@@ -398,18 +443,18 @@ impl Members {
         let members = self.clone();
         tokio::spawn(async move {
             let Some(writer) = &members.writer else { return };
-            let excluded = writer.engine.lock().excluded_by(map.epoch);
             let stored = writer.environment.store(map).await;
-            if stored.is_ok() {
-                writer.until_unread(excluded).await;
-            }
-            *writer.store_failure.lock() = stored.as_ref().err().map(|why| why.as_str().into());
             {
-                let mut engine = writer.engine.lock();
-                engine.store_finished(stored.is_ok());
-                writer.stored_epoch.store(engine.stored(), Ordering::Release);
+                let mut failed = writer.failed.lock();
+                failed.count += u64::from(stored.is_err());
+                failed.why = stored.as_ref().err().map(|why| why.as_str().into());
             }
-            writer.stored.notify_waiters();
+            // The next map can be stored while readers still read by older ones.
+            if let Some(Exclusion { epoch, members }) = writer.on_store(|engine| engine.store_finished(stored.is_ok()))
+            {
+                writer.until_unread(members).await;
+                writer.on_store(|engine| engine.unread(epoch));
+            }
         });
     }
 

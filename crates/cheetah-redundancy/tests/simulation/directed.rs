@@ -82,6 +82,34 @@ fn a_silent_member_that_wakes_up_after_others_went_on_is_resynchronized() {
     });
 }
 
+#[test]
+fn a_write_that_meets_silent_members_takes_less_than_a_second() {
+    for (redundancy, silent) in [(MIRROR, 1), (PARITY, 1), (Redundancy::Parity { parities: 2 }, 2)] {
+        for (is_recorded, stagger_ms) in [(false, 0), (true, 0), (false, 90), (true, 90)] {
+            play(async move {
+                let mut rig = Rig::new(redundancy, if silent == 1 { 3 } else { 5 });
+                let writer = rig.open().await;
+                // Otherwise its regions are recorded first, in a map that the silent members do not take, either.
+                if is_recorded {
+                    rig.write(&writer, 1).await.unwrap();
+                }
+                let begun = tokio::time::Instant::now();
+                let freeze = async {
+                    for node in 0..silent {
+                        rig.world.freeze(node, true);
+                        sleep(Duration::from_millis(stagger_ms)).await;
+                    }
+                };
+                let (written, ()) = tokio::join!(rig.write(&writer, 2), freeze);
+                written.unwrap();
+                let allowed = Duration::from_millis(850 + stagger_ms * (silent as u64 - 1));
+                assert!(begun.elapsed() < allowed, "{redundancy:?} {is_recorded} {stagger_ms}: {:?}", begun.elapsed());
+                assert_eq!(writer.map().members[0].state, MemberState::Stale);
+            });
+        }
+    }
+}
+
 /// Of three members, a member and a reader are cut off together, at every moment relative to a write that the member misses. What
 /// the reader reads once the write was acknowledged is new, or an error.
 #[test]

@@ -86,23 +86,31 @@ impl SimulatedEnvironment {
         let map = &stored.map;
         let former = self.stored_places.lock().clone();
         let written = (0..map.members.len()).filter(|member| map.members[*member].state.is_written());
-        let puts = written.map(|member| {
+        let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
+        for member in written {
             let request = Request::PutMap(stored.clone());
-            let place = stored.places[member];
-            async move {
-                if self.world.with_node(place.node, |node| node.instance) != place.instance {
-                    return (member, Err("it is another instance".to_owned()));
-                }
-                (member, ask(&self.world, &self.process, place.node, self.term, request).await)
+            let (place, sender) = (stored.places[member], sender.clone());
+            let (world, process, term) = (self.world.clone(), self.process.clone(), self.term);
+            // A node that is late gets the map after it was taken for stored.
+            tokio::spawn(async move {
+                let answer = match world.with_node(place.node, |node| node.instance) == place.instance {
+                    true => ask(&world, &process, place.node, term, request).await.map(|_| ()),
+                    false => Err("it is another instance".to_owned()),
+                };
+                sender.send((member, answer)).ok();
+            });
+        }
+        drop(sender);
+        let (mut copies, mut why) = (0, String::new());
+        while !self.votes.decide(copies, true)
+            && let Some((member, answer)) = answers.recv().await
+        {
+            match answer {
+                Ok(()) => copies += usize::from(stored.places[member] == former[member]),
+                Err(error) => why = error,
             }
-        });
-        let answers = join_all(puts).await;
-        let has_it = |(member, answer): &&(usize, Result<Reply, String>)| {
-            answer.is_ok() && stored.places[*member] == former[*member]
-        };
-        let copies = answers.iter().filter(has_it).count();
+        }
         if !self.votes.decide(copies, true) {
-            let why = answers.iter().find_map(|(_, answer)| answer.as_ref().err()).cloned().unwrap_or_default();
             return Err(format!("{copies} copies of the map: {why}"));
         }
         (*self.stored_places.lock()).clone_from(&stored.places);

@@ -1,0 +1,62 @@
+//! Maps on their way to the nodes.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cheetah_control::api::NewMap;
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::node::export::NodeExport;
+
+/// The requests that store maps at the nodes. A map counts as stored once enough nodes have it; the others get it from here, one map at
+/// a time each, and only the newest.
+pub(super) struct Stores {
+    by_member: Vec<Arc<tokio::sync::Mutex<()>>>,
+    /// The newest epoch that is to be stored.
+    newest: Arc<AtomicU64>,
+    running: Mutex<JoinSet<()>>,
+}
+
+impl Stores {
+    pub fn new(members: usize) -> Self {
+        Self {
+            by_member: (0..members).map(|_| Arc::default()).collect(),
+            newest: Arc::default(),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Stores a map at the node of a member, after those that are on their way there. The error is a clause.
+    pub fn store(
+        &self,
+        member: usize,
+        export: NodeExport,
+        new: NewMap,
+    ) -> impl Future<Output = Result<(), String>> + Send + use<> {
+        let (turn, newest) = (self.by_member[member].clone(), self.newest.clone());
+        newest.fetch_max(new.epoch, Ordering::AcqRel);
+        async move {
+            let _turn = turn.lock().await;
+            if newest.load(Ordering::Acquire) > new.epoch {
+                return Err(format!("node {} gets a newer map", export.node));
+            }
+            let stored = export.control.store_map(&export.name, &new).await;
+            stored.map_err(|error| format!("node {}: {error}", export.node))
+        }
+    }
+
+    /// Runs a request that may outlast the wait for it.
+    pub fn spawn(&self, request: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock();
+        while running.try_join_next().is_some() {}
+        running.spawn(request);
+    }
+
+    /// Waits until no request is running.
+    pub async fn finish(&self) {
+        let mut running = std::mem::take(&mut *self.running.lock());
+        while running.join_next().await.is_some() {}
+    }
+}
