@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_device::os_error;
 use cheetah_tls::{Credential, Expected, Identity, Role, Secured, wallet};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::api::{
@@ -45,6 +47,25 @@ pub struct ControlClient {
     timeout: Duration,
     credential: Option<Credential>,
     expected: Expected,
+    /// The connection that is kept for the next call, if connections are kept.
+    kept: Option<Arc<Mutex<Option<Connection>>>>,
+}
+
+/// A connection to a node's control API. Dropping it closes it.
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// The address rather than the name: a node refuses Host headers with names it does not know.
+    host: String,
+    /// The certificates that were known to be revoked when the node showed its own.
+    revoked: usize,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
 }
 
 /// Why a call to a node failed.
@@ -113,19 +134,29 @@ impl ControlClient {
             timeout: Duration::from_secs(10),
             credential: wallet::default(),
             expected: Expected::role(Role::Node),
+            kept: None,
         }
     }
 
     /// Sets the credential for TLS; `None`: calls are in clear.
     #[must_use]
     pub fn with_credential(self, credential: Option<Credential>) -> Self {
-        Self { credential, ..self }
+        let kept = self.kept.map(|_| Arc::default());
+        Self { credential, kept, ..self }
     }
 
     /// Sets what the server must be, if calls have TLS (default: a node).
     #[must_use]
     pub fn expecting(self, expected: Expected) -> Self {
-        Self { expected, ..self }
+        let kept = self.kept.map(|_| Arc::default());
+        Self { expected, kept, ..self }
+    }
+
+    /// Keeps the connection of a call that reads or replaces something (GET, PUT) for the next such call; clones share it. For a
+    /// node that is called again and again: with TLS, each connection costs a handshake.
+    #[must_use]
+    pub fn keeping_connection(self) -> Self {
+        Self { kept: Some(Arc::default()), ..self }
     }
 
     /// Sets the time-out of a call (default: 10 s; a deletion has five minutes).
@@ -269,20 +300,37 @@ impl ControlClient {
         let _ = timeout(TELL_TIMEOUT, self.exchange(Method::PUT, revoked::PATH, list.into())).await;
     }
 
-    /// Sends one request on a connection of its own: calls are rare, and pooled connections can be stale.
+    /// Sends one request, on the connection that is kept, or on one of its own.
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
-        match &self.credential {
+        // The node may have closed a connection that was kept: only what may arrive twice is sent over it.
+        let kept = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
+        let slot = |connection: Option<Connection>| {
+            let kept = kept?;
+            std::mem::replace(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner), connection)
+        };
+        let revoked = self.credential.as_ref().map_or(0, Credential::revoked);
+        // The node itself may have been revoked since.
+        if let Some(mut connection) = slot(None).filter(|connection| connection.revoked == revoked)
+            && let Ok((status, answer)) = self.converse(&mut connection, &method, path, body.clone()).await
+        {
+            slot(Some(connection));
+            return self.judge(status, answer);
+        }
+        let mut connection = match &self.credential {
             Some(credential) => {
                 let (stream, _) = self.connect_tls(credential).await?;
                 let peer = stream.get_ref().peer_addr();
-                self.converse(stream, peer, method, path, body).await
+                self.begin(stream, peer, revoked).await?
             }
             None => {
                 let stream = self.connect().await?;
                 let peer = stream.peer_addr();
-                self.converse(stream, peer, method, path, body).await
+                self.begin(stream, peer, revoked).await?
             }
-        }
+        };
+        let (status, answer) = self.converse(&mut connection, &method, path, body).await?;
+        slot(Some(connection));
+        self.judge(status, answer)
     }
 
     fn not_connected(&self, error: &io::Error) -> ControlError {
@@ -310,41 +358,40 @@ impl ControlClient {
         }
     }
 
-    async fn converse<S>(
-        &self,
-        stream: S,
-        peer: io::Result<SocketAddr>,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<Bytes>
+    async fn begin<S>(&self, stream: S, peer: io::Result<SocketAddr>, revoked: usize) -> Result<Connection>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // The address rather than the name: a node refuses Host headers with names it does not know.
         let peer = peer.map_err(|error| self.not_connected(&error))?;
         let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.not_a_node(e))?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.not_a_node(error))?;
+        // Its end has no result of its own: requests fail.
+        let driver = tokio::spawn(async move { drop(connection.await) });
+        Ok(Connection { sender, host, revoked, driver })
+    }
+
+    async fn converse(
+        &self,
+        connection: &mut Connection,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes)> {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, host)
+            .header(header::HOST, &connection.host)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|error| self.not_a_node(error))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(|error| self.not_a_node(error))?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            Ok((status, body.map_err(|error| self.not_a_node(error))?.to_bytes()))
-        };
-        // The connection must be polled beside the request; its end has no result of its own.
-        let driven = async {
-            let _ = connection.await;
-            std::future::pending().await
-        };
-        let (status, body) = tokio::select! { answer = answer => answer?, never = driven => never };
+        connection.sender.ready().await.map_err(|error| self.not_a_node(error))?;
+        let response = connection.sender.send_request(request).await.map_err(|error| self.not_a_node(error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Ok((status, body.map_err(|error| self.not_a_node(error))?.to_bytes()))
+    }
+
+    fn judge(&self, status: StatusCode, body: Bytes) -> Result<Bytes> {
         if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
     }
 
@@ -390,4 +437,59 @@ fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::routing::get;
+    use axum::{Json, Router};
+    use tokio::net::TcpListener;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::http::{Limits, serve};
+
+    /// A server that counts its connections, and cuts each after `life_max`.
+    async fn server(life_max: Duration) -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
+        let seven = || async { Json(7) };
+        let router = move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Router::new().route("/", get(seven).put(seven).post(seven))
+        };
+        tokio::spawn(async move { serve(listener, Limits { connections_max: 64, life_max }, None, router).await });
+        (at, connections)
+    }
+
+    #[tokio::test]
+    async fn calls_that_may_arrive_twice_share_a_connection_that_is_kept() {
+        let (at, connections) = server(Duration::from_secs(600)).await;
+        let client = ControlClient::new(at).with_credential(None);
+        let kept = client.clone().keeping_connection();
+        for _ in 0..5 {
+            assert_eq!(kept.clone().with_timeout(Duration::from_secs(60)).get::<u32>("/").await, Ok(7));
+            assert_eq!(kept.send::<u32>(Method::PUT, "/", &1).await, Ok(7));
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 1);
+        assert_eq!(kept.send::<u32>(Method::POST, "/", &1).await, Ok(7));
+        assert_eq!(connections.load(Ordering::Relaxed), 2);
+        client.get::<u32>("/").await.unwrap();
+        client.get::<u32>("/").await.unwrap();
+        assert_eq!(connections.load(Ordering::Relaxed), 4, "none is kept unless that is asked for");
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_the_server_has_cut_is_replaced() {
+        let (at, connections) = server(Duration::from_millis(50)).await;
+        let kept = ControlClient::new(at).with_credential(None).keeping_connection();
+        while connections.load(Ordering::Relaxed) < 3 {
+            assert_eq!(kept.get::<u32>("/").await, Ok(7));
+            sleep(Duration::from_millis(30)).await;
+        }
+    }
 }

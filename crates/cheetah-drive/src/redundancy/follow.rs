@@ -15,6 +15,7 @@ use super::map::DriveMap;
 use super::newest::newest_soon;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
+use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
 
 /// How long a node may take to answer a look.
@@ -36,7 +37,8 @@ impl Follower {
         members: &Arc<Members>,
         lease: Arc<ReadLease>,
     ) -> Self {
-        let follower = Follow { file, known: map, access, members: Arc::downgrade(members), lease };
+        let (members, exports) = (Arc::downgrade(members), KeptExports::default());
+        let follower = Follow { file, known: map, exports, access, members, lease };
         Self { task: tokio::spawn(follower.run()) }
     }
 }
@@ -50,6 +52,8 @@ impl Drop for Follower {
 struct Follow {
     file: DriveFile,
     known: DriveMap,
+    /// A look goes over connections that are kept: there are ten a second.
+    exports: KeptExports,
     access: NodeAccess,
     members: Weak<Members>,
     lease: Arc<ReadLease>,
@@ -112,7 +116,8 @@ impl Follow {
         let on_disk = has_vote.then(|| DriveFile::load(&self.file.path).ok().filter(|found| found.id == self.file.id));
         let on_disk = on_disk.flatten();
         let newer = on_disk.as_ref().filter(|found| found.epoch > self.file.epoch);
-        match newest_soon(newer.unwrap_or(&self.file), &self.known, LOOK_TIMEOUT.min(self.access.timeout)).await {
+        let timeout = LOOK_TIMEOUT.min(self.access.timeout);
+        match newest_soon(newer.unwrap_or(&self.file), &self.known, &self.exports, timeout).await {
             Ok(found) if votes(&found.map.nodes, losses_max).decide(found.heard, on_disk.is_some()) => {
                 Look::Enough(found.map)
             }

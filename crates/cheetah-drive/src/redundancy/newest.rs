@@ -11,7 +11,7 @@ use super::ended::has_ended;
 use super::map::DriveMap;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
-use crate::node::export::NodeExport;
+use crate::node::export::KeptExports;
 
 /// How long the other nodes may take once a deciding set has answered.
 const STRAGGLERS: Duration = Duration::from_millis(20);
@@ -40,25 +40,37 @@ enum Patience {
 /// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within `timeout` is
 /// left out.
 pub(crate) async fn newest(file: &DriveFile, timeout: Duration) -> Result<Newest> {
-    find(file, DriveMap::of_file(file), timeout, Patience::All).await
+    find(file, DriveMap::of_file(file), &KeptExports::default(), timeout, Patience::All).await
 }
 
-/// The same, starting from a `known` map. Returns soon after nodes with more than half of the votes have answered.
-pub(crate) async fn newest_soon(file: &DriveFile, known: &DriveMap, timeout: Duration) -> Result<Newest> {
+/// The same, starting from a `known` map, over connections that are kept. Returns soon after nodes with more than half of the votes
+/// have answered.
+pub(crate) async fn newest_soon(
+    file: &DriveFile,
+    known: &DriveMap,
+    exports: &KeptExports,
+    timeout: Duration,
+) -> Result<Newest> {
     let mut best = DriveMap::of_file(file);
     if best.map.epoch <= known.map.epoch {
         best = known.clone();
     }
-    find(file, best, timeout, Patience::Enough).await
+    find(file, best, exports, timeout, Patience::Enough).await
 }
 
-async fn find(file: &DriveFile, mut best: DriveMap, timeout: Duration, patience: Patience) -> Result<Newest> {
+async fn find(
+    file: &DriveFile,
+    mut best: DriveMap,
+    exports: &KeptExports,
+    timeout: Duration,
+    patience: Patience,
+) -> Result<Newest> {
     for _ in 0..ROUNDS_MAX {
         let asked = best.clone();
         let mut answered = vec![false; asked.nodes.len()];
         let (mut heard, mut until) = (0, None);
-        let asks =
-            asked.nodes.iter().enumerate().map(|(index, node)| async move { (index, ask(file, node, timeout).await) });
+        let nodes = asked.nodes.iter().enumerate();
+        let asks = nodes.map(|(index, node)| async move { (index, ask(file, node, exports, timeout).await) });
         let mut answers: FuturesUnordered<_> = asks.collect();
         loop {
             let answer = match until {
@@ -113,8 +125,8 @@ enum Answer {
     Nothing,
 }
 
-async fn ask(file: &DriveFile, node: &SetNode, timeout: Duration) -> Result<Answer> {
-    let Some(export) = NodeExport::of(node, timeout) else { return Ok(Answer::Nothing) };
+async fn ask(file: &DriveFile, node: &SetNode, exports: &KeptExports, timeout: Duration) -> Result<Answer> {
+    let Some(export) = exports.of(node, timeout) else { return Ok(Answer::Nothing) };
     match export.control.map(&export.name).await {
         Ok(Some(stored)) => match DriveMap::parse(&stored.map, file) {
             Ok(map) => Ok(Answer::Map(Box::new(map))),

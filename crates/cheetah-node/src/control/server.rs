@@ -33,8 +33,8 @@ use cheetah_control::http::{self, Ends, Member, Refusal};
 use cheetah_control::revoked;
 use cheetah_tls::{Role, Roles, ServerTls};
 
-/// Limits for callers. A deletion of all of a node's memory fits.
-const LIMITS: http::Limits = http::Limits { connections_max: 64, life_max: Duration::from_secs(600) };
+/// Limits for callers. A deletion of all of a node's memory fits, and so does a connection of each process that uses a drive.
+const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(600) };
 /// How long a caller may take to send a request's body.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
