@@ -105,6 +105,9 @@ pub struct ExportStatus {
     pub lease: Option<LeaseStatus>,
     /// The epoch of its map, if it holds one.
     pub map_epoch: Option<u64>,
+    /// Bytes that clients have read since it was made.
+    #[serde(default)]
+    pub read_bytes: u64,
 }
 
 /// A lease in force.

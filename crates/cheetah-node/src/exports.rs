@@ -277,6 +277,7 @@ impl Entry {
                 .holder(now)
                 .map(|(holder, expires_in_s)| LeaseStatus { holder: holder.to_owned(), expires_in_s }),
             map_epoch,
+            read_bytes: self.export.stats().read_bytes,
         }
     }
 }

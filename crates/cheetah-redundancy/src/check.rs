@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cheetah_device::{ByteRange, Data, Result};
 use futures::future::join_all;
+use serde::Serialize;
 
 use crate::array::Inner;
 use crate::code;
@@ -19,7 +20,7 @@ use crate::write::Edits;
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// The result of a check. Pages are of 4096 bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Checked {
     /// Bytes of data that were compared with their redundancy.
     pub compared_bytes: u64,

@@ -12,6 +12,9 @@
 //! So the foreground keeps 1 − [`SHARE`], also where it gets nothing during a burst, and resynchronization gets [`SHARE`], less
 //! what the ends of a burst cost. If the foreground is so strong that the share is lower even without pauses, there are none.
 //! Without foreground requests there are none, either. The capacity of the bottleneck need not be known.
+//!
+//! The foreground is the requests of users of this process, and the reads of other processes: members count what they read, and what
+//! exceeds the reads of this process is that of others ([`Others`]).
 
 use std::time::Duration;
 
@@ -52,11 +55,21 @@ struct Burst {
     begun_bytes: u64,
     ended_bytes: u64,
     foreground_at_begin: u64,
+    /// When its last step ended.
+    ended: Duration,
+    /// There was a foreground when it began, or since.
+    is_busy: bool,
 }
 
 impl Pacer {
     /// Asks for a step of `bytes`. `foreground` counts the foreground's bytes since any fixed moment.
     pub fn begin(&mut self, now: Duration, foreground: u64, bytes: u64) -> Turn {
+        if self.burst.as_ref().is_some_and(|burst| burst.running == 0)
+            && let Some(burst) = self.burst.take()
+        {
+            self.resume = burst.ended + burst.pause(now, foreground);
+            self.foreground_before = foreground;
+        }
         if now < self.resume {
             return Turn::At(self.resume);
         }
@@ -67,7 +80,16 @@ impl Pacer {
             begun_bytes: 0,
             ended_bytes: 0,
             foreground_at_begin: foreground,
+            ended: now,
+            is_busy,
         });
+        burst.is_busy |= is_busy;
+        if !is_busy {
+            // Nobody was there: if somebody comes, what was done before does not count.
+            burst.begun = now;
+            burst.begun_bytes = burst.begun_bytes.saturating_sub(burst.ended_bytes);
+            burst.ended_bytes = 0;
+        }
         // A step that is larger than a burst is one.
         if is_busy && burst.running > 0 && burst.begun_bytes + bytes > BURST_BYTES {
             return Turn::AfterStep;
@@ -78,26 +100,50 @@ impl Pacer {
     }
 
     /// Notes that a step has ended.
-    pub fn end(&mut self, now: Duration, foreground: u64, bytes: u64) {
+    pub fn end(&mut self, now: Duration, bytes: u64) {
         let Some(burst) = &mut self.burst else { return };
         burst.running = burst.running.saturating_sub(1);
         burst.ended_bytes += bytes;
-        if foreground == self.foreground_before {
-            // Nobody was there: if somebody comes, what was done before does not count.
-            burst.begun = now;
-            burst.begun_bytes = burst.begun_bytes.saturating_sub(burst.ended_bytes);
-            burst.ended_bytes = 0;
-            burst.foreground_at_begin = foreground;
-        } else if burst.running == 0 {
-            let own = burst.ended_bytes as f64;
-            let share = own / (own + (foreground - burst.foreground_at_begin) as f64).max(1.0);
-            let pause = now.saturating_sub(burst.begun).mul_f64((share / SHARE - 1.0).max(0.0));
-            self.resume = now + pause.min(PAUSE_MAX);
+        burst.ended = now;
+    }
+}
+
+impl Burst {
+    /// The pause after it; `foreground` is known only now, which may be later than its end.
+    fn pause(&self, now: Duration, foreground: u64) -> Duration {
+        let lasted = self.ended.saturating_sub(self.begun);
+        let since = now.saturating_sub(self.begun).max(Duration::from_nanos(1));
+        let beside = (foreground - self.foreground_at_begin) as f64 * (lasted.as_secs_f64() / since.as_secs_f64());
+        if !self.is_busy && foreground == self.foreground_at_begin {
+            return Duration::ZERO;
         }
-        if self.burst.as_ref().is_some_and(|burst| burst.running == 0) {
-            self.burst = None;
-            self.foreground_before = foreground;
+        let own = self.ended_bytes as f64;
+        let share = own / (own + beside).max(1.0);
+        lasted.mul_f64((share / SHARE - 1.0).max(0.0)).min(PAUSE_MAX)
+    }
+}
+
+/// What other processes have read, as the members' counts tell.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// Of each member, what it had read beyond this process's requests when it was first heard.
+    first: Vec<Option<u64>>,
+    most: u64,
+}
+
+impl Others {
+    /// Takes the bytes that each member has read for `all`, and the `own` bytes of this process, counted afterwards. Returns the bytes
+    /// of others since the beginning, on the member where they are most; it never falls.
+    pub fn heard(&mut self, all: &[Option<u64>], own: &[u64]) -> u64 {
+        self.first.resize(self.first.len().max(all.len()), None);
+        for ((first, all), own) in self.first.iter_mut().zip(all).zip(own) {
+            let Some(all) = all else { continue };
+            let others = all.wrapping_sub(*own);
+            let since = others.wrapping_sub(*first.get_or_insert(others)).cast_signed();
+            // A node in another's place begins to count anew.
+            self.most = self.most.max(u64::try_from(since).unwrap_or(0));
         }
+        self.most
     }
 }
 
@@ -145,7 +191,7 @@ mod tests {
             now += TICK;
             let before = steps.len();
             steps.retain(|left| *left > 0.0);
-            (steps.len()..before).for_each(|_| pacer.end(now, served as u64, STEP_BYTES));
+            (steps.len()..before).for_each(|_| pacer.end(now, STEP_BYTES));
         }
         let all = link_bytes_per_s * end.as_secs_f64();
         let undisturbed = if matches!(foreground, Foreground::Latency) { all * 0.01 } else { all };
@@ -176,11 +222,14 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(pacer.begin(second, 1000, BURST_BYTES), Turn::Begun);
         assert_eq!(pacer.begin(second, 1000, 1), Turn::AfterStep);
-        pacer.end(2 * second, 2000, BURST_BYTES);
+        pacer.end(2 * second, BURST_BYTES);
         let Turn::At(resume) = pacer.begin(2 * second, 2000, BURST_BYTES) else { panic!("no pause") };
         assert!(resume <= 2 * second + PAUSE_MAX);
+        assert_eq!(pacer.begin(resume, 2000, BURST_BYTES), Turn::Begun);
+        pacer.end(resume + second, BURST_BYTES);
+        // Nobody came meanwhile.
         for _ in 0..9 {
-            assert_eq!(pacer.begin(resume, 2000, BURST_BYTES), Turn::Begun);
+            assert_eq!(pacer.begin(resume + second, 2000, BURST_BYTES), Turn::Begun);
         }
     }
 
@@ -188,7 +237,19 @@ mod tests {
     fn pauses_end() {
         let mut pacer = Pacer::default();
         pacer.begin(Duration::ZERO, 1, 1);
-        pacer.end(Duration::from_secs(3600), 2, 1 << 40);
-        assert_eq!(pacer.begin(Duration::from_secs(3602), 3, 1), Turn::Begun);
+        pacer.end(Duration::from_secs(3600), 1 << 40);
+        let Turn::At(resume) = pacer.begin(Duration::from_secs(3600), 2, 1) else { panic!("no pause") };
+        assert_eq!(resume, Duration::from_secs(3602));
+        assert_eq!(pacer.begin(resume, 3, 1), Turn::Begun);
+    }
+
+    #[test]
+    fn what_a_member_read_beyond_own_requests_is_that_of_others() {
+        let mut others = Others::default();
+        assert_eq!(others.heard(&[Some(5000), None], &[0, 0]), 0, "before");
+        assert_eq!(others.heard(&[Some(5600), Some(100)], &[600, 0]), 0, "own requests");
+        assert_eq!(others.heard(&[Some(5700), Some(100)], &[900, 0]), 0, "a request in flight");
+        assert_eq!(others.heard(&[Some(7900), Some(300)], &[900, 0]), 2000);
+        assert_eq!(others.heard(&[Some(20), Some(300)], &[900, 0]), 2000, "a node that was restarted");
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
+use cheetah_redundancy::Checked;
 use serde::Serialize;
 
 use super::newest::refresh;
@@ -19,36 +20,14 @@ pub struct CheckOptions {
     pub timeout: Duration,
 }
 
-/// The result of a check. Pages are of 4096 bytes.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// Bytes of data that were compared with their redundancy.
-    pub compared_bytes: u64,
-    /// Bytes of data that were not: a node is missing, or the range is bad.
-    pub uncompared_bytes: u64,
-    /// Stripe units that a node reported as damaged. They were written anew.
-    pub damaged_units: u64,
-    /// Pages of data that contradicted their digests. They were computed from the other nodes and written anew.
-    pub data_pages_repaired: u64,
-    /// Pages of redundancy, digests included, that contradicted the data. They were written anew.
-    pub redundancy_pages_repaired: u64,
-    /// Rows of pages in which data and redundancy contradict each other, and nothing shows which is right. They are left as
-    /// they are.
-    pub undecided_rows: u64,
+    /// What was compared and repaired.
+    #[serde(flatten)]
+    pub checked: Checked,
     /// The nodes that are missing, a sentence each.
     pub missing: Vec<String>,
-}
-
-impl CheckReport {
-    /// Whether everything was compared, and nothing is wrong any more.
-    pub fn is_sound(&self) -> bool {
-        self.uncompared_bytes == 0 && self.undecided_rows == 0
-    }
-
-    /// Whether something was wrong.
-    pub fn has_found(&self) -> bool {
-        self.damaged_units + self.data_pages_repaired + self.redundancy_pages_repaired + self.undecided_rows > 0
-    }
 }
 
 /// Checks a drive under its write lease; readers continue meanwhile. `progress` is told the bytes of data done.
@@ -75,13 +54,5 @@ pub async fn check(
     let closed = opened.close().await;
     let checked = checked.map_err(Error::device(format!("checking {}", file.name)))?;
     closed?;
-    Ok(CheckReport {
-        compared_bytes: checked.compared_bytes,
-        uncompared_bytes: checked.uncompared_bytes,
-        damaged_units: checked.damaged_units,
-        data_pages_repaired: checked.data_pages_repaired,
-        redundancy_pages_repaired: checked.redundancy_pages_repaired,
-        undecided_rows: checked.undecided_rows,
-        missing,
-    })
+    Ok(CheckReport { checked, missing })
 }

@@ -10,6 +10,9 @@ use tokio::time::timeout;
 use crate::file::SetNode;
 use crate::node::export::NodeExport;
 
+/// How long it may take to find that out: less than a write waits for the end of readers' leases.
+pub(crate) const ENDED_TIMEOUT: Duration = Duration::from_millis(250);
+
 /// Whether a node's process has ended: its machine refuses connections, or another instance runs there. A node that does not answer
 /// may be cut off, and is not taken for ended. A firewall that refuses connections in the name of a machine misleads this.
 pub(crate) async fn has_ended(node: &SetNode, patience: Duration) -> bool {

@@ -17,20 +17,20 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::ended::has_ended;
+use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::map::DriveMap;
 use super::stores::Stores;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
 use crate::lease::{Fence, RENEWAL_S, TTL_S, holder};
-use crate::node::export::NodeExport;
+use crate::node::export::{KeptExports, NodeExport};
 use crate::node::open::{NodeAccess, connect_node};
 
 /// How long a node may take to store a map. A write waits for it only where too few others answer sooner.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// How long it may take to find out whether a node's process has ended: a write waits for it.
-const ENDED_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a node may take to say how much was read from it: resynchronization waits for that.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A writer's leases, and the changes that it makes under them.
 pub(crate) struct Holder {
@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     /// The nodes of the map that was stored last.
     stored_nodes: Mutex<Vec<SetNode>>,
     stores: Stores,
+    exports: KeptExports,
     fence: Arc<Fence>,
     access: NodeAccess,
     /// Maps are marked: lost ranges are being fetched again.
@@ -98,6 +99,7 @@ impl Holder {
             ),
             stored_nodes: Mutex::new(map.nodes.clone()),
             stores: Stores::new(map.nodes.len()),
+            exports: KeptExports::default(),
             fence: Arc::new(Fence::default()),
             access,
             refetching: AtomicBool::new(map.refetching),
@@ -315,7 +317,7 @@ impl Shared {
         let text = map.text(&self.file.lock().id);
         let (sender, mut answers) = mpsc::unbounded_channel();
         for (member, (entry, place)) in map.map.members.iter().zip(&places).enumerate() {
-            let export = NodeExport::of(&place.node, STORE_TIMEOUT).filter(|_| entry.state.is_written());
+            let export = self.exports.of(&place.node, STORE_TIMEOUT).filter(|_| entry.state.is_written());
             if let (Some(export), Some(token)) = (export, place.token.clone()) {
                 let (sender, new) = (sender.clone(), NewMap { token, epoch: map.map.epoch, map: text.clone() });
                 let stored = self.stores.store(member, export, new);
@@ -377,7 +379,9 @@ async fn renew(shared: Arc<Shared>) {
         let renewals = places.iter().map(|Place { node, token, .. }| {
             let shared = &shared;
             async move {
-                let (Some(token), Some(export)) = (token, NodeExport::of(node, shared.access.timeout)) else { return };
+                let (Some(token), Some(export)) = (token, shared.exports.of(node, shared.access.timeout)) else {
+                    return;
+                };
                 let Err(error) = export.control.renew_lease(&export.name, token).await else { return };
                 tracing::warn!("renewing the write lease at {}: {error}", export.node);
                 if error.is_conflict() && has_other_writer(&export).await {
@@ -412,6 +416,18 @@ impl cheetah_redundancy::Environment for Keeper {
             }
             self.0.acquire(member, false).await.map_err(|error| error.to_string())?;
             self.0.connect(member).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn read_bytes(&self) -> BoxFuture<'_, Vec<Option<u64>>> {
+        Box::pin(async move {
+            let nodes = self.0.nodes();
+            let asks = nodes.iter().map(|node| async move {
+                let export = self.0.exports.of(node, BUSY_TIMEOUT)?;
+                let status = export.control.status().await.ok()?;
+                status.exports.into_iter().find(|found| found.name == export.name).map(|own| own.read_bytes)
+            });
+            join_all(asks).await
         })
     }
 

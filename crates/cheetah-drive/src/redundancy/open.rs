@@ -8,7 +8,7 @@ use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, Read
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use super::ended::has_ended;
+use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::environment::{Holder, NodeLink, Taken};
 use super::follow::Follower;
 use super::map::{DriveMap, capacity};
@@ -25,8 +25,6 @@ const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// How long a closing drive waits for a lost node without progress.
 const REGAIN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
-/// How long it may take to find out whether a node's process has ended.
-const ENDED_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 /// The pause between looks at the progress.
 const REGAIN_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 

@@ -120,6 +120,8 @@ struct Member {
     ready: AtomicBool,
     /// A task tries to connect to it anew.
     reconnecting: AtomicBool,
+    /// Bytes that this process has asked for, of all reads that have not failed.
+    read_bytes: AtomicU64,
     /// Grows when another member takes its place, so that no connection to the former one is taken for it.
     generation: AtomicU64,
 }
@@ -191,6 +193,7 @@ impl Members {
             suspect: AtomicBool::new(false),
             ready: AtomicBool::new(true),
             reconnecting: AtomicBool::new(false),
+            read_bytes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
         });
         let all = Arc::new(Self {
@@ -363,9 +366,14 @@ impl Members {
         self.foreground_bytes.fetch_add(bytes + 1, Ordering::Relaxed);
     }
 
-    /// What [`foreground`](Self::foreground) has counted.
+    /// What [`foreground`](Self::foreground) has counted, and what other processes have read, as far as known.
     pub(crate) fn foreground_bytes(&self) -> u64 {
-        self.foreground_bytes.load(Ordering::Relaxed)
+        self.foreground_bytes.load(Ordering::Relaxed) + self.pace.others_bytes()
+    }
+
+    /// The bytes that this process has read from each member.
+    pub(crate) fn own_read_bytes(&self) -> Vec<u64> {
+        self.members.iter().map(|member| member.read_bytes.load(Ordering::Relaxed)).collect()
     }
 
     /// Reads from one member. Unless `patient`, an answer that is late counts as lost.
@@ -378,7 +386,7 @@ impl Members {
         let Some(link) = self.link(member).filter(|_| self.is_in_sync(member)) else {
             return Err(Failure::Lost(self.lost(member, range, "it is not connected, or not in sync")));
         };
-        let read = link.device().read(range);
+        let read = self.read_counted(member, &link, range);
         let answer = match patient {
             true => unless_silent(&link, READ_SILENCE_MAX, read).await,
             false => timeout(HEDGE_AFTER, read).await.ok(),
@@ -405,11 +413,23 @@ impl Members {
         }
     }
 
+    /// Reads over a connection, and counts that before it is sent: what the member has read for others is what exceeds these counts.
+    async fn read_counted(&self, member: usize, link: &DynLink, range: ByteRange) -> Result<Data> {
+        let count = &self.members[member].read_bytes;
+        count.fetch_add(range.len, Ordering::Relaxed);
+        let answer = link.device().read(range).await;
+        if answer.is_err() {
+            count.fetch_sub(range.len, Ordering::Relaxed);
+        }
+        answer
+    }
+
     /// Reads from a member that is being resynchronized. What it holds may be old. `None` if it does not answer, nothing if it
     /// reports that it has lost the range.
     pub(crate) async fn read_unsynced(&self, member: usize, range: ByteRange) -> Option<Data> {
         let link = self.link(member)?;
-        match unless_silent(&link, SILENCE_MAX, link.device().read(range)).await?.map_err(Failure::of) {
+        let read = self.read_counted(member, &link, range);
+        match unless_silent(&link, SILENCE_MAX, read).await?.map_err(Failure::of) {
             Ok(data) => Some(data),
             Err(Failure::Damaged(_)) => Some(Data::new()),
             Err(_) => None,
@@ -435,6 +455,7 @@ impl Members {
                     return;
                 }
                 let Some(link) = members.link(member) else { return };
+                members.members[member].read_bytes.fetch_add(PROBE.len, Ordering::Relaxed);
                 drop(members);
                 let answer = match timeout(PROBE_TIMEOUT, link.device().read(PROBE)).await {
                     Ok(answer) => answer.map_err(Failure::of),

@@ -1,22 +1,53 @@
 //! The pace of resynchronization, in real time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Members;
-use crate::pace::{Pacer, Turn};
+use crate::pace::{Others, Pacer, Turn};
+
+/// How often the members are asked, at most, for what others have read, while others do.
+const ASK_PAUSE: Duration = Duration::from_millis(20);
+/// The same while nobody does: steps wait for the answers.
+const ASK_PAUSE_IDLE: Duration = Duration::from_millis(100);
 
 /// The pace of all resynchronization of a drive.
 pub(crate) struct Pace {
     pacer: Mutex<Pacer>,
     origin: Instant,
     ended: Notify,
+    others: tokio::sync::Mutex<Asked>,
+    others_bytes: AtomicU64,
+}
+
+/// What the members have told of the requests of other processes.
+#[derive(Default)]
+struct Asked {
+    others: Others,
+    /// When they are asked again.
+    due: Option<Instant>,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { pacer: Mutex::default(), origin: Instant::now(), ended: Notify::new() }
+        Self {
+            pacer: Mutex::default(),
+            origin: Instant::now(),
+            ended: Notify::new(),
+            others: tokio::sync::Mutex::default(),
+            others_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Pace {
+    /// What other processes have read, on the member where that is most.
+    pub fn others_bytes(&self) -> u64 {
+        self.others_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -32,6 +63,7 @@ impl Members {
         loop {
             let mut ended = std::pin::pin!(self.pace.ended.notified());
             ended.as_mut().enable();
+            self.ask_for_others().await;
             let now = self.pace.origin.elapsed();
             let turn = self.pace.pacer.lock().begin(now, self.foreground_bytes(), bytes);
             match turn {
@@ -41,12 +73,25 @@ impl Members {
             }
         }
     }
+
+    /// Asks the members what others have read, unless they were asked just now.
+    async fn ask_for_others(&self) {
+        let mut asked = self.pace.others.lock().await;
+        if asked.due.is_some_and(|due| Instant::now() < due) {
+            return;
+        }
+        let all = self.all_read_bytes().await;
+        // Later than those, so that no request of this process is taken for one of another.
+        let bytes = asked.others.heard(&all, &self.own_read_bytes());
+        let before = self.pace.others_bytes.swap(bytes, Ordering::Relaxed);
+        asked.due = Some(Instant::now() + if bytes > before { ASK_PAUSE } else { ASK_PAUSE_IDLE });
+    }
 }
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
         let pace = &self.members.pace;
-        pace.pacer.lock().end(pace.origin.elapsed(), self.members.foreground_bytes(), self.bytes);
+        pace.pacer.lock().end(pace.origin.elapsed(), self.bytes);
         pace.ended.notify_waiters();
     }
 }

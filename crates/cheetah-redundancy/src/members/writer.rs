@@ -119,6 +119,14 @@ impl Members {
         self.writer.as_ref().map(|writer| writer.engine.lock().map().clone())
     }
 
+    /// The bytes that each member has read for all of its clients; empty for a reader.
+    pub(super) async fn all_read_bytes(&self) -> Vec<Option<u64>> {
+        match &self.writer {
+            Some(writer) => writer.environment.read_bytes().await,
+            None => Vec::new(),
+        }
+    }
+
     /// The number of regions whose redundancy may not agree with the data, other than by writes in flight.
     pub fn to_settle(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.engine.lock().to_settle())

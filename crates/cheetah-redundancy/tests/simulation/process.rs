@@ -138,6 +138,10 @@ impl Environment for SimulatedEnvironment {
         })
     }
 
+    fn read_bytes(&self) -> BoxFuture<'_, Vec<Option<u64>>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {
         let place = self.places.lock()[member];
         Box::pin(async move { self.world.is_gone(place, &self.process) })

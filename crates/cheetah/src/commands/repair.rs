@@ -125,7 +125,7 @@ async fn compare(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
     };
     drop(progress);
     ui.answer(describe_check(args, &report), &json!({ "drive": path_to_text(&args.drive), "check": report }));
-    if report.is_sound() {
+    if report.checked.is_sound() {
         return Ok(());
     }
     let next = match &report.missing[..] {
@@ -137,23 +137,23 @@ async fn compare(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
 
 fn describe_check(args: &Args, report: &CheckReport) -> String {
     let drive = args.drive.display();
-    let mut text = format!("{drive}: {} compared with their redundancy", Size(report.compared_bytes));
-    match report.has_found() {
+    let mut text = format!("{drive}: {} compared with their redundancy", Size(report.checked.compared_bytes));
+    match report.checked.has_found() {
         false => text.push_str(", nothing is wrong"),
         true => text.push_str(&format!(
             "\n  written anew: {} pages of data, {} of redundancy, {} damaged stripe units",
-            report.data_pages_repaired, report.redundancy_pages_repaired, report.damaged_units
+            report.checked.data_pages_repaired, report.checked.redundancy_pages_repaired, report.checked.damaged_units
         )),
     }
-    if report.undecided_rows > 0 {
+    if report.checked.undecided_rows > 0 {
         text.push_str(&format!(
             "\n  {} rows of pages contradict each other, and nothing shows which is right; `cheetah verify` compares the \
              data with the digests made at load",
-            report.undecided_rows
+            report.checked.undecided_rows
         ));
     }
-    if report.uncompared_bytes > 0 {
-        text.push_str(&format!("\n  not compared: {}", Size(report.uncompared_bytes)));
+    if report.checked.uncompared_bytes > 0 {
+        text.push_str(&format!("\n  not compared: {}", Size(report.checked.uncompared_bytes)));
     }
     text
 }
