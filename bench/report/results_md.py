@@ -52,14 +52,16 @@ PARTS = (
         "survive-mirror",
         "A mirror over two nodes",
         "Beside a stripe over two nodes, and beside QEMU's storage daemon with the quorum driver (vote-threshold 1, "
-        "read-pattern fifo) over two `nbdkit memory`; exported over NBD, loopback TCP; whole, and with a node lost.",
+        "read-pattern fifo) over two `nbdkit memory`; exported over NBD, loopback TCP; whole, and with a node lost. "
+        "Measured on an Intel Xeon, not on the processor above.",
         module="bench.survive.mirror",
     ),
     Part(
         "survive-parity",
         "Parity over three nodes",
         "Beside a stripe over three nodes, exported over NBD, and beside a file on a GlusterFS volume (disperse 2+1, "
-        "bricks in memory); all on this machine; whole, and with a node lost.",
+        "bricks in memory); all on this machine; whole, and with a node lost. Measured on an Intel Xeon, not on the processor "
+        "above.",
         module="bench.survive.parity",
     ),
     Part(
@@ -87,7 +89,7 @@ PARTS = (
         "Encrypted connections between the members of a room",
         "TLS 1.3 with certificates on both sides beside the same connections in clear. On loopback one node, with Cheetah's "
         "own client on one connection; beside it nbdkit with TLS and nbdcopy, with four connections. Measured on an Intel "
-        "Xeon, not on the processor above, 1.5 s a run; drives over links of 1 Gbit/s have no valid figures yet.",
+        "Xeon, not on the processor above, 1.5 s a run, links in two rounds.",
     ),
     Part(
         "patterns",
