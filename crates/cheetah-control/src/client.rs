@@ -1,6 +1,7 @@
 //! A client of the control API.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_device::os_error;
-use cheetah_tls::{Credential, Expected, Identity, Role, Secured, wallet};
+use cheetah_tls::{Credential, Expected, Identity, Role, Secured, Transport, wallet};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode, header};
@@ -32,6 +33,8 @@ const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
 
 /// How long a node may take to hear of revoked certificates, beside a call.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait for the reason of a connection's end, once it has ended.
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 /// The most nodes that are remembered to know them.
 const TOLD_MAX: usize = 4096;
 /// The nodes that this process has told of revoked certificates, and how many.
@@ -59,7 +62,8 @@ struct Connection {
     host: String,
     /// The certificates that were known to be revoked when the node showed its own.
     revoked: usize,
-    driver: JoinHandle<()>,
+    transport: Transport,
+    driver: JoinHandle<hyper::Result<()>>,
 }
 
 impl Drop for Connection {
@@ -187,6 +191,12 @@ impl ControlClient {
         self.get("/v1/status").await
     }
 
+    /// Gets the node's status, and the protection of the connection by which it came.
+    pub async fn status_and_transport(&self) -> Result<(Status, Transport)> {
+        let (body, transport) = self.call_over(Method::GET, "/v1/status", Bytes::new(), self.timeout).await?;
+        Ok((self.parse(&body)?, transport))
+    }
+
     /// Creates an export.
     pub async fn create_export(&self, export: &NewExport) -> Result<ExportStatus> {
         self.send(Method::POST, "/v1/exports", export).await
@@ -269,6 +279,10 @@ impl ControlClient {
     }
 
     async fn call(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<Bytes> {
+        self.call_over(method, path, body, limit).await.map(|(answer, _)| answer)
+    }
+
+    async fn call_over(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<(Bytes, Transport)> {
         let answer = match timeout(limit, self.exchange(method, path, body)).await {
             Ok(answer) => answer?,
             Err(_) => return Err(self.unreachable(format!("no answer within {} s", limit.as_secs_f32()))),
@@ -301,7 +315,7 @@ impl ControlClient {
     }
 
     /// Sends one request, on the connection that is kept, or on one of its own.
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(Bytes, Transport)> {
         // The node may have closed a connection that was kept: only what may arrive twice is sent over it.
         let kept = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
         let slot = |connection: Option<Connection>| {
@@ -313,24 +327,27 @@ impl ControlClient {
         if let Some(mut connection) = slot(None).filter(|connection| connection.revoked == revoked)
             && let Ok((status, answer)) = self.converse(&mut connection, &method, path, body.clone()).await
         {
+            let transport = connection.transport.clone();
             slot(Some(connection));
-            return self.judge(status, answer);
+            return Ok((self.judge(status, answer)?, transport));
         }
         let mut connection = match &self.credential {
             Some(credential) => {
-                let (stream, _) = self.connect_tls(credential).await?;
+                let (stream, identity) = self.connect_tls(credential).await?;
                 let peer = stream.get_ref().peer_addr();
-                self.begin(stream, peer, revoked).await?
+                let transport = Transport::Tls { cipher: stream.channel().cipher, peer: identity.map(Box::new) };
+                self.begin(stream, peer, transport, revoked).await?
             }
             None => {
                 let stream = self.connect().await?;
                 let peer = stream.peer_addr();
-                self.begin(stream, peer, revoked).await?
+                self.begin(stream, peer, Transport::Clear, revoked).await?
             }
         };
         let (status, answer) = self.converse(&mut connection, &method, path, body).await?;
+        let transport = connection.transport.clone();
         slot(Some(connection));
-        self.judge(status, answer)
+        Ok((self.judge(status, answer)?, transport))
     }
 
     fn not_connected(&self, error: &io::Error) -> ControlError {
@@ -358,16 +375,21 @@ impl ControlClient {
         }
     }
 
-    async fn begin<S>(&self, stream: S, peer: io::Result<SocketAddr>, revoked: usize) -> Result<Connection>
+    async fn begin<S>(
+        &self,
+        stream: S,
+        peer: io::Result<SocketAddr>,
+        transport: Transport,
+        revoked: usize,
+    ) -> Result<Connection>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let peer = peer.map_err(|error| self.not_connected(&error))?;
         let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.not_a_node(error))?;
-        // Its end has no result of its own: requests fail.
-        let driver = tokio::spawn(async move { drop(connection.await) });
-        Ok(Connection { sender, host, revoked, driver })
+        let driver = tokio::spawn(connection);
+        Ok(Connection { sender, host, transport, revoked, driver })
     }
 
     async fn converse(
@@ -384,8 +406,14 @@ impl ControlClient {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
             .map_err(|error| self.not_a_node(error))?;
-        connection.sender.ready().await.map_err(|error| self.not_a_node(error))?;
-        let response = connection.sender.send_request(request).await.map_err(|error| self.not_a_node(error))?;
+        let sent = async {
+            connection.sender.ready().await?;
+            connection.sender.send_request(request).await
+        };
+        let response = match sent.await {
+            Ok(response) => response,
+            Err(error) => return Err(self.ended(error, connection).await),
+        };
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         Ok((status, body.map_err(|error| self.not_a_node(error))?.to_bytes()))
@@ -406,6 +434,23 @@ impl ControlClient {
         }
     }
 
+    /// The error for a request without an answer: that of the connection, such as a certificate that the node does not accept, or
+    /// else that the answer is not HTTP.
+    async fn ended(&self, error: hyper::Error, connection: &mut Connection) -> ControlError {
+        let own = broken(&error);
+        let broken = match own {
+            Some(_) => own,
+            None => match timeout(REASON_TIMEOUT, &mut connection.driver).await {
+                Ok(Ok(Err(of_connection))) => broken(&of_connection),
+                _ => None,
+            },
+        };
+        match broken {
+            Some(why) => self.unreachable(format!("the connection ended: {why}")),
+            None => self.not_a_node(error),
+        }
+    }
+
     fn unreachable(&self, why: String) -> ControlError {
         ControlError::Unreachable { addr: self.addr.clone(), why }
     }
@@ -413,6 +458,18 @@ impl ControlClient {
     fn not_a_node(&self, why: impl ToString) -> ControlError {
         ControlError::NotANode { addr: self.addr.clone(), why: why.to_string() }
     }
+}
+
+/// The error of the stream below HTTP, if it was the cause.
+fn broken(error: &hyper::Error) -> Option<String> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(os_error::describe(error));
+        }
+        cause = error.source();
+    }
+    None
 }
 
 fn lease_path(name: &str) -> String {

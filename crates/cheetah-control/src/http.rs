@@ -171,7 +171,7 @@ async fn admit(stream: TcpStream, door: Door, router: Router) -> Ended {
 /// Refuses requests of a member that was revoked since it connected.
 async fn unless_revoked(Extension(Member(member)): Extension<Member>, request: Request, next: Next) -> Response {
     if member.is_some_and(|standing| standing.is_revoked()) {
-        return Refusal::new(StatusCode::FORBIDDEN, "your certificate is revoked").into_response();
+        return Refusal::new(StatusCode::FORBIDDEN, cheetah_tls::REVOKED).into_response();
     }
     next.run(request).await
 }

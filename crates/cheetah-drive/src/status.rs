@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cheetah_device::coverage::State;
 use cheetah_image::Hashes;
+use cheetah_tls::wallet;
 use futures::future::join_all;
 use serde::Serialize;
 
@@ -49,6 +50,8 @@ pub struct DriveStatus {
     pub survives_losses_max: usize,
     /// The nodes, in file order.
     pub nodes: Vec<NodeStatus>,
+    /// The member as which this process asked, if it is in a room.
+    pub acting_as: Option<String>,
 }
 
 /// A range of a drive whose content is lost.
@@ -152,6 +155,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         survives_losses: survives,
         survives_losses_max: file.losses_max(),
         nodes,
+        acting_as: wallet::default().and_then(|credential| Some(credential.identity()?.to_string())),
     })
 }
 
@@ -193,6 +197,7 @@ mod tests {
             reserved: None,
             connections: None,
             writer: None,
+            transport: None,
         };
         survives(file, &file.nodes().enumerate().map(status).collect::<Vec<_>>())
     }

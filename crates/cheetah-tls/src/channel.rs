@@ -15,6 +15,8 @@ const SEAL_LEN_MAX: usize = 128 << 10;
 /// What is received at once: at first, and at most.
 const RECEIVE_LEN_MIN: usize = 4 << 10;
 const RECEIVE_LEN_MAX: usize = 256 << 10;
+/// What is read to find the alert that explains a failed write.
+const EXPLAINED_LEN_MAX: usize = 64 << 10;
 
 /// Both directions of a connection after its handshake.
 pub struct Channel {
@@ -198,7 +200,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Secured<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+impl<S: AsyncRead + Unpin> Secured<S> {
+    /// The error of a write: the alert by which the peer ended the connection, if one has arrived.
+    fn explained(&mut self, error: io::Error, cx: &mut Context<'_>) -> io::Error {
+        let mut scratch = BytesMut::new();
+        match self.channel.receiver.poll_receive(&mut self.stream, &mut scratch, EXPLAINED_LEN_MAX, cx) {
+            Poll::Ready(Err(alert)) if alert.kind() == io::ErrorKind::ConnectionAborted => alert,
+            _ => error,
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
@@ -208,8 +221,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Secured<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Self { stream, channel, .. } = self.get_mut();
-        pending(channel.sender.send(slices, writing(stream, cx)))
+        let this = self.get_mut();
+        let Self { stream, channel, .. } = &mut *this;
+        pending(channel.sender.send(slices, writing(stream, cx))).map_err(|error| this.explained(error, cx))
     }
 
     fn is_write_vectored(&self) -> bool {

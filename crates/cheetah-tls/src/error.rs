@@ -6,6 +6,23 @@ use std::path::PathBuf;
 use crate::identity::{Identity, RoomId};
 use crate::role::Roles;
 
+/// The sentence for a member whose certificate is revoked.
+pub const REVOKED: &str = "the certificate of this machine is revoked; to join again, it needs a new invitation (cheetah room \
+                           invite)";
+
+/// The sentence for an alert by which a peer refuses this side's certificate (RFC 8446, section 6.2).
+pub(crate) fn refusal(alert: u8) -> Option<&'static str> {
+    match alert {
+        44 => Some(REVOKED),
+        48 => Some(
+            "the peer does not accept this machine's certificate: it is of another room; name the room with --room",
+        ),
+        116 => Some("the peer is in a room and asks for a certificate; name the room with --room"),
+        42 | 43 | 45 | 46 | 49 => Some("the peer does not accept this machine's certificate"),
+        _ => None,
+    }
+}
+
 /// Why a credential cannot be used, or a peer is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {

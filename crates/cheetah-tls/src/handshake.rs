@@ -17,6 +17,7 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::channel::{Channel, Receiver, Sender};
+use crate::error::refusal;
 use crate::record::{Keys, Opener, Sealer, Shared};
 
 /// The most bytes of a handshake that are received before they are processed.
@@ -174,9 +175,10 @@ fn describe(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "the peer's certificate is of another room or authority".into()
         }
-        rustls::Error::AlertReceived(_) => {
-            format!("the peer does not accept this machine's certificate, or speaks no TLS 1.3 ({error})")
-        }
+        rustls::Error::AlertReceived(alert) => match refusal(u8::from(*alert)) {
+            Some(why) => why.into(),
+            None => format!("the peer refuses the handshake, perhaps since it speaks no TLS 1.3 ({error})"),
+        },
         error => format!("TLS: {error}"),
     }
 }

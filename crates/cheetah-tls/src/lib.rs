@@ -30,16 +30,18 @@ mod role;
 mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod transport;
 mod trust;
 pub mod wallet;
 
 pub use channel::{Channel, Receiver, Secured, Sender};
 pub use client::{ClientTls, Expected};
 pub use credential::Credential;
-pub use error::TlsError;
+pub use error::{REVOKED, TlsError};
 pub use identity::{Fingerprint, Identity, NAME_LEN_MAX, NotHexadecimal, RoomId, Serial, is_name};
 pub use lobby::{Guest, Lobby};
 pub use revocation::REVOCATIONS_BYTES_MAX;
 pub use role::{Role, Roles, UnknownRole};
 pub use server::ServerTls;
+pub use transport::Transport;
 pub use trust::Standing;

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
 
+use crate::error::refusal;
+
 /// The most content of a record.
 const CONTENT_LEN_MAX: usize = 1 << 14;
 /// A record's header: type, version, length.
@@ -315,10 +317,10 @@ impl Opener {
 /// The text for an alert of the peer.
 fn alert(content: &[u8]) -> String {
     match content {
-        [_, 42..=46 | 48 | 49 | 116] => {
-            "the peer does not accept this machine's certificate: it is of another room, revoked, or missing".into()
-        }
-        [_, code] => format!("the peer ended the connection with TLS alert {code}"),
+        [_, code] => match refusal(*code) {
+            Some(why) => why.into(),
+            None => format!("the peer ended the connection with TLS alert {code}"),
+        },
         _ => "the peer ended the connection with a malformed TLS alert".into(),
     }
 }

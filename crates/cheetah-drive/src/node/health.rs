@@ -5,8 +5,9 @@ use std::time::Duration;
 use cheetah_control::ControlError;
 use cheetah_control::api::{ExportStatus, Status};
 use cheetah_nbd::answering;
+use cheetah_tls::Transport;
 use futures::future::join_all;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::connect::{Connect, connect};
 use super::export::control;
@@ -38,6 +39,13 @@ pub struct NodeStatus {
     pub connections: Option<usize>,
     /// The process that holds the write lease, if there is one.
     pub writer: Option<String>,
+    /// The protection of the connection by which it answered; `None` if it did not.
+    #[serde(serialize_with = "as_text")]
+    pub transport: Option<Transport>,
+}
+
+fn as_text<S: Serializer>(transport: &Option<Transport>, serializer: S) -> Result<S::Ok, S::Error> {
+    transport.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 /// The state of a node.
@@ -76,11 +84,11 @@ pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<Node
 
 /// Asks one node for its state.
 pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> NodeStatus {
-    let (state, problem, export) = match (control(node, limit), &node.instance) {
-        (Some(control), Some(instance)) => {
-            let answer = control.status().await;
-            judge(node, instance, answer)
-        }
+    let (transport, (state, problem, export)) = match (control(node, limit), &node.instance) {
+        (Some(control), Some(instance)) => match control.status_and_transport().await {
+            Ok((status, transport)) => (Some(transport), judge(node, instance, Ok(status))),
+            Err(error) => (None, judge(node, instance, Err(error))),
+        },
         _ => foreign(node, limit).await,
     };
     NodeStatus {
@@ -95,6 +103,7 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> 
         reserved: export.as_ref().map(|export| export.reserved),
         connections: export.as_ref().map(|export| export.connections),
         writer: export.and_then(|export| export.lease).map(|lease| lease.holder),
+        transport,
     }
 }
 
@@ -132,13 +141,13 @@ pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Du
     }
 }
 
-async fn foreign(node: &SetNode, timeout: Duration) -> Judgement {
+async fn foreign(node: &SetNode, timeout: Duration) -> (Option<Transport>, Judgement) {
     let Some(uri) = node.uri() else {
-        return (NodeState::Unreachable, Some(format!("'{}' is no NBD URI", node.nbd)), None);
+        return (None, (NodeState::Unreachable, Some(format!("'{}' is no NBD URI", node.nbd)), None));
     };
     match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
-        Ok(_) => (NodeState::Foreign, None, None),
-        Err(error) => (NodeState::Unreachable, Some(error.to_string()), None),
+        Ok(client) => (Some(client.transport().clone()), (NodeState::Foreign, None, None)),
+        Err(error) => (None, (NodeState::Unreachable, Some(error.to_string()), None)),
     }
 }
 

@@ -18,10 +18,10 @@ use super::handle::{ConnectionHandle, Written};
 use super::health::Refused;
 use super::receive::Receiver;
 use super::stream::{Destination, Dialled, ReadHalf, WriteHalf, dial};
-use super::transport::Transport;
 use crate::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
+use cheetah_tls::Transport;
 
 /// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);

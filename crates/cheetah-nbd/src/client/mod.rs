@@ -32,7 +32,6 @@ mod recover;
 mod sequence;
 mod silence;
 mod stream;
-mod transport;
 mod unpack;
 
 use std::sync::Arc;
@@ -58,7 +57,7 @@ use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
-pub use self::transport::Transport;
+pub use cheetah_tls::Transport;
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
-use super::transport::Transport;
 use crate::starttls::{self, Secured};
 use crate::tune::tune;
 use crate::uri::Address;
+use cheetah_tls::Transport;
 
 /// A server, and how it is spoken to.
 #[derive(Debug, Clone)]

@@ -39,9 +39,16 @@ const ACTORS: [Actor; 7] = [
     Actor::Clear,
 ];
 
-/// What is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
+/// Defines what is tried, and the list of all of it.
+macro_rules! operations {
+    ($($name:ident,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Operation { $($name),* }
+        const OPERATIONS: &[Operation] = &[$(Operation::$name),*];
+    };
+}
+
+operations! {
     Open,
     Read,
     OpenToWrite,
@@ -61,25 +68,6 @@ enum Operation {
 }
 
 use Operation::*;
-
-const OPERATIONS: [Operation; 16] = [
-    Open,
-    Read,
-    OpenToWrite,
-    Write,
-    Status,
-    Metrics,
-    Map,
-    Notes,
-    Probe,
-    Create,
-    Lease,
-    Renew,
-    Release,
-    StoreMap,
-    StoreNote,
-    Delete,
-];
 
 /// The table of docs/security.md: whether an actor may do that at a node.
 fn may(actor: Actor, operation: Operation) -> bool {
@@ -225,7 +213,7 @@ async fn each_role_can_do_what_the_table_says_and_nothing_else() {
     let stage = Stage::new().await;
     let mut wrong = Vec::new();
     for actor in ACTORS {
-        for operation in OPERATIONS {
+        for &operation in OPERATIONS {
             if stage.can(actor, operation).await != may(actor, operation) {
                 wrong.push((actor, operation));
             }

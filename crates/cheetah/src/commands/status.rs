@@ -8,6 +8,7 @@ use cheetah_drive::status::{
     Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, Recovery, status,
 };
 use cheetah_drive::{DriveFile, ImageState};
+use cheetah_tls::Transport;
 use comfy_table::Table;
 
 use super::compared::wrapped;
@@ -74,6 +75,7 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
         lines.push(wrapped("foreign servers hold no map: one that is lost, even for a moment, has to be replaced", 0));
     }
     lines.push(describe_nodes(&found.nodes).to_string());
+    lines.extend(describe_transports(found).iter().map(|line| wrapped(line, 0)));
     let mut writers: Vec<_> = found.nodes.iter().filter_map(|node| node.writer.as_deref()).collect();
     writers.dedup();
     lines.extend(writers.into_iter().map(|writer| wrapped(&format!("written by {writer}"), 1)));
@@ -157,6 +159,30 @@ fn describe_nodes(nodes: &[NodeStatus]) -> Table {
     table
 }
 
+/// The protection of the connections to the nodes, each kind once.
+fn describe_transports(found: &DriveStatus) -> Vec<String> {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for node in &found.nodes {
+        let Some(transport) = &node.transport else { continue };
+        let kind = match transport {
+            Transport::Tls { .. } => transport.protection(),
+            Transport::Unix => transport.to_string(),
+            Transport::Clear => "IN CLEAR: neither encrypted nor authenticated".to_owned(),
+        };
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, nodes)) => nodes.push(&node.node),
+            None => kinds.push((kind, vec![&node.node])),
+        }
+    }
+    let acting_as = found.acting_as.as_ref().map(|member| format!(", as {member}")).unwrap_or_default();
+    let some_nodes = |nodes: Vec<&str>| match nodes.len() == found.nodes.len() {
+        true => String::new(),
+        false => format!(" (to {})", nodes.join(", ")),
+    };
+    let lines = kinds.into_iter().map(|(kind, nodes)| format!("connections: {kind}{acting_as}{}", some_nodes(nodes)));
+    lines.collect()
+}
+
 fn describe_covered(covered: &CoveredStatus, image: &ImageStatus, drive: &Path) -> Vec<String> {
     let share = |bytes: u64| {
         // In tenths of a percent, rounded down, so that 100.0% means everything.
@@ -201,6 +227,7 @@ mod tests {
             used_bytes: None,
             reserved: None,
             connections: None,
+            transport: problem.is_none().then_some(Transport::Clear),
             writer: Some("a-long-name@a-long-host-name.example.org, process 1234567".into()),
         };
         DriveStatus {
@@ -223,6 +250,7 @@ mod tests {
             healthy: false,
             survives_losses: None,
             survives_losses_max: 0,
+            acting_as: None,
             nodes: vec![node("10.20.30.40:10809", Some(problem)), node(&"x".repeat(70), None)],
         }
     }
@@ -233,7 +261,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("PARTS LOST") && !text.contains("intact"), "{text}");
         assert_eq!(text.matches("written by").count(), 1, "{text}");
-        assert!(text.contains("Connection refused"), "{text}");
+        assert!(text.contains("Connection refused") && text.contains("IN CLEAR"), "{text}");
         let json = serde_json::to_value(example()).unwrap();
         assert_eq!(json["image"]["state"], "lost");
     }

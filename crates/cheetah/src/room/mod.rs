@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
 pub use asking::ask;
-pub use nodes::{node_address, node_addresses, tell_servers};
+pub use nodes::{answering, node_address, node_addresses, tell_servers};
 pub use upkeep::{report_server, server_at, server_ended};
 
 /// How a command takes part in a room.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cheetah_control::ControlClient;
 use cheetah_error::Result;
 use cheetah_nbd::uri::PORT as NBD_PORT;
+use cheetah_nbd::{Address, answering};
 use cheetah_room::register::Server;
 use cheetah_room::resolve::own_room;
 use cheetah_room::{Host, Member, Room};
@@ -14,6 +15,8 @@ use futures::future::join_all;
 
 /// How long a server may take to hear of revoked certificates.
 const TELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server may take to answer at all.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Which servers know the revoked certificates.
 #[derive(Debug, Default)]
@@ -41,6 +44,29 @@ pub async fn tell_servers(room: &Room) -> Result<Answers> {
         }
     }
     Ok(answers)
+}
+
+/// Which servers of each member answer now, with the key of the member. A server that was killed stays known.
+pub async fn answering(room: &Room, members: &[Member]) -> Result<Vec<Vec<bool>>> {
+    wallet::set_default(Some(room.examiner()?));
+    let of_member = members.iter().map(|member| join_all(member.servers.iter().map(|server| answers(member, server))));
+    Ok(join_all(of_member).await)
+}
+
+async fn answers(member: &Member, server: &Server) -> bool {
+    let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);
+    let at_host = async |host: &Host| match server.control_port {
+        Some(port) => {
+            let client = ControlClient::new(host.with_port(port)).with_timeout(ANSWER_TIMEOUT).expecting(expected);
+            client.identity().await.is_ok()
+        }
+        // Such as an agent that takes no part in measurements.
+        None => {
+            let address = Address::Tcp { host: host.to_string(), port: server.nbd_port };
+            answering::check(&address, ANSWER_TIMEOUT).await.is_ok()
+        }
+    };
+    join_all(server.hosts.iter().map(at_host)).await.contains(&true)
 }
 
 /// The name of a server, with that of its member, which the room has given it.

@@ -51,7 +51,15 @@ fn a_drive_gets_all_nodes_of_a_machine_that_share_one_credential() {
     let _a = lab.node("one", "a", &["--room", "lab"]);
     let _server = lab.start("examiner", &["room", "serve", "--listen", &at], "ready");
     until_known(&lab, &["a", "b", "c", "d"]);
-    drop(b);
+    // One that was killed did not tell; the list says that it does not answer.
+    b.kill();
+    let silent = || {
+        let members = lab.members();
+        let servers = members.iter().flat_map(|member| member["servers"].as_array().unwrap().clone());
+        let silent = servers.filter(|server| server["answers"] == false);
+        silent.map(|server| text(&server, "name").to_owned()).collect::<Vec<_>>()
+    };
+    lab.eventually("examiner", &["room", "list"], |_| silent() == ["b"]);
 }
 
 #[test]
@@ -88,6 +96,11 @@ fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
     told.sort();
     assert_eq!((told, &revoked["not_told"]), (vec!["a", "b", "suspect"], &json!([])), "{revoked}");
     assert_ne!(lab.at("ann", &["verify", &drive]).code, Some(0));
+    let status = lab.at("ann", &["status", &drive]).out();
+    let status: Value = serde_json::from_str(status.lines().next().unwrap()).unwrap();
+    for node in status["nodes"].as_array().unwrap() {
+        assert!(text(node, "problem").contains("is revoked") && text(node, "problem").contains("invite"), "{node}");
+    }
     assert_ne!(copy("ann", &disk), Some(0));
     // The process that exports the drive reads the list of its own room.
     lab.eventually("ann", &["acquire", &export, &lab.0.arg("never.raw"), "--timeout", "5"], |ran| ran.code != Some(0));

@@ -4,7 +4,7 @@ use cheetah_tls::testing::Room;
 use cheetah_tls::{Role, RoomId};
 use rustix::process::Signal;
 
-use crate::support::run::run;
+use crate::support::run::{cheetah_plain, run};
 use crate::support::{Desk, MIB, Node, Service, cheetah, need, node, noise};
 
 /// A credential file.
@@ -58,6 +58,15 @@ fn a_drive_is_written_by_examiners_read_by_analysts_and_closed_to_all_others() {
 
     acting(&examiner, &["verify", &drive]).ok();
     acting(&analyst, &["verify", &drive]).ok();
+    // What protects the connections is shown.
+    let status = acting(&analyst, &["status", &drive]).ok().json();
+    assert_eq!(status["acting_as"], "ann (analyst)");
+    for (node, name) in status["nodes"].as_array().unwrap().iter().zip(["pc1", "pc2"]) {
+        let transport = node["transport"].as_str().unwrap();
+        assert!(transport.starts_with("TLS 1.3, ") && transport.contains(&format!("{name} (node)")), "{transport}");
+    }
+    let shown = cheetah_plain(&["--room", &analyst, "status", &drive]).ok().out();
+    assert!(shown.contains("connections: TLS 1.3, ") && shown.contains("as ann (analyst)"), "{shown}");
     for stranger in &strangers[..3] {
         assert_ne!(acting(stranger, &["verify", &drive]).code, Some(0), "{stranger}");
     }

@@ -6,7 +6,6 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::os_error;
@@ -98,7 +97,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         .ok_or_else(|| Failure::failed("the addresses do not fit into a boot image; give fewer with --address"))?;
     let written = match place {
         Some(place) => copy_with(&args.image, place, &archive, &args.out),
-        None => create(&args.out).and_then(|mut file| file.write_all(&archive).and_then(|()| file.sync_all())),
+        None => publish(&args.out, |file| file.write_all(&archive)),
     };
     written.map_err(|error| {
         Failure::failed(format!("cannot write {}: {}", args.out.display(), os_error::describe(&error)))
@@ -191,19 +190,25 @@ fn find_place(image: &Path) -> Result<u64> {
 
 /// Copies an image, with the archive in its place.
 fn copy_with(image: &Path, place: u64, archive: &[u8], out: &Path) -> io::Result<()> {
-    let mut file = create(out)?;
-    let copied = io::copy(&mut File::open(image)?, &mut file)?;
-    if copied < place + archive.len() as u64 {
-        return Err(io::Error::other("the image changed or is incomplete; build it again with make live"));
-    }
-    file.seek(SeekFrom::Start(place))?;
-    file.write_all(archive)?;
-    file.sync_all()
+    publish(out, |file| {
+        let copied = io::copy(&mut File::open(image)?, file)?;
+        if copied < place + archive.len() as u64 {
+            return Err(io::Error::other("the image changed or is incomplete; build it again with make live"));
+        }
+        file.seek(SeekFrom::Start(place))?;
+        file.write_all(archive)
+    })
 }
 
-/// Makes a file that its owner alone can read.
-fn create(out: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).mode(0o600).open(out)
+/// Makes a file that its owner alone can read, whole or not at all: a part of it may have an invitation.
+fn publish(out: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Temporary files have mode 0600, and are removed unless they are published.
+    let mut partial = tempfile::Builder::new().prefix(".cheetah-boot-image-").tempfile_in(folder)?;
+    write(partial.as_file_mut())?;
+    partial.as_file().sync_all()?;
+    partial.persist_noclobber(out)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -250,6 +255,23 @@ mod tests {
         copy_with(&once, find_place(&once).unwrap(), &own("host-two"), &twice).unwrap();
         assert_eq!(std::fs::read(&once).unwrap(), [&*around, &own("host-one"), &around].concat());
         assert_eq!(std::fs::read(&twice).unwrap(), [&*around, &own("host-two"), &around].concat());
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_image_that_could_not_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        std::fs::write(&image, vec![b'x'; 3 * SECTOR_LEN]).unwrap();
+        let own = archive(&invitation(Role::Node, &["host-one"]), None).unwrap();
+        assert!(copy_with(&image, 0, &own, &dir.path().join("out")).is_err());
+        // The disk is full.
+        let full = |file: &mut File| file.write_all(&own).and_then(|()| Err(io::ErrorKind::StorageFull.into()));
+        assert!(publish(&dir.path().join("out"), full).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        // A file of that name is not replaced.
+        assert!(publish(&image, |file| file.write_all(&own)).is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read(&image).unwrap(), vec![b'x'; 3 * SECTOR_LEN]);
     }
 
     #[test]

@@ -13,34 +13,37 @@ use crate::ui::table::table;
 #[derive(Debug, clap::Args)]
 #[command(about = "List the members of a room and its open invitations")]
 #[command(
-    long_about = "Lists the members of a room, with the fingerprints of their keys, and the invitations that are open.
+    long_about = "Lists the members of a room, with the fingerprints of their keys, and the invitations that are open. Says \
+which of their servers do not answer now, such as nodes that were switched off.
 
   cheetah room list"
 )]
 pub struct Args {}
 
 /// Runs the command.
-pub fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
+pub async fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
     let (register, now) = (room.register()?, now());
     let mut rows = table(&["name", "role", "key", "addresses", "joined by", "state"]);
     let mut members = Vec::new();
-    for member in register.members() {
+    let answering = crate::room::answering(&room, register.members()).await?;
+    for (member, answering) in register.members().iter().zip(&answering) {
         let hosts: Vec<_> = member.hosts.iter().map(ToString::to_string).collect();
-        let servers: Vec<_> = member.servers.iter().map(shown_server).collect();
+        let servers = || member.servers.iter().zip(answering.iter().copied());
+        let shown: Vec<_> = servers().map(shown_server).collect();
         let state = if member.revoked.is_some() { "revoked" } else { "member" };
         let key = member.key.to_string();
         rows.add_row([
             member.name.clone(),
             member.role.to_string(),
             key[..16].to_owned(),
-            if servers.is_empty() { hosts.join(" ") } else { servers.join("\n") },
+            if shown.is_empty() { hosts.join(" ") } else { shown.join("\n") },
             how(&member.by),
             state.to_owned(),
         ]);
         members.push(json!({
             "name": member.name, "role": member.role.name(), "key_sha256": key, "serial": member.serial,
-            "hosts": hosts, "servers": member.servers.iter().map(server_value).collect::<Vec<_>>(), "by": how(&member.by), "admitted_s": member.admitted,
+            "hosts": hosts, "servers": servers().map(server_value).collect::<Vec<_>>(), "by": how(&member.by), "admitted_s": member.admitted,
             "revoked_s": member.revoked,
         }));
     }
@@ -70,15 +73,15 @@ pub fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-/// The name and the first address of a server.
-fn shown_server(server: &Server) -> String {
+/// The name and the first address of a server, and whether it answers.
+fn shown_server((server, answers): (&Server, bool)) -> String {
     let at = server.hosts.first().map(|host| host.with_port(server.nbd_port)).unwrap_or_default();
-    format!("{} at {at}", server.name)
+    format!("{} at {at}{}", server.name, if answers { "" } else { ", does not answer" })
 }
 
-fn server_value(server: &Server) -> Value {
+fn server_value((server, answers): (&Server, bool)) -> Value {
     let hosts = server.hosts.iter().map(|host| host.with_port(server.nbd_port)).collect::<Vec<_>>();
-    json!({ "name": server.name, "nbd": hosts, "control_port": server.control_port })
+    json!({ "name": server.name, "nbd": hosts, "control_port": server.control_port, "answers": answers })
 }
 
 fn how(admission: &Admission) -> String {

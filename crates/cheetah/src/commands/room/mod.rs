@@ -71,7 +71,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         Command::Join(args) => join::run(args, ui).await,
         Command::Pending(args) => approve::pending(&args, room, ui),
         Command::Approve(args) => approve::run(&args, room, ui),
-        Command::List(args) => list::run(&args, room, ui),
+        Command::List(args) => list::run(&args, room, ui).await,
         Command::Revoke(args) => revoke::run(&args, room, ui).await,
         Command::Export(args) => export::run(&args, room, ui),
         Command::Credential(args) => export::credential(&args, room, ui),

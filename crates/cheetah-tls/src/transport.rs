@@ -1,10 +1,10 @@
-//! How a connection is protected.
+//! The protection of a connection.
 
 use std::fmt;
 
-use cheetah_tls::Identity;
+use crate::identity::Identity;
 
-/// How the connections to a server are protected.
+/// The protection of the connections to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// Not at all.
@@ -20,14 +20,24 @@ pub enum Transport {
     },
 }
 
+impl Transport {
+    /// The protection without the server's identity, such as `TLS 1.3, AES-128-GCM`.
+    pub fn protection(&self) -> String {
+        match self {
+            Self::Tls { cipher, .. } => format!("TLS 1.3, {cipher}"),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Clear => f.write_str("in clear: neither encrypted nor authenticated"),
             Self::Unix => f.write_str("a Unix socket on this machine"),
-            Self::Tls { cipher, peer: None } => write!(f, "TLS 1.3, {cipher}, server verified by its name"),
-            Self::Tls { cipher, peer: Some(peer) } => {
-                write!(f, "TLS 1.3, {cipher}, with {peer} of room {}, key SHA-256 {}", peer.room, peer.key)
+            Self::Tls { peer: None, .. } => write!(f, "{}, server verified by its name", self.protection()),
+            Self::Tls { peer: Some(peer), .. } => {
+                write!(f, "{}, with {peer} of room {}, key SHA-256 {}", self.protection(), peer.room, peer.key)
             }
         }
     }
