@@ -27,7 +27,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The configuration of a node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// Bytes to lend, at least 1 MiB. About 0.2 % of them hold digests.
+    /// Bytes to lend, at least 1 MiB. About 0.2 % of them hold digests. A dedicated machine lends less if it can spare less.
     pub memory_bytes: u64,
     /// Whether this machine runs nothing else, and so may lend more: see [`spare::Room::spare_bytes`].
     pub dedicated: bool,
@@ -141,15 +141,21 @@ impl Node {
             tls =
                 wallet::server_as(config.credential.as_ref(), address, config.insecure).map_err(NodeError::Exposed)?;
         }
-        spare::check(config.memory_bytes, config.dedicated).map_err(NodeError::Memory)?;
+        let memory_bytes = match config.dedicated {
+            // All that can be spared was measured before the machine joined its room; a little less may be left now.
+            true => {
+                spare::spare_bytes(true).map_or(config.memory_bytes, |now| config.memory_bytes.min(now >> 20 << 20))
+            }
+            false => spare::check(config.memory_bytes).map_err(NodeError::Memory).map(|()| config.memory_bytes)?,
+        };
         let credential = config.credential.filter(|_| !config.insecure);
         let ((nbd, nbd_address), (http, http_address)) = match (config.http_listen, config.listen.port()) {
             (None, 0) => bind_neighbours(config.listen)?,
             _ => (bind(config.listen, "NBD")?, bind(http_listen, "the control API")?),
         };
 
-        let lending = || format!("cannot lend {}", Size(config.memory_bytes));
-        let store = Store::new(config.memory_bytes).map_err(|error| system(lending(), error))?;
+        let lending = || format!("cannot lend {}", Size(memory_bytes));
+        let store = Store::new(memory_bytes).map_err(|error| system(lending(), error))?;
         let instance = Instance::random().map_err(|error| system("no random numbers", error))?;
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {

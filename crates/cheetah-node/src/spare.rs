@@ -77,9 +77,9 @@ pub fn spare_bytes(dedicated: bool) -> Option<u64> {
     Some(room.spare_bytes(dedicated))
 }
 
-/// Checks that `bytes` can be lent.
-pub fn check(bytes: u64, dedicated: bool) -> Result<(), String> {
-    match spare_bytes(dedicated) {
+/// Checks that a machine that is used otherwise, too, can lend `bytes`.
+pub fn check(bytes: u64) -> Result<(), String> {
+    match spare_bytes(false) {
         Some(spare) if bytes > spare => {
             // In whole MiB, so that the user can type the number.
             let offer = Size(spare >> 20 << 20);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn more_than_the_machine_has_is_refused() {
-        let error = check(1 << 60, false).unwrap_err();
+        let error = check(1 << 60).unwrap_err();
         assert!(error.contains("cannot lend 1024PiB") && error.contains("could spare"), "{error}");
     }
 }

@@ -155,7 +155,9 @@ fn archive(lend: &Invitation, serve: Option<&Invitation>) -> Option<Zeroizing<Ve
 }
 
 fn add(made: &mut Archive, entry: &str, invitation: &Invitation, options: &str) {
-    let options = format!("--ephemeral --room /{FOLDER}/{entry}.room {options}\n");
+    // The image's whole file system is memory: a credential that is kept in it lasts until the machine ends, and the servers of
+    // all its disks use one.
+    let options = format!("--room /{FOLDER}/{entry}.room {options}\n");
     made.file(&format!("{FOLDER}/{entry}"), options.as_bytes());
     let text = Zeroizing::new(format!("{invitation}\n"));
     made.file(&format!("{FOLDER}/{entry}.room"), text.as_bytes());
@@ -229,8 +231,8 @@ mod tests {
         let agent = invitation(Role::Agent, &["192.168.1.5", "fd00::5"]);
         let text = String::from_utf8(archive(&node, Some(&agent)).unwrap().to_vec()).unwrap();
         for part in [
-            "--ephemeral --room /etc/cheetah/lend.room --join 192.168.1.5:10811 --join [fd00::5]:10811\n",
-            "--ephemeral --room /etc/cheetah/serve.room --listen 0.0.0.0:LISTEN --connect 192.168.1.5:CONNECT\n",
+            "--room /etc/cheetah/lend.room --join 192.168.1.5:10811 --join [fd00::5]:10811\n",
+            "--room /etc/cheetah/serve.room --listen 0.0.0.0:LISTEN --connect 192.168.1.5:CONNECT\n",
             &format!("{node}\n"),
             &format!("{agent}\n"),
         ] {
