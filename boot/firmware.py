@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from boot import modules
 from boot.cpio import Archive
 from boot.packages import Kernel, Packages
 
@@ -22,14 +23,20 @@ PACKAGES = (
 FOLDERS = ("lib/firmware", "usr/lib/firmware")
 
 
-def archive(kernel: Kernel, modules: Iterable[str], packages: Packages) -> bytes | None:
-    """Returns an archive of the firmware that these modules ask for, as far as apt has it; `None` if it has none."""
+def archive(kernel: Kernel, chosen: Sequence[str], packages: Packages) -> bytes | None:
+    """Returns an archive of the firmware that these modules ask for, as far as apt has it, with the drivers that are of no use
+    without; `None` if apt has none."""
     roots = [packages.unpack(name) for name in PACKAGES if packages.version(name)]
-    wanted = sorted({name for module in modules for name in named(kernel.module(module))})
-    return collect(wanted, roots)
+    wanted = sorted({name for module in chosen for name in named(kernel.module(module))})
+    made = collect(wanted, roots)
+    if not made:
+        return None
+    for name in modules.with_firmware(chosen):
+        made.file(modules.path(kernel, name), kernel.module(name), 0o644)
+    return made.content()
 
 
-def collect(wanted: Sequence[str], roots: Sequence[str]) -> bytes | None:
+def collect(wanted: Sequence[str], roots: Sequence[str]) -> Archive | None:
     """Returns an archive of the named files, as far as one of the unpacked packages has them; `None` if none has any."""
     made = Archive()
     for name in wanted:
@@ -37,7 +44,7 @@ def collect(wanted: Sequence[str], roots: Sequence[str]) -> bytes | None:
         found = next((path for path in places if os.path.isfile(path)), None)
         if found:
             made.copy(f"lib/firmware/{name}", found, 0o644)
-    return made.content() if made.names() else None
+    return made if made.names() else None
 
 
 def named(module: bytes) -> list[str]:

@@ -29,7 +29,9 @@ def lend(kernel: Kernel, cheetah: str) -> bytes:
     made.copy("bin/busybox", BUSYBOX)
     made.file("bin/cheetah", _stripped(cheetah))
     _add_tree(made, os.path.join(HERE, "rootfs"))
-    modules.add(made, kernel, modules.lend(kernel))
+    chosen = modules.lend(kernel)
+    elsewhere = modules.with_firmware(chosen)
+    modules.add(made, kernel, sorted(set(chosen) - set(elsewhere)), present=elsewhere)
     return _compressed(made.content())
 
 
@@ -73,7 +75,7 @@ def _compressed(content: bytes) -> bytes:
         plain, packed = os.path.join(scratch, "plain"), os.path.join(scratch, "packed")
         with open(plain, "wb") as file:
             file.write(content)
-        run(["zstd", "-q", "-19", "--single-thread", "-o", packed, plain])
+        run(["zstd", "-q", "--ultra", "-22", "--single-thread", "-o", packed, plain])
         with open(packed, "rb") as file:
             result = file.read()
     # The kernel looks for the next archive behind zeros, at a multiple of four bytes.

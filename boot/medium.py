@@ -10,7 +10,8 @@ from boot import menu
 from boot.packages import Packages
 from boot.run import run
 
-ESP_KIB = 5120
+# Room in the EFI system partition for its tables, beside the files.
+ESP_SPARE = 96 << 10
 # What GRUB needs to read a disc or a stick by the BIOS, and to start Linux.
 BIOS_MODULES = (
     "biosdisk iso9660 part_msdos part_gpt fat normal configfile linux search search_fs_uuid echo test serial terminal"
@@ -85,10 +86,12 @@ def _esp(path: str, config: str, packages: Packages, env: dict[str, str]) -> Non
     """Writes the EFI system partition: Debian's shim, which Microsoft signed, and the GRUB that Debian signed for discs."""
     shim = os.path.join(packages.unpack("shim-signed"), "usr", "lib", "shim", "shimx64.efi.signed")
     grub = os.path.join(packages.unpack("grub-efi-amd64-signed"), "usr", "lib", "grub", "x86_64-efi-signed")
+    loader = os.path.join(grub, "gcdx64.efi.signed")
     with open(path, "wb") as file:
-        file.truncate(ESP_KIB << 10)
+        content = sum(os.path.getsize(name) for name in (shim, loader, config))
+        file.truncate(-(-(content + ESP_SPARE) // (32 << 10)) * (32 << 10))
     run(["mformat", "-i", path, "-N", "00c4ee7a", "-v", "CHEETAH", "::"], env)
     run(["mmd", "-i", path, "::/EFI", "::/EFI/BOOT", "::/boot", "::/boot/grub"], env)
     run(["mcopy", "-i", path, shim, "::/EFI/BOOT/BOOTX64.EFI"], env)
-    run(["mcopy", "-i", path, os.path.join(grub, "gcdx64.efi.signed"), "::/EFI/BOOT/grubx64.efi"], env)
+    run(["mcopy", "-i", path, loader, "::/EFI/BOOT/grubx64.efi"], env)
     run(["mcopy", "-i", path, config, "::/boot/grub/grub.cfg"], env)

@@ -33,6 +33,17 @@ LEND = (
     "drivers/input/evdev.ko",
     "drivers/acpi/button.ko",
 )
+# Adapters that start with firmware from a file only: their drivers come with the firmware.
+NEED_FIRMWARE = (
+    "drivers/net/ethernet/broadcom/bnx2.ko",
+    "drivers/net/ethernet/broadcom/bnx2x/*",
+    "drivers/net/ethernet/brocade/bna/*",
+    "drivers/net/ethernet/cavium/liquidio/*",
+    "drivers/net/ethernet/qlogic/qed/*",
+    "drivers/net/ethernet/qlogic/qede/*",
+)
+# What of those folders offloads iSCSI.
+NOT_LENT = ("drivers/net/ethernet/broadcom/cnic.ko",)
 # Storage: what the second entry adds. No file system, no md and no device mapper: nothing can be mounted or assembled.
 SERVE = (
     "drivers/ata/*",
@@ -86,7 +97,13 @@ INTERPRETERS = (
 def lend(kernel: Kernel) -> list[str]:
     """Returns the modules of the lending image, by their paths below `kernel/`. Raises BuildError if one is a storage
     driver."""
-    return _choose(kernel, _matching(kernel, LEND), STORAGE, "the lending image")
+    wanted = [name for name in _matching(kernel, LEND) if not _is_one_of(name, NOT_LENT)]
+    return _choose(kernel, wanted, STORAGE, "the lending image")
+
+
+def with_firmware(chosen: Iterable[str]) -> list[str]:
+    """Returns those of the modules that are of no use without firmware from a file."""
+    return [name for name in chosen if _is_one_of(name, NEED_FIRMWARE)]
 
 
 def serve(kernel: Kernel) -> list[str]:
@@ -116,7 +133,7 @@ def refuse(chosen: Iterable[str], denied: Iterable[str], image: str) -> None:
 
 def add(archive: Archive, kernel: Kernel, chosen: Iterable[str], present: Iterable[str] = ()) -> None:
     """Adds modules to the archive, with the index that modprobe needs. The index also covers the modules that are `present`
-    already. Modules are unpacked, since the archive compresses better as a whole, and otherwise unchanged, since each ends with
+    in other archives. Modules are unpacked, since the archive compresses better as a whole, and otherwise unchanged, since each ends with
     its signature."""
     base = f"lib/modules/{kernel.release}"
     with tempfile.TemporaryDirectory() as scratch:
@@ -126,12 +143,17 @@ def add(archive: Archive, kernel: Kernel, chosen: Iterable[str], present: Iterab
         for name in chosen:
             content = kernel.module(name)
             _write(os.path.join(root, "kernel", name), content)
-            archive.file(f"{base}/kernel/{name}", content, 0o644)
+            archive.file(path(kernel, name), content, 0o644)
         for name in ("modules.builtin", "modules.order"):
             shutil.copyfile(os.path.join(kernel.modules, name), os.path.join(root, name))
         run(["depmod", "-b", scratch, kernel.release])
         for name in ("modules.dep", "modules.alias"):
             archive.copy(f"{base}/{name}", os.path.join(root, name), 0o644)
+
+
+def path(kernel: Kernel, name: str) -> str:
+    """Returns where a module lies in the image."""
+    return f"lib/modules/{kernel.release}/kernel/{name}"
 
 
 def _write(path: str, content: bytes) -> None:

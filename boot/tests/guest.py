@@ -69,7 +69,8 @@ class Room:
             "--bind-interfaces",
         ]
         argv += ["--dhcp-range=10.77.0.50,10.77.0.99,1h", f"--dhcp-leasefile={dir}/leases", "--dhcp-authoritative"]
-        argv += ["--user=root", f"--pid-file={dir}/dnsmasq.pid"]
+        # By default it looks for three seconds whether an address is taken before it offers it.
+        argv += ["--no-ping", "--user=root", f"--pid-file={dir}/dnsmasq.pid"]
         argv += dhcp
         with open(os.path.join(dir, "dnsmasq.log"), "wb") as log:
             self._started = [subprocess.Popen(self._namespace.command(argv), stdout=log, stderr=log)]

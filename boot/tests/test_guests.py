@@ -92,7 +92,7 @@ def test_a_machine_without_a_room_shows_the_code_that_lets_it_in(live: str, room
     code = machine.wait_for(r"code (\d{4}-\d{4})")[1]
     room.run(CHEETAH, "room", "approve", code, "--role", "node")
     drive = str(tmp_path / "case.drive")
-    room.run(CHEETAH, "create", drive, "64MiB", "--wait", "1", "--listen", f"{guest.HOST_ADDRESS}:10811")
+    room.run(CHEETAH, "create", drive, "--size", "64MiB", "--wait", "1", "--listen", f"{guest.HOST_ADDRESS}:10811")
     room.run(CHEETAH, "destroy", drive)
     machine.kill()
 

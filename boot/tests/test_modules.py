@@ -76,8 +76,8 @@ def test_firmware_is_what_modules_name_and_packages_have(tmp_path: Path) -> None
     assert firmware.named(module) == ["nic/a.bin", "nic/b.bin"]
     os.makedirs(tmp_path / "lib/firmware/nic")
     (tmp_path / "lib/firmware/nic/b.bin").write_bytes(b"microcode")
-    content = firmware.collect(["nic/a.bin", "nic/b.bin"], [str(tmp_path)])
-    assert content and b"lib/firmware/nic/b.bin\0" in content and b"a.bin" not in content
+    found = firmware.collect(["nic/a.bin", "nic/b.bin"], [str(tmp_path)])
+    assert found and "lib/firmware/nic/b.bin" in found.names() and b"a.bin" not in found.content()
     assert firmware.collect(["nic/a.bin"], [str(tmp_path)]) is None
 
 
