@@ -83,7 +83,7 @@ STORAGE = (
     "drivers/usb/storage/*",
     "fs/*",
 )
-# What no image may hold: modules that mount, assemble or share what is on a disk.
+# Modules that no image may hold: those that mount, assemble or share what is on a disk.
 INTERPRETERS = (
     "drivers/block/drbd/*",
     "drivers/block/loop.ko",

@@ -72,7 +72,7 @@ class Link:
     `batch_from_us`, as by interrupt coalescing; 0 delivers each by itself.
 
     With `late_us`, delivery pauses now and then, for a tenth of that up to all of it, in each direction by itself, as
-    that of a busy relay does. What is due meanwhile is delivered at once at the end.
+    that of a busy relay does. Packets that fall due meanwhile are delivered at once at the end.
     """
 
     rate_bits: int | None = 1_000_000_000

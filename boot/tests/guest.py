@@ -22,7 +22,7 @@ MEMORY_MIB = 4096
 # Emulation is slow, and other tests may run beside it.
 PATIENCE_S = 240.0
 HOST_ADDRESS = "10.77.0.1"
-# What was asked of each disk, by the name of its drive: reads, writes, and flushes.
+# The requests to each disk, by the name of its drive: reads, writes, and flushes.
 Requests = dict[str, tuple[int, int, int]]
 CHEETAH = os.environ.get("CHEETAH_STATIC") or str(Path(__file__).resolve().parents[2] / "target" / "static" / "cheetah")
 PROGRAMS = ("qemu-system-x86_64", "dnsmasq", "ip", "nsenter")
@@ -207,7 +207,7 @@ class Guest:
         self.monitor("screendump", filename=path, format="png")
 
     def disk_requests(self) -> Requests:
-        """Returns what was asked of each disk so far, by the name of its drive: reads, writes, and flushes."""
+        """Returns the requests to each disk so far, by the name of its drive: reads, writes, and flushes."""
         stats = self.monitor("query-blockstats")
         return {
             disk.get("device") or disk.get("node-name") or disk.get("qdev", ""): (

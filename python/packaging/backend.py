@@ -1,6 +1,6 @@
 """The build backend of the package: maturin, with a target directory of its own.
 
-maturin would build into the target directory of the checkout, and replace what was built there, with other settings or
+maturin would build into the target directory of the checkout, and replace the build there, with other settings or
 by another user.
 """
 

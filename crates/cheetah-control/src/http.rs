@@ -158,7 +158,7 @@ async fn admit(stream: TcpStream, door: Door, router: Router) -> Ended {
     };
     let (stream, standing) = tokio::select! {
         shaken = timeout(HEAD_TIMEOUT, tls.accept(stream)) => shaken??,
-        () = guest.evicted() => return Err("too many callers have not shown yet who they are".into()),
+        () = guest.evicted() => return Err("too many callers have not authenticated yet".into()),
     };
     let _seat = seats.try_acquire_owned()?;
     drop(guest);

@@ -45,7 +45,7 @@ impl Announcement {
         self.daemon.status().is_ok()
     }
 
-    /// Replaces what is announced by a service of the same name. Returns whether it did.
+    /// Replaces the announcement of a service of the same name. Returns whether it did.
     pub fn update(&self, service: ServiceInfo) -> bool {
         self.daemon.register(service).is_ok()
     }

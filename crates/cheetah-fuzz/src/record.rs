@@ -3,14 +3,14 @@
 
 use cheetah_tls::testing::{Reader, direction};
 
-/// The most bytes of content in one run, and of memory for what was received.
+/// The most bytes of content in one run, and of memory for received bytes.
 const CONTENT_LEN_MAX: usize = 96 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 20;
 
 const DATA: u8 = 23;
 const HANDSHAKE: u8 = 22;
 
-/// Runs one input: a script of what is sent, and of what is done to it on the way.
+/// Runs one input: a script of records, and of their corruption in transit.
 pub fn run(data: &[u8]) {
     let (mut forger, mut reader) = direction(0);
     let (mut sent, mut read) = (Vec::new(), Vec::new());

@@ -23,7 +23,7 @@ static SIDES: LazyLock<Sides> = LazyLock::new(|| {
     Sides { client, server, hello, answer }
 });
 
-/// A stream of these bytes, and of what is written to it.
+/// A stream that yields these bytes, and keeps the bytes written to it.
 type Stream<'a> = tokio::io::Join<&'a [u8], &'a mut Vec<u8>>;
 
 /// What a side sends that receives `bytes`.

@@ -100,6 +100,6 @@ mod tests {
         assert!(!third.is_cut());
         drop((first, again, third));
         assert!(enter(1, 2).is_some(), "nothing is left to protect");
-        assert_eq!(connections.named.lock().len(), 2, "what is gone is forgotten");
+        assert_eq!(connections.named.lock().len(), 2, "a deleted export is forgotten");
     }
 }

@@ -37,7 +37,7 @@ fn naive(data: &[&[u8]]) -> [Vec<u8>; 2] {
 }
 
 fn encoded(data: &[&[u8]], parity_shards: usize) -> Vec<Vec<u8>> {
-    // What was there before must not matter.
+    // The earlier content must not matter.
     let mut parity = vec![vec![0xa5; data[0].len()]; parity_shards];
     encode(data, &mut parity.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
     parity

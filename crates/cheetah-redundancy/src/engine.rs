@@ -363,7 +363,7 @@ impl Engine {
         self.assert_recorded();
     }
 
-    /// Makes what was resynchronized since the last change part of the next epoch; `None` if there is nothing.
+    /// Makes the ranges resynchronized since the last change part of the next epoch; `None` if there is nothing.
     pub fn record_progress(&mut self) -> Option<Epoch> {
         self.has_progress.then(|| {
             self.change(|_| {});

@@ -31,7 +31,7 @@ pub(crate) enum Part {
     Digests(usize),
 }
 
-/// What was read of a group's rows.
+/// The rows of a group that were read.
 struct Rows {
     data: Vec<Option<Bytes>>,
     redundancy: Vec<Option<Bytes>>,

@@ -437,7 +437,7 @@ mod tests {
                 exact += (size - start) * (sorted.len() - member).saturating_sub(parities) as u64;
                 start = *size;
             }
-            // What is lost: a cycle of each zone, and the digests, which take 1/512 of the data for each parity.
+            // The loss: a cycle of each zone, and the digests, which take 1/512 of the data for each parity.
             let cycle = sizes.len() as u64 * unit * 2;
             let lost = exact / 200 + cycle * (sizes.len() * sizes.len()) as u64;
             prop_assert!(set.size() <= exact && set.size() + lost >= exact, "{} of {}", set.size(), exact);

@@ -31,7 +31,7 @@ impl ReadSample {
         Self { size, key: RandomState::new(), pages: BTreeMap::new() }
     }
 
-    /// Takes note of what was read at `range`.
+    /// Records the content read at `range`.
     pub fn note(&mut self, range: ByteRange, data: &Data) {
         let whole_end = if range.end() == self.size { self.size } else { range.end() - range.end() % PAGE_BYTES };
         let whole = ByteRange::between(range.offset.next_multiple_of(PAGE_BYTES), whole_end);

@@ -12,7 +12,7 @@ use crate::record::{Alert, Opener, Sealer};
 
 /// Content encrypted at once: about what the second cache level keeps beside the content itself.
 const SEAL_LEN_MAX: usize = 128 << 10;
-/// What is received at once: at first, and at most.
+/// The bytes received at once: at first, and at most.
 const RECEIVE_LEN_MIN: usize = 4 << 10;
 const RECEIVE_LEN_MAX: usize = 256 << 10;
 /// What is read to find the alert that explains a failed write.
@@ -22,7 +22,7 @@ const EXPLAINED_LEN_MAX: usize = 64 << 10;
 pub struct Channel {
     /// What arrives.
     pub receiver: Receiver,
-    /// What is sent.
+    /// Content to send.
     pub sender: Sender,
     /// The cipher of both, such as `AES-128-GCM`.
     pub cipher: &'static str,

@@ -22,7 +22,7 @@ use crate::record::{Keys, Opener, Sealer, Shared};
 
 /// The most bytes of a handshake that are received before they are processed.
 const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
-/// What is received at once.
+/// The most bytes received at once.
 const RECEIVE_LEN: usize = 4 << 10;
 
 /// A completed handshake.

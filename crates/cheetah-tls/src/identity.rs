@@ -1,4 +1,4 @@
-//! Who holds a certificate.
+//! The identity in a certificate.
 
 use std::fmt;
 use std::str::FromStr;

@@ -9,7 +9,7 @@ use crate::record::{Opened, Opener};
 /// What arrived and is not taken yet.
 pub(crate) struct Inbound {
     opener: Opener,
-    /// Decrypted content that is not taken yet, of [`plain`](Self::plain) bytes, and then what is encrypted.
+    /// Decrypted content that is not taken yet, of [`plain`](Self::plain) bytes, and then encrypted records.
     bytes: BytesMut,
     /// Where the content is in `bytes`, and what follows it up to the next record.
     plain: usize,
@@ -87,7 +87,7 @@ impl Inbound {
         self.closed && self.plain == 0
     }
 
-    /// Where to append what is received, with room for `len` bytes or more, and at least the rest of the record at
+    /// Where to append received bytes, with room for `len` bytes or more, and at least the rest of the record at
     /// the start.
     pub fn room(&mut self, len: usize) -> &mut BytesMut {
         let record = Opener::record_len(&self.bytes).ok().flatten().unwrap_or(0);

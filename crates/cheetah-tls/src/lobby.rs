@@ -1,4 +1,4 @@
-//! Clients that have not shown yet who they are.
+//! Clients that have not authenticated yet.
 //!
 //! They have places of their own, so that however many connect, none of them takes the place of a member. When all are
 //! taken, the client that has had its place longest loses it.

@@ -40,7 +40,7 @@ const APPLICATION_DATA: u8 = 23;
 /// Messages after the handshake.
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
-/// The alert that announces the end of what is sent.
+/// The alert that ends one direction of a connection.
 const CLOSE_NOTIFY: u8 = 0;
 
 /// What derives new keys, and keeps tickets: rustls's connection.
@@ -55,7 +55,7 @@ pub(crate) trait Keys: Send {
 /// What both directions of a connection share.
 pub(crate) struct Shared {
     pub keys: Mutex<Box<dyn Keys>>,
-    /// The peer has asked for a new key for what is sent.
+    /// The peer has asked for a new sending key.
     pub key_wanted: AtomicBool,
 }
 
@@ -100,7 +100,7 @@ fn header(len: usize) -> [u8; HEADER_LEN] {
     [APPLICATION_DATA, 3, 3, high, low]
 }
 
-/// Encrypts what is sent.
+/// Encrypts one direction of a connection.
 pub(crate) struct Sealer {
     cipher: Cipher,
     shared: Arc<Shared>,
@@ -173,7 +173,7 @@ impl Sealer {
         out.put_u8(kind);
         let body = &mut out[start + HEADER_LEN..];
         let Ok(tag) = self.cipher.key.seal_in_place_separate_tag(nonce, Aad::from(header), body) else {
-            // What is in `out` will be sent: nothing in clear may stay there.
+            // `out` will be sent: nothing in clear may stay in it.
             out.truncate(start);
             return Err(broken("TLS: encryption failed"));
         };
@@ -202,7 +202,7 @@ pub(crate) enum Alert {
     Revoked,
 }
 
-/// Decrypts what is received.
+/// Decrypts one direction of a connection.
 pub(crate) struct Opener {
     cipher: Cipher,
     shared: Arc<Shared>,
@@ -215,7 +215,7 @@ pub(crate) struct Opener {
 /// A record, decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// Content, as a range of what was given.
+    /// Content, as a range of the given record.
     Content { start: usize, end: usize },
     /// Nothing for the caller.
     Nothing,

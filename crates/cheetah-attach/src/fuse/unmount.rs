@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// How long the serving process may take to write back and to release its leases and connections.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Unmounts the mount on `dir`, and waits until the process that serves it has ended: what was written is then on
+/// Unmounts the mount on `dir`, and waits until the process that serves it has ended: written data is then on
 /// stable storage. `lazily` detaches it even if files on it are open; the process ends when they are closed.
 ///
 /// # Errors

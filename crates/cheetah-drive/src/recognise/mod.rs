@@ -164,7 +164,7 @@ impl Comparing<'_> {
     }
 
     fn failed(&self, error: DeviceError) -> Error {
-        Error::device(format!("comparing {} with what was read of it before", self.location))(error)
+        Error::device(format!("comparing {} with its earlier reads", self.location))(error)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checking a drive's redundancy: all data and redundancy is read and compared, and what is wrong is written anew.
+//! Checking a drive's redundancy: all data and redundancy is read and compared, and wrong units are written anew.
 
 use std::time::Duration;
 

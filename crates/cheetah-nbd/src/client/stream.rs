@@ -149,7 +149,7 @@ impl WriteSocket {
 }
 
 impl WriteHalf {
-    /// Writes as much as the socket accepts without blocking. With TLS, some of what was accepted may still wait for
+    /// Writes as much as the socket accepts without blocking. With TLS, some accepted bytes may still wait for
     /// [`try_flush`](Self::try_flush).
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match &self.sender {

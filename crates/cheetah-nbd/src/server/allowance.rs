@@ -27,7 +27,7 @@ const RESERVE_REQUEST_BYTES_MAX: usize = RESERVE_BYTES / 2;
 const OVERSIZED_BYTES: usize = PAYLOAD_LEN_MAX as usize;
 /// The least pool.
 const POOL_BYTES_MIN: usize = 4 << 20;
-/// Memory is taken in steps, so that a connection at work rarely touches what is shared.
+/// Memory is taken in steps, so that a connection at work rarely touches the shared count.
 const STEP_BYTES: usize = 1024 * 1024;
 
 /// The least memory a server works with, in bytes.

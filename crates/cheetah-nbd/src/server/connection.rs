@@ -111,7 +111,7 @@ async fn secure(
             let started = tokio::select! {
                 started = starting => started.map_err(late)??,
                 () = guest.evicted() => {
-                    return Err(io::Error::other("too many clients have not shown yet who they are"));
+                    return Err(io::Error::other("too many clients have not authenticated yet"));
                 }
             };
             let full = |_| io::Error::other("all connections are taken by other members");

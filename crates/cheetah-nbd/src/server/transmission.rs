@@ -116,7 +116,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             if let Poll::Ready(sent) = self.outbox.poll_send(&mut self.stream, cx)? {
                 moved |= sent;
             }
-            // With TLS, what was sent may wait encrypted.
+            // With TLS, sent data may wait encrypted.
             let flushed = Pin::new(&mut self.stream).poll_flush(cx)?.is_ready();
             moved |= self.receive(cx)?;
             if moved {

@@ -101,7 +101,7 @@ fn a_train_is_stamped_and_strangers_are_not_heard() {
             heard = far.arrivals(waiting.token).await.expect("some");
         }
         let seqs: Vec<_> = heard.packets.iter().map(|(seq, ..)| *seq).collect();
-        assert_eq!(seqs, [4, 5, 5], "duplicates are for whoever estimates");
+        assert_eq!(seqs, [4, 5, 5], "duplicates are left to the estimator");
         assert!(
             heard.packets.iter().all(|(.., bytes)| *bytes == 500) && heard.packets.is_sorted_by_key(|(_, at, _)| *at)
         );

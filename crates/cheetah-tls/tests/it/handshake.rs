@@ -93,7 +93,7 @@ async fn another_room_is_refused_by_both_sides() {
     let stranger = node_of(&theirs.credential("desk", Role::Examiner));
     let (dialled, served) = meet(&stranger, &server).await;
     assert!(dialled.is_err() && served.is_err());
-    // One who verifies nothing is refused by the server alone.
+    // The server alone refuses a client that verifies nothing.
     let server = theirs.credential("pc7", Role::Node).server().unwrap();
     let (dialled, served) = meet(&node_of(&ours.credential("desk", Role::Examiner)), &server).await;
     assert!(dialled.is_err() && served.is_err());

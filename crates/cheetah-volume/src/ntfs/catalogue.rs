@@ -132,7 +132,7 @@ impl Catalogue {
     /// Sorts everything.
     pub(super) fn list(mut self) -> Listing {
         if self.left_out > 0 {
-            tracing::debug!("NTFS: {} names or run lists beyond what is kept; left out", self.left_out);
+            tracing::debug!("NTFS: {} names or run lists beyond the limit; left out", self.left_out);
         }
         let text = std::mem::take(&mut self.text);
         let folded = |name: &Name| text.get(name.text as usize..name.text as usize + usize::from(name.len));

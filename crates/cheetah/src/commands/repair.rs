@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(value_parser = source())]
     from_source: Option<String>,
 
-    /// Compare all data with its redundancy, and write anew what is wrong
+    /// Compare all data with its redundancy, and rewrite wrong units
     #[arg(long, conflicts_with_all = ["from_source", "nodes"])]
     check: bool,
 
@@ -158,7 +158,7 @@ fn describe_check(args: &Args, report: &CheckReport) -> String {
     text
 }
 
-/// Fetches what was lost from the source of the image, and records that in the custody log.
+/// Fetches lost data from the source of the image, and records that in the custody log.
 async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
     let timeout = args.timeout.get();
     let recorded = file.image.as_ref().map(|image| image.source.clone()).unwrap_or_default();
@@ -198,7 +198,7 @@ async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut 
     Ok(())
 }
 
-/// What is missing, and what it takes to restore redundancy.
+/// The missing redundancy, and the nodes needed to restore it.
 fn incomplete(repaired: &Repaired) -> String {
     let missing: Vec<_> = repaired.missing.iter().map(|missing| missing.node.as_str()).collect();
     let sizes: Vec<_> = repaired.missing.iter().map(|missing| Size(missing.size_bytes).to_string()).collect();

@@ -12,7 +12,7 @@ use crate::ui::Ui;
 #[command(about = "Unmount a drive or an image")]
 #[command(
     long_about = "Unmounts a drive or an image that `cheetah mount` has mounted, and waits until the process behind \
-it has ended. What was written is then on stable storage, and the drive is free for the next writer.
+it has ended. Written data is then on stable storage, and the drive is free for the next writer.
 
 A mount whose process is gone (\"Transport endpoint is not connected\") is removed.
 

@@ -296,7 +296,7 @@ fn a_mount_of_a_foreign_server_never_shows_bytes_of_another_disk_of_the_same_siz
         let mut failed = 0;
         for at in (0..32 * MIB).step_by(bytes.len()) {
             match file.read_exact_at(bytes, at) {
-                // What was read ahead before is of the right disk.
+                // Earlier read-ahead is of the right disk.
                 Ok(()) => assert!(bytes[..] == content[at as usize..][..bytes.len()], "at {at}"),
                 Err(error) => {
                     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));

@@ -402,7 +402,7 @@ fn a_credential_made_in_advance_is_a_file_of_the_owners() {
     assert_eq!(mode(Path::new(&file)), 0o600);
     lab.at("examiner", &["room", "credential", "--role", "analyst", "--out", &file]).says(2, &["not overwritten"]);
     assert_eq!(lab.members().len(), 2, "a refused command admits nobody");
-    // It is used without asking anybody; the drive is what is missing.
+    // The credential is used without a question; only the drive is missing.
     assert!(lab.at("one", &["status", "none.drive", "--room", &file]).stderr.contains("none.drive"));
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     lab.at("one", &["status", "none.drive", "--room", &file]).says(2, &["chmod 600"]);

@@ -480,7 +480,7 @@ fn a_reader_cut_off_together_with_a_stale_node_reads_nothing_old() {
     let written = File::options().read(true).write(true).open(written).unwrap();
     written.write_all_at(&vec![1; SIZE as usize], 0).unwrap();
     written.sync_all().unwrap();
-    // Each byte is read once: the kernel and the read-ahead keep what was read before.
+    // Each byte is read once: the kernel and the read-ahead keep earlier reads.
     let read = |at: u64| {
         let mut bytes = [0; 4096];
         File::open(&seen).unwrap().read_exact_at(&mut bytes, at).map(|()| bytes[0])

@@ -55,7 +55,7 @@ fn handshakes_that_never_end_keep_no_member_out_and_are_cut() {
     ] {
         for number in 0..each {
             let mut stream = TcpStream::connect(to).unwrap();
-            // What is evicted at once may be closed already.
+            // A connection that is evicted at once may be closed already.
             let _ = stream.write_all(says[number % 4]);
             stream.set_nonblocking(true).unwrap();
             strangers.push(stream);

@@ -41,7 +41,7 @@ const GATHER_PORT: u16 = 10811;
 and an invitation into a copy of the image that make live has built. A name that ends in .img makes the archive alone, which \
 takes the place of lab.img in the tree for network boot.
 
-Each machine makes a key of its own and keeps it in memory only. Whoever has the image can join with its role until it \
+Each machine makes a key of its own and keeps it in memory only. Anyone with the image can join with its role until it \
 expires: keep the image as a password.
 
   cheetah room boot-image --out lab.iso

@@ -42,7 +42,7 @@ pub struct Args {
 #[command(about = "Make a credential file for a machine that cannot reach this one")]
 #[command(
     long_about = "Makes a credential in advance, for a machine or a boot image that is carried offline: a file for \
---room FILE. It holds a private key: whoever has the file is that member. If it is lost, revoke the member.
+--room FILE. It holds a private key: anyone with the file can act as that member. If it is lost, revoke the member.
 
   cheetah room credential --role node --name lab-7 --out lab-7.pem
   cheetah node --memory 12GiB --room lab-7.pem"

@@ -13,7 +13,7 @@ use crate::ui::Ui;
 #[command(about = "Make a room on this machine")]
 #[command(
     long_about = "Makes a room: a key, kept in the user's configuration directory with owner-only rights, and a \
-credential for the examiner at this machine. Whoever has the key can let machines in: back the directory up, and keep \
+credential for the examiner at this machine. Anyone with the key can let machines in: back the directory up, and keep \
 it to yourself.
 
   cheetah room init lab"

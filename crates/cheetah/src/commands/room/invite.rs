@@ -20,7 +20,7 @@ use crate::ui::Ui;
 #[command(about = "Make an invitation: one string that lets machines in")]
 #[command(
     long_about = "Makes an invitation, and prints it on the last line: one string with the address of this machine, \
-the fingerprint of the room's key, and a secret. Whoever has the string can join with its role until it expires or is \
+the fingerprint of the room's key, and a secret. Anyone with the string can join with its role until it expires or is \
 used up. If no process lets machines in yet, one is started in the background; it ends with the last invitation.
 
   cheetah room invite --role node

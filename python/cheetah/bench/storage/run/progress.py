@@ -70,7 +70,7 @@ def _words(event: Event) -> str:
     if event.stage == "entering":
         return f"making {event.target} ready"
     if event.stage == "leaving":
-        return "taking down what was made"
+        return "removing the test's devices and files"
     if event.stage not in ("measuring", "measured"):
         return event.said or event.stage
     what = f"{event.step}, {event.state}, on {event.target}"
