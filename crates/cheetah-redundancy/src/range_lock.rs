@@ -36,9 +36,16 @@ pub(crate) struct Guard<'a> {
 impl RangeLock {
     /// Waits until no other lock conflicts with `range`: shared locks do not conflict with each other.
     pub async fn lock(&self, range: Range<u64>, exclusive: bool) -> Guard<'_> {
-        let ticket = self.state.lock().enter(range, exclusive);
+        let (ticket, is_first) = {
+            let mut state = self.state.lock();
+            let ticket = state.enter(range, exclusive);
+            (ticket, state.is_first(ticket))
+        };
         // Releases the place in the queue, should the caller be dropped while it waits.
         let guard = Guard { lock: self, ticket };
+        if is_first {
+            return guard;
+        }
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable();

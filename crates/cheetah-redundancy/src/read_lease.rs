@@ -124,6 +124,10 @@ impl ReadLease {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
+        // Waiting takes a lock that all readers share.
+        if self.is_valid() {
+            return Ok(());
+        }
         loop {
             let mut looked = std::pin::pin!(self.looked.notified());
             looked.as_mut().enable();
