@@ -1,0 +1,143 @@
+"""A machine in between that cuts, delays, splits, repeats and changes what passes: every byte is right, or there is an error."""
+
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import MIB, PATIENCE_S, noise, run
+
+Meddle = Callable[[bytes, random.Random], list[bytes] | None]
+# After this many connections, the machine in between gives up.
+MEDDLED_MAX = 3
+# What is meddled with, in bytes from the beginning of a direction: handshakes, and content.
+PLACES = (0, 40, 700, 3_000, 200_000)
+
+
+def changed(piece: bytes, choice: random.Random) -> list[bytes]:
+    """Flips one bit."""
+    flipped = bytearray(piece)
+    flipped[choice.randrange(len(piece))] ^= 1 << choice.randrange(8)
+    return [bytes(flipped)]
+
+
+def repeated(piece: bytes, _: random.Random) -> list[bytes]:
+    """Sends a piece twice."""
+    return [piece, piece]
+
+
+def split(piece: bytes, choice: random.Random) -> list[bytes]:
+    """Sends a piece in parts."""
+    cuts = sorted(choice.randrange(len(piece)) for _ in range(20))
+    return [piece[start:end] for start, end in zip([0, *cuts], [*cuts, len(piece)], strict=True) if start < end]
+
+
+def left_out(piece: bytes, choice: random.Random) -> list[bytes]:
+    """Leaves the beginning of a piece out."""
+    return [piece[choice.randrange(len(piece)) :]]
+
+
+def cut(_piece: bytes, _: random.Random) -> None:
+    """Cuts the connection."""
+    return
+
+
+def delayed(piece: bytes, _: random.Random) -> list[bytes]:
+    """Sends a piece late."""
+    time.sleep(0.3)
+    return [piece]
+
+
+class Between:
+    """A proxy in front of a server, which meddles once in each of the first connections, in the direction `to_server`."""
+
+    def __init__(self, to: int, meddle: Meddle, to_server: bool, first: int):
+        self._to, self._meddle, self._to_server, self._first = to, meddle, to_server, first
+        self._choice = random.Random(first)
+        self.meddled = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        for number in range(10_000):
+            try:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                return
+            place = PLACES[(self._first + number) % len(PLACES)] if number < MEDDLED_MAX else None
+            for source, sink, to_server in ((near, far, True), (far, near, False)):
+                at = place if to_server == self._to_server else None
+                threading.Thread(target=self._pass, args=(source, sink, at), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, place: int | None) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1 << 16):
+                pieces: list[bytes] | None = [piece]
+                if place is not None and passed + len(piece) > place:
+                    place = None
+                    self.meddled += 1
+                    pieces = self._meddle(piece, self._choice)
+                passed += len(piece)
+                if pieces is None:
+                    source.shutdown(socket.SHUT_RDWR)
+                    break
+                for part in pieces:
+                    sink.sendall(part)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        self._listener.close()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, binary: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, Path]]:
+    """The port of an agent in a room, and its disk."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("CHEETAH_KEY", str(tmp_path / "custody.key"))
+    monkeypatch.setenv("CHEETAH_ROOM", "lab")
+    run(binary, "room", "init", "lab")
+    disk, file = tmp_path / "disk.raw", tmp_path / "agent.pem"
+    disk.write_bytes(noise(6 * MIB, 5))
+    run(binary, "room", "credential", "--role", "agent", "--out", file)
+    argv = [binary, "--json", "serve", str(disk), "--listen", "127.0.0.1:0", "--name", "sda", "--room", str(file)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout
+        uri = json.loads(serving.stdout.readline())["uri"]
+        yield int(uri.rpartition(":")[2].partition("/")[0]), disk
+        serving.terminate()
+
+
+@pytest.mark.parametrize("to_server", [False, True])
+@pytest.mark.parametrize("meddle", [changed, repeated, split, left_out, cut, delayed])
+def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fails(
+    agent: tuple[int, Path], binary: str, tmp_path: Path, meddle: Meddle, to_server: bool
+) -> None:
+    port, disk = agent
+    for first, place in enumerate(PLACES):
+        between = Between(port, meddle, to_server, first)
+        out = tmp_path / f"copy{first}.raw"
+        argv = [binary, "--json", "acquire", f"nbds://127.0.0.1:{between.port}/sda", str(out), "--timeout", "20"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=os.environ)
+        between.close()
+        # A client sends little.
+        assert between.meddled > 0 or to_server and place > 700
+        assert "panicked" not in done.stderr
+        if done.returncode == 0:
+            assert out.read_bytes() == disk.read_bytes()
+        else:
+            assert "error: " in done.stderr and not out.exists(), done.stderr
+        if meddle in (split, delayed) or place == PLACES[-1] and not to_server:
+            # In the middle of the content, the connection is made anew.
+            assert done.returncode == 0, done.stderr
