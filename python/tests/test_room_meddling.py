@@ -1,6 +1,8 @@
 """A machine in between that cuts, delays, splits, repeats and changes what passes: every byte is right, or there is an error."""
 
+import base64
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -58,8 +60,9 @@ def delayed(piece: bytes, _: random.Random) -> list[bytes]:
 class Between:
     """A proxy in front of a server, which meddles once in each of the first connections, in the direction `to_server`."""
 
-    def __init__(self, to: int, meddle: Meddle, to_server: bool, first: int):
+    def __init__(self, to: int, meddle: Meddle, to_server: bool, first: int, places: tuple[int, ...] = PLACES):
         self._to, self._meddle, self._to_server, self._first = to, meddle, to_server, first
+        self._places = places
         self._choice = random.Random(first)
         self.meddled = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -73,7 +76,7 @@ class Between:
                 far = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
                 return
-            place = PLACES[(self._first + number) % len(PLACES)] if number < MEDDLED_MAX else None
+            place = self._places[(self._first + number) % len(self._places)] if number < MEDDLED_MAX else None
             for source, sink, to_server in ((near, far, True), (far, near, False)):
                 at = place if to_server == self._to_server else None
                 threading.Thread(target=self._pass, args=(source, sink, at), daemon=True).start()
@@ -141,3 +144,47 @@ def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fa
         if meddle in (split, delayed) or place == PLACES[-1] and not to_server:
             # In the middle of the content, the connection is made anew.
             assert done.returncode == 0, done.stderr
+
+
+def with_port(invitation: str, port: int) -> str:
+    """An invitation for another port of the same machine."""
+    encoded = invitation.removeprefix("room1.")
+    raw = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    # The role, the port, and at the end four bytes of a checksum.
+    raw = raw[:1] + port.to_bytes(2, "big") + raw[3:-4]
+    raw += hashlib.sha256(raw).digest()[:4]
+    return "room1." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("to_server", [False, True])
+@pytest.mark.parametrize("meddle", [changed, left_out, cut])
+def test_an_invitation_for_one_is_good_for_one_however_a_machine_in_between_meddles(
+    binary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meddle: Meddle, to_server: bool
+) -> None:
+    monkeypatch.delenv("CHEETAH_ROOM", raising=False)
+    examiner = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "examiner")}
+    run(binary, "room", "init", "lab", env=examiner)
+    argv = [binary, "--json", "room", "serve", "--listen", "127.0.0.1:0"]
+    invite = ("room", "invite", "--no-serve", "--role", "analyst", "--uses", "1", "--address", "127.0.0.1")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=examiner) as serving:
+        assert serving.stdout
+        port = int(json.loads(serving.stdout.readline())["listen"].rpartition(":")[2])
+        # The handshake's beginning and end, and the answer.
+        places = (0, 300, 900, 1_300)
+        for first in range(len(places)):
+            invitation = json.loads(run(binary, "--json", *invite, env=examiner))["invitation"]
+            between = Between(port, meddle, to_server, first, places)
+            machine = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / f"machine{first}")}
+            argv = [binary, "--json", "room", "join", with_port(invitation, between.port), "--name", f"machine{first}"]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=machine)
+            between.close()
+            assert between.meddled > 0 or to_server, done.stderr
+            assert done.returncode == 0 or "error: " in done.stderr and "panicked" not in done.stderr, done.stderr
+            # The same machine may ask again, and another one may not.
+            run(binary, "room", "join", invitation, "--name", f"machine{first}", env=machine)
+            other = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / f"other{first}")}
+            argv = [binary, "room", "join", invitation]
+            assert subprocess.run(argv, capture_output=True, check=False, env=other).returncode != 0
+        serving.terminate()
+    listed = json.loads(run(binary, "--json", "room", "list", env=examiner))
+    assert [member["name"] for member in listed["members"][1:]] == [f"machine{first}" for first in range(len(places))]
