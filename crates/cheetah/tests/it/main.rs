@@ -29,6 +29,7 @@ mod misuse;
 mod mount;
 mod panics;
 mod probe;
+mod roles;
 mod room;
 mod secured;
 mod serve;

@@ -1,14 +1,20 @@
-//! Strangers at the ports of a room's servers.
+//! Strangers at the ports of a room's servers, and what they overheard.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use cheetah_tls::Role;
+use cheetah_control::ControlClient;
+use cheetah_control::api::{LeaseRequest, NewExport};
+use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_nbd::client::{Client, ClientConfig};
+use cheetah_nbd::{Address, NbdUri};
 use cheetah_tls::testing::Room;
+use cheetah_tls::{Expected, Role};
 
 use crate::secured::{acting, credential, node};
 use crate::support::service::PATIENCE;
+use crate::support::tap::Tap;
 use crate::support::{Desk, MIB};
 
 /// The resident memory of a process, in bytes.
@@ -82,4 +88,76 @@ fn handshakes_that_never_end_keep_no_member_out_and_are_cut() {
         }
     }
     acting(&examiner, &["destroy", &drive]).ok();
+}
+
+/// Says again what a client said, and returns what the server answers until it closes the connection.
+fn replay(said: &[u8], to: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut saying = stream.try_clone().unwrap();
+    let said = said.to_vec();
+    let saying = std::thread::spawn(move || {
+        // The server closes the connection in the middle of it.
+        let _ = saying.write_all(&said);
+        let _ = saying.shutdown(Shutdown::Write);
+    });
+    let (mut answer, started) = (Vec::new(), Instant::now());
+    let _ = stream.read_to_end(&mut answer);
+    assert!(started.elapsed() < PATIENCE, "the server does not close the connection");
+    saying.join().unwrap();
+    answer
+}
+
+#[test]
+fn leases_and_writes_that_are_played_again_do_nothing() {
+    const EXPORT: &str = "case42";
+    let desk = Desk::new();
+    let room = Room::new();
+    let pc = node(&credential(&desk, &room, "pc1", Role::Node));
+    let examiner = room.credential("desk", Role::Examiner);
+    let (nbd, http) = (Tap::new(&pc.nbd), Tap::new(&pc.http));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let control = |at: String| ControlClient::new(at).with_timeout(PATIENCE).with_credential(Some(examiner.clone()));
+    let (tapped, direct) = (control(http.address.to_string()), control(pc.http.clone()));
+    let lease = LeaseRequest { holder: "test".into(), ttl_s: 300, force: false };
+    let write = async |port: u16, token: &str, byte: u8| {
+        let config = ClientConfig {
+            credential: Some(examiner.clone()),
+            expected: Expected::role(Role::Node),
+            writable: true,
+            contexts: vec![format!("x-cheetah:lease/{token}")],
+            timeout: PATIENCE,
+            ..ClientConfig::new(NbdUri::new(Address::Tcp { host: "127.0.0.1".into(), port }, EXPORT))
+        };
+        let client = Client::connect(config).await.unwrap();
+        client.write(0, Data::from(vec![byte; 1 << 16]), false).await.unwrap();
+        client.flush().await.unwrap();
+        client
+    };
+    let port = |at: &str| at.rsplit_once(':').unwrap().1.parse::<u16>().unwrap();
+    let (client, token) = runtime.block_on(async {
+        direct.create_export(&NewExport::reserved(EXPORT, MIB)).await.unwrap();
+        let token = tapped.acquire_lease(EXPORT, &lease).await.unwrap().token;
+        drop(write(nbd.address.port(), &token, 7).await);
+        tapped.release_lease(EXPORT, &token).await.unwrap();
+        // Another writer, which nobody overheard.
+        let token = direct.acquire_lease(EXPORT, &lease).await.unwrap().token;
+        (write(port(&pc.nbd), &token, 9).await, token)
+    });
+    let (writes, calls) = (nbd.said(), http.said());
+    assert!(writes.iter().map(Vec::len).sum::<usize>() > 1 << 16 && calls.len() == 2, "{}", calls.len());
+    for (said, to) in [(&writes, &pc.nbd), (&calls, &pc.http)] {
+        for said in said {
+            // The greeting and the beginning of a new handshake, which the old answer does not fit.
+            let answer = replay(said, to);
+            assert!(answer.len() < 4096, "{} bytes in answer to what was played again", answer.len());
+        }
+    }
+    runtime.block_on(async {
+        let read = client.read(ByteRange::new(0, 1 << 16)).await.unwrap().into_bytes();
+        assert!(read.iter().all(|byte| *byte == 9), "what was played again is written");
+        // Neither was the lease taken, nor released.
+        direct.renew_lease(EXPORT, &token).await.unwrap();
+        assert_eq!(direct.status().await.unwrap().exports.len(), 1);
+    });
 }

@@ -12,6 +12,7 @@ pub mod service;
 pub mod stderr;
 #[path = "../../../../cheetah-probe/tests/it/steady.rs"]
 pub mod steady;
+pub mod tap;
 
 use std::path::{Path, PathBuf};
 

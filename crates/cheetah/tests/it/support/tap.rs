@@ -1,0 +1,50 @@
+//! A machine in between, which passes TCP connections on and keeps what clients send.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A proxy in front of one server.
+pub struct Tap {
+    pub address: SocketAddr,
+    said: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Tap {
+    pub fn new(to: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, to) = (listener.local_addr().unwrap(), to.to_owned());
+        let said: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+        let kept = Arc::clone(&said);
+        thread::spawn(move || {
+            for near in listener.incoming().flatten() {
+                let Ok(far) = TcpStream::connect(&*to) else { continue };
+                let number = kept.lock().unwrap().len();
+                kept.lock().unwrap().push(Vec::new());
+                let (near_again, far_again) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                let kept = Arc::clone(&kept);
+                thread::spawn(move || pass(near, far, |bytes| kept.lock().unwrap()[number].extend_from_slice(bytes)));
+                thread::spawn(move || pass(far_again, near_again, |_| ()));
+            }
+        });
+        Self { address, said }
+    }
+
+    /// What clients have sent, one entry for each connection.
+    pub fn said(&self) -> Vec<Vec<u8>> {
+        self.said.lock().unwrap().clone()
+    }
+}
+
+fn pass(mut from: TcpStream, mut into: TcpStream, keep: impl Fn(&[u8])) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(len @ 1..) = from.read(&mut buffer) {
+        keep(&buffer[..len]);
+        if into.write_all(&buffer[..len]).is_err() {
+            break;
+        }
+    }
+    // The other direction may go on after an end in order.
+    let _ = into.shutdown(Shutdown::Write);
+}
