@@ -44,7 +44,7 @@ pub struct Engine {
     stored: Epoch,
     /// The newest epoch that this writer has stored; 0 before the first.
     own_stored: Epoch,
-    /// Epochs that are stored and exclude members which readers elsewhere may still read by an older map.
+    /// The first epochs of exclusions that are stored, of members which readers elsewhere may still read by an older map.
     read_elsewhere: BTreeSet<Epoch>,
     storing: Option<Epoch>,
     /// Regions whose redundancy must be computed anew: unsettled when the drive was opened, or a write failed there.
@@ -83,7 +83,7 @@ pub enum Resync {
 /// Members that a stored map is the first to exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exclusion {
-    /// The epoch of the map.
+    /// The first epoch in which one of them was stale.
     pub epoch: Epoch,
     /// The members.
     pub members: Vec<usize>,
@@ -411,11 +411,13 @@ impl Engine {
         if members.is_empty() {
             return None;
         }
+        // Writes wait for the epoch in which a member became stale. Attempts to store it may have failed since.
+        let epoch = members.iter().map(|member| self.stale_since[*member]).min()?;
         self.read_elsewhere.insert(epoch);
         Some(Exclusion { epoch, members })
     }
 
-    /// Notes that no reader elsewhere reads the members that the map of this epoch excludes any more.
+    /// Notes that no reader elsewhere reads the members of the exclusion of this epoch any more.
     pub fn unread(&mut self, epoch: Epoch) {
         self.read_elsewhere.remove(&epoch);
     }
