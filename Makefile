@@ -27,10 +27,9 @@ test-rust: ## run the tests of the Rust crates and of the command line
 	@scripts/install-deps --build --demo --test
 	@scripts/test-rust
 
-test-python: ## run the tests of the Python package, the lab and the benchmarks
+test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
 	@scripts/install-deps --build --demo --test
-	@scripts/test-rust --build
-	@scripts/python-env
+	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env; }
 	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder lab/tests python/tests bench/tests boot/tests/test_modules.py
 
 lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies

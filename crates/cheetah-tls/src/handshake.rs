@@ -129,8 +129,6 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
             Need::Process => {}
             Need::Complete if !connection.is_handshaking() => break,
             Need::Receive | Need::Complete => {
-                // A flight is sent whole: its parts would wait for each other's acknowledgement (Nagle's algorithm).
-                send(&mut output, stream).await?;
                 while match Opener::record_len(&input[given..])? {
                     Some(len) => input.len() < given + len,
                     None => true,
@@ -138,6 +136,9 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
                     if input.len() >= HANDSHAKE_BYTES_MAX {
                         return Err(io::Error::other("the peer's TLS handshake is too long"));
                     }
+                    // Only now, so that a flight is sent whole: its parts would wait for each other's acknowledgement (Nagle's
+                    // algorithm).
+                    send(&mut output, stream).await?;
                     input.reserve(RECEIVE_LEN);
                     if stream.read_buf(&mut input).await? == 0 {
                         return Err(io::Error::new(
