@@ -39,8 +39,8 @@ pub trait Environment: Send + Sync {
     /// A clause that says why it cannot be reached, or is empty.
     fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>>;
 
-    /// The bytes that all clients have read from each member; `None` for a member that does not tell soon. Wraps around.
-    fn read_bytes(&self) -> BoxFuture<'_, Vec<Option<u64>>>;
+    /// The bytes that all clients have read from a member; `None` if it does not tell soon. Wraps around.
+    fn read_bytes(&self, member: usize) -> BoxFuture<'_, Option<u64>>;
 
     /// Whether the process that held a member's bytes has surely ended, so that no reader gets anything from it. Asked once a
     /// member is excluded; false if that cannot be known soon.

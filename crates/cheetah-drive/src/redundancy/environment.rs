@@ -419,15 +419,11 @@ impl cheetah_redundancy::Environment for Keeper {
         })
     }
 
-    fn read_bytes(&self) -> BoxFuture<'_, Vec<Option<u64>>> {
+    fn read_bytes(&self, member: usize) -> BoxFuture<'_, Option<u64>> {
         Box::pin(async move {
-            let nodes = self.0.nodes();
-            let asks = nodes.iter().map(|node| async move {
-                let export = self.0.exports.of(node, BUSY_TIMEOUT)?;
-                let status = export.control.status().await.ok()?;
-                status.exports.into_iter().find(|found| found.name == export.name).map(|own| own.read_bytes)
-            });
-            join_all(asks).await
+            let export = self.0.exports.of(&self.0.node(member), BUSY_TIMEOUT)?;
+            let status = export.control.status().await.ok()?;
+            status.exports.into_iter().find(|found| found.name == export.name).map(|own| own.read_bytes)
         })
     }
 

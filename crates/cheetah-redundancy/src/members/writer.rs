@@ -119,12 +119,14 @@ impl Members {
         self.writer.as_ref().map(|writer| writer.engine.lock().map().clone())
     }
 
-    /// The bytes that each member has read for all of its clients; empty for a reader.
+    /// The bytes that each member has read for all of its clients, where that is known; empty for a reader. A member without a
+    /// connection is not asked: resynchronization of the others would wait for it.
     pub(super) async fn all_read_bytes(&self) -> Vec<Option<u64>> {
-        match &self.writer {
-            Some(writer) => writer.environment.read_bytes().await,
-            None => Vec::new(),
-        }
+        let Some(writer) = &self.writer else { return Vec::new() };
+        let ask = |member: usize| async move {
+            if self.is_connected(member) { writer.environment.read_bytes(member).await } else { None }
+        };
+        join_all((0..self.len()).map(ask)).await
     }
 
     /// The number of regions whose redundancy may not agree with the data, other than by writes in flight.

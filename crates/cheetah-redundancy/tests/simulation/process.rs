@@ -138,8 +138,8 @@ impl Environment for SimulatedEnvironment {
         })
     }
 
-    fn read_bytes(&self) -> BoxFuture<'_, Vec<Option<u64>>> {
-        Box::pin(std::future::ready(Vec::new()))
+    fn read_bytes(&self, _member: usize) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {
