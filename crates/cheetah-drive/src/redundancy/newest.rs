@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
-use super::ended::has_ended;
+use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::map::DriveMap;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
@@ -135,7 +135,7 @@ async fn ask(file: &DriveFile, node: &SetNode, exports: &KeptExports, timeout: D
         Ok(None) => Ok(Answer::NoMap),
         Err(error) => {
             tracing::debug!("node {} gives no map: {error}", node.name);
-            let has_ended = error.is_not_found() || has_ended(node, timeout).await;
+            let has_ended = error.is_not_found() || has_ended(node, timeout.min(ENDED_TIMEOUT)).await;
             Ok(if has_ended { Answer::Ended } else { Answer::Nothing })
         }
     }
