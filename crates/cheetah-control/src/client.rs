@@ -498,34 +498,34 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::routing::get;
     use axum::{Json, Router};
     use tokio::net::TcpListener;
-    use tokio::time::sleep;
 
     use super::*;
     use crate::http::{Limits, serve};
 
-    /// A server that counts its connections, and cuts each after `life_max`.
-    async fn server(life_max: Duration) -> (SocketAddr, Arc<AtomicUsize>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    /// A server at this address that counts its connections.
+    async fn server(at: &str, connections: &Arc<AtomicUsize>) -> (SocketAddr, JoinHandle<Infallible>) {
+        let listener = TcpListener::bind(at).await.unwrap();
         let at = listener.local_addr().unwrap();
-        let connections = Arc::new(AtomicUsize::new(0));
         let counted = connections.clone();
         let seven = || async { Json(7) };
         let router = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
             Router::new().route("/", get(seven).put(seven).post(seven))
         };
-        tokio::spawn(async move { serve(listener, Limits { connections_max: 64, life_max }, None, router).await });
-        (at, connections)
+        let limits = Limits { connections_max: 64, life_max: Duration::from_secs(600) };
+        (at, tokio::spawn(async move { serve(listener, limits, None, router).await }))
     }
 
     #[tokio::test]
     async fn calls_that_may_arrive_twice_share_a_connection_that_is_kept() {
-        let (at, connections) = server(Duration::from_secs(600)).await;
+        let connections = Arc::default();
+        let (at, _) = server("127.0.0.1:0", &connections).await;
         let client = ControlClient::new(at).with_credential(None);
         let kept = client.clone().keeping_connection();
         for _ in 0..5 {
@@ -542,11 +542,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_kept_connection_that_the_server_has_cut_is_replaced() {
-        let (at, connections) = server(Duration::from_millis(50)).await;
+        let connections = Arc::default();
+        let (at, serving) = server("127.0.0.1:0", &connections).await;
         let kept = ControlClient::new(at).with_credential(None).keeping_connection();
-        while connections.load(Ordering::Relaxed) < 3 {
-            assert_eq!(kept.get::<u32>("/").await, Ok(7));
-            sleep(Duration::from_millis(30)).await;
-        }
+        assert_eq!(kept.get::<u32>("/").await, Ok(7));
+        serving.abort();
+        assert!(serving.await.is_err());
+        server(&at.to_string(), &connections).await;
+        assert_eq!(kept.get::<u32>("/").await, Ok(7));
+        assert_eq!(connections.load(Ordering::Relaxed), 2);
     }
 }
