@@ -1,0 +1,77 @@
+//! Readers elsewhere, which may be cut off with a stale member.
+
+use std::time::Duration;
+
+use cheetah_device::{ByteRange, Device as _};
+use cheetah_redundancy::read_lease::READ_LEASE;
+use tokio::time::sleep;
+
+use super::{MIRROR, PARITY, Rig, play};
+use crate::network::Process;
+use crate::process::Reader;
+
+/// Of three members, a member and a reader are cut off together, at every moment relative to a write that the member misses. What
+/// the reader reads once the write was acknowledged is new, or an error.
+#[test]
+fn a_reader_that_is_cut_off_with_a_stale_member_does_not_read_it() {
+    let mut refused = 0;
+    for redundancy in [PARITY, MIRROR] {
+        for cut_after_ms in (0..1500).step_by(60) {
+            let refused = &mut refused;
+            play(async move {
+                let mut rig = Rig::new(redundancy, 3);
+                let writer = rig.open().await;
+                rig.write(&writer, 1).await.unwrap();
+                let process = Process::new(99);
+                let reader = Reader::open_following(&rig.world, &process, &rig.shape).await.unwrap();
+                let whole = ByteRange::new(0, rig.shape.size());
+                assert!(reader.drive.read(whole).await.unwrap().into_bytes().iter().all(|byte| *byte == 1));
+                rig.world.isolate(1, true);
+                let cut = async {
+                    sleep(Duration::from_millis(cut_after_ms)).await;
+                    rig.world.cut_off(Some((1, 99)));
+                    rig.world.isolate(1, false);
+                };
+                let written = async {
+                    rig.write(&writer, 2).await.unwrap();
+                    for page in 0..rig.shape.size() / 4096 {
+                        match reader.drive.read(ByteRange::new(page * 4096, 4096)).await {
+                            Ok(data) => {
+                                assert!(data.into_bytes().iter().all(|byte| *byte == 2), "page {page} is stale")
+                            }
+                            Err(_) => *refused += 1,
+                        }
+                    }
+                };
+                tokio::join!(cut, written);
+                rig.world.cut_off(None);
+                // A read goes on once a look succeeds.
+                sleep(Duration::from_secs(3)).await;
+                assert!(reader.drive.read(whole).await.unwrap().into_bytes().iter().all(|byte| *byte == 2));
+            });
+        }
+    }
+    assert!(refused > 0, "the reader was never cut off");
+}
+
+#[test]
+fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_ended() {
+    play(async {
+        for (is_killed, waits) in [(false, true), (true, false)] {
+            let mut rig = Rig::new(PARITY, 3);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            let begun = tokio::time::Instant::now();
+            rig.write(&writer, 2).await.unwrap();
+            assert!(begun.elapsed() < READ_LEASE);
+            let begun = tokio::time::Instant::now();
+            match is_killed {
+                true => rig.world.kill(1),
+                // It is reached again, and has missed the write.
+                false => rig.world.with_node(1, |node| node.refuses_writes = true),
+            }
+            rig.write(&writer, 3).await.unwrap();
+            assert_eq!(begun.elapsed() >= READ_LEASE, waits);
+        }
+    });
+}

@@ -1,0 +1,167 @@
+//! The faults of a run.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_redundancy::{MemberState, Redundancy};
+use tokio::time::{Instant, sleep};
+
+use super::{Bounds, READERS, Run};
+use crate::network::{Faults, World};
+
+impl Run {
+    /// Nodes that a further fault must not join: lost, out of sync, or damaged.
+    fn impaired(&self) -> BTreeSet<usize> {
+        let writer = self.writer.lock().clone();
+        let (drive_file, mut bad) = {
+            let state = self.world.state.lock();
+            let unwell = |node: &crate::node::Node| {
+                !node.up || node.frozen || node.isolated || node.refuse_maps > 0 || !node.damaged.is_empty()
+            };
+            let mut bad: BTreeSet<usize> = (0..state.nodes.len()).filter(|node| unwell(&state.nodes[*node])).collect();
+            bad.extend(state.cut_off.map(|(node, _)| node));
+            (state.drive_file.clone(), bad)
+        };
+        let mut count = |map: &cheetah_redundancy::Map, places: &[crate::node::Place]| {
+            for (member, place) in map.members.iter().zip(places) {
+                let instance = self.world.with_node(place.node, |node| node.instance);
+                if member.state != MemberState::InSync || instance != place.instance {
+                    bad.insert(place.node);
+                }
+            }
+        };
+        if let Some(stored) = drive_file {
+            count(&stored.map, &stored.places);
+        }
+        if let Some(writer) = writer {
+            count(&writer.map(), &writer.environment.places.lock());
+        }
+        bad
+    }
+
+    /// Whether redundancy agrees with the data, as far as the writer knows.
+    fn is_settled(&self) -> bool {
+        let writer = self.writer.lock().clone();
+        writer.is_some_and(|writer| {
+            writer.process.is_alive() && !self.is_deposed(&writer) && writer.drive.members().to_settle() == 0
+        })
+    }
+
+    /// Ends a fault after a pause.
+    fn later(&self, pause: Duration, end: impl FnOnce(&Arc<World>) + Send + 'static) {
+        let world = self.world.clone();
+        tokio::spawn(async move {
+            sleep(pause).await;
+            end(&world);
+        });
+    }
+
+    pub(super) async fn inject(self: Arc<Self>) {
+        let begun = Instant::now();
+        let losses_max = self.plan.shape.losses_max();
+        let parity = matches!(self.plan.shape.redundancy, Redundancy::Parity { .. });
+        // Nodes that had a fault lately: its consequences may still come.
+        let mut recent: Vec<(Instant, usize)> = Vec::new();
+        let mut rivals = 0;
+        while begun.elapsed() < self.plan.duration {
+            sleep(Duration::from_millis(1 + self.below(60))).await;
+            recent.retain(|(until, _)| *until > Instant::now());
+            let mut bad = self.impaired();
+            bad.extend(recent.iter().map(|(_, node)| *node));
+            let nodes = self.world.state.lock().nodes.len() as u64;
+            let node = self.below(nodes) as usize;
+            let after = bad.len() + usize::from(!bad.contains(&node));
+            let allowed = match self.plan.bounds {
+                // After a crash, groups may be torn: then they have no redundancy to lose.
+                Bounds::Survived => after <= losses_max && (!parity || self.is_settled()),
+                Bounds::WithWriter => after <= losses_max,
+                Bounds::Exceeded => after <= losses_max + 1 + self.below(2) as usize,
+            };
+            // A mirror's groups can be read from each copy, so that the writer's death is no further loss.
+            let writer_may_die = self.plan.bounds != Bounds::Survived || !parity || bad.is_empty();
+            let kind = self.below(16);
+            let pause = Duration::from_millis(10 + [100, 700, 3000][self.below(3) as usize]);
+            if matches!(kind, 0..=12 | 15) && !allowed {
+                continue;
+            }
+            let up = self.world.with_node(node, |node| node.up);
+            let faults = |count: fn(&mut Faults)| count(&mut self.world.state.lock().faults);
+            self.world.note(&[40, kind, node as u64]);
+            if crate::verbose() {
+                println!("fault {kind} at node {node} for {pause:?}, impaired before: {bad:?}");
+            }
+            if matches!(kind, 0..=12 | 15) {
+                recent.push((Instant::now() + pause + Duration::from_millis(1200), node));
+            }
+            match kind {
+                0 | 1 if up => {
+                    self.world.kill(node);
+                    faults(|faults| faults.killed += 1);
+                    self.later(pause, move |world| world.restart(node));
+                }
+                2..=4 if up => {
+                    self.world.freeze(node, true);
+                    faults(|faults| faults.frozen += 1);
+                    self.later(pause, move |world| world.freeze(node, false));
+                }
+                5 | 6 if up => {
+                    self.world.isolate(node, true);
+                    faults(|faults| faults.isolated += 1);
+                    self.later(pause, move |world| world.isolate(node, false));
+                }
+                7 | 8 if up => {
+                    self.world.break_connections(|connection| connection.node == node);
+                    faults(|faults| faults.connections_broken += 1);
+                }
+                9..=11 if up => {
+                    let page = self.below(self.plan.shape.geometry().member_bytes() / crate::node::PAGE);
+                    self.world.with_node(node, |node| node.damaged.insert(page));
+                    faults(|faults| faults.damaged += 1);
+                    // Nobody looks at a page of redundancy while all is well: after a while, the bits are mended.
+                    self.later(Duration::from_secs(3), move |world| {
+                        world.with_node(node, |node| node.damaged.remove(&page));
+                    });
+                }
+                12 if up => {
+                    let times = 1 + self.below(2) as u32;
+                    self.world.with_node(node, |node| node.refuse_maps += times);
+                    faults(|faults| faults.maps_refused += 1);
+                    self.later(pause, move |world| world.with_node(node, |node| node.refuse_maps = 0));
+                }
+                13 if self.below(12) == 0 && writer_may_die => {
+                    let with_node = self.plan.bounds == Bounds::WithWriter && up && allowed;
+                    if with_node {
+                        // It dies in mid-write, with a machine that is its node, too.
+                        let left = self.below(8);
+                        self.world.state.lock().writes_left = Some(left);
+                        sleep(Duration::from_millis(60)).await;
+                    }
+                    let killed = self.kill_writer();
+                    self.world.state.lock().writes_left = None;
+                    self.world.state.lock().faults.writers_killed += u64::from(killed);
+                    if with_node {
+                        recent.push((Instant::now() + pause + Duration::from_millis(1200), node));
+                        self.world.kill(node);
+                        faults(|faults| faults.killed += 1);
+                        self.later(pause, move |world| world.restart(node));
+                    }
+                }
+                14 if self.below(20) == 0 && writer_may_die => {
+                    rivals += 1;
+                    faults(|faults| faults.rivals += 1);
+                    let run = self.clone();
+                    tokio::spawn(async move { run.open_writer(10_000 + rivals).await });
+                }
+                15 if up && self.world.state.lock().cut_off.is_none() => {
+                    // Its writer and the other nodes are not reached from there; a reader is.
+                    let reader = READERS.start + self.below(2);
+                    self.world.cut_off(Some((node, reader)));
+                    faults(|faults| faults.readers_cut_off += 1);
+                    self.later(pause, move |world| world.cut_off(None));
+                }
+                _ => {}
+            }
+        }
+    }
+}

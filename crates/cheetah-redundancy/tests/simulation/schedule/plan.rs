@@ -1,0 +1,66 @@
+//! What a run does, as it follows from its seed.
+
+use std::time::Duration;
+
+use cheetah_redundancy::Redundancy;
+
+use crate::network::Weather;
+use crate::process::Shape;
+use crate::random::Random;
+
+/// What one run does.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub shape: Shape,
+    pub spares: usize,
+    pub weather: Weather,
+    pub duration: Duration,
+    pub bounds: Bounds,
+}
+
+/// How far faults go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bounds {
+    /// Within what the layout survives: no error may reach the user.
+    Survived,
+    /// The writer may die with as many members as the layout survives. What it was writing may be lost, and everything else
+    /// returns.
+    WithWriter,
+    /// More members than the layout survives.
+    Exceeded,
+}
+
+impl Plan {
+    /// The plan that follows from a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x0070_6c61_6e00);
+        let (redundancy, members) = match random.below(8) {
+            0 | 1 => (Redundancy::Mirror { copies: 2 }, 2 + random.below(3)),
+            2 => (Redundancy::Mirror { copies: 3 }, 3 + random.below(2)),
+            3..=5 => (Redundancy::Parity { parities: 1 }, 3 + random.below(3)),
+            _ => (Redundancy::Parity { parities: 2 }, 4 + random.below(3)),
+        };
+        let members = members as usize;
+        let shape = Shape {
+            redundancy,
+            members,
+            unit: 4096 << random.below(2),
+            cycles: 2 + random.below(4),
+            region_bytes: 16384 << random.below(3),
+        };
+        let storm = random.below(4);
+        Self {
+            seed,
+            shape,
+            spares: 1 + random.below(2) as usize,
+            weather: Weather { stalled_ppm: storm * 6000, broken_ppm: storm * 2000, latency: true },
+            duration: Duration::from_secs(20 + random.below(40)),
+            bounds: match random.below(8) {
+                0 | 1 => Bounds::Exceeded,
+                2 | 3 => Bounds::WithWriter,
+                _ => Bounds::Survived,
+            },
+        }
+    }
+}
