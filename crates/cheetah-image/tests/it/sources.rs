@@ -1,8 +1,6 @@
 //! Every kind of source, made by the programs that usually make them, read through the one way in.
 
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cheetah_device::coverage::State;
@@ -10,6 +8,8 @@ use cheetah_device::{ByteRange, Coverage, Data, Device as _};
 use cheetah_error::Error;
 use cheetah_image::{Kind, OpenOptions, Source, open};
 use tempfile::TempDir;
+
+use crate::need;
 
 const MIB: usize = 1 << 20;
 
@@ -24,31 +24,6 @@ fn content(len: usize) -> Vec<u8> {
     .collect();
     out[len / 4..len / 2].fill(0);
     out
-}
-
-fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-}
-
-fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    if !there {
-        skip(&format!("needs {program} (make test installs it)"));
-    }
-    there
-}
-
-fn evidence(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
-    let path = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from).join(name);
-    if !path.is_file() {
-        skip(&format!("needs {name} in a folder of real images (CHEETAH_EVIDENCE)"));
-        return None;
-    }
-    Some(path)
 }
 
 fn run(program: &str, args: &[&str]) {
@@ -135,7 +110,7 @@ async fn raw_and_split_images_are_opened() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn virtual_disks_are_read_through_qemu_nbd() {
-    if !has("qemu-img") || !has("qemu-nbd") {
+    if !need::programs(&["qemu-img", "qemu-nbd"]) {
         return;
     }
     let (desk, content) = (Desk::new(), content(4 * MIB));
@@ -162,7 +137,7 @@ async fn virtual_disks_are_read_through_qemu_nbd() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_virtual_disk_ends_its_process() {
-    if !has("qemu-img") || !has("qemu-nbd") {
+    if !need::programs(&["qemu-img", "qemu-nbd"]) {
         return;
     }
     let (desk, content) = (Desk::new(), content(MIB));
@@ -188,7 +163,7 @@ fn processes_with(text: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn virtual_disks_that_need_other_files_are_refused() {
-    if !has("qemu-img") || !has("qemu-nbd") {
+    if !need::programs(&["qemu-img", "qemu-nbd"]) {
         return;
     }
     let (desk, content) = (Desk::new(), content(MIB));
@@ -235,8 +210,8 @@ async fn unsupported_formats_are_refused_by_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_virtual_disk_is_read() {
-    let Some(path) = evidence("windows_volume.qcow2") else { return };
-    if !has("qemu-img") || !has("qemu-nbd") {
+    let Some(path) = need::evidence("windows_volume.qcow2") else { return };
+    if !need::programs(&["qemu-img", "qemu-nbd"]) {
         return;
     }
     let (path, desk) = (path.to_str().unwrap(), Desk::new());
@@ -252,7 +227,7 @@ async fn unread_ranges_of_an_image_stay_unreadable_when_it_is_acquired_again() {
     let (unread, unreadable) = (ByteRange::new(512, 1024), ByteRange::new(MIB as u64, 512));
     let mut map = Coverage::new(2 * MIB as u64);
     map.set(ByteRange::new(0, 2 * MIB as u64), State::Read);
-    let images = if has("ewfacquire") {
+    let images = if need::programs(&["ewfacquire"]) {
         let raw = desk.file("converted.raw", &content);
         let (e01, log) = (desk.at("x"), desk.at("log"));
         run("ewfacquire", &["-u", "-q", "-t", &e01, "-l", &log, "-f", "encase6", "-c", "none", &raw]);

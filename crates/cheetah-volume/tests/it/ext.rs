@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use cheetah_volume::offline::survey;
 use proptest::prelude::*;
 
+use crate::need::programs;
 use crate::tools::*;
-use crate::walk::{Nearness, programs, reads, surveyed};
+use crate::walk::{Nearness, reads, surveyed};
 
 /// The kinds of file systems, by options of mkfs.
 const KINDS: &[(&str, &str)] = &[

@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use cheetah_volume::offline::survey;
 use proptest::prelude::*;
 
+use crate::need::{programs, skip};
 use crate::tools::*;
-use crate::walk::{Nearness, evidence, programs, reads, skip, surveyed};
+use crate::walk::{Nearness, evidence, reads, surveyed};
 
 /// The Sleuth Kit's name, ours, options of mkfs.vfat, and the size in MiB.
 const KINDS: &[(&str, &str, &str, u64)] =

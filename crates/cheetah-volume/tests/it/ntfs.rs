@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use crate::walk::{Nearness, evidence, output, probed, programs, reads, skip, surveyed};
+use crate::need::{programs, skip};
+use crate::walk::{Nearness, evidence, output, probed, reads, surveyed};
 use cheetah_device::ByteRange;
 use cheetah_volume::offline::drive;
 use cheetah_volume::recognise::{START_BYTES, recognise};

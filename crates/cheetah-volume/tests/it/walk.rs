@@ -1,7 +1,6 @@
 //! Helpers for tests of surveys: the ranges a tool reads of an image, compared with those a survey requests.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use cheetah_device::ByteRange;
@@ -9,43 +8,20 @@ use cheetah_volume::offline::{Surveyed, drive, survey};
 use cheetah_volume::recognise::START_BYTES;
 use cheetah_volume::survey::ProbeSurveyor;
 
+use crate::need;
+
 const SECTOR_BYTES: u64 = 512;
-
-/// Reports a skipped test on a line of its own, bypassing the test runner's capture.
-pub fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-}
-
-/// Whether all of these programs are installed; if not, reports the test as skipped.
-pub fn programs(names: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<_> = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from)).collect();
-    let is_there = |name: &&str| folders.iter().any(|folder| folder.join(name).is_file());
-    let missing: Vec<_> = names.iter().filter(|name| !is_there(name)).copied().collect();
-    if !missing.is_empty() {
-        skip(&format!("needs {} (make test installs it)", missing.join(", ")));
-    }
-    missing.is_empty()
-}
 
 /// Returns the content of an image from the folder of real ones, which is not part of the project.
 pub fn evidence(name: &str) -> Option<Vec<u8>> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
-    let folder = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from);
-    let path = folder.join(name);
-    if !path.is_file() {
-        skip(&format!("needs {name} in a folder of real images (CHEETAH_EVIDENCE)"));
-        return None;
-    }
+    let path = need::evidence(name)?;
     match path.extension()?.to_str()? {
         "gz" => Some(output(Command::new("gzip").arg("-dc").arg(path))),
-        "E01" => programs(&["ewfexport"]).then(|| {
+        "E01" => need::programs(&["ewfexport"]).then(|| {
             let mut command = Command::new("ewfexport");
             output(command.args(["-q", "-u", "-f", "raw", "-o", "0", "-t", "-"]).arg(path))
         }),
-        "qcow2" => programs(&["qemu-img"]).then(|| {
+        "qcow2" => need::programs(&["qemu-img"]).then(|| {
             let folder = tempfile::tempdir().unwrap();
             let raw = folder.path().join("raw");
             output(Command::new("qemu-img").args(["convert", "-O", "raw"]).arg(path).arg(&raw));
