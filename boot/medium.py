@@ -11,7 +11,7 @@ from boot.packages import Packages
 from boot.run import run
 
 # Room in the EFI system partition for its tables, beside the files.
-ESP_SPARE = 96 << 10
+ESP_SPARE_BYTES = 96 << 10
 # What GRUB needs to read a disc or a stick by the BIOS, and to start Linux.
 BIOS_MODULES = (
     "biosdisk iso9660 part_msdos part_gpt fat normal configfile linux search search_fs_uuid echo test serial terminal"
@@ -89,7 +89,7 @@ def _esp(path: str, config: str, packages: Packages, env: dict[str, str]) -> Non
     loader = os.path.join(grub, "gcdx64.efi.signed")
     with open(path, "wb") as file:
         content = sum(os.path.getsize(name) for name in (shim, loader, config))
-        file.truncate(-(-(content + ESP_SPARE) // (32 << 10)) * (32 << 10))
+        file.truncate(-(-(content + ESP_SPARE_BYTES) // (32 << 10)) * (32 << 10))
     run(["mformat", "-i", path, "-N", "00c4ee7a", "-v", "CHEETAH", "::"], env)
     run(["mmd", "-i", path, "::/EFI", "::/EFI/BOOT", "::/boot", "::/boot/grub"], env)
     run(["mcopy", "-i", path, shim, "::/EFI/BOOT/BOOTX64.EFI"], env)

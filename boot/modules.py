@@ -42,7 +42,7 @@ NEED_FIRMWARE = (
     "drivers/net/ethernet/qlogic/qed/*",
     "drivers/net/ethernet/qlogic/qede/*",
 )
-# What of those folders offloads iSCSI.
+# A storage driver in those folders: it offloads iSCSI.
 NOT_LENT = ("drivers/net/ethernet/broadcom/cnic.ko",)
 # Storage: what the second entry adds. No file system, no md and no device mapper: nothing can be mounted or assembled.
 SERVE = (

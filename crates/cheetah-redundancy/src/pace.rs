@@ -85,7 +85,7 @@ impl Pacer {
         });
         burst.is_busy |= is_busy;
         if !is_busy {
-            // Nobody was there: if somebody comes, what was done before does not count.
+            // There was no foreground work; the pace of that time does not apply once there is some.
             burst.begun = now;
             burst.begun_bytes = burst.begun_bytes.saturating_sub(burst.ended_bytes);
             burst.ended_bytes = 0;
@@ -227,7 +227,7 @@ mod tests {
         assert!(resume <= 2 * second + PAUSE_MAX);
         assert_eq!(pacer.begin(resume, 2000, BURST_BYTES), Turn::Begun);
         pacer.end(resume + second, BURST_BYTES);
-        // Nobody came meanwhile.
+        // There was no foreground work meanwhile.
         for _ in 0..9 {
             assert_eq!(pacer.begin(resume + second, 2000, BURST_BYTES), Turn::Begun);
         }

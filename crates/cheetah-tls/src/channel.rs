@@ -15,7 +15,7 @@ const SEAL_LEN_MAX: usize = 128 << 10;
 /// The bytes received at once: at first, and at most.
 const RECEIVE_LEN_MIN: usize = 4 << 10;
 const RECEIVE_LEN_MAX: usize = 256 << 10;
-/// What is read to find the alert that explains a failed write.
+/// The most bytes received to find the alert that explains a failed write.
 const EXPLAINED_LEN_MAX: usize = 64 << 10;
 
 /// Both directions of a connection after its handshake.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::receive::{INPUT_LEN, Target};
 use cheetah_device::reconnect::{Backoff, PAUSE_MAX, tick_of, ticker};
+use cheetah_tls::Transport;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, sleep, timeout};
 
@@ -21,7 +22,6 @@ use super::stream::{Destination, Dialled, ReadHalf, WriteHalf, dial};
 use crate::handshake::client::{Agreement, ClientHandshake, ExportRequest, Failure, Step};
 use crate::proto::{Command, CommandFlags, Request, Violation};
 use crate::uri::Address;
-use cheetah_tls::Transport;
 
 /// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
-use cheetah_tls::{Credential, Expected, Role, Roles};
+use cheetah_tls::{Credential, Expected, Role, Roles, Transport};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -57,7 +57,6 @@ use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
-pub use cheetah_tls::Transport;
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, BytesMut};
-use cheetah_tls::{ClientTls, Receiver, Sender};
+use cheetah_tls::{ClientTls, Receiver, Sender, Transport};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
@@ -13,7 +13,6 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use crate::starttls::{self, Secured};
 use crate::tune::tune;
 use crate::uri::Address;
-use cheetah_tls::Transport;
 
 /// A server, and how it is spoken to.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const SIZE: u64 = 8 * REGION_BYTES_MIN;
 
 fn engine(members: usize) -> Engine {
-    Engine::new(Map::new(members, SIZE), SIZE, 1)
+    engine_that_survives(1, members)
 }
 
 fn engine_that_survives(losses_max: usize, members: usize) -> Engine {

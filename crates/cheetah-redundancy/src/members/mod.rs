@@ -26,7 +26,7 @@ use crate::read_lease::ReadLease;
 /// a tool would call a stall.
 pub const HEDGE_AFTER: Duration = Duration::from_millis(200);
 /// A member that has been silent for longer while it owes the answer to a write has missed the write. The checks add up to 0.12 s, and
-/// the end of readers' leases 0.275 s: a write takes 0.8 s at the most, where a second is allowed.
+/// the end of readers' leases 0.275 s: a write takes about 0.8 s, where a second is allowed.
 pub const SILENCE_MAX: Duration = Duration::from_millis(400);
 /// A reader that has no other member to ask waits longer.
 const READ_SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -136,24 +136,24 @@ async fn compare(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
 }
 
 fn describe_check(args: &Args, report: &CheckReport) -> String {
-    let drive = args.drive.display();
-    let mut text = format!("{drive}: {} compared with their redundancy", Size(report.checked.compared_bytes));
-    match report.checked.has_found() {
+    let (drive, checked) = (args.drive.display(), &report.checked);
+    let mut text = format!("{drive}: {} compared with their redundancy", Size(checked.compared_bytes));
+    match checked.has_found() {
         false => text.push_str(", nothing is wrong"),
         true => text.push_str(&format!(
             "\n  written anew: {} pages of data, {} of redundancy, {} damaged stripe units",
-            report.checked.data_pages_repaired, report.checked.redundancy_pages_repaired, report.checked.damaged_units
+            checked.data_pages_repaired, checked.redundancy_pages_repaired, checked.damaged_units
         )),
     }
-    if report.checked.undecided_rows > 0 {
+    if checked.undecided_rows > 0 {
         text.push_str(&format!(
             "\n  {} rows of pages contradict each other, and nothing shows which is right; `cheetah verify` compares the \
              data with the digests made at load",
-            report.checked.undecided_rows
+            checked.undecided_rows
         ));
     }
-    if report.checked.uncompared_bytes > 0 {
-        text.push_str(&format!("\n  not compared: {}", Size(report.checked.uncompared_bytes)));
+    if checked.uncompared_bytes > 0 {
+        text.push_str(&format!("\n  not compared: {}", Size(checked.uncompared_bytes)));
     }
     text
 }
