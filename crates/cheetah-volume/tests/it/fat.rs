@@ -5,6 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::Duration;
 
 use cheetah_volume::offline::survey;
 use proptest::prelude::*;
@@ -108,6 +110,7 @@ fn ex_fat() -> Option<Image> {
 
 /// A mounted volume; unmounted when this is dropped.
 struct Mount {
+    image: PathBuf,
     device: String,
     mounted: PathBuf,
 }
@@ -116,7 +119,7 @@ impl Mount {
     fn new(image: &Path, mounted: &Path) -> Option<Self> {
         let device = Command::new("losetup").args(["-f", "--show"]).arg(image).output().ok()?;
         let device = String::from_utf8(device.stdout).unwrap().trim().to_owned();
-        let mount = Self { device, mounted: mounted.to_owned() };
+        let mount = Self { image: image.to_owned(), device, mounted: mounted.to_owned() };
         let output = Command::new("mount.exfat-fuse").arg(&mount.device).arg(mounted).output().ok()?;
         output.status.success().then_some(mount)
     }
@@ -126,6 +129,15 @@ impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.mounted).output();
         let _ = Command::new("losetup").args(["-d", &self.device]).output();
+        // umount does not wait for the process that serves the mount, which may still write; the device is detached when it is closed.
+        let held = Path::new("/sys/block").join(self.device.trim_start_matches("/dev/")).join("loop/backing_file");
+        let is_attached = || std::fs::read_to_string(&held).is_ok_and(|file| Path::new(file.trim_end()) == self.image);
+        for _ in 0..6000 {
+            if !is_attached() {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
     }
 }
 
