@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cheetah_error::Result;
+use cheetah_error::{Error, Result};
 use cheetah_room::client::check_in;
 use cheetah_room::kept::Credentials;
 use cheetah_room::place::own_addresses;
@@ -18,8 +18,9 @@ use cheetah_room::room::der_of_list;
 use cheetah_room::wire::ServerAt;
 use cheetah_room::{Host, Room};
 use cheetah_tls::{Credential, TlsError};
+use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::block_in_place;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often files are looked at.
@@ -41,6 +42,8 @@ struct Upkeep {
     /// Where the room can be asked, as `host:port`.
     at: Vec<String>,
     server: watch::Sender<Option<ServerAt>>,
+    /// The room's list that was taken last.
+    seen: Mutex<Vec<u8>>,
 }
 
 /// Begins the upkeep of this process's membership.
@@ -48,7 +51,7 @@ pub fn start(membership: &Membership) {
     let credential = membership.credential.clone();
     let own = credential.room().and_then(|room| own_room(room).ok().flatten());
     let (file, at) = (membership.file.clone(), membership.at.clone());
-    let new = Upkeep { credential, file, own, at, server: watch::Sender::new(None) };
+    let new = Upkeep { credential, file, own, at, server: watch::Sender::new(None), seen: Mutex::default() };
     if UPKEEP.set(new).is_ok()
         && let Some(upkeep) = UPKEEP.get()
     {
@@ -90,12 +93,11 @@ pub async fn server_ended() {
 impl Upkeep {
     async fn run(&'static self) {
         let mut server = self.server.subscribe();
-        let mut seen = Vec::new();
         let mut said = String::new();
         let mut ask_at = Instant::now();
         loop {
-            let failed = block_in_place(|| self.read_files(&mut seen)).err();
-            let mut failed = failed.map(|error| error.to_string());
+            let read = blocking(|| self.read_files()).await.flatten();
+            let mut failed = read.err().map(|error| error.to_string());
             if Instant::now() >= ask_at {
                 let here = server.borrow_and_update().clone();
                 failed = self.tell(here, false).await.err().map(|error| error.to_string()).or(failed);
@@ -113,9 +115,10 @@ impl Upkeep {
     }
 
     /// Takes the list from the room on this machine and from the credential's file, and puts a newer one into the file.
-    fn read_files(&self, seen: &mut Vec<u8>) -> Result<()> {
+    fn read_files(&self) -> Result<()> {
         if let Some(room) = &self.own {
             let list = room.revocations_kept()?.into_bytes();
+            let mut seen = self.seen.lock();
             if list != *seen {
                 self.take(&der_of_list(&list)?);
                 *seen = list;
@@ -145,12 +148,13 @@ impl Upkeep {
     }
 
     /// Tells the room about this process's server, and takes its list.
-    async fn tell(&self, server: Option<ServerAt>, ended: bool) -> Result<()> {
+    async fn tell(&'static self, server: Option<ServerAt>, ended: bool) -> Result<()> {
         let (Some(identity), own) = (self.credential.identity(), &self.own) else { return Ok(()) };
         if let Some(room) = own {
             let Some(server) = server else { return Ok(()) };
             let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-            return block_in_place(|| room.check_in(&identity.key, Some(server.known_to(here)), ended));
+            let (key, server) = (&identity.key, Some(server.known_to(here)));
+            return blocking(move || room.check_in(key, server, ended)).await?;
         }
         if self.at.is_empty() {
             return Ok(());
@@ -159,4 +163,10 @@ impl Upkeep {
         self.take(&list);
         Ok(())
     }
+}
+
+/// Runs file operations beside the runtime. A task inside `block_in_place` goes on while the runtime shuts down, where a
+/// timer panics.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    spawn_blocking(work).await.map_err(|error| Error::failed(format!("upkeep of the room: {error}")))
 }
