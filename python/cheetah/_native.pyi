@@ -31,6 +31,9 @@ class Device:
     def pread_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         """Fills `buffer` from `offset`. The range must lie within the source."""
 
+    def connections(self) -> list[str]:
+        """Returns how the connections to its servers are protected."""
+
     def close(self) -> None:
         """Closes the source. Reads in progress in other threads complete."""
 
@@ -46,6 +49,9 @@ class Share:
     def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:
         """Returns counters."""
+
+    def connections(self) -> list[str]:
+        """Returns how the connections to the source's servers are protected."""
 
     def close(self) -> None:
         """Stops serving, and disconnects clients."""

@@ -104,6 +104,12 @@ class Device(io.RawIOBase):
         """Returns the size in bytes, for libraries that expect this method."""
         return self.size
 
+    def connections(self) -> list[str]:
+        """Returns how the connections to its servers are protected, a sentence for each server that answers; none for a
+        file or disk of this machine. The nodes of a drive are asked now."""
+        self._must_be_open()
+        return self._native.connections()
+
     def readable(self) -> bool:
         """Returns True."""
         self._must_be_open()

@@ -46,6 +46,10 @@ class Share:
         """
         return self._native.stats()
 
+    def connections(self) -> list[str]:
+        """Returns how the connections to the source are protected: see `cheetah.Device.connections`."""
+        return self._native.connections()
+
     def close(self) -> None:
         """Stops serving: disconnects clients and closes the source."""
         self._end()

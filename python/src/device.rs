@@ -67,6 +67,13 @@ impl Device {
         buffer.copy_from_slice(py, &data.into_bytes())
     }
 
+    /// How its connections are protected: see `cheetah.Device.connections`.
+    fn connections(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("connections of a closed device"))?;
+        runtime::wait(py, opened.connections())?.map_err(|error| failure::opening(&self.name, &error))
+    }
+
     /// Closes the source. Reads in progress in other threads complete.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();

@@ -82,6 +82,13 @@ impl Share {
         Ok(counters)
     }
 
+    /// How the source's connections are protected: see `cheetah.Device.connections`.
+    fn connections(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let serving = self.serving.read().unwrap_or_else(PoisonError::into_inner);
+        let serving = serving.as_ref().ok_or_else(|| PyValueError::new_err("connections of a share that is closed"))?;
+        runtime::wait(py, serving.opened.connections())?.map_err(|error| failure::opening(&self.name, &error))
+    }
+
     /// Stops serving, and disconnects clients.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let serving = self.serving.write().unwrap_or_else(PoisonError::into_inner).take();

@@ -127,6 +127,9 @@ def test_the_workers_of_a_cluster_read_a_drives_nodes_themselves(
     said = run(binary, *words, "--json", env=environment)
     summary = json.loads(said.splitlines()[-1])
     assert (summary["complete"], summary["problems"], summary["coverage"]["link"]) == (True, [], {})
+    for folder in ("alone", "out"):
+        found = json.loads((tmp_path / folder / "summary.json").read_text())["source"]["connections"]
+        assert len(found) == 2 and all("TLS 1.3, " in said and "(node) of room " in said for said in found), found
     for name in TABLES:
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
     assert (tmp_path / "out/bodyfile.txt").read_bytes().splitlines() == by_fls(ext4)

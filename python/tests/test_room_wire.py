@@ -133,6 +133,13 @@ def until(what: Path) -> str:
     return what.read_text()
 
 
+def made_over(triage: Path, protection: str) -> int:
+    """Returns the number of connections in the report of a triage, which must all be protected like this."""
+    connections = json.loads((triage / "summary.json").read_text())["source"]["connections"]
+    assert all(protection in said for said in connections), connections
+    return len(connections)
+
+
 def work(at: Lab, image: Path) -> list[str]:
     """Uses every connection that Cheetah makes. Returns the invitations."""
     invitations = []
@@ -179,6 +186,7 @@ def work(at: Lab, image: Path) -> list[str]:
     # A triage of the agent's disk, and one of the drive by a Dask cluster.
     command, environment = at.command("ann", at.binary, "triage", agent["uri"], "--out", folder / "triage")
     run(*command, env=environment)
+    assert made_over(folder / "triage", "TLS 1.3, " if at.secured else "in clear: ") == 1
     dask = "cheetah.dask" if at.secured else "dask"
     place = folder / "scheduler.json"
     at.python("ann", dask, "scheduler", "--host", HERE, "--port", "0", "--scheduler-file", place)
@@ -189,6 +197,7 @@ def work(at: Lab, image: Path) -> list[str]:
     triage = (at.binary, "triage", drive, "--out", folder / "cluster", "--scheduler", address)
     command, environment = at.command("ann", *triage)
     run(*command, env=environment)
+    assert made_over(folder / "cluster", "TLS 1.3, " if at.secured else "in clear: ") == 1
     if at.secured:
         at.at("examiner", "room", "list")
         at.at("examiner", "room", "revoke", "ann")

@@ -97,6 +97,16 @@ def test_a_source_of_one_day_has_its_last_day_drawn(tmp_path: Path) -> None:
     )
 
 
+def test_the_report_says_how_each_connection_to_the_source_was_protected(tmp_path: Path) -> None:
+    nodes = [f"node pc{number}: TLS 1.3, AES-128-GCM, with pc{number} (node) of room lab" for number in range(9)]
+    for connections in ([], ["in clear: neither encrypted nor authenticated"], nodes):
+        made(tmp_path, 50, connections=connections)
+        shown = Shown(rendered(tmp_path))
+        text = "".join(shown.text)
+        assert all(sentence in text for sentence in connections)
+        assert ("No connection: a file or disk" in text) == (not connections)
+
+
 def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> None:
     hostile = "/</td><script>document.title='owned'</script>\u202egpj\x1b[31m\x00\n<img src=x onerror=alert(1)>&amp;"
     triage_data.write(tmp_path, 200)
@@ -105,7 +115,9 @@ def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> No
         row.update(path=hostile, rule=hostile, detail=hostile, excerpt=hostile)
     pq.write_table(pa.Table.from_pylist(rows, FINDINGS), tmp_path / "findings.parquet")
     source = {"name": hostile, "size": 1 << 30, "uri": hostile}
-    summary.write(tmp_path, triage_data.facts(source=source, lost=[hostile], command=("cheetah", hostile)))
+    summary.write(
+        tmp_path, triage_data.facts(source=source, lost=[hostile], connections=[hostile], command=("cheetah", hostile))
+    )
     report.write(tmp_path)
 
     shown = Shown(rendered(tmp_path))

@@ -120,15 +120,7 @@ pub struct CoveredStatus {
 /// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive
 /// with redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let (file, refetching) = match file.is_redundant() {
-        true => {
-            let map = newest(file, timeout).await?.map;
-            let mut now = file.clone();
-            map.update(&mut now);
-            (now, map.refetching)
-        }
-        false => (file.clone(), false),
-    };
+    let (file, refetching) = with_newest_map(file, timeout).await?;
     let file = &file;
     let mut nodes = node_statuses(file, timeout).await;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
@@ -157,6 +149,26 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         nodes,
         acting_as: wallet::default().and_then(|credential| Some(credential.identity()?.to_string())),
     })
+}
+
+/// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each node
+/// that answers, in file order.
+pub async fn connections(file: &DriveFile, timeout: Duration) -> Result<Vec<String>> {
+    let (file, _) = with_newest_map(file, timeout).await?;
+    let nodes = node_statuses(&file, timeout).await;
+    let described = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, node.transport.as_ref()?)));
+    Ok(described.collect())
+}
+
+/// Returns the drive file with the nodes of the newest map, and whether lost ranges are being fetched again.
+async fn with_newest_map(file: &DriveFile, timeout: Duration) -> Result<(DriveFile, bool)> {
+    let mut now = file.clone();
+    if !file.is_redundant() {
+        return Ok((now, false));
+    }
+    let map = newest(file, timeout).await?.map;
+    map.update(&mut now);
+    Ok((now, map.refetching))
 }
 
 /// How many losses the drive survives, with its nodes in this state.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cheetah_device::overlay::Overlay;
 use cheetah_device::{Device, DynDevice, Size};
@@ -29,9 +30,18 @@ pub struct OpenedSource {
     pub name: String,
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
+    reached: Reached,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
     layers: Layers,
+}
+
+/// The connections that it is read over.
+enum Reached {
+    /// To servers, a sentence each; none for a file or disk of this machine.
+    Servers(Vec<String>),
+    /// To the nodes of a drive.
+    Nodes { file: Box<DriveFile>, timeout: Duration },
 }
 
 /// The parts that `close` closes, beside the device.
@@ -94,7 +104,8 @@ impl OpenedSource {
         };
         let (device, name) = (filling.device(), file.name.clone());
         let closing = Closing::Filling(Box::new(filling));
-        Ok(Some(Self { device, name, lost: Vec::new(), closing, meter: None, layers: Layers::default() }))
+        let (reached, lost) = (Reached::nodes(file, access), Vec::new());
+        Ok(Some(Self { device, name, lost, reached, closing, meter: None, layers: Layers::default() }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -120,6 +131,7 @@ impl OpenedSource {
             device,
             name: file.name.clone(),
             lost,
+            reached: Reached::nodes(file, access),
             closing: Closing::Drive(drive),
             meter: None,
             layers: Layers::default(),
@@ -133,12 +145,13 @@ impl OpenedSource {
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
+        let reached = Reached::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
         let (device, layers) = match is_remote {
             true => Layers::over(device, access)?,
             false => (device, Layers::default()),
         };
-        Ok(Self { device, name: source.name, lost, closing: Closing::Nothing, meter: Some(meter), layers })
+        Ok(Self { device, name: source.name, lost, reached, closing: Closing::Nothing, meter: Some(meter), layers })
     }
 
     /// Returns its size.
@@ -156,6 +169,19 @@ impl OpenedSource {
         match &self.closing {
             Closing::Filling(filling) => Some(filling.stage()),
             Closing::Nothing | Closing::Drive(_) => None,
+        }
+    }
+
+    /// Returns how the connections that it is read over are protected, a sentence for each server; none for a file or disk of
+    /// this machine. The nodes of a drive are asked now; the source of a drive that is being filled is not included.
+    ///
+    /// # Errors
+    ///
+    /// If too few nodes of a redundant drive answer to know its nodes.
+    pub async fn connections(&self) -> Result<Vec<String>> {
+        match &self.reached {
+            Reached::Servers(sentences) => Ok(sentences.clone()),
+            Reached::Nodes { file, timeout } => cheetah_drive::status::connections(file, *timeout).await,
         }
     }
 
@@ -189,6 +215,20 @@ impl OpenedSource {
             Closing::Filling(filling) => Ok(filling.close().await?),
             Closing::Nothing => Ok(()),
         }
+    }
+}
+
+impl Reached {
+    fn nodes(file: &DriveFile, access: &Access) -> Self {
+        Self::Nodes { file: Box::new(file.clone()), timeout: access.timeout }
+    }
+}
+
+/// Returns how the connection to a source's server is protected; `None` for a file or disk of this machine.
+fn connection(identity: &Identity) -> Option<String> {
+    match identity.kind {
+        Kind::Iscsi => Some("in clear: iSCSI encrypts nothing".to_owned()),
+        _ => identity.server.as_ref()?.transport.clone(),
     }
 }
 

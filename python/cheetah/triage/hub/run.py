@@ -298,6 +298,7 @@ class Run:
             bytes_read=sum(one.bytes_read for one in self._ledger.done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
+            connections=shared.connections,
             unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.UnallocatedCoverage(),
         )
 

@@ -35,6 +35,9 @@ class Hub:
     """Counters of the link and the cache."""
     lost: Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
+    connections: Sequence[str] = ()
+    """How the connections to the source are protected, a sentence for each server; none for a file or disk of this
+    machine."""
 
     def answers(self) -> bool:
         """Returns whether anything can be read from the source now. A read answered from the cache does not count."""
@@ -64,11 +67,11 @@ def opened(settings: Settings) -> Iterator[Hub]:
         return
     if settings.scheduler is not None:
         with cheetah.open(settings.source) as device:
-            name = device.name
-        yield Hub(settings.source, name)
+            hub = Hub(settings.source, device.name, lost=device.lost, connections=device.connections())
+        yield hub
         return
     with cheetah.share(settings.source, cache=_cache_bytes()) as share:
-        yield Hub(share.uri, share.name, share.stats, share.lost)
+        yield Hub(share.uri, share.name, share.stats, share.lost, share.connections())
 
 
 @contextlib.contextmanager

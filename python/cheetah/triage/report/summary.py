@@ -75,6 +75,8 @@ class RunFacts:
     unallocated: UnallocatedCoverage = UnallocatedCoverage()
     lost: collections.abc.Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
+    connections: collections.abc.Sequence[str] = ()
+    """How the connections to the source were protected, a sentence for each server; none for a file or disk of the machine."""
 
     @property
     def quick(self) -> bool:
@@ -102,7 +104,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
         "version": VERSION,
         "complete": facts.complete,
         "verdict": verdict(facts, tally),
-        "source": facts.source,
+        "source": {**facts.source, "connections": list(facts.connections)},
         "started": facts.started,
         "ended": facts.ended,
         "command": list(facts.command),
