@@ -34,6 +34,11 @@ pub type Epoch = u64;
 /// Each writer begins above the next multiple of this: its epochs are above those that a former one stored in part.
 const EPOCHS_OF_WRITER: Epoch = (1 << 20) - 1;
 
+/// The newest epoch that the writer of the map of epoch `known` may have stored, at members that were not heard.
+pub const fn newest_of_writer(known: Epoch) -> Epoch {
+    known | EPOCHS_OF_WRITER
+}
+
 /// The engine of one writer.
 #[derive(Debug)]
 pub struct Engine {
@@ -99,7 +104,7 @@ impl Engine {
         debug_assert!(map.unsettled.divide(size), "the map is of this drive");
         Self {
             stored: map.epoch,
-            former_epochs: map.epoch | EPOCHS_OF_WRITER,
+            former_epochs: newest_of_writer(map.epoch),
             own_stored: 0,
             read_elsewhere: BTreeSet::new(),
             storing: None,

@@ -1,29 +1,31 @@
 //! A writer's environment: its leases at the nodes, its connections to them, and the maps it stores there.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use cheetah_control::ControlError;
-use cheetah_control::api::{LeaseRequest, NewMap};
+use cheetah_control::api::NewMap;
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use cheetah_error::{Error, Result};
+use cheetah_image::hash::hex;
 use cheetah_nbd::client::Client;
-use cheetah_redundancy::engine::Epoch;
+use cheetah_redundancy::engine::{Epoch, newest_of_writer};
 use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members};
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use super::confirmation::{Confirmation, Confirmed, FENCED};
 use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::map::DriveMap;
 use super::stores::Stores;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
-use crate::lease::{Fence, RENEWAL_S, TTL_S, holder};
-use crate::node::export::{KeptExports, NodeExport};
+use crate::lease::Fence;
+use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
 
 /// How long a node may take to store a map. A write waits for it only where too few others answer sooner.
@@ -40,34 +42,44 @@ pub(crate) struct Holder {
 
 /// What a writer's leases and connections are made of.
 pub(crate) struct Shared {
+    /// A random id, which the maps of this writer have.
+    pub(super) id: String,
+    /// Maps up to this epoch are those of former writers. Writers that come after this one begin above it, too.
+    pub(super) former_epochs: AtomicU64,
     /// The drive file, as last saved.
     file: Mutex<DriveFile>,
-    places: Mutex<Vec<Place>>,
+    pub(super) places: Mutex<Vec<Place>>,
+    pub(super) members: OnceLock<Weak<Members>>,
     /// The nodes of the map that was stored last.
     stored_nodes: Mutex<Vec<SetNode>>,
-    stores: Stores,
-    exports: KeptExports,
-    fence: Arc<Fence>,
-    access: NodeAccess,
+    pub(super) stores: Stores,
+    /// The newest epoch that is stored at a deciding set of nodes, and perhaps in the drive file.
+    pub(super) stored_epoch: AtomicU64,
+    pub(super) exports: KeptExports,
+    pub(super) fence: Arc<Fence>,
+    pub(super) confirmation: Arc<Confirmation>,
+    pub(super) access: NodeAccess,
     /// Maps are marked: lost ranges are being fetched again.
     refetching: AtomicBool,
     /// The leases were released: none is taken any more.
-    is_released: AtomicBool,
+    pub(super) is_released: AtomicBool,
 }
 
 /// The place of a member: the node that has it, and the lease there.
 #[derive(Clone)]
-struct Place {
-    node: SetNode,
+pub(super) struct Place {
+    pub node: SetNode,
     /// The lease at the node, if it is held there.
-    token: Option<String>,
+    pub token: Option<String>,
+    /// A lease that may not be used yet: another writer may have changed the drive before it was taken.
+    pub unconfirmed: Option<String>,
     /// The node that had the place before, if it was replaced.
     former: Option<Former>,
 }
 
 /// A node that was replaced.
 #[derive(Clone)]
-struct Former {
+pub(super) struct Former {
     node: SetNode,
     token: Option<String>,
     /// It has the place in maps before this epoch: such a map may still have to be stored.
@@ -92,15 +104,20 @@ impl Holder {
     /// Takes the leases at the nodes of the map that are not stale, in order, so that of two writers only one goes on.
     /// Nodes that do not answer are left out. With `force`, leases are taken from another writer.
     pub async fn take(file: &DriveFile, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Taken> {
+        let (fence, begun) = (Arc::<Fence>::default(), Instant::now());
+        let place = |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None };
         let shared = Arc::new(Shared {
+            id: random_id()?,
+            former_epochs: AtomicU64::new(newest_of_writer(map.map.epoch)),
             file: Mutex::new(file.clone()),
-            places: Mutex::new(
-                map.nodes.iter().map(|node| Place { node: node.clone(), token: None, former: None }).collect(),
-            ),
+            places: Mutex::new(map.nodes.iter().map(place).collect()),
+            members: OnceLock::new(),
             stored_nodes: Mutex::new(map.nodes.clone()),
             stores: Stores::new(map.nodes.len()),
+            stored_epoch: AtomicU64::new(0),
             exports: KeptExports::default(),
-            fence: Arc::new(Fence::default()),
+            confirmation: Arc::new(Confirmation::new(fence.clone())),
+            fence,
             access,
             refetching: AtomicBool::new(map.refetching),
             is_released: AtomicBool::new(false),
@@ -109,8 +126,8 @@ impl Holder {
             if member.state == MemberState::Stale {
                 continue;
             }
-            match shared.acquire(index, force).await {
-                Ok(()) => {}
+            match shared.acquire_at(&map.nodes[index], force).await {
+                Ok(token) => shared.places.lock()[index].token = token,
                 Err(error) if error.is_conflict() => {
                     shared.release().await;
                     return Err(Error::failed(format!(
@@ -124,7 +141,8 @@ impl Holder {
         }
         let held: Vec<bool> = shared.places.lock().iter().map(|place| place.token.is_some()).collect();
         let count = held.iter().filter(|held| **held).count();
-        if !force && !votes(&map.nodes, file.losses_max()).decide(count, true) {
+        let decides = votes(&map.nodes, file.losses_max()).decide(count, true);
+        if !force && !decides {
             shared.release().await;
             return Err(Error::failed(format!(
                 "{}: only {count} of its {} nodes can be reached, too few to be sure that no other writer has it; bring \
@@ -133,7 +151,12 @@ impl Holder {
                 map.nodes.len()
             )));
         }
-        let renewal = tokio::spawn(renew(shared.clone()));
+        if decides {
+            shared.confirmation.confirmed(begun);
+        } else {
+            shared.confirmation.assume();
+        }
+        let renewal = tokio::spawn(shared.clone().keep_leases());
         Ok(Taken { holder: Self { shared, renewal }, held })
     }
 
@@ -150,6 +173,17 @@ impl Holder {
     /// Connects to a node under the lease that is held there.
     pub async fn connect(&self, member: usize) -> Result<DynLink> {
         self.shared.connect(member).await
+    }
+
+    /// Notes the epoch of the map by which the drive is opened, and the members, whose connections are renewed with the leases.
+    pub fn opened(&self, epoch: Epoch, members: &Arc<Members>) {
+        self.shared.former_epochs.store(newest_of_writer(epoch), Ordering::Release);
+        self.shared.members.set(Arc::downgrade(members)).ok();
+    }
+
+    /// The drive, which is read only while the leases are relied on.
+    pub fn confirmed(&self, drive: DynDevice) -> DynDevice {
+        Arc::new(Confirmed::new(drive, self.shared.confirmation.clone()))
     }
 
     /// The leases and connections, for a task that outlives a borrow of this.
@@ -224,96 +258,40 @@ impl Shared {
         self.fence.is_up()
     }
 
-    fn token(&self, member: usize) -> Option<String> {
-        self.places.lock()[member].token.clone()
-    }
-
-    /// Takes the lease of a member's place. A lease of ours is replaced by a new one, which ends what was sent under the old
-    /// one.
-    async fn acquire(&self, member: usize, force: bool) -> std::result::Result<(), ControlError> {
-        let node = self.node(member);
-        let token = self.acquire_at(&node, self.token(member), force).await?;
-        {
-            let mut places = self.places.lock();
-            // The node may have been replaced meanwhile.
-            if !self.is_released.load(Ordering::Acquire) {
-                if places[member].node.nbd == node.nbd {
-                    places[member].token = token;
-                }
-                return Ok(());
-            }
-        }
-        // The drive was closed meanwhile: nothing else will release this lease.
-        if let (Some(token), Some(export)) = (token, NodeExport::of(&node, self.access.timeout)) {
-            let _ = export.control.release_lease(&export.name, &token).await;
-        }
-        Err(ControlError::Unreachable { addr: node.name, why: "the drive was closed".into() })
-    }
-
-    async fn acquire_at(
-        &self,
-        node: &SetNode,
-        own: Option<String>,
-        force: bool,
-    ) -> std::result::Result<Option<String>, ControlError> {
-        let Some(export) = NodeExport::of(node, self.access.timeout) else { return Ok(None) };
-        let ours = match own {
-            Some(token) => export.control.renew_lease(&export.name, &token).await.is_ok(),
-            None => false,
-        };
-        let request = LeaseRequest { holder: holder(), ttl_s: TTL_S, force: force || ours };
-        Ok(Some(export.control.acquire_lease(&export.name, &request).await?.token))
-    }
-
-    async fn connect(&self, member: usize) -> Result<DynLink> {
+    pub(super) async fn connect(self: &Arc<Self>, member: usize) -> Result<DynLink> {
         let Place { node, token, .. } = self.places.lock()[member].clone();
-        self.connect_to(&node, token.as_deref()).await
+        if token.is_none() && node.http.is_some() {
+            return Err(Error::failed(format!("node {}: no lease is held there", node.name)));
+        }
+        self.connect_to(member, &node, token).await
     }
 
-    async fn connect_to(&self, node: &SetNode, token: Option<&str>) -> Result<DynLink> {
-        let (client, device) = connect_node(node, token, &self.access).await?;
-        let device: DynDevice =
-            Arc::new(Leased { inner: device, fence: self.fence.clone(), node: node.name.as_str().into() });
-        Ok(Arc::new(NodeLink { client, device }))
+    async fn connect_to(self: &Arc<Self>, member: usize, node: &SetNode, token: Option<String>) -> Result<DynLink> {
+        let (client, device) = connect_node(node, token.as_deref(), &self.access).await?;
+        let leased =
+            Leased { inner: device, shared: Arc::downgrade(self), member, token, node: node.name.as_str().into() };
+        Ok(Arc::new(NodeLink { client, device: Arc::new(leased) }))
     }
 
     /// Puts a node that holds nothing in the place of a member, under a lease of its own.
-    pub async fn replace(&self, members: &Arc<Members>, member: usize, node: SetNode) -> Result<()> {
+    pub async fn replace(self: &Arc<Self>, members: &Arc<Members>, member: usize, node: SetNode) -> Result<()> {
         let why = |error: &dyn std::fmt::Display| Error::failed(format!("node {}: {error}", node.name));
-        let token = self.acquire_at(&node, None, false).await.map_err(|error| why(&error))?;
-        let link = self.connect_to(&node, token.as_deref()).await?;
+        let token = self.acquire_at(&node, false).await.map_err(|error| why(&error))?;
+        let link = self.connect_to(member, &node, token.clone()).await?;
         let taken = |until: Epoch| {
             let place = &mut self.places.lock()[member];
             let former = Former { node: place.node.clone(), token: place.token.take(), until };
-            *place = Place { node: node.clone(), token, former: Some(former) };
+            *place = Place { node: node.clone(), token, unconfirmed: None, former: Some(former) };
         };
         members.replace(member, link, taken).await.map_err(|error| why(&error))
     }
 
-    async fn release(&self) {
-        // Before the leases end, under which maps are stored.
-        self.stores.finish().await;
-        let places = {
-            let mut places = self.places.lock();
-            self.is_released.store(true, Ordering::Release);
-            let held = places.clone();
-            places.iter_mut().for_each(|place| place.token = None);
-            held
-        };
-        let releases = places.iter().map(|Place { node, token, .. }| async move {
-            if let (Some(token), Some(export)) = (token, NodeExport::of(node, self.access.timeout))
-                && let Err(error) = export.control.release_lease(&export.name, token).await
-            {
-                tracing::debug!("releasing the lease at {}: {error}", export.node);
-            }
-        });
-        join_all(releases).await;
-    }
-
     async fn store(&self, map: Map) -> std::result::Result<(), String> {
+        self.confirmation.wait().await?;
         let places = self.places.lock().clone();
         let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
-        let map = DriveMap { map, nodes, refetching: self.refetching.load(Ordering::Acquire) };
+        let refetching = self.refetching.load(Ordering::Acquire);
+        let map = DriveMap { map, nodes, refetching, writer: self.id.clone() };
         let text = map.text(&self.file.lock().id);
         let (sender, mut answers) = mpsc::unbounded_channel();
         for (member, (entry, place)) in map.map.members.iter().zip(&places).enumerate() {
@@ -342,15 +320,21 @@ impl Shared {
         {
             match answer {
                 Ok(()) => stored += usize::from(map.nodes[member].is_same(&former[member])),
-                Err(error) => why.push(error),
+                Err(error) => {
+                    if error.is_refused {
+                        self.confirmation.doubt();
+                    }
+                    why.push(error.why);
+                }
             }
         }
-        self.save(&map)?;
-        if decides(stored) {
-            *self.stored_nodes.lock() = map.nodes;
-            return Ok(());
+        if !decides(stored) {
+            return Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")));
         }
-        Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")))
+        self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
+        self.save(&map)?;
+        *self.stored_nodes.lock() = map.nodes;
+        Ok(())
     }
 
     /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; it has a vote on that. A drive
@@ -367,39 +351,6 @@ impl Shared {
     }
 }
 
-/// Renews the leases. One that is refused because another writer holds it raises the fence; one that ended otherwise is lost
-/// with its node, which then has to rejoin.
-async fn renew(shared: Arc<Shared>) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(RENEWAL_S));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    ticks.tick().await;
-    while !shared.fence.is_up() {
-        ticks.tick().await;
-        let places = shared.places.lock().clone();
-        let renewals = places.iter().map(|Place { node, token, .. }| {
-            let shared = &shared;
-            async move {
-                let (Some(token), Some(export)) = (token, shared.exports.of(node, shared.access.timeout)) else {
-                    return;
-                };
-                let Err(error) = export.control.renew_lease(&export.name, token).await else { return };
-                tracing::warn!("renewing the write lease at {}: {error}", export.node);
-                if error.is_conflict() && has_other_writer(&export).await {
-                    tracing::error!("{} was taken over by another writer, nothing more is written", export.node);
-                    shared.fence.raise();
-                }
-            }
-        });
-        join_all(renewals).await;
-    }
-}
-
-async fn has_other_writer(export: &NodeExport) -> bool {
-    let Ok(status) = export.control.status().await else { return false };
-    let lease = status.exports.into_iter().find(|other| other.name == export.name).and_then(|export| export.lease);
-    lease.is_some_and(|lease| lease.holder != holder())
-}
-
 /// The environment of the engine.
 struct Keeper(Arc<Shared>);
 
@@ -414,7 +365,7 @@ impl cheetah_redundancy::Environment for Keeper {
             if node.http.is_none() {
                 return Err("it is no Cheetah node: what it missed cannot be known".into());
             }
-            self.0.acquire(member, false).await.map_err(|error| error.to_string())?;
+            self.0.acquire(member).await?;
             self.0.connect(member).await.map_err(|error| error.to_string())
         })
     }
@@ -448,20 +399,28 @@ impl MemberLink for NodeLink {
     }
 }
 
-/// A node's device under our lease. A lease that ended for another reason than another writer is a node lost.
+/// A node's device under our lease. A request that the node refuses is lost, unless another writer has the drive: once the leases
+/// are confirmed, it is sent again.
 struct Leased {
     inner: DynDevice,
-    fence: Arc<Fence>,
+    shared: Weak<Shared>,
+    member: usize,
+    token: Option<String>,
     node: Arc<str>,
 }
 
 impl Leased {
-    fn explain(&self, range: ByteRange, error: cheetah_device::Error) -> cheetah_device::Error {
-        match error {
-            cheetah_device::Error::Fenced(why) if !self.fence.is_up() => {
-                cheetah_device::Error::Lost { device: self.node.clone(), range, why }
-            }
-            other => other,
+    async fn explain(&self, range: ByteRange, error: cheetah_device::Error) -> cheetah_device::Error {
+        let (cheetah_device::Error::Fenced(why), Some(shared)) = (&error, self.shared.upgrade()) else { return error };
+        let now = shared.places.lock()[self.member].token.clone();
+        if now.is_none() || now == self.token {
+            let asked = Instant::now();
+            shared.confirmation.doubt();
+            shared.confirmation.confirmed_since(asked).await.ok();
+        }
+        match shared.fence.is_up() {
+            true => cheetah_device::Error::Fenced(format!("{}: {FENCED}", self.node).into()),
+            false => cheetah_device::Error::Lost { device: self.node.clone(), range, why: why.clone() },
         }
     }
 }
@@ -476,11 +435,28 @@ impl Layer for Leased {
     }
 
     fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
-        Io::later(async move { self.inner.read(range).await.map_err(|error| self.explain(range, error)) })
+        Io::later(async move {
+            match self.inner.read(range).await {
+                Ok(data) => Ok(data),
+                Err(error) => Err(self.explain(range, error).await),
+            }
+        })
     }
 
     fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         let range = ByteRange::new(offset, data.len());
-        Io::later(async move { self.inner.write(offset, data, fua).await.map_err(|error| self.explain(range, error)) })
+        Io::later(async move {
+            match self.inner.write(offset, data, fua).await {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.explain(range, error).await),
+            }
+        })
     }
+}
+
+/// 32 random hexadecimal digits.
+fn random_id() -> Result<String> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| Error::failed(format!("no randomness for a writer's id: {error}")))?;
+    Ok(hex(&id))
 }

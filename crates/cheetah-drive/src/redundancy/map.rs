@@ -21,6 +21,8 @@ pub(crate) struct DriveMap {
     pub nodes: Vec<SetNode>,
     /// Lost ranges are being fetched again: the drive is not read by this map.
     pub refetching: bool,
+    /// The id of the writer that made it; empty if none did.
+    pub writer: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -30,6 +32,8 @@ struct MapText {
     drive: String,
     epoch: u64,
     open: bool,
+    #[serde(default)]
+    writer: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     refetching: bool,
     unsettled: String,
@@ -80,7 +84,7 @@ impl DriveMap {
                 *entry = Member { state: state.into(), missed: Regions::all(capacity(file)) };
             }
         }
-        Self { map, nodes, refetching: false }
+        Self { map, nodes, refetching: false, writer: String::new() }
     }
 
     /// Reads a map of this drive. The error is a clause.
@@ -113,7 +117,7 @@ impl DriveMap {
             }
             nodes.push(SetNode { name, nbd, http, instance, size, receipt: None, state: state.into_file() });
         }
-        Ok(Self { map, nodes, refetching: text.refetching })
+        Ok(Self { map, nodes, refetching: text.refetching, writer: text.writer })
     }
 
     /// The text to store.
@@ -138,6 +142,7 @@ impl DriveMap {
             drive: drive_id.to_owned(),
             epoch: self.map.epoch,
             open: self.map.open,
+            writer: self.writer.clone(),
             refetching: self.refetching,
             unsettled: self.map.unsettled.to_string(),
             bad: self.map.bad.to_string(),

@@ -11,7 +11,9 @@
 //! | `newest` | finding the newest map |
 //! | `votes` | the votes of the nodes |
 //! | `ended` | whether a node's process has surely ended |
-//! | `environment` | a writer's leases, connections and stored maps |
+//! | `environment` | a writer's connections and stored maps |
+//! | `leases` | a writer's leases, taken and renewed |
+//! | `confirmation` | for how long a writer relies on them |
 //! | `stores` | maps on their way to the nodes |
 //! | `open` | assembling the device |
 //! | `follow` | a reader that follows the map |
@@ -33,10 +35,12 @@
 //! of a drive that is written.
 
 pub mod check;
+mod confirmation;
 mod ended;
 pub(crate) mod environment;
 pub(crate) mod follow;
 pub(crate) mod former;
+mod leases;
 pub(crate) mod map;
 pub(crate) mod newest;
 pub(crate) mod open;

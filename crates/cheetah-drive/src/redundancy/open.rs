@@ -73,7 +73,10 @@ impl Opened {
 
     /// Its device, of the size that its nodes hold.
     pub fn device(&self) -> DynDevice {
-        self.redundant.clone()
+        match &self.holder {
+            Some(holder) => holder.confirmed(self.redundant.clone()),
+            None => self.redundant.clone(),
+        }
     }
 
     /// The fence of its leases.
@@ -210,6 +213,7 @@ async fn assemble_writer(
         }
     }
     let members = Members::writer(connected, engine, holder.environment());
+    holder.opened(map.map.epoch, &members);
     Ok((Arc::new(assemble(file, members)?), missing))
 }
 
@@ -238,6 +242,7 @@ pub(crate) async fn open_refetching(
     }
     let engine = Engine::new(map.map.clone(), capacity(file), file.losses_max());
     let members = Members::writer(connected, engine, holder.environment());
+    holder.opened(map.map.epoch, &members);
     let redundant = Arc::new(assemble(file, members)?);
     let missing = Vec::new();
     Ok(Opened { redundant, holder: Some(holder), _follower: None, upkeep: None, missing, readable: true })

@@ -26,7 +26,7 @@ pub(crate) struct Replaced {
 
 /// Puts the first spare that can in the place of a lost member. The error says of each spare why it cannot.
 pub(crate) async fn replace(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     members: &Arc<Members>,
     index: usize,
     spares: &[AvailableNode],

@@ -19,6 +19,14 @@ pub(super) struct Stores {
     running: Mutex<JoinSet<()>>,
 }
 
+/// Why a node did not store a map.
+pub(super) struct NotStored {
+    /// A clause.
+    pub why: String,
+    /// The node refused it: its lease has ended, or it holds a newer map.
+    pub is_refused: bool,
+}
+
 impl Stores {
     pub fn new(members: usize) -> Self {
         Self {
@@ -28,22 +36,25 @@ impl Stores {
         }
     }
 
-    /// Stores a map at the node of a member, after those that are on their way there. The error is a clause.
+    /// Stores a map at the node of a member, after those that are on their way there.
     pub fn store(
         &self,
         member: usize,
         export: NodeExport,
         new: NewMap,
-    ) -> impl Future<Output = Result<(), String>> + Send + use<> {
+    ) -> impl Future<Output = Result<(), NotStored>> + Send + use<> {
         let (turn, newest) = (self.by_member[member].clone(), self.newest.clone());
         newest.fetch_max(new.epoch, Ordering::AcqRel);
         async move {
             let _turn = turn.lock().await;
             if newest.load(Ordering::Acquire) > new.epoch {
-                return Err(format!("node {} gets a newer map", export.node));
+                return Err(NotStored { why: format!("node {} gets a newer map", export.node), is_refused: false });
             }
             let stored = export.control.store_map(&export.name, &new).await;
-            stored.map_err(|error| format!("node {}: {error}", export.node))
+            stored.map_err(|error| NotStored {
+                why: format!("node {}: {error}", export.node),
+                is_refused: error.is_conflict(),
+            })
         }
     }
 

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::common::*;
+use cheetah_control::ControlClient;
+use cheetah_control::api::LeaseRequest;
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
@@ -130,6 +132,99 @@ async fn two_writers_never_write_at_once() {
     let _ = first.close().await;
     second.close().await.unwrap();
     assert!(read_all(&file).await.slice(0, 4096) == [2; 4096][..]);
+}
+
+/// Ends the leases of a writer at the first nodes, as time does while the writer's process is stopped.
+async fn end_leases(file: &DriveFile, nodes: usize) {
+    for node in file.nodes().take(nodes) {
+        let (control, export) = (ControlClient::new(node.http.as_ref().unwrap()), node.uri().unwrap().export);
+        let request = LeaseRequest { holder: "another".into(), ttl_s: 300, force: true };
+        let token = control.acquire_lease(&export, &request).await.unwrap().token;
+        control.release_lease(&export, &token).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_whose_leases_have_ended_goes_on_without_a_loss_if_nobody_else_wrote() {
+    for (layout, nodes) in [(MIRROR, 2), (PARITY, 3)] {
+        let lab = Lab::new(&vec![24 * MIB; nodes]);
+        let file = lab.create(layout, 12 * MIB).await;
+        let writer = Drive::open(&file, options(true)).await.unwrap();
+        let (device, half) = (writer.device(), file.size / 2);
+        device.write(0, vec![1; 8192].into(), false).await.unwrap();
+        for ended in 1..=nodes {
+            end_leases(&file, ended).await;
+            // A region that is recorded, and one that is not.
+            let (here, there) = (vec![2 * ended as u8; 8192], vec![2 * ended as u8 + 1; 8192]);
+            let there_at = half + ended as u64 * MIB;
+            let (here_done, there_done) = tokio::join!(
+                device.write(0, here.clone().into(), false),
+                device.write(there_at, there.clone().into(), false)
+            );
+            here_done.unwrap();
+            there_done.unwrap();
+            assert!(device.read(ByteRange::new(0, 8192)).await.unwrap() == here[..]);
+            assert!(device.read(ByteRange::new(there_at, 8192)).await.unwrap() == there[..]);
+        }
+        writer.close().await.unwrap();
+        assert!(status(&file, TIMEOUT).await.unwrap().healthy, "{layout:?}");
+        assert!(read_all(&file).await.slice(0, 8192) == vec![2 * nodes as u8; 8192][..]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_whose_leases_have_ended_writes_nothing_more_if_another_wrote_meanwhile() {
+    // With and without a map of the first writer that is stored: the maps of both have the same epoch then.
+    for ((layout, nodes), is_stored) in [((MIRROR, 2), true), ((PARITY, 3), true), ((PARITY, 3), false)] {
+        let lab = Lab::new(&vec![24 * MIB; nodes]);
+        let file = lab.create(layout, 12 * MIB).await;
+        let first = Drive::open(&file, options(true)).await.unwrap();
+        if is_stored {
+            first.device().write(0, vec![1; 8192].into(), false).await.unwrap();
+        }
+        end_leases(&file, file.nodes().count()).await;
+        let second = Drive::open(&file, options(true)).await.unwrap();
+        second.device().write(0, vec![2; 8192].into(), false).await.unwrap();
+        second.close().await.unwrap();
+        let device = first.device();
+        let (here, there) = tokio::join!(
+            device.write(0, vec![3; 8192].into(), false),
+            device.write(file.size / 2, vec![3; 8192].into(), false)
+        );
+        drop(device);
+        for refusal in [here.unwrap_err(), there.unwrap_err()] {
+            let refusal = refusal.to_string();
+            assert!(refusal.contains("another writer has the drive, or had it meanwhile"), "{layout:?}: {refusal}");
+        }
+        assert!(first.is_fenced());
+        let refusal = first.device().read(ByteRange::new(0, 4096)).await.unwrap_err().to_string();
+        assert!(refusal.contains("was lost to another writer; close it and open it anew"), "{refusal}");
+        first.close().await.ok();
+        let content = read_all(&file).await;
+        assert!(content.slice(0, 8192) == [2; 8192][..] && content.slice(8192, file.size - 8192).is_zero());
+        let status = status(&file, TIMEOUT).await.unwrap();
+        assert!(status.healthy, "nothing of the first writer's last writes is anywhere");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_whose_leases_have_ended_uses_no_node_where_too_few_are_left_to_exclude_another_writer() {
+    let mut lab = Lab::new(&[24 * MIB; 3]);
+    let file = lab.create(PARITY, 12 * MIB).await;
+    let first = Drive::open(&file, options(true)).await.unwrap();
+    first.device().write(0, vec![1; 300_000].into(), false).await.unwrap();
+    // Another writer's map could be at two nodes, which are lost; the third has none that is newer than the first writer's.
+    end_leases(&file, file.nodes().count()).await;
+    let last = file.nodes().last().unwrap();
+    let (control, export) = (ControlClient::new(last.http.as_ref().unwrap()), last.uri().unwrap().export);
+    let held = control.map(&export).await.unwrap().unwrap();
+    lab.nodes.remove(1).shutdown().await;
+    lab.nodes.remove(0).shutdown().await;
+    assert!(first.device().write(0, vec![3; 300_000].into(), false).await.is_err());
+    let read = first.device().read(ByteRange::new(0, 300_000)).await;
+    assert!(read.is_err(), "what the node holds may be out of date");
+    first.close().await.ok();
+    assert_eq!(control.map(&export).await.unwrap().unwrap(), held);
 }
 
 /// Writes to an open drive until it is stopped, and keeps what the drive should hold.

@@ -243,6 +243,30 @@ impl Members {
         });
     }
 
+    /// Puts a new connection in the place of one whose lease has ended, unless that was dropped, or the member replaced, meanwhile.
+    /// What was sent over the former one is sent again.
+    pub async fn renew_connection(
+        &self,
+        member: usize,
+        connect: impl Future<Output = std::result::Result<DynLink, String>>,
+    ) {
+        let generation = self.members[member].generation.load(Ordering::Acquire);
+        let link = connect.await;
+        if let Err(why) = &link {
+            tracing::debug!("{} cannot be connected to anew: {why}", self.name(member));
+        }
+        self.change_member(member, |own| {
+            let mut now = own.link.write();
+            if let Ok(link) = link
+                && now.is_some()
+                && own.generation.load(Ordering::Acquire) == generation
+            {
+                *now = Some(link);
+                own.suspect.store(false, Ordering::Release);
+            }
+        });
+    }
+
     fn ends_reconnecting(&self, member: usize) -> bool {
         self.change_member(member, |member| {
             let is_connected = member.link.read().is_some();
