@@ -31,6 +31,7 @@ use crate::node::open::{NodeAccess, open_node};
 use crate::options::OpenOptions;
 use crate::redundancy::open::Opened;
 use cheetah_error::{Error, Result};
+use cheetah_tls::REVOKED;
 
 /// An open drive. Call [`Drive::close`]: a dropped drive is not flushed, and its lease is released only if the runtime
 /// keeps running.
@@ -94,6 +95,7 @@ impl Drive {
         if file.is_redundant() {
             let opened = Opened::open(file, &options).await?;
             let lost = if opened.readable { Vec::new() } else { opened.missing.clone() };
+            check_refused(&lost)?;
             for node in opened.missing.iter().filter(|_| opened.readable) {
                 tracing::warn!("{} goes on without a node: {node}", file.name);
             }
@@ -222,6 +224,7 @@ async fn assemble(
             Arc::new(stand_in)
         }));
     }
+    check_refused(&lost)?;
     if !lost.is_empty() && !options.allow_lost {
         let (count, of) = (lost.len(), devices.len());
         let hint =
@@ -232,6 +235,14 @@ async fn assemble(
     let device = stack(file, devices).map_err(bad)?;
     let (device, prefetch) = above(file, options, device, leases.map(Leases::fence))?;
     Ok((device, prefetch, lost))
+}
+
+/// Fails if a node refuses this member of the room: what the node holds is not lost, and others can read it.
+fn check_refused(lost: &[String]) -> Result<()> {
+    match lost.iter().find(|why| why.contains(REVOKED)) {
+        Some(refusal) => Err(Error::failed(refusal.clone())),
+        None => Ok(()),
+    }
 }
 
 /// The layers over the sets: the drive's exact size, no writes without a lease, read-ahead.

@@ -10,9 +10,11 @@ use serde::Serialize;
 
 use crate::file::coverage;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState};
+use crate::node::export::KeptExports;
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
-use crate::redundancy::newest::newest;
+use crate::redundancy::map::DriveMap;
+use crate::redundancy::newest::newest_soon;
 pub use crate::redundancy::request::Recovery;
 use cheetah_error::Result;
 
@@ -120,9 +122,8 @@ pub struct CoveredStatus {
 /// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive
 /// with redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let (file, refetching) = with_newest_map(file, timeout).await?;
+    let (file, refetching, mut nodes) = newest_nodes(file, timeout).await?;
     let file = &file;
-    let mut nodes = node_statuses(file, timeout).await;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
     let covered = coverage::recorded(file)?.map(|coverage| CoveredStatus {
         read_bytes: coverage.bytes(State::Read),
@@ -133,6 +134,8 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
     });
     let bad: Vec<_> = file.bad_ranges().iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
     let survives = survives(file, &nodes).filter(|_| !refetching);
+    let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
+    let answering: Vec<_> = answering.map(|(node, _)| node.clone()).collect();
     Ok(DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
@@ -142,7 +145,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         covered,
         healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty(),
         bad,
-        recovery: Recovery::latest(&file.nodes().cloned().collect::<Vec<_>>()).await.filter(|_| file.is_redundant()),
+        recovery: Recovery::latest(&answering).await.filter(|_| file.is_redundant()),
         refetching,
         survives_losses: survives,
         survives_losses_max: file.losses_max(),
@@ -154,21 +157,27 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
 /// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each node
 /// that answers, in file order.
 pub async fn connections(file: &DriveFile, timeout: Duration) -> Result<Vec<String>> {
-    let (file, _) = with_newest_map(file, timeout).await?;
-    let nodes = node_statuses(&file, timeout).await;
+    let (_, _, nodes) = newest_nodes(file, timeout).await?;
     let described = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, node.transport.as_ref()?)));
     Ok(described.collect())
 }
 
-/// Returns the drive file with the nodes of the newest map, and whether lost ranges are being fetched again.
-async fn with_newest_map(file: &DriveFile, timeout: Duration) -> Result<(DriveFile, bool)> {
+/// Returns the drive file with the nodes of the newest map, whether lost ranges are being fetched again, and the nodes' state. A node
+/// that does not answer is waited for once: the map is asked for at the same time, and of a deciding set of nodes only.
+async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<(DriveFile, bool, Vec<NodeStatus>)> {
     let mut now = file.clone();
     if !file.is_redundant() {
-        return Ok((now, false));
+        return Ok((now, false, node_statuses(file, timeout).await));
     }
-    let map = newest(file, timeout).await?.map;
+    let (known, exports) = (DriveMap::of_file(file), KeptExports::default());
+    let (found, mut nodes) = tokio::join!(newest_soon(file, &known, &exports, timeout), node_statuses(file, timeout));
+    let map = found?.map;
     map.update(&mut now);
-    Ok((now, map.refetching))
+    match now.nodes().zip(file.nodes()).all(|(now, known)| now.is_same(known)) {
+        true => nodes.iter_mut().zip(now.nodes()).for_each(|(status, node)| status.sync = node.state),
+        false => nodes = node_statuses(&now, timeout).await,
+    }
+    Ok((now, map.refetching, nodes))
 }
 
 /// How many losses the drive survives, with its nodes in this state.

@@ -95,7 +95,7 @@ fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
     let mut told: Vec<_> = told.map(|name| name.split(' ').next().unwrap()).collect();
     told.sort();
     assert_eq!((told, &revoked["not_told"]), (vec!["a", "b", "suspect"], &json!([])), "{revoked}");
-    assert_ne!(lab.at("ann", &["verify", &drive]).code, Some(0));
+    lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
     let status = lab.at("ann", &["status", &drive]).out();
     let status: Value = serde_json::from_str(status.lines().next().unwrap()).unwrap();
     for node in status["nodes"].as_array().unwrap() {
@@ -132,7 +132,7 @@ fn a_node_that_nobody_reached_hears_of_a_revocation_from_the_room_or_from_the_ne
     silent.service.signal(rustix::process::Signal::CONT);
     // An examiner's call carries the list.
     lab.at("examiner", &["verify", &drive]).ok();
-    assert_ne!(lab.at("ann", &["verify", &drive]).code, Some(0));
+    lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
 
     // The sister reads it in the file.
     asking.service.signal(rustix::process::Signal::CONT);
