@@ -133,6 +133,7 @@ def agent(tmp_path: Path, binary: str, monkeypatch: pytest.MonkeyPatch) -> Itera
         serving.terminate()
 
 
+@pytest.mark.steady
 @pytest.mark.parametrize("to_server", [False, True])
 @pytest.mark.parametrize("meddle", [changed, repeated, split, left_out, cut, delayed])
 def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fails(
@@ -146,7 +147,7 @@ def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fa
             Between(port, meddle, to_server, 0, (place,), 1) if is_content else Between(port, meddle, to_server, first)
         )
         out = tmp_path / f"copy{first}.raw"
-        argv = [binary, "--json", "acquire", f"nbds://127.0.0.1:{between.port}/sda", str(out), "--timeout", "20"]
+        argv = [binary, "--json", "acquire", f"nbds://127.0.0.1:{between.port}/sda", str(out), "--timeout", "60"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=os.environ)
         between.close()
         # A client sends little.
@@ -171,6 +172,7 @@ def with_port(invitation: str, port: int) -> str:
     return "room1." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
+@pytest.mark.steady
 @pytest.mark.parametrize("to_server", [False, True])
 @pytest.mark.parametrize("meddle", [changed, left_out, cut])
 def test_an_invitation_for_one_is_good_for_one_however_a_machine_in_between_meddles(
