@@ -25,9 +25,14 @@ def main() -> int:
     parser.add_argument(
         "--cheetah", default=os.path.join(ROOT, "target", "static", "cheetah"), help="the static binary"
     )
+    parser.add_argument(
+        "--level", type=int, default=initrd.LEVEL, help=f"level of compression, 1 to {initrd.LEVEL} (%(default)s)"
+    )
     args = parser.parse_args()
+    if not 1 <= args.level <= initrd.LEVEL:
+        parser.error(f"--level {args.level} is not in 1 to {initrd.LEVEL}")
     try:
-        for path in build(os.path.abspath(args.out), os.path.abspath(args.cheetah)):
+        for path in build(os.path.abspath(args.out), os.path.abspath(args.cheetah), args.level):
             print(path)
     except (BuildError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -35,8 +40,8 @@ def main() -> int:
     return 0
 
 
-def build(out: str, cheetah: str) -> list[str]:
-    """Builds both, and returns their paths. The same packages, binary and commit give the same bytes."""
+def build(out: str, cheetah: str, level: int = initrd.LEVEL) -> list[str]:
+    """Builds both, and returns their paths. The same packages, binary, commit and level of compression give the same bytes."""
     os.makedirs(out, exist_ok=True)
     packages = Packages(os.path.join(out, "packages"))
     kernel = packages.kernel()
@@ -47,8 +52,8 @@ def build(out: str, cheetah: str) -> list[str]:
         os.makedirs(files)
         shutil.copyfile(kernel.image, os.path.join(files, "vmlinuz"))
         for name, content in (
-            ("lend.img", initrd.lend(kernel, cheetah)),
-            ("serve.img", initrd.serve(kernel)),
+            ("lend.img", initrd.lend(kernel, cheetah, level)),
+            ("serve.img", initrd.serve(kernel, level)),
             ("firmware.img", firmware.archive(kernel, modules.lend(kernel), packages)),
             ("lab.img", initrd.lab()),
         ):

@@ -117,7 +117,8 @@ def test_a_served_machine_gives_identical_images_and_its_disks_stay_as_they_were
         images.add(disks.sha256(image))
         os.remove(image)
     assert images == set(before)
-    name = machine.wait_for(r"nbd://0\.0\.0\.0:10809/(\w+)")[1]
+    # The screen shows the ports of each disk.
+    name = machine.wait_for(rf"\n(\w+) +\S+iB +{guest.HOST_ADDRESS}:10821 +10809 ")[1]
     room.run(CHEETAH, "acquire", f"nbd://{here}:10809/{name}", image)
     assert disks.sha256(image) in before
 

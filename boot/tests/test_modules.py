@@ -95,3 +95,68 @@ def test_the_screen_has_large_letters() -> None:
     assert shown.splitlines() == [" █ █ █ ", " █▀█ █ ", " ▀ ▀ ▀ "]
     letters = {line.split()[0] for line in (rootfs / "letters").read_text().splitlines()}
     assert letters >= set("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:.-")
+
+
+@pytest.mark.parametrize("count", [1, 8, 11])
+def test_the_screen_of_a_served_machine_has_a_line_for_each_disk_and_fits(tmp_path: Path, count: int) -> None:
+    model = "Samsung Portable SSD T7 Shield"
+    for number in range(count):
+        (tmp_path / f"sd{number}.warned").write_text(f"joined room lab as serve-56ab12 (key {'5f' * 32})\n")
+        (tmp_path / f"sd{number}.said").write_text(
+            f"/dev/sd{number} ({model}, serial S6YJNS0W{number:02}), 931.5GiB, is served\n"
+            f"  read-only at nbd://0.0.0.0:{10809 + 2 * number}/sd{number} and to 192.168.100.100:{10821 + number}, to\n"
+            "  which it connects\nwrites by this machine: refused by the kernel from now on\n"
+        )
+    shown = screen(tmp_path, "serve", f"seq -f sd%g 0 {count - 1}")
+    assert f"sd0      931.5GiB 192.168.100.100:10821  10809  {model}" in "\n".join(shown)
+    assert sum(line.startswith("sd") for line in shown) == min(count, 8)
+    assert ("and 3 more" in shown) == (count > 8)
+
+
+def test_the_screen_of_a_served_machine_shows_why_a_disk_is_not_served(tmp_path: Path) -> None:
+    (tmp_path / "sda.said").write_text("")
+    (tmp_path / "sda.warned").write_text(
+        "joined room lab as serve-56ab12 (key 00)\nerror: cannot read /dev/sda\nmore\n"
+    )
+    assert "sda: error: cannot read /dev/sda" in screen(tmp_path, "serve", "printf 'sda\\nsdb\\n'")
+    assert "sdb: starting" in screen(tmp_path, "serve", "printf 'sda\\nsdb\\n'")
+
+
+def test_the_screens_of_a_lending_machine_show_the_last_output_and_fit(tmp_path: Path) -> None:
+    (tmp_path / "node.warned").write_text(
+        f"joined room laboratory as lend-56ab12 (key {'5f' * 32})\n" + "warning: x\n" * 20
+    )
+    (tmp_path / "node.said").write_text(
+        "node lend-56ab12 lends 3.6GiB: drives on [::]:10809, control on\n  https://[::]\n"
+    )
+    shown = screen(tmp_path, "lend", "true")
+    assert "Disks visible: 0" in shown and shown[-1] == "  https://[::]"
+    large_lines = [line for line in shown if "█" in line]
+    assert len(large_lines) >= 8
+    with (tmp_path / "node.said").open("a") as file:
+        file.write("node lend-56ab12: wiped 1GiB in 16384 chunks, verified zero\n")
+    ended = screen(tmp_path, "lend", "true", "receipt")
+    assert "node lend-56ab12: wiped 1GiB in 16384 chunks, verified zero" in ended
+
+
+def screen(run: Path, entry: str, disks: str, action: str = "draw") -> list[str]:
+    """Returns what a screen of 80 columns and 25 lines shows of the machine whose programs' output is in the directory `run`."""
+    etc = Path(initrd.HERE, "rootfs", "etc")
+    program = (etc / "screen").read_text().replace("/etc/", f"{tmp_etc(run, etc)}/").replace("/run/", f"{run}/")
+    program = program.replace("at in /dev/tty1 /dev/ttyS0", "at in /dev/stdout")
+    program = f"disks() {{ {disks}; }}\nip() {{ :; }}\nhostname() {{ echo {entry}-56ab12; }}\nentry={entry}\n{program}\n{action}\n"
+    done = subprocess.run(
+        ["sh", "-c", program], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}
+    )
+    shown = done.stdout.removeprefix("\033[H\033[J").splitlines()
+    assert len(shown) <= 24 and all(len(line) <= 79 for line in shown), done.stdout
+    return shown
+
+
+def tmp_etc(run: Path, etc: Path) -> Path:
+    """Returns a copy of the files of the screen, which name each other by their new paths."""
+    made = run / "etc"
+    made.mkdir(exist_ok=True)
+    for name in ("letters", "large", "screen-lend", "screen-serve"):
+        (made / name).write_text((etc / name).read_text().replace("/etc/letters", str(made / "letters")))
+    return made
