@@ -28,9 +28,9 @@ test-rust: ## run the tests of the Rust crates and of the command line
 	@scripts/test-rust
 
 test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
-	@scripts/install-deps --build --demo --test
+	@scripts/install-deps --build --demo --test --live
 	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env; }
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder lab/tests python/tests bench/tests boot/tests/test_modules.py
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder boot/tests/test_start.py lab/tests python/tests bench/tests boot/tests/test_modules.py
 
 lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
 
@@ -59,7 +59,7 @@ live: static ## build the boot image: target/live/cheetah.iso, and target/live/p
 	@scripts/install-deps --live
 	@python3 -m boot
 
-test-boot: static ## start the boot image in emulated machines (about five minutes; needs root)
+test-boot: static ## start the boot image in emulated machines (about ten minutes; needs root)
 	@scripts/install-deps --build --demo --test --live
 	@scripts/python-env --tools
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml boot/tests

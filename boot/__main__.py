@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from boot import firmware, initrd, medium, modules, netboot
+from boot import cpio, firmware, initrd, medium, modules, netboot
 from boot.error import BuildError
 from boot.packages import Packages
 
@@ -26,11 +26,11 @@ def main() -> int:
         "--cheetah", default=os.path.join(ROOT, "target", "static", "cheetah"), help="the static binary"
     )
     parser.add_argument(
-        "--level", type=int, default=initrd.LEVEL, help=f"level of compression, 1 to {initrd.LEVEL} (%(default)s)"
+        "--level", type=int, default=cpio.LEVEL, help=f"level of compression, 1 to {cpio.LEVEL} (%(default)s)"
     )
     args = parser.parse_args()
-    if not 1 <= args.level <= initrd.LEVEL:
-        parser.error(f"--level {args.level} is not in 1 to {initrd.LEVEL}")
+    if not 1 <= args.level <= cpio.LEVEL:
+        parser.error(f"--level {args.level} is not in 1 to {cpio.LEVEL}")
     try:
         for path in build(os.path.abspath(args.out), os.path.abspath(args.cheetah), args.level):
             print(path)
@@ -40,10 +40,10 @@ def main() -> int:
     return 0
 
 
-def build(out: str, cheetah: str, level: int = initrd.LEVEL) -> list[str]:
+def build(out: str, cheetah: str, level: int = cpio.LEVEL, packages_dir: str | None = None) -> list[str]:
     """Builds both, and returns their paths. The same packages, binary, commit and level of compression give the same bytes."""
     os.makedirs(out, exist_ok=True)
-    packages = Packages(os.path.join(out, "packages"))
+    packages = Packages(packages_dir or os.path.join(out, "packages"))
     kernel = packages.kernel()
     iso, pxe = os.path.join(out, "cheetah.iso"), os.path.join(out, "pxe")
     with tempfile.TemporaryDirectory(dir=out) as scratch:
@@ -54,7 +54,7 @@ def build(out: str, cheetah: str, level: int = initrd.LEVEL) -> list[str]:
         for name, content in (
             ("lend.img", initrd.lend(kernel, cheetah, level)),
             ("serve.img", initrd.serve(kernel, level)),
-            ("firmware.img", firmware.archive(kernel, modules.lend(kernel), packages)),
+            ("firmware.img", firmware.archive(kernel, modules.lend(kernel), packages, level)),
             ("lab.img", initrd.lab()),
         ):
             if content is None:

@@ -3,3 +3,7 @@
 
 class BuildError(Exception):
     """The image cannot be built: what failed, and what to do about it."""
+
+
+class MissingError(BuildError):
+    """A program or a package that the build needs is not to be had here."""

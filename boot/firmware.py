@@ -23,7 +23,7 @@ PACKAGES = (
 FOLDERS = ("lib/firmware", "usr/lib/firmware")
 
 
-def archive(kernel: Kernel, chosen: Sequence[str], packages: Packages) -> bytes | None:
+def archive(kernel: Kernel, chosen: Sequence[str], packages: Packages, level: int) -> bytes | None:
     """Returns an archive of the firmware that these modules ask for, as far as apt has it, with the drivers that are of no use
     without; `None` if apt has none."""
     roots = [packages.unpack(name) for name in PACKAGES if packages.version(name)]
@@ -33,7 +33,7 @@ def archive(kernel: Kernel, chosen: Sequence[str], packages: Packages) -> bytes 
         return None
     for name in modules.with_firmware(chosen):
         made.file(modules.path(kernel, name), kernel.module(name), 0o644)
-    return made.content()
+    return made.compressed(level)
 
 
 def collect(wanted: Sequence[str], roots: Sequence[str]) -> Archive | None:

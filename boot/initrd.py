@@ -8,7 +8,7 @@ import tempfile
 
 from boot import modules
 from boot.cpio import Archive
-from boot.error import BuildError
+from boot.error import BuildError, MissingError
 from boot.packages import Kernel
 from boot.run import run
 
@@ -17,14 +17,12 @@ BUSYBOX = "/bin/busybox"
 # What `cheetah room boot-image` replaces in an image that is built already (crates/cheetah/src/commands/room/boot_image.rs).
 LAB_BYTES = 64 << 10
 LAB_MARK = b"cheetah: the archive of a laboratory\n"
-# The highest of zstd's levels, which takes a minute. Tests that need no small image use a lower one.
-LEVEL = 22
 
 
-def lend(kernel: Kernel, cheetah: str, level: int = LEVEL) -> bytes:
+def lend(kernel: Kernel, cheetah: str, level: int) -> bytes:
     """Returns the archive of both entries: busybox, `cheetah`, `/init`, and the modules that lending needs."""
     if not os.path.exists(BUSYBOX):
-        raise BuildError(f"there is no {BUSYBOX}: run scripts/install-deps --live")
+        raise MissingError(f"there is no {BUSYBOX}: run scripts/install-deps --live")
     made = Archive()
     for name in ("bin", "dev", "proc", "root", "run", "sys", "tmp", "etc/cheetah"):
         made.directory(name)
@@ -34,15 +32,15 @@ def lend(kernel: Kernel, cheetah: str, level: int = LEVEL) -> bytes:
     chosen = modules.lend(kernel)
     elsewhere = modules.with_firmware(chosen)
     modules.add(made, kernel, sorted(set(chosen) - set(elsewhere)), present=elsewhere)
-    return _compressed(made.content(), level)
+    return made.compressed(level)
 
 
-def serve(kernel: Kernel, level: int = LEVEL) -> bytes:
+def serve(kernel: Kernel, level: int) -> bytes:
     """Returns the archive that the serving entry adds: storage drivers, and the file that makes `/init` serve."""
     made = Archive()
     made.file("etc/serve", b"", 0o644)
     modules.add(made, kernel, modules.serve(kernel), present=modules.lend(kernel))
-    return _compressed(made.content(), level)
+    return made.compressed(level)
 
 
 def lab() -> bytes:
@@ -69,16 +67,3 @@ def _stripped(cheetah: str) -> bytes:
         run(["strip", "--strip-all", copy])
         with open(copy, "rb") as file:
             return file.read()
-
-
-def _compressed(content: bytes, level: int) -> bytes:
-    """Compresses with zstd, which unpacks several times as fast as xz on a slow machine."""
-    with tempfile.TemporaryDirectory() as scratch:
-        plain, packed = os.path.join(scratch, "plain"), os.path.join(scratch, "packed")
-        with open(plain, "wb") as file:
-            file.write(content)
-        run(["zstd", "-q", "--ultra", f"-{level}", "--single-thread", "-o", packed, plain])
-        with open(packed, "rb") as file:
-            result = file.read()
-    # The kernel looks for the next archive behind zeros, at a multiple of four bytes.
-    return result + b"\0" * (-len(result) % 512)

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 
-from boot.error import BuildError
+from boot.error import BuildError, MissingError
 from boot.run import run
 
 KERNEL = "linux-image-6.12-amd64"
@@ -31,14 +31,14 @@ class Packages:
         there already."""
         version = self.version(name)
         if not version:
-            raise BuildError(f"apt knows no package {name}; the image is built on Debian 12, after apt-get update")
+            raise MissingError(f"apt knows no package {name}; the image is built on Debian 12, after apt-get update")
         root = os.path.join(self._dir, f"{name}_{version.replace(':', '%3a')}")
         if os.path.isdir(root):
             return root
         scratch = f"{root}.{os.getpid()}"
         os.makedirs(scratch)
         try:
-            run(["apt-get", "-q", "download", f"{name}={version}"], cwd=scratch)
+            _download(f"{name}={version}", scratch)
             package = os.path.join(scratch, os.listdir(scratch)[0])
             run(["dpkg-deb", "--extract", package, os.path.join(scratch, "root")])
             os.rename(os.path.join(scratch, "root"), root)
@@ -51,7 +51,7 @@ class Packages:
         depends = run(["apt-cache", "depends", "--important", KERNEL])
         found = re.search(r"Depends: (linux-image-\S+)", depends)
         if not found:
-            raise BuildError(f"apt knows no package {KERNEL}; Debian 12 has it in its security updates")
+            raise MissingError(f"apt knows no package {KERNEL}; Debian 12 has it in its security updates")
         return Kernel(self.unpack(found[1]), found[1].removeprefix("linux-image-"))
 
 
@@ -75,3 +75,10 @@ class Kernel:
         """Returns a module by its path below `kernel/`, unpacked."""
         with lzma.open(os.path.join(self.modules, "kernel", name + PACKED)) as file:
             return file.read()
+
+
+def _download(package: str, dir: str) -> None:
+    try:
+        run(["apt-get", "-q", "download", package], cwd=dir)
+    except BuildError as error:
+        raise MissingError(str(error)) from error

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from boot.error import BuildError
+from boot.error import BuildError, MissingError
 
 
 def run(argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str | None = None) -> str:
-    """Runs a program to its end and returns its output. Raises BuildError with the program's own message."""
+    """Runs a program to its end and returns its output. Raises BuildError with the program's own message, and
+    MissingError if there is no such program."""
     if not shutil.which(argv[0]):
-        raise BuildError(f"{argv[0]} is not installed: run scripts/install-deps --live")
+        raise MissingError(f"{argv[0]} is not installed: run scripts/install-deps --live")
     done = subprocess.run(
         argv, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )

@@ -9,20 +9,31 @@ from pathlib import Path
 import pytest
 
 from boot import __main__ as build
+from boot import cpio
+from boot.error import MissingError
 from boot.tests import guest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHEETAH = guest.CHEETAH
+# Where Debian's packages stay from one build to the next.
+PACKAGES = str(ROOT / "target" / "live" / "packages")
+LEVEL = int(os.environ.get("CHEETAH_LIVE_LEVEL", cpio.LEVEL))
 
 
 @pytest.fixture(scope="session")
 def live() -> str:
-    """The directory of a built image: CHEETAH_LIVE, or one that is built now."""
+    """The directory of a built image: CHEETAH_LIVE, or one that is built now; with a level of compression below the highest one,
+    if CHEETAH_LIVE_LEVEL is set."""
     if built := os.environ.get("CHEETAH_LIVE"):
         return built
-    out = str(ROOT / "target" / "live")
-    build.build(out, CHEETAH)
-    return out
+    if why := guest.missing():
+        pytest.skip(why)
+    out = ROOT / "target" / ("live" if LEVEL == cpio.LEVEL else f"live-{LEVEL}")
+    try:
+        build.build(str(out), CHEETAH, LEVEL, PACKAGES)
+    except MissingError as error:
+        pytest.skip(str(error))
+    return str(out)
 
 
 @pytest.fixture

@@ -143,7 +143,14 @@ class Guest:
     """One emulated machine."""
 
     def __init__(
-        self, room: Room, dir: str, name: str, number: int, boot: Sequence[str], disks: Sequence[str] = ()
+        self,
+        room: Room,
+        dir: str,
+        name: str,
+        number: int,
+        boot: Sequence[str],
+        disks: Sequence[str] = (),
+        adapter: str = "e1000",
     ) -> None:
         os.makedirs(dir, exist_ok=True)
         self.name = name
@@ -160,7 +167,7 @@ class Guest:
             f"unix:{self._monitor},server=on,wait=off",
         ]
         argv += ["-netdev", f"tap,id=n0,ifname={room.tap()},script=no,downscript=no"]
-        argv += ["-device", f"e1000,netdev=n0,mac={mac}", "-no-reboot", *disks, *boot]
+        argv += ["-device", f"{adapter},netdev=n0,mac={mac}", "-no-reboot", *disks, *boot]
         if "-M" not in argv:
             argv += ["-M", "pc"]
         self.last_requests: Requests = {}
