@@ -51,6 +51,53 @@ impl Writer {
         }
         self.file.sync_all().unwrap();
     }
+
+    /// Closes the file. Returns the content that it must have.
+    fn close(self) -> Vec<u8> {
+        self.content
+    }
+}
+
+/// A drive of [`SIZE`] over three nodes, written through its mount.
+struct WrittenDrive {
+    desk: Desk,
+    nodes: [Node; 3],
+    drive: String,
+    mount: Mounted,
+    writer: Writer,
+}
+
+impl WrittenDrive {
+    /// `None`, and it says so, where nothing can be mounted.
+    fn new(layout: &[&str], mount_options: &[&str]) -> Option<Self> {
+        if !need::fuse() {
+            return None;
+        }
+        let (desk, nodes) = (Desk::new(), three("40MiB"));
+        let drive = made(&desk, &nodes.each_ref(), layout);
+        let mount = Mounted::new(&drive, &desk.dir("mnt"), &[&["--writable"], mount_options].concat());
+        let mut writer = Writer::new(&mount.file);
+        writer.write_some();
+        Some(Self { desk, nodes, drive, mount, writer })
+    }
+}
+
+/// Unmounts a drive, and asserts that it has the bytes written. Returns them.
+#[track_caller]
+fn unmount_and_compare(desk: &Desk, drive: &str, mount: Mounted, writer: Writer) -> Vec<u8> {
+    let content = writer.close();
+    mount.unmount();
+    assert_content(desk, drive, "again", &content);
+    content
+}
+
+/// Kills the process that mounts a drive. Returns the content that the drive must have.
+fn kill_writer(desk: &Desk, mount: Mounted, writer: Writer) -> Vec<u8> {
+    mount.service().signal(Signal::KILL);
+    let content = writer.close();
+    cheetah(&["unmount", &desk.arg("mnt")]).ok();
+    drop(mount);
+    content
 }
 
 #[track_caller]
@@ -76,18 +123,16 @@ fn read_back(desk: &Desk, drive: &str, name: &str) -> Vec<u8> {
     bytes
 }
 
+#[track_caller]
+fn assert_content(desk: &Desk, drive: &str, name: &str, content: &[u8]) {
+    assert!(read_back(desk, drive, name) == content, "the drive does not hold the bytes written");
+}
+
 /// A node is frozen under writes, returns, and receives the writes that it missed; then another is killed, which only a
 /// drive that is whole again survives.
 fn writes_survive_a_frozen_and_a_killed_node(layout: &[&str]) {
-    if !need::fuse() {
-        return;
-    }
-    let desk = Desk::new();
-    let [first, second, third] = three("40MiB");
-    let drive = made(&desk, &[&first, &second, &third], layout);
-    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);
-    let mut writer = Writer::new(&mount.file);
-    writer.write_some();
+    let Some(written) = WrittenDrive::new(layout, &[]) else { return };
+    let WrittenDrive { desk, nodes: [first, second, third], drive, mount, mut writer } = written;
     second.service.signal(Signal::STOP);
     writer.write_some();
     assert_eq!(survives(&drive), Some(0));
@@ -96,16 +141,13 @@ fn writes_survive_a_frozen_and_a_killed_node(layout: &[&str]) {
     until("the node that came back has what it missed", || survives(&drive) == Some(1));
     first.kill();
     writer.write_some();
-    let Writer { file, content, .. } = writer;
-    drop(file);
-    mount.unmount();
-    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+    let content = unmount_and_compare(&desk, &drive, mount, writer);
 
     let spare = Node::start("40MiB");
     let repaired = cheetah(&["repair", &drive, "--nodes", spare.address()]).ok().json();
     assert_eq!(repaired["repair"]["survives"], 1, "{repaired}");
     third.kill();
-    assert!(read_back(&desk, &drive, "after") == content, "the repaired drive holds something else than was written");
+    assert_content(&desk, &drive, "after", &content);
 }
 
 #[test]
@@ -151,26 +193,14 @@ fn a_load_onto_a_node_that_falters_ends_with_full_redundancy_or_a_warning() {
 
 #[test]
 fn a_writer_that_is_killed_leaves_a_drive_that_the_next_one_settles() {
-    if !need::fuse() {
-        return;
-    }
-    let desk = Desk::new();
-    let [first, second, third] = three("40MiB");
-    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity"]);
-    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);
-    let mut writer = Writer::new(&mount.file);
-    writer.write_some();
-    let Writer { file, content, .. } = writer;
-    mount.service().signal(Signal::KILL);
-    drop(file);
-    cheetah(&["unmount", &desk.arg("mnt")]).ok();
-    drop(mount);
+    let Some(written) = WrittenDrive::new(&["--layout", "parity"], &[]) else { return };
+    let WrittenDrive { desk, nodes: [_first, second, _third], drive, mount, writer } = written;
+    let content = kill_writer(&desk, mount, writer);
     // Its lease is held until it expires.
     let repaired = cheetah(&["repair", &drive, "--force-lease"]).ok().json();
     assert_eq!(repaired["repair"]["survives"], 1, "{repaired}");
     second.kill();
-    assert!(read_back(&desk, &drive, "again") == content);
-    drop((first, third));
+    assert_content(&desk, &drive, "again", &content);
 }
 
 #[test]
@@ -199,15 +229,8 @@ fn reads_of_a_loaded_image_survive_a_node_that_is_killed_and_comes_back_empty() 
 
 #[test]
 fn a_writer_repairs_its_drive_although_repair_is_killed() {
-    if !need::fuse() {
-        return;
-    }
-    let desk = Desk::new();
-    let [first, second, third] = three("40MiB");
-    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity"]);
-    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable", "--no-repair"]);
-    let mut writer = Writer::new(&mount.file);
-    writer.write_some();
+    let Some(written) = WrittenDrive::new(&["--layout", "parity"], &["--no-repair"]) else { return };
+    let WrittenDrive { desk, nodes: [first, _second, third], drive, mount, mut writer } = written;
     third.kill();
     writer.write_some();
     until("the loss is recorded", || survives(&drive) == Some(0));
@@ -228,23 +251,13 @@ fn a_writer_repairs_its_drive_although_repair_is_killed() {
 
     first.kill();
     writer.write_some();
-    let Writer { file, content, .. } = writer;
-    drop(file);
-    mount.unmount();
-    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+    unmount_and_compare(&desk, &drive, mount, writer);
 }
 
 #[test]
 fn repair_goes_on_by_itself_after_the_writer_is_killed() {
-    if !need::fuse() {
-        return;
-    }
-    let desk = Desk::new();
-    let [first, second, third] = three("40MiB");
-    let drive = made(&desk, &[&first, &second, &third], &["--layout", "mirror"]);
-    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);
-    let mut writer = Writer::new(&mount.file);
-    writer.write_some();
+    let Some(written) = WrittenDrive::new(&["--layout", "mirror"], &[]) else { return };
+    let WrittenDrive { desk, nodes: [first, _second, third], drive, mount, mut writer } = written;
     third.kill();
     writer.write_some();
     let spare = Node::start("40MiB");
@@ -252,32 +265,21 @@ fn repair_goes_on_by_itself_after_the_writer_is_killed() {
     repair.args(["--json", "repair", &drive, "--nodes", spare.address()]).stdout(Stdio::piped());
     let repair = repair.spawn().unwrap();
     until("the writer uses the spare", || spare.exports() == 1);
-    mount.service().signal(Signal::KILL);
-    let Writer { file, content, .. } = writer;
-    drop(file);
-    cheetah(&["unmount", &desk.arg("mnt")]).ok();
-    drop(mount);
+    let content = kill_writer(&desk, mount, writer);
     // Once the writer's leases have ended.
     let ended = repair.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     assert_eq!(survives(&drive), Some(1));
     first.kill();
-    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
-    drop(second);
+    assert_content(&desk, &drive, "again", &content);
 }
 
 #[test]
 fn a_replaced_node_that_returns_wipes_what_it_held() {
-    if !need::fuse() {
-        return;
-    }
-    let desk = Desk::new();
-    let [first, second, third] = three("40MiB");
     let spare = Node::start("40MiB");
-    let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity", "--spares", spare.address()]);
-    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable", "--repair-after", "1"]);
-    let mut writer = Writer::new(&mount.file);
-    writer.write_some();
+    let layout = ["--layout", "parity", "--spares", spare.address()];
+    let Some(written) = WrittenDrive::new(&layout, &["--repair-after", "1"]) else { return };
+    let WrittenDrive { desk, nodes: [_first, second, _third], drive, mount, mut writer } = written;
     second.service.signal(Signal::STOP);
     writer.write_some();
     until("the spare has taken the place of the silent node", || survives(&drive) == Some(1));
@@ -291,10 +293,7 @@ fn a_replaced_node_that_returns_wipes_what_it_held() {
     until("its receipt is in the drive file", || {
         std::fs::read_to_string(&drive).unwrap().contains("verified_zero = true")
     });
-    let Writer { file, content, .. } = writer;
-    drop(file);
-    mount.unmount();
-    assert!(read_back(&desk, &drive, "again") == content, "the drive holds something else than was written");
+    unmount_and_compare(&desk, &drive, mount, writer);
 }
 
 #[test]
@@ -315,7 +314,7 @@ fn a_drive_that_is_only_read_is_repaired_by_its_mount() {
     first.kill();
     mount.unmount();
     cheetah(&["verify", &drive]).ok();
-    assert!(read_back(&desk, &drive, "again") == content);
+    assert_content(&desk, &drive, "again", &content);
 }
 
 #[test]
