@@ -9,6 +9,25 @@ def credential_file() -> str | None:
     """Returns the file with the credential of this process, in PEM, if it is in a room."""
 
 @final
+class Membership:
+    """A membership of a room, by the credential in a file. Its list of revoked members is kept current while the process
+    runs."""
+
+    def __new__(cls, path: str | PathLike[str]) -> Membership: ...
+    def peer(self, certificate: bytes) -> Peer:
+        """Returns the member with a certificate in DER. Raises `cheetah.Error` if the room has not signed it, or the
+        member is revoked."""
+
+@final
+class Peer:
+    """Another member of the room."""
+
+    role: str
+
+    def is_revoked(self) -> bool:
+        """Returns whether its certificate has been revoked."""
+
+@final
 class OpenOptions:
     """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes."""
 

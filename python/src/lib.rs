@@ -1,14 +1,14 @@
 //! `cheetah._native`: the Rust part of the Python package.
 //!
 //! [`device`] opens sources as the command line does ([`cheetah_source`]), as a member of the same room ([`room`]), and
-//! reads them; [`share`] serves them to other
-//! processes. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
+//! reads them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
 //! objects.
 
 #![deny(unsafe_code)]
 
 mod device;
 mod failure;
+mod membership;
 mod open_options;
 mod room;
 mod runtime;
@@ -22,5 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<open_options::OpenOptions>()?;
     module.add_class::<device::Device>()?;
     module.add_class::<share::Share>()?;
+    module.add_class::<membership::Membership>()?;
+    module.add_class::<membership::Peer>()?;
     module.add_function(wrap_pyfunction!(room::credential_file, module)?)
 }

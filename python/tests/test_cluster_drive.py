@@ -187,3 +187,47 @@ def test_only_readers_of_the_room_reach_the_scheduler_and_other_machines_reach_n
     if not own_address().startswith("127."):
         assert len(open_to_others) >= 3, "a scheduler and two workers"
     assert [at for at in open_to_others if not speaks_tls(own_address(), at.port)] == []
+
+
+def test_the_worker_of_a_revoked_member_is_cut_off_and_refused(
+    cluster: tuple[str, int], binary: str, tmp_path: Path
+) -> None:
+    import distributed
+
+    from cheetah.triage.workers.room_security import room_security
+
+    address, _ = cluster
+    credential = tmp_path / "ann.pem"
+    run(binary, "room", "credential", "--room", "lab", "--role", "analyst", "--name", "ann", "--out", credential)
+    log = tmp_path / "ann.log"
+    with distributed.Client(address, security=room_security(), set_as_default=False) as client, log.open("wb") as said:
+        client.wait_for_workers(2, timeout=PATIENCE_S)
+
+        def until_workers(count: int) -> None:
+            end = time.monotonic() + PATIENCE_S
+            while len(workers := list(client.scheduler_info(n_workers=-1)["workers"])) != count:
+                assert time.monotonic() < end, log.read_text()
+                # That the peer of a connection is revoked is noticed when the connection is used.
+                for worker in workers:
+                    client.submit(os.getpid, workers=[worker], allow_other_workers=True, pure=False)
+                time.sleep(0.1)
+
+        argv = [sys.executable, "-m", "cheetah.dask", "worker", address, "--nworkers", "1"]
+        environment = {**os.environ, "CHEETAH_ROOM": str(credential)}
+        of_ann = subprocess.Popen(argv, stdout=said, stderr=said, env=environment, start_new_session=True)
+        try:
+            until_workers(3)
+            run(binary, "room", "revoke", "--room", "lab", "ann")
+            until_workers(2)
+            with (
+                pytest.raises(OSError),
+                distributed.Client(
+                    address, security=type(room_security())(str(credential)), timeout=5, set_as_default=False
+                ),
+            ):
+                pass
+            assert client.submit(sum, [1, 2]).result(timeout=PATIENCE_S) == 3
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(of_ann.pid, signal.SIGKILL)
+            of_ann.wait(PATIENCE_S)

@@ -246,6 +246,35 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_of_another_tls_library_is_accepted_by_its_rooms_signature_until_it_is_revoked() {
+        use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+        let (_directory, _, kept, authority, mut register) = kept();
+        let key = PrivateKey::generate().unwrap();
+        let public = key.public().unwrap();
+        let applicant =
+            Applicant { name: "ann".into(), key: public.fingerprint(), called_from: None, hosts: Vec::new() };
+        let ann = register.admit(&applicant, Role::Analyst, Admission::Approved, 3, 0).unwrap().clone();
+        let certificate = |authority: &Authority| {
+            let pem = authority.issue(&(&ann).into(), &public).unwrap();
+            CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+        };
+        let own = certificate(&authority);
+        let standing = kept.credential.standing(&own).unwrap();
+        assert_eq!((standing.identity().role, standing.is_revoked()), (Role::Analyst, false));
+        let other = Authority::generate("lab").unwrap();
+        assert!(kept.credential.standing(&certificate(&other)).is_err());
+        let mut changed = own.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        assert!(kept.credential.standing(&changed).is_err());
+        assert!(kept.credential.standing(&[]).is_err());
+        register.revoke(&["ann"], 7);
+        let list = der_of_list(authority.revocations_pem(&register).unwrap().as_bytes()).unwrap();
+        kept.credential.replace_revocations(&list).unwrap();
+        assert!(standing.is_revoked());
+        assert!(kept.credential.standing(&own).is_err());
+    }
+
+    #[test]
     fn a_list_of_revoked_certificates_that_is_put_into_the_file_is_in_force_when_it_is_read_again() {
         let (_directory, credentials, kept, authority, mut register) = kept();
         assert_eq!(kept.credential.revoked(), 0);

@@ -8,7 +8,7 @@
 //! * with a **credential** made in advance and carried to it.
 //!
 //! [`client`] and [`server`] talk ([`wire`]); [`Register`] decides who is admitted, without I/O; [`directory`] keeps keys
-//! from others; [`resolve`] turns `--room` into a credential.
+//! from others; [`resolve`] turns `--room` into a credential; [`upkeep`] keeps a member's list of revoked members current.
 //!
 //! # Attacks, and what stops them
 //!
@@ -47,6 +47,7 @@ pub mod register;
 pub mod resolve;
 pub mod room;
 pub mod server;
+pub mod upkeep;
 pub mod wire;
 
 pub use cheetah_tls::Fingerprint;

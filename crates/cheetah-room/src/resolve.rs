@@ -201,16 +201,37 @@ async fn from_file(path: &Path, wanted: &Wanted<'_>) -> Result<Membership> {
     {
         return joined(text, wanted).await;
     }
+    let (membership, role) = of_credential(path, &bytes)?;
+    if !wanted.purpose.fits(role) {
+        return Err(other_role(&shown.to_string(), role.name(), wanted.purpose));
+    }
+    Ok(membership)
+}
+
+/// The membership by the credential in a file, of any role.
+///
+/// # Errors
+///
+/// If the file cannot be read or used.
+pub fn of_file(path: &Path) -> Result<Membership> {
+    if let Some(kept) = all()?.into_iter().find(|kept| kept.path == path) {
+        return Ok(known(kept));
+    }
+    let doing = |error| Error::io(format_args!("reading {}", path.display()), &error);
+    let bytes = Zeroizing::new(read_limited(path).map_err(doing)?);
+    Ok(of_credential(path, &bytes)?.0)
+}
+
+/// The membership by the credential in a file with these bytes, and its role.
+fn of_credential(path: &Path, bytes: &[u8]) -> Result<(Membership, Role)> {
+    let shown = path.display();
     let failed = |error: cheetah_tls::TlsError| {
         Error::misuse(format!("{shown} is neither an invitation nor a credential that can be used: {error}"))
     };
     let credential = Credential::from_file(path).map_err(failed)?;
     let identity = credential.identity().ok_or_else(|| Error::misuse(format!("{shown} names no member of a room")))?;
-    if !wanted.purpose.fits(identity.role) {
-        return Err(other_role(&shown.to_string(), identity.role.name(), wanted.purpose));
-    }
-    let room = identity.room.to_string();
-    Ok(Membership { credential, room, file: None, pem: Some(path.to_owned()), at: places_in(&bytes), new: None })
+    let (room, role) = (identity.room.to_string(), identity.role);
+    Ok((Membership { credential, room, file: None, pem: Some(path.to_owned()), at: places_in(bytes), new: None }, role))
 }
 
 fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {

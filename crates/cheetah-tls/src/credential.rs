@@ -20,7 +20,7 @@ use crate::identity::{self, Fingerprint, Identity, RoomId};
 use crate::provider::provider;
 use crate::revocation::REVOCATIONS_BYTES_MAX;
 use crate::server::ServerTls;
-use crate::trust::Trust;
+use crate::trust::{Standing, Trust};
 
 /// The most bytes of a credential file.
 const FILE_BYTES_MAX: usize = 2 * REVOCATIONS_BYTES_MAX;
@@ -218,6 +218,18 @@ impl Credential {
 
     fn own(&self) -> Result<&Arc<CertifiedKey>, TlsError> {
         self.0.own.as_ref().filter(|_| self.0.identity.is_some()).ok_or(TlsError::NotOfARoom)
+    }
+
+    /// The standing of a peer whose certificate, in DER, another TLS library has received and verified.
+    ///
+    /// # Errors
+    ///
+    /// If the room's authority has not signed it for a member of this room, or the member is revoked.
+    pub fn standing(&self, certificate: &[u8]) -> Result<Standing, TlsError> {
+        let identity = Identity::of_certificate(certificate)?;
+        self.0.trust.check_signature(certificate)?;
+        self.0.trust.check(&identity)?;
+        Ok(Standing::new(self.0.trust.clone(), identity))
     }
 
     /// Replaces the list of revoked certificates. Peers with a certificate on it are refused from now on, and connections

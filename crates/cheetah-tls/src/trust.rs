@@ -51,6 +51,13 @@ impl Trust {
         Ok(())
     }
 
+    /// Checks that the authority has signed a certificate, in DER.
+    pub fn check_signature(&self, certificate: &[u8]) -> Result<(), TlsError> {
+        let (certificate, authority) = (identity::parse(certificate)?, identity::parse(&self.authority)?);
+        let signed = certificate.verify_signature(Some(authority.public_key()));
+        signed.map_err(|_| TlsError::Malformed("the certificate is not signed by the room"))
+    }
+
     /// Checks that a certificate of others is not revoked.
     pub fn check_serial(&self, certificate: &[u8]) -> Result<(), TlsError> {
         let serial = Serial::from_bytes(identity::parse(certificate)?.raw_serial())?;

@@ -2,12 +2,12 @@
 
 mod asking;
 mod nodes;
-mod upkeep;
 
 use cheetah_room::Host;
 use cheetah_room::client::Me;
 use cheetah_room::resolve::{Purpose, Wanted, every_client, knows_no_room, named_room, place_to_ask, resolve};
 use cheetah_room::server::CLOCK_TOLERANCE_S;
+use cheetah_room::upkeep;
 use cheetah_tls::{Role, wallet};
 
 use self::asking::announced;
@@ -15,8 +15,8 @@ use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
 pub use asking::ask;
+pub use cheetah_room::upkeep::{report_server, server_at, server_ended};
 pub use nodes::{answering, node_address, node_addresses, tell_servers};
-pub use upkeep::{report_server, server_at, server_ended};
 
 /// How a command takes part in a room.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 """TLS for Dask with the credential of a room's member.
 
 Dask runs any code that it is sent. So scheduler, workers and clients accept each other only as members of the room that
-may read drives: examiners and analysts. The list of revoked certificates is that of the time when a process starts.
+may read drives, examiners and analysts, and only until they are revoked.
 """
 
-import re
 import ssl
 from typing import Any
 
@@ -14,43 +13,69 @@ from cheetah import _native
 
 ROLES = ("examiner", "analyst")
 """The roles that take part."""
-URN = re.compile(r"urn:cheetah:room:[0-9a-f]{32}:role:([a-z]+)")
 
 
-def check_role(certificate: Any) -> None:
-    """Raises `ssl.SSLError` unless a peer's certificate has one of `ROLES`."""
-    names = (certificate or {}).get("subjectAltName", ())
-    roles = [found[1] for kind, name in names if kind == "URI" and (found := URN.fullmatch(str(name)))]
-    if len(roles) != 1 or roles[0] not in ROLES:
-        # Tornado looks at the number, and closes the connection.
-        raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"the peer is no {' or '.join(ROLES)} of the room")
+class RoomContext(ssl.SSLContext):
+    """The TLS of a room's member."""
+
+    membership: _native.Membership
 
 
-class RoomSocket(ssl.SSLSocket):
-    """A connection that ends unless the peer has one of `ROLES`."""
+class _Checked:
+    """A connection to a member with one of `ROLES`. Nothing is exchanged with any other, nor after a revocation."""
 
-    def do_handshake(self, block: bool = False) -> None:
-        """Performs the handshake, and then checks the role in the peer's certificate."""
-        super().do_handshake(block)
-        check_role(self.getpeercert())
+    context: Any
+    _peer: _native.Peer | None = None
+
+    def do_handshake(self, *args: Any) -> None:
+        """Performs the handshake, and then checks the peer."""
+        super().do_handshake(*args)  # type: ignore[misc]
+        certificate = self.getpeercert(True)  # type: ignore[attr-defined]
+        try:
+            peer = self.context.membership.peer(certificate or b"")
+        except OSError as error:
+            # Tornado looks at the number, and closes the connection.
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, str(error)) from error
+        if peer.role not in ROLES:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"the peer is no {' or '.join(ROLES)} of the room")
+        self._peer = peer
+
+    def read(self, *args: Any) -> Any:
+        """Reads, unless the peer is revoked. All ways of receiving lead here."""
+        self._check()
+        return super().read(*args)  # type: ignore[misc]
+
+    def _check(self) -> None:
+        if self._peer is not None and self._peer.is_revoked():
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "the peer is revoked")
 
 
-class RoomObject(ssl.SSLObject):
-    """The same, where asyncio has the socket."""
+class RoomSocket(_Checked, ssl.SSLSocket):
+    """A connection with a socket of its own."""
 
-    def do_handshake(self) -> None:
-        """Performs the handshake, and then checks the role in the peer's certificate."""
-        super().do_handshake()
-        check_role(self.getpeercert())
+    def send(self, *args: Any) -> int:
+        """Sends, unless the peer is revoked."""
+        self._check()
+        return super().send(*args)
+
+
+class RoomObject(_Checked, ssl.SSLObject):
+    """A connection of which asyncio has the socket."""
+
+    def write(self, *args: Any) -> int:
+        """Sends, unless the peer is revoked."""
+        self._check()
+        return super().write(*args)
 
 
 class RoomSecurity(Security):  # type: ignore[misc,unused-ignore]
-    """Dask's security, by the credential in a file as Cheetah keeps it: certificate, key, authority and list of revoked
-    certificates. Raises OSError if the file cannot be read or used."""
+    """Dask's security, by the credential in a file as Cheetah keeps it: certificate, key and authority. Raises OSError if
+    the file cannot be read or used."""
 
     def __init__(self, credential: str):
         super().__init__(require_encryption=True)  # type: ignore[no-untyped-call,unused-ignore]
         self.credential = credential
+        self._membership = _native.Membership(credential)
         self._context(ssl.PROTOCOL_TLS_CLIENT)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,7 +92,8 @@ class RoomSecurity(Security):  # type: ignore[misc,unused-ignore]
         return {"ssl_context": self._context(ssl.PROTOCOL_TLS_SERVER), "require_encryption": True}
 
     def _context(self, side: int) -> ssl.SSLContext:
-        context = ssl.SSLContext(side)
+        context = RoomContext(side)
+        context.membership = self._membership
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         # The room and the role count, not the name.
         context.check_hostname = False
@@ -76,8 +102,6 @@ class RoomSecurity(Security):  # type: ignore[misc,unused-ignore]
         # The file has this member's own certificate, too; only the authority, which signed itself, ends a chain.
         context.load_verify_locations(cafile=self.credential)
         context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-        if context.cert_store_stats()["crl"]:
-            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         context.sslsocket_class, context.sslobject_class = RoomSocket, RoomObject
         return context
 

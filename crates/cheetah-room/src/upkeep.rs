@@ -7,21 +7,23 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
-use cheetah_room::client::check_in;
-use cheetah_room::kept::Credentials;
-use cheetah_room::place::own_addresses;
-use cheetah_room::resolve::{Membership, own_room};
-use cheetah_room::room::der_of_list;
-use cheetah_room::wire::ServerAt;
-use cheetah_room::{Host, Room};
 use cheetah_tls::{Credential, TlsError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::check_in;
+use crate::kept::Credentials;
+use crate::place::own_addresses;
+use crate::resolve::{Membership, own_room};
+use crate::room::der_of_list;
+use crate::wire::ServerAt;
+use crate::{Host, Room};
 
 /// How often files are looked at.
 const FILE_PAUSE: Duration = Duration::from_secs(2);
@@ -30,15 +32,15 @@ const ROOM_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of a server may be held up by reporting it.
 const ENDED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The upkeep of this process, and its server.
-static UPKEEP: std::sync::OnceLock<Upkeep> = std::sync::OnceLock::new();
+/// The upkeep that tells the room of this process's server: the first that was begun.
+static UPKEEP: OnceLock<Arc<Upkeep>> = OnceLock::new();
 
 struct Upkeep {
     credential: Credential,
     /// The file of the credential, which this process may write.
     file: Option<PathBuf>,
     /// The room, if this is its machine.
-    own: Option<Room>,
+    own: Option<Arc<Room>>,
     /// Where the room can be asked, as `host:port`.
     at: Vec<String>,
     server: watch::Sender<Option<ServerAt>>,
@@ -46,17 +48,17 @@ struct Upkeep {
     seen: Mutex<Vec<u8>>,
 }
 
-/// Begins the upkeep of this process's membership.
+/// Begins the upkeep of a membership of this process, as a task of the runtime that this is called in. It ends with the
+/// runtime.
 pub fn start(membership: &Membership) {
     let credential = membership.credential.clone();
-    let own = credential.room().and_then(|room| own_room(room).ok().flatten());
+    let own = credential.room().and_then(|room| own_room(room).ok().flatten()).map(Arc::new);
     let (file, at) = (membership.file.clone(), membership.at.clone());
     let new = Upkeep { credential, file, own, at, server: watch::Sender::new(None), seen: Mutex::default() };
-    if UPKEEP.set(new).is_ok()
-        && let Some(upkeep) = UPKEEP.get()
-    {
-        tokio::spawn(upkeep.run());
-    }
+    let upkeep = Arc::new(new);
+    // Further memberships have no server of their own.
+    let _ = UPKEEP.set(upkeep.clone());
+    tokio::spawn(upkeep.run());
 }
 
 /// A server of this machine that listens at an address.
@@ -91,12 +93,13 @@ pub async fn server_ended() {
 }
 
 impl Upkeep {
-    async fn run(&'static self) {
+    async fn run(self: Arc<Self>) {
         let mut server = self.server.subscribe();
         let mut said = String::new();
         let mut ask_at = Instant::now();
         loop {
-            let read = blocking(|| self.read_files()).await.flatten();
+            let files = self.clone();
+            let read = blocking(move || files.read_files()).await.flatten();
             let mut failed = read.err().map(|error| error.to_string());
             if Instant::now() >= ask_at {
                 let here = server.borrow_and_update().clone();
@@ -148,13 +151,13 @@ impl Upkeep {
     }
 
     /// Tells the room about this process's server, and takes its list.
-    async fn tell(&'static self, server: Option<ServerAt>, ended: bool) -> Result<()> {
+    async fn tell(&self, server: Option<ServerAt>, ended: bool) -> Result<()> {
         let (Some(identity), own) = (self.credential.identity(), &self.own) else { return Ok(()) };
-        if let Some(room) = own {
+        if let Some(room) = own.clone() {
             let Some(server) = server else { return Ok(()) };
             let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-            let (key, server) = (&identity.key, Some(server.known_to(here)));
-            return blocking(move || room.check_in(key, server, ended)).await?;
+            let (key, server) = (identity.key, Some(server.known_to(here)));
+            return blocking(move || room.check_in(&key, server, ended)).await?;
         }
         if self.at.is_empty() {
             return Ok(());
