@@ -11,7 +11,7 @@ import pytest
 from boot import menu
 from boot.tests import disks, guest
 from boot.tests.conftest import CHEETAH
-from boot.tests.requests import address, assert_untouched, own_image, with_disks
+from boot.tests.requests import KERNEL_STARTED, address, assert_untouched, own_image, with_disks
 
 
 def test_two_machines_join_by_themselves_and_their_drive_survives_one_of_them(
@@ -36,6 +36,10 @@ def test_two_machines_join_by_themselves_and_their_drive_survives_one_of_them(
     room.run(CHEETAH, "verify", drive)
     # The other machine restarts without its content; the drive survives that.
     other.monitor("system_reset")
+    room.run(CHEETAH, "verify", drive)
+    guest.wait_for(
+        lambda: re.search(f"(?s){KERNEL_STARTED}.*{KERNEL_STARTED}.* lends ", other.console()), "lends again"
+    )
     room.run(CHEETAH, "verify", drive)
     # The machine that restarted cannot say that it wiped its memory, hence the failure.
     assert room.run(CHEETAH, "destroy", drive, "--force", check=False).returncode == 1 and not os.path.exists(drive)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from boot import __main__ as build
 from boot import cpio
 from boot.tests import guest
-from boot.tests.conftest import CHEETAH, LEVEL, PACKAGES
+from boot.tests.conftest import CHEETAH, LEVEL, PACKAGES, ROOT
 from boot.tests.test_start import STARTED
 
 FIRMWARE = "/usr/share/OVMF"
@@ -71,6 +72,14 @@ def test_secure_boot_refuses_a_changed_boot_loader(live: str, room: guest.Room, 
     machine.kill()
 
 
+def documented_dhcp() -> list[str]:
+    """Returns the options of dnsmasq that docs/boot-network.md gives to machines that start."""
+    lines = (ROOT / "docs" / "boot-network.md").read_text().splitlines()
+    found = [line.strip() for line in lines if re.match(r" +dhcp-(match|boot|vendorclass|option-force)=", line)]
+    assert len(found) >= 6
+    return [f"--{line}" for line in found]
+
+
 @pytest.mark.parametrize("way", ["bios", "bios-http", "uefi-http", "http"])
 def test_a_machine_starts_over_the_network(live: str, tmp_path: Path, way: str) -> None:
     why = guest.missing()
@@ -78,14 +87,12 @@ def test_a_machine_starts_over_the_network(live: str, tmp_path: Path, way: str) 
         pytest.skip(why)
     tree = f"{live}/pxe"
     # By TFTP alone; the boot loader by TFTP and the kernel by HTTP; and all by HTTP.
-    dhcp = ["--enable-tftp", f"--tftp-root={tree}", f"--dhcp-boot={'bios.0' if 'bios' in way else 'shimx64.efi'}"]
+    dhcp = [*documented_dhcp(), "--enable-tftp", f"--tftp-root={tree}"]
     options, adapter, web_root = ["-boot", "n"], "e1000", tree if "http" in way else None
     if "uefi" in way or way == "http":
         options = [*uefi(tmp_path, False), *options]
     if way == "http":
         # The firmware's own client fetches the disc; the adapter's ROM has none for discs, and PXE is switched off.
-        dhcp = ["--dhcp-vendorclass=set:http,HTTPClient", "--dhcp-option-force=tag:http,60,HTTPClient"]
-        dhcp += [f"--dhcp-boot=tag:http,http://{guest.HOST_ADDRESS}/cheetah.iso"]
         options = [*uefi(tmp_path, False)]
         for family in ("IPv4", "IPv6"):
             options += ["-fw_cfg", f"name=opt/org.tianocore/{family}PXESupport,string=no"]
