@@ -1,5 +1,5 @@
-//! AFF4 containers: opening and reading one neither panics nor exceeds its memory limits, and two reads of a range agree.
-//! The ZIP archive around the members is valid, so that the fuzzer reaches the members.
+//! AFF4 containers: opening and reading one neither panics nor exceeds its memory limits, and two reads of a range
+//! agree. The ZIP archive around the members is valid, so that the fuzzer reaches the members.
 
 use std::cell::LazyCell;
 use std::path::PathBuf;

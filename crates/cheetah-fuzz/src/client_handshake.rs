@@ -1,5 +1,5 @@
-//! The client's handshake with a hostile server: it neither panics nor sends without bound, and never completes without the
-//! contexts it requires.
+//! The client's handshake with a hostile server: it neither panics nor sends without bound, and never completes without
+//! the contexts it requires.
 
 use bytes::BytesMut;
 use cheetah_nbd::handshake::client::{ClientHandshake, ExportRequest, Step};

@@ -1,5 +1,5 @@
-//! Records of TLS after the handshake, from a peer that has the keys and from a machine between the peers. The bytes read are a
-//! prefix of the bytes sent, nothing is read after an error, and memory is bounded.
+//! Records of TLS after the handshake, from a peer that has the keys and from a machine between the peers. The bytes
+//! read are a prefix of the bytes sent, nothing is read after an error, and memory is bounded.
 
 use cheetah_tls::testing::{Reader, direction};
 

@@ -1,5 +1,5 @@
-//! The server's handshake with a hostile client: it neither panics nor answers without bound, and never opens an export that
-//! does not exist.
+//! The server's handshake with a hostile client: it neither panics nor answers without bound, and never opens an export
+//! that does not exist.
 
 use bytes::BytesMut;
 use cheetah_nbd::handshake::BlockSizes;

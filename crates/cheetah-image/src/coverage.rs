@@ -1,7 +1,7 @@
 //! The coverage map beside an incomplete image: which ranges were read, unread or unreadable.
 //!
-//! It is a map file in the format of GNU ddrescue, so the map of an image made with that program is used as well, if it has
-//! this name.
+//! It is a map file in the format of GNU ddrescue, so the map of an image made with that program is used as well, if it
+//! has this name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub fn map_path(image: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the file is not a map, or larger than 256 MiB; [`Error::Misuse`] if it is a symbolic link or not a
-/// regular file.
+/// [`Error::Evidence`] if the file is not a map, or larger than 256 MiB; [`Error::Misuse`] if it is a symbolic link or
+/// not a regular file.
 pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
     let Some(bytes) = MAP.read(path, MAP_LEN_MAX)? else { return Ok(None) };
     let refuse = |why: &dyn std::fmt::Display| Error::Evidence(format!("{}: {why}", path.display()));

@@ -1,10 +1,10 @@
 //! Giving a file that is complete its final name, and no other file.
 //!
 //! While an image is written, its files are called `NAME.partial`. Another process may put another file under that name
-//! meanwhile. So the file is known by device and inode: the name is checked before it is renamed, and the new name after,
-//! when a file that is not ours is renamed back. What remains is that in between, for microseconds, another file may bear
-//! the final name. An exchange after the last check is no different from one at any later time; the hashes in the
-//! custody log show it.
+//! meanwhile. So the file is known by device and inode: the name is checked before it is renamed, and the new name
+//! after, when a file that is not ours is renamed back. What remains is that in between, for microseconds, another file
+//! may bear the final name. An exchange after the last check is no different from one at any later time; the hashes in
+//! the custody log show it.
 
 use std::io;
 use std::path::Path;
@@ -46,7 +46,8 @@ impl Unpublished {
 ///
 /// # Errors
 ///
-/// See [`Unpublished`]. Then nothing has the new name that had not before, but for a file that could not be renamed back.
+/// See [`Unpublished`]. Then nothing has the new name that had not before, but for a file that could not be renamed
+/// back.
 pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), Unpublished> {
     if FileId::at(from).map_err(Unpublished::Io)? != Some(id) {
         return Err(Unpublished::Exchanged);

@@ -25,8 +25,8 @@ pub struct ServedBy {
     /// The description of a server that is not an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How the connections to it are protected, as a sentence. It is not of the server's own words, and says nothing about the
-    /// source.
+    /// How the connections to it are protected, as a sentence. It is not of the server's own words, and says nothing
+    /// about the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
 }

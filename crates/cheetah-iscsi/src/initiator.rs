@@ -36,13 +36,13 @@ pub struct IscsiConfig {
     pub uri: IscsiUri,
     /// Its name in errors and logs.
     pub name: Arc<str>,
-    /// The time without progress, over any number of connections, after which a read fails with [`Error::Lost`]; also the
-    /// time limit for connecting.
+    /// The time without progress, over any number of connections, after which a read fails with [`Error::Lost`]; also
+    /// the time limit for connecting.
     pub timeout: Duration,
     /// The maximum number of outstanding commands: 1 to 256. The target may allow fewer.
     pub in_flight_max: usize,
-    /// Whether a lost connection is replaced. The new one leads to a logical unit that describes itself as before, which may
-    /// be another disk. If not, all reads fail with [`Error::Lost`] from then on.
+    /// Whether a lost connection is replaced. The new one leads to a logical unit that describes itself as before,
+    /// which may be another disk. If not, all reads fail with [`Error::Lost`] from then on.
     pub trust_reconnects: bool,
 }
 

@@ -15,8 +15,8 @@ const ATTENTIONS_MAX: usize = 16;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The block sizes accepted as plausible.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 256..=65536;
-/// The maximum number of bytes a command reads: large enough to make the cost of a command negligible, small enough that
-/// a bad block fails few others.
+/// The maximum number of bytes a command reads: large enough to make the cost of a command negligible, small enough
+/// that a bad block fails few others.
 const TRANSFER_LEN_MAX: u32 = 1 << 20;
 
 /// The properties a logical unit reports.
@@ -166,8 +166,8 @@ async fn required(connection: &mut IscsiConnection, cdb: &Cdb, len: u32, name: &
     }
 }
 
-/// Runs a command and returns its data; `None` if the logical unit does not support it. Any other failure is an error: a
-/// serial number that cannot be read now must not pass for a missing one.
+/// Runs a command and returns its data; `None` if the logical unit does not support it. Any other failure is an error:
+/// a serial number that cannot be read now must not pass for a missing one.
 async fn optional(connection: &mut IscsiConnection, cdb: &Cdb, len: u32) -> Result<Option<Bytes>, ConnectionError> {
     match attended(connection, cdb, len).await? {
         Outcome::Good(data) => Ok(Some(data)),

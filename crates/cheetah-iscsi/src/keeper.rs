@@ -1,8 +1,9 @@
 //! The task that owns a logical unit's connection: it sends commands, detects a silent target, and reconnects.
 //!
 //! Time-outs depend on *progress*: the oldest outstanding command returned new data or completed. With progress,
-//! commands wait as long as the connection needs. Without progress for the time-out, over any number of connections, all
-//! outstanding commands fail. A slow connection is therefore no failure, and a target that only sends wrong answers is one.
+//! commands wait as long as the connection needs. Without progress for the time-out, over any number of connections,
+//! all outstanding commands fail. A slow connection is therefore no failure, and a target that only sends wrong answers
+//! is one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -3,8 +3,8 @@
 //! It contains no code that writes: [`scsi::Cdb`] has only commands that read, and no request announces outgoing data.
 //!
 //! From the bottom up: [`pdu`] encodes and decodes headers, digests and texts; [`login`] and [`session`] are the
-//! initiator's side of the protocol (RFC 7143) as state machines without I/O; `connection` moves bytes between them and a
-//! socket; `inquiry` identifies the logical unit; `keeper` is the task that owns the connection and reconnects;
+//! initiator's side of the protocol (RFC 7143) as state machines without I/O; `connection` moves bytes between them and
+//! a socket; `inquiry` identifies the logical unit; `keeper` is the task that owns the connection and reconnects;
 //! [`Initiator`] splits reads into commands and interprets their outcomes.
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! A session after its login: the outstanding commands and the target's responses. No I/O.
 //!
-//! At error recovery level 0 any fault ends the session: a digest mismatch, a number out of sequence, an unknown tag. The
-//! connection's keeper then opens another session and repeats the outstanding commands.
+//! At error recovery level 0 any fault ends the session: a digest mismatch, a number out of sequence, an unknown tag.
+//! The connection's keeper then opens another session and repeats the outstanding commands.
 //!
 //! Memory is bounded by the data that outstanding commands may return, plus [`OTHER_LEN_MAX`].
 
@@ -94,7 +94,8 @@ impl Session {
         self.tasks.len() < self.in_flight_max && !serial::after(self.numbers.cmd_sn, self.max_cmd_sn)
     }
 
-    /// Appends a command that returns at most `len` bytes to `out`, and returns its tag. Requires [`Session::has_room`].
+    /// Appends a command that returns at most `len` bytes to `out`, and returns its tag. Requires
+    /// [`Session::has_room`].
     pub fn submit(&mut self, cdb: &Cdb, len: u32, out: &mut BytesMut) -> u32 {
         let itt = self.new_tag();
         frame::put(out, request::command(itt, self.lun, cdb, len, self.numbers), &[], self.digests);
@@ -210,7 +211,8 @@ impl Session {
         Ok(Segment { response, missing: len, start, other: BytesMut::new() })
     }
 
-    /// Moves the segment's bytes from `input` to their destination. Returns whether the segment is complete and correct.
+    /// Moves the segment's bytes from `input` to their destination. Returns whether the segment is complete and
+    /// correct.
     fn fill(&mut self, segment: &mut Segment, input: &mut BytesMut) -> Result<bool, Violation> {
         let (data, start) = match segment.response {
             Response::DataIn { itt, .. } => match self.tasks.get_mut(&itt) {

@@ -1,5 +1,5 @@
-//! Advice on an acquisition over a path: how long a disk takes, whether to compress, and the connections, window and prefetch that keep
-//! the link busy. Pure functions from figures to decisions with their reasons.
+//! Advice on an acquisition over a path: how long a disk takes, whether to compress, and the connections, window and
+//! prefetch that keep the link busy. Pure functions from figures to decisions with their reasons.
 
 mod packing;
 mod rate;
@@ -19,19 +19,19 @@ use self::packing::CompressionChoice;
 pub use self::rate::CONFIDENCE_MIN;
 pub use self::tuning::{CONNECTIONS_MAX, Flow, PREFETCH_BYTES_MAX, Tuning, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 
-/// What a rotating disk gives at most, in bits of content a second: 200 MB/s, the outer tracks of large ones.
+/// The highest rate of a rotating disk, in bits of content a second: 200 MB/s, the outer tracks of large disks.
 const ROTATING_BITS_PER_S: f64 = 1.6e9;
-/// What the fastest disks in common use give, in bits of content a second: 7 GB/s, NVMe over four lanes of PCIe 4.0.
+/// The rate of the fastest disks in common use, in bits of content a second: 7 GB/s, NVMe over four lanes of PCIe 4.0.
 const DISK_BITS_PER_S_MAX: f64 = 56e9;
 
 /// Recommended settings, and the time to expect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
-    /// Size of the disk it is for, in bytes.
+    /// The size of the disk that the advice is for, in bytes.
     pub disk_bytes: u64,
-    /// How long all of it takes uncompressed, in seconds, by the slower of the link and the fastest disks.
+    /// The time to copy the disk uncompressed, in seconds, by the slower of the link and the fastest disks.
     pub raw_s: f64,
-    /// How long it takes compressed, in seconds, if content shrinks as that of disks in use mostly does.
+    /// The time to copy it compressed, in seconds, if its content shrinks as that of most disks in use does.
     pub compressed_s: f64,
     /// Whether compressing is worth it.
     pub compress: bool,
@@ -47,8 +47,8 @@ pub struct Advice {
     pub why: Vec<String>,
 }
 
-/// Returns what `report` means for an acquisition of `disk_bytes` from there; `None` if no rate is known, or only with
-/// [low confidence](CONFIDENCE_MIN).
+/// Returns the advice on an acquisition of `disk_bytes` over the path in `report`; `None` if no rate is known, or only
+/// with [low confidence](CONFIDENCE_MIN).
 #[must_use]
 pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
     let rate = rate::expected(report)?;

@@ -48,8 +48,8 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// How far `CLOCK_REALTIME`, by which the kernel stamps packets, is ahead of `CLOCK_MONOTONIC`. It changes whenever the clock
-/// is set or slewed, so it is taken anew for each train.
+/// How far `CLOCK_REALTIME`, by which the kernel stamps packets, is ahead of `CLOCK_MONOTONIC`. It changes whenever the
+/// clock is set or slewed, so it is taken anew for each train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WallOffset(u64);
 
@@ -60,14 +60,14 @@ impl WallOffset {
         Self::of(|| read(ClockId::Realtime))
     }
 
-    /// The offset of `CLOCK_TAI` instead, which is what the kernel stamps some packets by, and schedules others by.
+    /// The offset of `CLOCK_TAI`, by which the kernel stamps some packets and schedules others.
     #[must_use]
     pub fn tai() -> Self {
         Self::of(|| clock_gettime_dynamic(DynamicClockId::Tai).map(nanoseconds).unwrap_or_default())
     }
 
     fn of(clock: impl Fn() -> u64) -> Self {
-        // Of several attempts, the one during which least time passed was the least disturbed.
+        // The shortest of several attempts was the least disturbed.
         let attempt = || {
             let before = read(ClockId::Monotonic);
             let wall = clock();
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_clocks_tell_one_time() {
+    fn converting_both_clocks_gives_the_same_time() {
         let offset = WallOffset::now();
         let (before, wall, after) = (Nanos::now(), read(ClockId::Realtime), Nanos::now());
         let told = offset.to_monotonic(wall);

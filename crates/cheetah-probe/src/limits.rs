@@ -1,4 +1,4 @@
-//! Limits on sending: packets in any second, packets and bytes in all.
+//! Limits on sending: packets in any second, and packets and bytes in total.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,9 +12,9 @@ const SECOND: Duration = Duration::from_secs(1);
 pub struct Limits {
     /// Packets in any second.
     pub packets_per_s_max: u32,
-    /// Packets in all.
+    /// Packets in total.
     pub packets_max: u32,
-    /// Bytes in all, of whole frames.
+    /// Bytes of whole frames in total.
     pub bytes_max: u64,
 }
 
@@ -30,22 +30,23 @@ impl Default for Limits {
 pub enum Take {
     /// They may be sent, and are accounted for.
     Now,
-    /// They may be sent then; nothing is accounted for.
+    /// They may be sent at that time; nothing is accounted for yet.
     At(Nanos),
     /// Never: the total is used up, or the request exceeds the limit of a second.
     Exhausted,
 }
 
-/// The rest of [`Limits`].
+/// The remaining allowance within [`Limits`].
 ///
-/// A bucket that refills steadily would let through up to twice its size within a second; this remembers the last second
-/// instead. A train is accounted for as if it left at once.
+/// A bucket that refills steadily would let through up to twice its size within a second; this remembers the last
+/// second instead. A train is accounted for as if it left at once.
 #[derive(Debug)]
 pub struct Budget {
     limits: Limits,
     packets: u32,
     bytes: u64,
-    /// The packets taken in the last second. Each entry has at least one, so there are at most `packets_per_s_max` entries.
+    /// The packets taken in the last second. Each entry has at least one, so there are at most `packets_per_s_max`
+    /// entries.
     lately: VecDeque<(Nanos, u32)>,
 }
 
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_up_stays_so() {
+    fn a_budget_that_is_used_up_stays_used_up() {
         let limits = Limits { packets_per_s_max: 100, packets_max: 150, bytes_max: 1000 };
         let mut budget = Budget::new(limits);
         assert_eq!(budget.take(at_ms(0), 1, 1001), Take::Exhausted);
@@ -138,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_second_has_more_than_the_limit_and_who_waits_is_let_through(
+        fn no_second_exceeds_the_limit_and_a_sender_that_waits_may_send(
             asks in prop::collection::vec((0..400_u64, 0..120_u32), 1..60), rate in 50..150_u32,
         ) {
             let mut budget = Budget::new(Limits { packets_per_s_max: rate, packets_max: 2000, bytes_max: u64::MAX });

@@ -11,7 +11,8 @@ use crate::advice::Advice;
 /// The version of the format; another one is refused.
 pub const FORMAT: u32 = 1;
 
-/// The measurements of the path to a host. A measurement that failed is absent; [`problems`](PathReport::problems) has the reasons.
+/// The measurements of the path to a host. A measurement that failed is absent; [`problems`](PathReport::problems) has
+/// the reasons.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathReport {
     /// [`FORMAT`].
@@ -20,11 +21,12 @@ pub struct PathReport {
     pub host: String,
     /// The address that was measured; nothing was sent to any other.
     pub address: IpAddr,
-    /// When it began, RFC 3339, UTC.
+    /// When the measurement began, RFC 3339, UTC.
     pub started: String,
-    /// The interface, e.g. `eth0`; absent without raw sockets.
+    /// The interface, e.g. `eth0`; absent if raw sockets were not used.
     pub interface: Option<String>,
-    /// The sending backend: `txtime-etf`, `txtime-fq`, `xdp`, `ring` or `sequential`; absent if none were.
+    /// The sending backend: `txtime-etf`, `txtime-fq`, `xdp`, `ring` or `sequential`; absent if raw sockets were not
+    /// used.
     pub backend: Option<String>,
     /// Round trips.
     pub round_trip: Option<RoundTrip>,
@@ -42,7 +44,7 @@ pub struct PathReport {
     pub trains: Trains,
     /// Advice on an acquisition.
     pub advice: Option<Advice>,
-    /// What could not be measured, and why, a sentence each.
+    /// The measurements that failed, and why, a sentence each.
     pub problems: Vec<String>,
 }
 
@@ -71,7 +73,7 @@ impl PathReport {
         }
     }
 
-    /// Returns whether nothing is known.
+    /// Returns whether the report has no measurement.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.round_trip.is_none()
@@ -86,7 +88,7 @@ impl PathReport {
 /// Round trips. Times are in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RoundTrip {
-    /// By what.
+    /// The method.
     pub method: Method,
     /// Probes sent, late and duplicated answers not counted twice.
     pub sent: u32,
@@ -127,22 +129,23 @@ pub enum Method {
 /// The capacity of the narrowest link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// By what.
+    /// The method.
     pub method: Method,
-    /// The estimate, in bits a second of whole Ethernet frames without preamble, check sequence and gap (as `tc` counts).
+    /// The estimate, in bits a second of whole Ethernet frames without preamble, check sequence and gap (as `tc`
+    /// counts).
     pub bits_per_s: f64,
     /// Where half of the measurements around the mode lie.
     pub low_bits_per_s: f64,
     /// See `low_bits_per_s`.
     pub high_bits_per_s: f64,
-    /// Share of the measurements that lie in the mode, 0 to 1: how sure it is.
+    /// The confidence: the share of the measurements that lie in the mode, 0 to 1.
     pub confidence: f64,
     /// Whether it is a lower bound: the link is as fast as this machine sends, or faster.
     pub at_least: bool,
     /// Whether packets arrived in batches, so that it is computed from the ends of batches only.
     #[serde(default)]
     pub batched: bool,
-    /// Pairs and trains it rests on.
+    /// The number of pairs and trains that determine it.
     pub samples: u32,
 }
 
@@ -162,7 +165,7 @@ pub struct Available {
 pub struct Mtu {
     /// Largest IP packet that arrived whole, in bytes.
     pub bytes: u32,
-    /// Whether a router said so, or larger ones were merely not answered.
+    /// Whether a router reported it. Otherwise larger packets were merely not answered.
     pub told: bool,
 }
 

@@ -52,10 +52,10 @@ pub enum RouteError {
     #[error("there is no route to {0}: check the address and the network's settings")]
     None(IpAddr),
     /// It is a link-local address without its link.
-    #[error("{0} means something on one link only, and it is not known on which: name another address of the host")]
+    #[error("{0} is valid on one link only, and the link is not known: name another address of the host")]
     LinkLocal(IpAddr),
     /// It is a multicast or broadcast address.
-    #[error("{0} is not the address of one host, and nothing is sent to several")]
+    #[error("{0} is a multicast or broadcast address: name the address of one host")]
     Many(IpAddr),
     /// The next hop does not answer.
     #[error("{next_hop}, the next hop to {remote}, does not answer: is it up, and on this network?")]
@@ -69,7 +69,7 @@ pub enum RouteError {
     #[error("the interface {0} is not Ethernet: packets cannot be sent on time through it")]
     NotEthernet(String),
     /// The kernel refused.
-    #[error("the kernel does not tell the route to {remote}: {error}")]
+    #[error("the kernel does not report the route to {remote}: {error}")]
     Io {
         /// The host.
         remote: IpAddr,
@@ -80,8 +80,8 @@ pub enum RouteError {
 }
 
 impl Route {
-    /// Asks the kernel for the route to `remote`. Sends one UDP packet to `remote` to resolve an unknown next hop's MAC address, and waits
-    /// up to 1.5 s for it.
+    /// Asks the kernel for the route to `remote`. Sends one UDP packet to `remote` to resolve an unknown next hop's MAC
+    /// address, and waits up to 1.5 s for it.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ fn resolve(index: u32, next_hop: IpAddr, remote: IpAddr) -> io::Result<Option<[u
         return Ok(Some(mac));
     }
     let anywhere = if remote.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
-    // To the discard port, RFC 863. What comes of it, the neighbour table tells.
+    // To the discard port, RFC 863. The neighbour table shows the result.
     let _ = UdpSocket::bind((anywhere, 0))?.send_to(&[], (remote, 9));
     let until = Nanos::now() + RESOLVE_TIMEOUT;
     while Nanos::now() < until {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_to_this_machine_is_loopback() {
+    fn the_route_to_this_machine_is_loopback() {
         for host in ["127.0.0.1", "127.9.9.9"] {
             let route = Route::to(host.parse().unwrap()).unwrap();
             assert!(route.loopback && route.interface == "lo" && route.gateway.is_none(), "{route:?}");
@@ -253,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_one_link_is_not_looked_for_on_another() {
+    fn a_link_local_address_without_its_link_is_refused() {
         let error = Route::to("fe80::1".parse().unwrap()).unwrap_err();
         assert!(matches!(error, RouteError::LinkLocal(_)), "{error:?}");
     }
 
     #[test]
-    fn one_host_is_one_host() {
+    fn multicast_and_broadcast_addresses_are_refused() {
         for many in ["255.255.255.255", "224.0.0.251"] {
             let error = Route::to(many.parse().unwrap()).unwrap_err();
             assert!(matches!(error, RouteError::Many(_) | RouteError::None(_)), "{error:?}");

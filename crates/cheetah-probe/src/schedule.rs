@@ -25,9 +25,9 @@ pub enum Pattern {
     Single,
     /// `pair:GAP`: two packets.
     Pair(Duration),
-    /// `train:N@GAP`: many, evenly spaced.
+    /// `train:N@GAP`: many packets, evenly spaced.
     Train {
-        /// How many, from 1 to [`PACKETS_MAX`].
+        /// Their number, from 1 to [`PACKETS_MAX`].
         packets: usize,
         /// Time from the start of one to the start of the next.
         gap: Duration,
@@ -42,7 +42,7 @@ pub enum Pattern {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The first word is unknown.
-    #[error("{0:?} is no pattern: use single, pair:GAP, train:N@GAP, gaps:G1,G2,… or at:T1,T2,…")]
+    #[error("{0:?} is not a pattern: use single, pair:GAP, train:N@GAP, gaps:G1,G2,… or at:T1,T2,…")]
     Unknown(String),
     /// One of its times is invalid.
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum PatternError {
     #[error("a train lasts no longer than {} s", SPAN_MAX.as_secs())]
     Span,
     /// The rate is invalid.
-    #[error("{0} bits a second is no rate to send at")]
+    #[error("{0} bits a second is not a valid sending rate")]
     Rate(String),
 }
 
@@ -77,8 +77,8 @@ impl Pattern {
         Self::Train { packets, gap }.checked()
     }
 
-    /// Returns when each packet is due after the start of the train: at least one, at most [`PACKETS_MAX`], never decreasing if the
-    /// pattern was parsed.
+    /// Returns when each packet is due after the start of the train: at least one, at most [`PACKETS_MAX`], never
+    /// decreasing if the pattern was parsed.
     #[must_use]
     pub fn offsets(&self) -> Vec<Duration> {
         let mut offsets = match self {

@@ -34,7 +34,7 @@ pub struct GapErrors {
 pub enum Verdict {
     /// Every gap was within the bound.
     Accepted(GapErrors),
-    /// One was not.
+    /// A gap was not.
     Spoiled {
         /// The packet, from 0, after the gap with the largest error; the first of equals.
         at: usize,
@@ -45,8 +45,8 @@ pub enum Verdict {
     Unknown,
 }
 
-/// TimeRange which times a packet left: the same time twice, if it is known exactly. Packets leave in order, even if it is not
-/// known when each did.
+/// The times between which a packet left: the same time twice, if it is known exactly. Packets leave in order, even if
+/// their exact times are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
     /// The earliest time.
@@ -63,8 +63,8 @@ impl TimeRange {
     }
 }
 
-/// Returns the error of each gap in nanoseconds, above zero if it was too long; `None` if a packet's time is unknown. For a gap that
-/// is not known exactly it is the largest possible error.
+/// Returns the error of each gap in nanoseconds, above zero if it was too long; `None` if a packet's time is unknown.
+/// For a gap that is not known exactly it is the largest possible error.
 #[must_use]
 pub fn gap_errors(due: &[Nanos], left: &[Option<TimeRange>]) -> Option<Vec<i64>> {
     Some(ranges(due, left)?.into_iter().map(GapError::most).collect())
@@ -80,7 +80,7 @@ struct GapError {
 impl GapError {
     fn new(due: i64, one: TimeRange, next: TimeRange) -> Self {
         let high = difference(one.earliest, next.latest);
-        // In order, unless it is known that they were not.
+        // Packets leave in order, unless the ranges show otherwise.
         let low = difference(one.latest, next.earliest).max(high.min(0));
         Self { low: low - due, high: high - due }
     }
@@ -114,7 +114,8 @@ fn ranges(due: &[Nanos], left: &[Option<TimeRange>]) -> Option<Vec<GapError>> {
     Some(errors.collect())
 }
 
-/// Returns the nanoseconds from `earlier` to `later`, clamped to half the range so that two of them may be subtracted.
+/// Returns the nanoseconds from `earlier` to `later`, clamped to half the range, so that the difference of two results
+/// fits.
 fn difference(earlier: Nanos, later: Nanos) -> i64 {
     let ns = i128::from(later.0) - i128::from(earlier.0);
     i64::try_from(ns.clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2))).unwrap_or_default()
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gap_that_is_off_by_most_is_told() {
+    fn the_gap_with_the_largest_error_is_reported() {
         let (due, _) = train(&[0, 50_000, 100_000, 150_000]);
         let (_, left) = train(&[0, 56_000, 100_000, 150_000]);
         assert_eq!(check(&due, &left, BOUND), Verdict::Spoiled { at: 1, error_ns: 6_000 });
@@ -209,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn accepted_is_what_has_no_gap_out_of_bounds(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20), bound_ns: u64) {
+        fn a_train_is_accepted_if_and_only_if_every_gap_is_within_bounds(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20), bound_ns: u64) {
             let due = times.iter().map(|(due, _)| Nanos(*due)).collect::<Vec<_>>();
             let left = times.iter().map(|(_, left)| exactly(*left)).collect::<Vec<_>>();
             let bound = Bound { gap_error_max: Duration::from_nanos(bound_ns >> 4) };
@@ -222,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_said_of_times_not_known_exactly_holds_whenever_packets_left(
+        fn verdicts_on_time_ranges_hold_for_every_time_within_them(
             packets in prop::collection::vec((0_u64..20, 0_u64..20, 0_u64..20), 2..6), bound_ns in 0_u64..20,
         ) {
             let bound = Bound { gap_error_max: Duration::from_nanos(bound_ns) };

@@ -15,7 +15,7 @@ impl fmt::Display for BitRate {
             _ => (1.0, "bit/s"),
         };
         let number = self.0 / scale;
-        // Three digits: nothing here is known better than that.
+        // Three digits: no figure here is more precise.
         let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
         f.pad(&format!("{number:.digits$} {unit}"))
     }

@@ -130,8 +130,8 @@ impl Image {
         .cleaned()
     }
 
-    /// Whole-image hashes: the image's own, and those of the stream it consists of. (The hashes of a map's streams cover
-    /// other bytes, and a map's SHA-256 covers its parts.)
+    /// Whole-image hashes: the image's own, and those of the stream it consists of. (The hashes of a map's streams
+    /// cover other bytes, and a map's SHA-256 covers its parts.)
     fn hashes(&self) -> Hashes {
         let of = |datatype: &str, digits| {
             let own = self.facts.typed(&self.urn, "hash", datatype);

@@ -1,12 +1,12 @@
 //! Advanced Forensic Format 4: disk images of the AFF4 Standard v1.0 in one ZIP container.
 //!
-//! A container is an archive ([`volume`]) whose `information.turtle` ([`facts`]) names an image ([`image`]). The image's
-//! [`map`] takes each run of bytes from a stream of chunks ([`stream`], [`chunk`]), or marks it as one repeated byte, as
-//! not acquired, or as unreadable. A read of the last two fails: the pattern with which the standard fills them for
-//! hashing was never on the disk.
+//! A container is an archive ([`volume`]) whose `information.turtle` ([`facts`]) names an image ([`image`]). The
+//! image's [`map`] takes each run of bytes from a stream of chunks ([`stream`], [`chunk`]), or marks it as one repeated
+//! byte, as not acquired, or as unreadable. A read of the last two fails: the pattern with which the standard fills
+//! them for hashing was never on the disk.
 //!
-//! Where the image has hashes, the map is checked when the image is opened, and each chunk when it is read. Only the most
-//! recently read chunks are cached, and nothing is prefetched.
+//! Where the image has hashes, the map is checked when the image is opened, and each chunk when it is read. Only the
+//! most recently read chunks are cached, and nothing is prefetched.
 
 mod cache;
 pub mod chunk;
@@ -65,8 +65,8 @@ impl Aff4 {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the file is damaged or truncated; [`Error::Failed`] if it is not an AFF4 image, is encrypted,
-    /// or spans several files.
+    /// [`Error::Evidence`] if the file is damaged or truncated; [`Error::Failed`] if it is not an AFF4 image, is
+    /// encrypted, or spans several files.
     pub fn open(path: &Path) -> Result<Self> {
         let mut volume = Volume::open(RawFile::open(path)?)?;
         let image = Image::find(&volume)?;

@@ -40,8 +40,8 @@ struct Bevy {
 }
 
 impl ImageStream {
-    /// Finds the stream `urn`, and checks that all of its segments exist. Deducts its bevies from `bevies_left`, and fails
-    /// below 0.
+    /// Finds the stream `urn`, and checks that all of its segments exist. Deducts its bevies from `bevies_left`, and
+    /// fails below 0.
     pub fn open(number: usize, urn: &str, image: &Image, volume: &Volume, bevies_left: &mut u64) -> Result<Self> {
         let Image { facts, volume_urn, .. } = image;
         let refuse = |why: String| Error::Evidence(format!("{}: its image stream {urn} {why}", volume.path()));

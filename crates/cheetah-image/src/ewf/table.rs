@@ -121,8 +121,8 @@ impl Table {
                 offsets.seen
             )));
         }
-        // The size of the last chunk is not recorded. It lies either before the table (EnCase 2 and later), or after the
-        // entries in the table's own section.
+        // The size of the last chunk is not recorded. It lies either before the table (EnCase 2 and later), or after
+        // the entries in the table's own section.
         let last = base.saturating_add(u64::from(offsets.last.unwrap_or(0)));
         let end = if last < section.start { section.start } else { section.end };
         if last >= end {

@@ -303,7 +303,8 @@ fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
             segment.len()
         )));
     }
-    // If size and offset of the next section disagreed, the file would hold two images. Expert Witness 1.35 omits the size.
+    // If size and offset of the next section disagreed, the file would hold two images. Expert Witness 1.35 omits the
+    // size.
     if size != 0 && size != next - at {
         return Err(segment.fault(format_args!(
             "{section} is said to be {size} bytes long, and to be followed by the next at offset {next}"

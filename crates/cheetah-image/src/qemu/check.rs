@@ -1,5 +1,5 @@
-//! Checks a virtual disk before qemu opens it: one that refers to other files could make qemu read any file of this machine
-//! as evidence.
+//! Checks a virtual disk before qemu opens it: one that refers to other files could make qemu read any file of this
+//! machine as evidence.
 
 use std::fmt;
 use std::path::Path;

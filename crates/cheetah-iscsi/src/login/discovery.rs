@@ -29,8 +29,8 @@ impl Discovery {
         Self { agreement, text: BytesMut::new(), rounds: 0 }
     }
 
-    /// Consumes complete PDUs from `input`, and appends replies to `out`. Returns the targets' names, made printable, once
-    /// the list is complete.
+    /// Consumes complete PDUs from `input`, and appends replies to `out`. Returns the targets' names, made printable,
+    /// once the list is complete.
     ///
     /// # Errors
     ///

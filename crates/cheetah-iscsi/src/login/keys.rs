@@ -23,8 +23,8 @@ enum Rule {
     Declared,
 }
 
-/// Keys, their offers and their rules. Digests are preferred to none, since nothing else between the target's memory and
-/// ours reliably detects a flipped bit: TCP's checksum is weak, and network cards and middleboxes recompute it.
+/// Keys, their offers and their rules. Digests are preferred to none, since nothing else between the target's memory
+/// and ours reliably detects a flipped bit: TCP's checksum is weak, and network cards and middleboxes recompute it.
 const OFFERS: [(&str, &str, Rule); 14] = [
     ("HeaderDigest", "CRC32C,None", Rule::Choice),
     ("DataDigest", "CRC32C,None", Rule::Choice),

@@ -2,14 +2,14 @@
 
 use crate::units::BitRate;
 
-/// Compression methods: the name, the rate of one processor in bytes of content a second (the same figures the agent starts from), and
-/// the compressed share of a disk in use, some of which is media and archives that do not shrink. The share is an assumption, and the
-/// advice says so.
+/// Compression methods: the name, the rate of one processor in bytes of content a second (the same figures the agent
+/// starts from), and the compressed share of a disk in use, some of which is media and archives that do not shrink. The
+/// share is an assumption, and the advice says so.
 const METHODS: [(&str, f64, f64); 2] = [("lz4", 500e6, 0.65), ("zstd", 250e6, 0.5)];
-/// Compression must take less than this share of the time without, or it is not worth the processor time.
+/// Compression that takes more than this share of the time without compression is not worth the processor time.
 const GAIN_MIN: f64 = 0.93;
 
-/// A link that is faster than a processor compresses by this factor is clearly so.
+/// A link this many times faster than a processor compresses is clearly faster.
 const CLEARLY: f64 = 1.1;
 
 /// The fastest method.
@@ -19,19 +19,19 @@ pub(super) struct CompressionChoice {
     pub method: &'static str,
     /// Whether to compress.
     pub compress: bool,
-    /// Bits of content a second with the best method, even if it does not pay.
+    /// Bits of content a second with the best method, even if compression does not pay.
     pub bits_per_s: f64,
     /// The compressed share, 0 to 1.
     ratio: f64,
     /// Whether the processor is slower than the link.
     held_up: bool,
-    /// Whether the link is clearly faster than the processor, or may be.
+    /// Whether the link is clearly faster than the processor, rather than possibly.
     outrun: bool,
 }
 
 impl CompressionChoice {
-    /// Chooses for a link that carries this many bits of content a second, or at least as many. Counts on one processor, since the
-    /// suspect's machine is unknown.
+    /// Chooses the method for a link that carries this many bits of content a second, or at least as many. Counts on
+    /// one processor, since the suspect's machine is unknown.
     pub fn best(link_bits_per_s: f64, at_least: bool) -> Self {
         let ways = METHODS.map(|(method, bytes_per_s, ratio)| {
             let (wire, work) = (link_bits_per_s / ratio, bytes_per_s * 8.0);

@@ -12,10 +12,10 @@ const LINK_BYTES: f64 = 14.0;
 /// A TCP header with timestamps (RFC 9293 section 3.1, RFC 7323 section 3.2).
 const TCP_BYTES: f64 = 32.0;
 
-/// No advice is built on a capacity of which fewer of the measurements agree.
+/// Advice is based on a capacity only if at least this share of the measurements agrees.
 pub const CONFIDENCE_MIN: f64 = 0.5;
 
-/// A rate of content: of the payload of TCP.
+/// A rate of content: the payload of TCP.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ExpectedRate {
     /// Bits a second, above 0.
@@ -26,7 +26,7 @@ pub(super) struct ExpectedRate {
     pub why: String,
 }
 
-/// Returns the rate to expect: TCP's own throughput from there, else the available bandwidth, else the capacity.
+/// Returns the rate to expect: TCP's own throughput from the host, else the available bandwidth, else the capacity.
 pub(super) fn expected(report: &PathReport) -> Option<ExpectedRate> {
     let far = report.far.as_ref();
     let share = content_share(report);
@@ -38,7 +38,7 @@ pub(super) fn expected(report: &PathReport) -> Option<ExpectedRate> {
         new(bits, false, format!("One TCP connection brought {} from there.", BitRate(bits)))
     };
     let left = || {
-        // It was searched for below the capacity.
+        // The search ran below the capacity, so a doubtful capacity makes this figure doubtful too.
         let left = report.available.filter(|_| report.capacity.is_none() || sure(report).is_some())?.bits_per_s;
         let bits = sure(report).map_or(left, |capacity| left.min(capacity.bits_per_s));
         let why =
@@ -67,7 +67,7 @@ fn sure(report: &PathReport) -> Option<&Capacity> {
     report.capacity.as_ref().filter(|capacity| capacity.confidence >= CONFIDENCE_MIN && is_fair)
 }
 
-/// Returns TCP's own throughput from there, in bits a second.
+/// Returns TCP's measured throughput from the host, in bits a second.
 pub(super) fn brought(report: &PathReport) -> Option<f64> {
     report.far.as_ref()?.tcp_from_bits_per_s.filter(|bits| bits.is_finite() && *bits > 0.0)
 }
@@ -76,7 +76,7 @@ pub(super) fn brought(report: &PathReport) -> Option<f64> {
 pub(super) fn carried(report: &PathReport) -> Option<f64> {
     let back = report.far.as_ref().and_then(|far: &FarEnd| far.from_bits_per_s);
     let there = sure(report).map(|capacity| capacity.bits_per_s);
-    // Content takes the path back; the path there stands in only where that is unknown.
+    // Content travels on the path back; the path there is used only if the path back is unknown.
     back.or(there).map(|bits| bits * content_share(report))
 }
 

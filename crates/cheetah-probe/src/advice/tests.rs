@@ -60,7 +60,7 @@ fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
     assert!((advice.raw_s - (500u64 << 30) as f64 * 8.0 / content).abs() < 1.0, "{advice:?}");
     assert!(advice.compress && advice.method == "zstd" && advice.compressed_s < 0.6 * advice.raw_s, "{advice:?}");
     assert_eq!(advice.connections, 1);
-    // 240 KiB are on the way.
+    // The bandwidth-delay product is 240 KiB.
     assert!(advice.window_bytes >= 480 << 10 && advice.window_bytes <= 1 << 20, "{advice:?}");
     let text = advice.to_string();
     assert!(text.starts_with("A disk of 500GiB takes 12 h 28 min uncompressed"), "{text}");
@@ -68,7 +68,7 @@ fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
 }
 
 #[test]
-fn a_link_faster_than_a_processor_compresses_is_left_alone() {
+fn a_link_faster_than_a_processor_compresses_is_not_compressed() {
     let report = PathReport { round_trip: Some(trips(100.0, 0)), capacity: Some(capacity(10e9, false)), ..report() };
     let advice = advise(&report, 1 << 40).unwrap();
     assert!(!advice.compress && advice.method == "none", "{advice:?}");
@@ -76,7 +76,7 @@ fn a_link_faster_than_a_processor_compresses_is_left_alone() {
 }
 
 #[test]
-fn lower_bound_of_the_capacity_is_named_one() {
+fn lower_bound_of_the_capacity_is_reported_as_a_lower_bound() {
     let report = PathReport { capacity: Some(capacity(1e9, true)), ..report() };
     let why = advise(&report, 1 << 30).unwrap().why;
     assert!(
@@ -130,7 +130,7 @@ fn without_a_rate_there_is_a_tuning_but_no_time() {
 }
 
 #[test]
-fn only_what_tcp_itself_brought_keeps_an_agent_from_compressing() {
+fn only_measured_tcp_throughput_keeps_an_agent_from_compressing() {
     let fast = PathReport { round_trip: Some(trips(100.0, 0)), capacity: Some(capacity(10e9, false)), ..report() };
     assert!(Tuning::of(&fast).compress, "the agent may be held to less than its links carry");
     let brought = PathReport { far: Some(far(None, Some(9e9))), ..fast };
@@ -138,7 +138,7 @@ fn only_what_tcp_itself_brought_keeps_an_agent_from_compressing() {
 }
 
 #[test]
-fn a_long_fat_link_wants_several_connections_and_a_lossy_one_too() {
+fn long_fat_links_and_lossy_links_get_several_connections() {
     let fat = PathReport { round_trip: Some(trips(100_000.0, 0)), capacity: Some(capacity(1e9, false)), ..report() };
     let lossy = PathReport { round_trip: Some(trips(20_000.0, 2)), capacity: Some(capacity(100e6, false)), ..report() };
     let chance = PathReport { round_trip: Some(trips(20_000.0, 1)), ..lossy.clone() };
@@ -147,7 +147,7 @@ fn a_long_fat_link_wants_several_connections_and_a_lossy_one_too() {
 }
 
 #[test]
-fn what_tcp_itself_brought_counts_more_than_what_pairs_say() {
+fn measured_tcp_throughput_overrides_the_capacity_by_pairs() {
     let known = PathReport {
         round_trip: Some(trips(1_000.0, 5)),
         capacity: Some(capacity(1e9, false)),
@@ -165,7 +165,7 @@ fn what_tcp_itself_brought_counts_more_than_what_pairs_say() {
 }
 
 #[test]
-fn advice_reads_back_as_written() {
+fn advice_round_trips_through_json() {
     let report = PathReport { capacity: Some(capacity(94e6, false)), ..report() };
     let advice = advise(&report, 1 << 40).unwrap();
     let text = serde_json::to_string(&PathReport { advice: Some(advice.clone()), ..report }).unwrap();
@@ -179,7 +179,7 @@ fn any_number() -> impl Strategy<Value = f64> {
 proptest! {
     /// A report may come from a file with any content: the advice stays within limits.
     #[test]
-    fn whatever_a_report_says_the_tuning_is_within_limits(
+    fn the_tuning_of_any_report_is_within_limits(
         median_us in any_number(), loss in any_number(), lost in 0u32..20, bits in any_number(), bulk in any_number(),
         mtu in any::<u32>(), disk_bytes in any::<u64>(),
     ) {

@@ -19,15 +19,15 @@ pub const WINDOW_BYTES_MAX: u64 = 64 << 20;
 /// The most prefetch for one reader, in bytes.
 pub const PREFETCH_BYTES_MAX: u64 = 128 << 20;
 
-/// The round trip to assume where none is known: that of a local network, in microseconds.
+/// The round trip to assume if none is known: that of a local network, in microseconds.
 const RTT_UNKNOWN_US: f64 = 500.0;
-/// The window of one connection, in bytes: the kernel's default limit of a receive buffer is 6 MiB (`tcp_rmem`), and
-/// half of a buffer is counted on as window.
+/// The window of one connection, in bytes: the kernel's default limit of a receive buffer is 6 MiB (`tcp_rmem`), of
+/// which half is assumed to be window.
 const CONNECTION_BYTES: f64 = 3.0 * 1024.0 * 1024.0;
-/// Mathis, Semke, Mahdavi and Ott, *The macroscopic behavior of the TCP congestion avoidance algorithm* (1997): a connection
-/// carries no more than segment ÷ round trip × this ÷ √loss.
+/// Mathis, Semke, Mahdavi and Ott, *The macroscopic behavior of the TCP congestion avoidance algorithm* (1997): the
+/// throughput of a connection is at most segment ÷ round trip × this ÷ √loss.
 const MATHIS: f64 = 1.22;
-/// The fewest lost probes that count: one may be chance.
+/// Fewer lost probes are ignored: one may be chance.
 const LOST_MIN: u32 = 2;
 /// One connection below this share of the link's rate leaves room for others.
 const FILLED_MIN: f64 = 0.8;
@@ -39,7 +39,8 @@ pub struct Tuning {
     pub rtt_us: Option<f64>,
     /// The content to expect, in bits a second, if it is known.
     pub rate_bits_per_s: Option<f64>,
-    /// Whether that is TCP's own throughput from there. Otherwise it is the rate of links, and the far end may be limited to less.
+    /// Whether that rate is TCP's own throughput from the host. Otherwise it is the rate of links, and the far end may
+    /// be limited to less.
     pub brought: bool,
     /// The settings for that rate, if it is known.
     pub flow: Option<Flow>,
@@ -78,7 +79,7 @@ pub(super) fn flow(report: &PathReport, rate: f64) -> (Flow, Vec<String>) {
     let rtt_us = trip_us(report).unwrap_or(RTT_UNKNOWN_US);
     let rtt_s = rtt_us / 1e6;
     let (connections, mut why) = connections(report, rate, rtt_s);
-    // Several connections are advised where they may bring more than one did.
+    // With several connections, expect the rate of the links if one connection carried less.
     let filled = rate.max(if connections > 1 { rate::carried(report).unwrap_or(0.0) } else { 0.0 });
     // Casts of floats saturate, and a round trip is finite and above zero.
     let round_trip = Duration::try_from_secs_f64(rtt_s).unwrap_or(Duration::MAX);
@@ -114,7 +115,7 @@ fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>)
     };
     let bulk = report.far.as_ref().and_then(|far| far.tcp_from_bits_per_s);
     if let Some(one) = bulk.filter(|one| *one < FILLED_MIN * target) {
-        want(one, &|_| "One connection did not fill the link; several may bring more than is counted on here.".into());
+        want(one, &|_| "One connection did not fill the link; several may be faster than this advice assumes.".into());
     }
     let lost = report.round_trip.filter(|trip| trip.sent.saturating_sub(trip.answered) >= LOST_MIN && trip.loss < 1.0);
     if let Some(loss) = lost.map(|trip| trip.loss).filter(|_| bulk.is_none()) {
@@ -123,7 +124,9 @@ fn connections(report: &PathReport, rate: f64, rtt_s: f64) -> (u32, Vec<String>)
             format!("With {:.1} % of probes lost, one connection may be held back by its losses.", loss * 100.0)
         });
     }
-    want(CONNECTION_BYTES * 8.0 / rtt_s, &|_| "One connection's window does not reach across so long a link.".into());
+    want(CONNECTION_BYTES * 8.0 / rtt_s, &|_| {
+        "One connection's window is smaller than the bandwidth-delay product of so long a link.".into()
+    });
     (most.0, most.1.into_iter().collect())
 }
 

@@ -1,5 +1,5 @@
-//! Unprivileged sockets: ICMP echo over a datagram socket (Linux since 3.0, `ping_group_range`), and UDP. Both report ICMP errors through
-//! their error queues (`IP_RECVERR`, ip(7)), and timestamp what they receive.
+//! Unprivileged sockets: ICMP echo over a datagram socket (Linux since 3.0, `ping_group_range`), and UDP. Both report
+//! ICMP errors through their error queues (`IP_RECVERR`, ip(7)), and timestamp what they receive.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -34,22 +34,23 @@ pub struct DatagramAnswer<'a> {
     pub at: Nanos,
     /// The host's message, or the part of ours that an error quotes.
     pub message: &'a [u8],
-    /// The ICMP error it is, if it is one.
+    /// The ICMP error, if it is one.
     pub error: Option<IcmpError>,
-    /// The time to live, or hop limit, it came with; unknown of errors.
+    /// The time to live, or hop limit, on arrival; unknown for errors.
     pub ttl: Option<u8>,
 }
 
-/// An ICMP error, or one the kernel found itself.
+/// An ICMP error, or an error that the kernel detected itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError {
-    /// Whether it came over the network; otherwise the kernel refused to send, e.g. because it is too large for the interface.
+    /// Whether it arrived over the network; otherwise the kernel refused to send, e.g. a message too large for the
+    /// interface.
     pub remote: bool,
     /// ICMP (or `ICMPv6`) type.
     pub kind: u8,
     /// ICMP (or `ICMPv6`) code.
     pub code: u8,
-    /// The MTU, in bytes, if that was too small; else 0.
+    /// The MTU, in bytes, if the message exceeded it; else 0.
     pub mtu: u32,
     /// The sender's address.
     pub from: Option<IpAddr>,
@@ -60,7 +61,7 @@ impl Datagram {
     ///
     /// # Errors
     ///
-    /// If this user may not have one, or there is no route.
+    /// If this user may not open ICMP sockets, or there is no route.
     pub fn icmp(remote: IpAddr) -> Result<Self, CaptureError> {
         let protocol = if remote.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         Self::open(remote, 0, protocol).map_err(|error| match Errno::from_io_error(&error) {
@@ -133,15 +134,16 @@ impl Datagram {
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, e.g. with `EMSGSIZE` for a message larger than the interface takes, or with `ENETUNREACH` if the
-    /// interface is down. [`recv_until`](Self::recv_until) returns errors that came over the network.
+    /// If the kernel refuses, e.g. with `EMSGSIZE` for a message larger than the interface takes, or with `ENETUNREACH`
+    /// if the interface is down. [`recv_until`](Self::recv_until) returns errors that came over the network.
     pub fn send(&self, message: &[u8]) -> io::Result<Nanos> {
         let mut tries = 0;
         loop {
             let now = Nanos::now();
             match self.socket.send(message) {
                 Ok(_) => return Ok(now),
-                // The kernel reports an earlier ICMP error once, in place of sending; an error of this message, at each try.
+                // The kernel reports an earlier ICMP error once, instead of sending. It reports an error of this
+                // message at each try.
                 Err(_) if tries < SENDS_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
@@ -187,7 +189,7 @@ impl Datagram {
     }
 }
 
-/// Errors of the network, which are also in the error queue.
+/// Returns whether this is an error of the network, which is also in the error queue.
 fn is_told_elsewhere(error: &io::Error) -> bool {
     let told =
         [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::PROTO, Errno::NOPROTOOPT, Errno::ACCESS];

@@ -1,4 +1,5 @@
-//! The receive filter, a program that the kernel runs on each frame (classic BPF, Linux `Documentation/networking/filter.rst`).
+//! The receive filter, a program that the kernel runs on each frame (classic BPF, Linux
+//! `Documentation/networking/filter.rst`).
 
 use std::net::IpAddr;
 
@@ -6,7 +7,7 @@ use socket2::SockFilter;
 
 const ETHERNET: u32 = crate::frame::ETHERNET_BYTES as u32;
 
-/// Whole packets.
+/// Passes whole packets.
 const ACCEPT: u32 = u32::MAX;
 
 /// The Ethernet protocol of a host's packets.

@@ -1,5 +1,5 @@
-//! Receives answers with the kernel's timestamps: whole frames where raw sockets are permitted ([`Capture`]), else datagrams
-//! ([`datagram::Datagram`]).
+//! Receives answers with the kernel's timestamps: whole frames where raw sockets are permitted ([`Capture`]), else
+//! datagrams ([`datagram::Datagram`]).
 
 pub mod datagram;
 mod filter;
@@ -44,7 +44,7 @@ pub enum CaptureError {
 /// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// When the kernel took it from the interface's driver.
+    /// When the kernel received it from the interface's driver.
     pub at: Nanos,
     /// The frame, Ethernet header first.
     pub frame: &'a [u8],
@@ -128,7 +128,7 @@ impl Clock {
     }
 }
 
-/// Waits for something to receive, or an error; returns false at `deadline`.
+/// Waits for a packet or an error; returns false at `deadline`.
 fn wait_until(socket: &impl std::os::fd::AsFd, deadline: Nanos) -> io::Result<bool> {
     let left = deadline.since(Nanos::now());
     let wait = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };

@@ -1,11 +1,12 @@
 //! Available bandwidth from one-way-delay trends (pathload).
 //!
-//! After Jain, Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP throughput*
-//! (SIGCOMM 2002). Packets sent above the available bandwidth of the tightest link queue before it, each for longer than the one
-//! before. A [`Search`] bisects for the rate at which that begins.
+//! After Jain, Dovrolis, *End-to-end available bandwidth: measurement methodology, dynamics, and relation with TCP
+//! throughput* (SIGCOMM 2002). Packets sent above the available bandwidth of the tightest link queue before it, each
+//! for longer than the one before. A [`Search`] bisects for the rate at which queueing begins.
 //!
-//! Bursts of cross traffic that are not much shorter than a train lead to an overestimate, because few trains meet one: by a third
-//! of the capacity, with bursts of thirty full-sized packets on half of a link. The range is wide then.
+//! Bursts of cross traffic that are not much shorter than a train lead to an overestimate, because few trains meet one.
+//! The error is a third of the capacity with bursts of thirty full-sized packets on half of a link. The range is wide
+//! then.
 
 use super::Arrival;
 use crate::path::Available;
@@ -26,14 +27,15 @@ pub const PACKETS_MIN: usize = 16;
 
 /// Above this loss the rate was too high, whatever the delays of the other packets.
 const LOSS_MAX: f64 = 0.1;
-/// Thresholds of the pairwise comparison test, on the share of increases: above the first delays grow, below the second they do not.
+/// Thresholds of the pairwise comparison test, on the share of increases: above the first delays grow, below the second
+/// they do not.
 const PCT: (f64, f64) = (0.66, 0.54);
 /// Thresholds of the pairwise difference test, on the overall increase divided by the sum of all changes.
 const PDT: (f64, f64) = (0.55, 0.45);
 
 /// Growth below this share of the train's duration is negligible: the rate is close to the available bandwidth.
 const GROWTH_MIN: f64 = 0.01;
-/// Growth above this share of the train's duration, in jumps, is not chance.
+/// Growth in jumps above this share of the train's duration is not chance.
 const GROWTH_OF_BURSTS: f64 = 0.03;
 
 /// Returns the trend of a train of `packets` packets, from those that arrived, in sending order.
@@ -52,8 +54,8 @@ pub fn trend(arrivals: &[Arrival], packets: usize) -> Trend {
     of_delays(&delays, span as f64)
 }
 
-/// Returns the trend of delays of packets sent within `span`. Medians of groups, whose size is the square root of the number of
-/// delays, remove outliers.
+/// Returns the trend of delays of packets sent within `span`. Medians of groups, whose size is the square root of the
+/// number of delays, remove outliers.
 fn of_delays(delays: &[f64], span: f64) -> Trend {
     let group = ((delays.len() as f64).sqrt() as usize).max(1);
     let median = |group: &[f64]| super::stats::median(&super::stats::sorted(group.iter().copied()));
@@ -92,7 +94,7 @@ pub const FLEET_TRAINS: usize = 12;
 /// The share of a fleet's trains that must agree.
 const FLEET_AGREES: f64 = 0.7;
 
-/// A binary search for the available bandwidth. Each step takes the trends of a fleet of trains at the rate it asks for.
+/// A binary search for the available bandwidth. Each step evaluates the trends of a fleet of trains at one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
     /// The lower bound.
@@ -121,7 +123,7 @@ impl Search {
         }
     }
 
-    /// Takes the trends of a fleet that was sent at `rate`.
+    /// Records the trends of a fleet that was sent at `rate`.
     pub fn note(&mut self, rate: f64, trends: &[Trend]) {
         let share = |trend| trends.iter().filter(|other| **other == trend).count() as f64 / trends.len().max(1) as f64;
         if share(Trend::Increasing) >= FLEET_AGREES {

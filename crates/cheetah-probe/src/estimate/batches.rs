@@ -1,47 +1,49 @@
 //! Packets that are delivered in batches: by interrupt coalescing, a poller, or a relay that waits for the processor.
 //!
-//! After Prasad, Jain, Dovrolis, *Effects of interrupt coalescence on network measurements* (PAM 2004). Inside a batch, packets are
-//! as far apart as the batcher releases them, which says nothing of the path. What does is when batches end: the last packet of a
-//! batch arrived at the batcher before its release, and the next packet arrived after it. Each two releases therefore bound the time
-//! the path takes for the packets between them, and the bounds of a few trains meet at the capacity.
+//! After Prasad, Jain, Dovrolis, *Effects of interrupt coalescence on network measurements* (PAM 2004). Inside a batch,
+//! packets are as far apart as the batcher releases them, so their gaps say nothing about the path. The ends of batches
+//! do: the last packet of a batch arrived at the batcher before its release, and the next packet arrived after it. Any
+//! two releases therefore bound the time the path takes for the packets between them, and the bounds of a few trains
+//! meet at the capacity.
 //!
-//! A train that fits into one batch looks exactly like a train over a faster link. [`hold_ns`] tells them apart with packets sent
-//! at wider gaps, which a link leaves alone and a batcher pulls together.
+//! A train that fits into one batch looks exactly like a train over a faster link. [`hold_ns`] tells them apart with
+//! packets sent at wider gaps, which a link leaves alone and a batcher pulls together.
 //!
-//! Two things make bounds agree on a wrong time: cross traffic, which spreads all trains alike if it is steady, and a second
-//! batcher, which cuts the batches of the first. Both show in trains sent at a known rate a little below the capacity
-//! ([`calibrate`]): an idle path leaves their gaps alone, so the bounds of their gaps must hold.
+//! Two things make bounds agree on a wrong time: cross traffic, which spreads all trains alike if it is steady, and a
+//! second batcher, which cuts the batches of the first. Both show in trains sent at a known rate a little below the
+//! capacity ([`calibrate`]): an idle path leaves their gaps alone, so the bounds of their gaps must hold.
 
 use std::time::Duration;
 
 use super::{Arrival, TrainArrivals, dispersion, stats};
 
-/// A gap below this share of the train's mean gap is one inside a batch.
+/// A gap below this share of the train's mean gap lies inside a batch.
 const INSIDE: f64 = 0.5;
 /// A gap between two batches is at least this share of the time a batch is gathered for,
 const BETWEEN: f64 = 0.3;
 /// and this share of most such gaps. Timestamps that are late make narrower ones inside a batch.
 const BETWEEN_TYPICAL: f64 = 0.6;
-/// The fewest batches of a train: where the first and the last end matters less with more.
+/// The fewest batches of a train: with more, the ends of the first and the last matter less.
 const BATCHES_MIN: usize = 6;
-/// The lower bound of the time a packet takes is this quantile of those of the trains, and the upper bound that of theirs. Cross
+/// The quantiles, over the trains, of the lower and of the upper bound of the time a packet takes. Cross
 /// traffic raises both bounds of some trains, so the upper one must hold for more of them.
 const BOUNDS_QUANTILES: (f64, f64) = (0.6, 0.25);
-/// The most that a packet of a calibration train may be off its place, in mean gaps.
+/// The largest deviation of a calibration packet from its due time, in mean gaps.
 const CALIBRATION_ERROR_MAX: f64 = 0.5;
-/// With this share of such gaps, packets arrive in batches. Late timestamps and queues make fewer.
+/// If at least this share of the gaps lies inside batches, packets arrive in batches. Late timestamps and queues cause
+/// fewer.
 const INSIDE_MIN: f64 = 0.1;
 /// A gap that shrank to less than this share on its way was pulled together.
 const SHRUNK: f64 = 0.5;
-/// With this share of the gaps of one width pulled together, a batcher did it: bursts of cross traffic do so to fewer.
+/// If at least this share of the gaps of one width shrank, a batcher shrank them: bursts of cross traffic shrink fewer.
 const SHRUNK_MIN: f64 = 0.6;
-/// The widths of the gaps of paced trains, and how many of each are in a train. The widest come first: after narrow ones, a slow
-/// link would still have a queue, and wide gaps shrink while it drains.
+/// The widths of the gaps of paced trains, and how many of each are in a train. The widest come first: after narrow
+/// ones, a slow link would still have a queue, and wide gaps shrink while it drains.
 const PACED_GAPS: [(Duration, usize); 3] =
     [(Duration::from_micros(240), 14), (Duration::from_micros(60), 12), (Duration::from_micros(15), 12)];
-/// What timestamps make the bounds of a train off by.
+/// The relative error of a train's bounds that timestamps cause.
 const BOUNDS_ERROR: f64 = 0.002;
-/// Fewest gaps of a width to judge by.
+/// The fewest gaps of a width that suffice to detect batching.
 const GAPS_MIN: usize = 24;
 
 /// Returns the gaps of a paced train, whose arrivals [`hold_ns`] takes.
@@ -50,7 +52,7 @@ pub fn paced_gaps() -> Vec<Duration> {
     PACED_GAPS.iter().flat_map(|(gap, count)| std::iter::repeat_n(*gap, *count)).collect()
 }
 
-/// Returns how long a batch is gathered at least, in nanoseconds, if paced trains arrived in batches.
+/// Returns the shortest time for which a batch is gathered, in nanoseconds, if paced trains arrived in batches.
 #[must_use]
 pub fn hold_ns(paced: &[TrainArrivals]) -> Option<f64> {
     let gaps =
@@ -90,7 +92,7 @@ pub struct Bounds {
     pub high_ns: f64,
     /// The share of the trains whose own bounds hold for the middle between these.
     pub agree: f64,
-    /// Trains that bound the time at all.
+    /// The number of trains that bound the time.
     pub trains: usize,
 }
 
@@ -114,12 +116,13 @@ pub struct Calibration {
     pub agree: f64,
     /// Trains that have bounds and left evenly.
     pub trains: usize,
-    /// The largest share of the link that cross traffic can take without having widened the gaps beyond their bounds, 0 to 1.
+    /// The largest share of the link, 0 to 1, that cross traffic can occupy without widening the gaps beyond their
+    /// bounds.
     pub load_max: f64,
 }
 
-/// Compares the bounds of trains of even gaps with the gaps that they were sent with. `found` are the bounds of trains sent back to
-/// back, `sent_ns` apart.
+/// Compares the bounds of trains of even gaps with the gaps that they were sent with. `found` are the bounds of trains
+/// sent back to back, `sent_ns` apart.
 #[must_use]
 pub fn calibrate(trains: &[TrainArrivals], hold_ns: f64, found: &Bounds, sent_ns: f64) -> Calibration {
     let (mut loads, mut all) = (Vec::new(), 0);
@@ -128,7 +131,8 @@ pub fn calibrate(trains: &[TrainArrivals], hold_ns: f64, found: &Bounds, sent_ns
         let gap_ns = sent_gap_ns(run);
         all += 1;
         if low <= gap_ns && gap_ns <= high {
-            // A packet takes its own time and that of the cross traffic that arrives in one gap, in both kinds of trains.
+            // A packet takes its own time and that of the cross traffic that arrives in one gap, in both kinds of
+            // trains.
             loads.push(((high - found.low_ns) / (gap_ns - sent_ns)).clamp(0.0, 1.0));
         }
     }
@@ -160,7 +164,7 @@ struct Batch {
     end: usize,
 }
 
-/// Bounds the nanoseconds a packet takes by each two batches of a train.
+/// Bounds the nanoseconds a packet takes by every two batches of a train.
 fn of_train(run: &[Arrival], hold_ns: f64) -> Option<(f64, f64)> {
     let batches = batches(run, hold_ns);
     let span_ns = batches.last()?.last_ns - batches.first()?.first_ns;
@@ -171,7 +175,8 @@ fn of_train(run: &[Arrival], hold_ns: f64) -> Option<(f64, f64)> {
     for (index, later) in batches.iter().enumerate() {
         for earlier in batches.iter().take(index) {
             let packets = (later.end - earlier.end) as f64;
-            // The last batch may have been released long after its last packet came: there was no other packet to show it.
+            // The last batch may have been released long after its last packet came: there was no other packet to show
+            // it.
             if index + 1 < batches.len() {
                 low = low.max((later.first_ns - earlier.last_ns) / (packets + 1.0));
             }
@@ -230,7 +235,7 @@ impl Gap {
     }
 }
 
-/// Each two packets that were sent one after the other and arrived so.
+/// Every two packets that were sent one after the other and arrived in that order.
 fn neighbours(arrivals: &[Arrival]) -> impl Iterator<Item = (&Arrival, &Arrival)> {
     arrivals.windows(2).filter_map(|pair| match pair {
         [a, b] if a.seq.checked_add(1) == Some(b.seq) => Some((a, b)),

@@ -1,22 +1,23 @@
 //! The capacity of the narrowest link, from the dispersion of pairs and trains sent back to back.
 //!
 //! After Dovrolis, Ramanathan, Moore, *Packet-dispersion techniques and a capacity-estimation methodology* (IEEE/ACM
-//! Transactions on Networking, 2004), as in pathrate. Pairs have several modes: the capacity; less than it, where cross traffic came
-//! between the two; more than it, where something after the narrow link pulled them together. The rate at which a long train arrives
-//! (its asymptotic dispersion rate) is never above the capacity, and below it by no more than the cross traffic that can arrive while
-//! the train is sent. So a mode of the pairs is the capacity only between these two bounds; otherwise the trains decide.
+//! Transactions on Networking, 2004), as in pathrate. Pairs have several modes: the capacity; less than it, where cross
+//! traffic came between the two; more than it, where a later hop pulled them together. The rate at which a long train
+//! arrives (its asymptotic dispersion rate) is never above the capacity, and below it by no more than the cross traffic
+//! that can arrive while the train is sent. So a mode of the pairs is the capacity only between these two bounds;
+//! otherwise the trains decide.
 //!
-//! A train is long if it takes longer than delays vary by. Shorter ones may arrive in one batch (see [`batches`]), at a rate that is
-//! not the path's, so the capacity is then unknown.
+//! A train is long if it takes longer than delays vary by. Shorter trains may arrive in one batch (see [`batches`]), at
+//! a rate that is not the path's. The capacity is then unknown.
 //!
-//! Where packets arrive in batches, pairs have no modes that could tell cross traffic from the link. There, the capacity is known
-//! only if trains bound it to within 2 %, and calibration trains confirm the bounds; so it is seldom known while there is cross
-//! traffic.
+//! Where packets arrive in batches, pairs have no modes that could tell cross traffic from the link. There, the
+//! capacity is known only if trains bound it to within 2 %, and calibration trains confirm the bounds; so it is seldom
+//! known while there is cross traffic.
 //!
-//! A batcher whose interval differs from the time that a packet takes by a few per cent delivers single packets, and is not
-//! recognised: pairs and parts of trains have its interval instead of the path's. Whole trains do not: a batcher moves their ends by
-//! one interval at most. So where packets are as far apart as batchers' intervals are, only whole trains count. Cross traffic makes
-//! them longer, by what arrives while they are sent, which is little there.
+//! A batcher whose interval differs by a few per cent from the time that a packet takes delivers single packets, and is
+//! not recognised: pairs and parts of trains show its interval instead of the path's. It moves the ends of whole trains
+//! by one interval at most. So if packets are as far apart as the intervals of batchers, only whole trains are used.
+//! Cross traffic that arrives while they are sent makes them longer, but only a little.
 
 use std::time::Duration;
 
@@ -34,39 +35,40 @@ const MODE_WIDTH: f64 = 0.04;
 const MODE_SHARE_MIN: f64 = 1.0 / 3.0;
 /// Trains that agree with the mode to within this share are more precise than pairs.
 const TRAINS_AGREE: f64 = 0.05;
-/// Trains whose middle half agrees to within this share are of an idle path.
+/// Trains whose middle half agrees to within this share crossed an idle path.
 const TRAINS_SPREAD: f64 = 0.03;
 /// The error of the rate of a train.
 const TRAIN_ERROR: f64 = 0.02;
-/// A link above this share of the sending rate cannot be told from a faster one.
+/// A link above this share of the sending rate cannot be distinguished from a faster one.
 const SENT_SHARE: f64 = 0.85;
-/// Delays that vary by more than this share of a train's duration may have pulled all of it together.
+/// Delays that vary by more than this share of a train's duration may have merged the train into one batch.
 const JITTER_SHARE: f64 = 0.5;
-/// A train that takes longer is long enough: no batcher is expected to hold packets for so long.
+/// A train that takes longer is long enough: no batcher is expected to hold packets for that long.
 const LONG_NS: f64 = 20e6;
-/// Trains as a whole, without their first packets, must arrive at the rate of their halves to within this share. None does where a
-/// batcher delivers single packets at intervals that are almost the time a packet takes.
+/// Trains as a whole, without their first packets, must arrive at the rate of their halves to within this share. They
+/// do not if a batcher delivers single packets at intervals close to the time a packet takes.
 const WHOLE_AGREES: f64 = 0.012;
 /// Packets that take longer may each be delivered as a batch: batchers hold packets for 50 µs or more.
 const SINGLE_BATCH_NS: f64 = 45e3;
-/// Whole trains are too long by the cross traffic that arrives while they are sent. It takes this share of the link at most.
+/// Cross traffic that arrives while whole trains are sent lengthens them. It is assumed to occupy at most this share of
+/// the link.
 const LOAD_MAX: f64 = 0.5;
-/// Whole trains decide where cross traffic makes them longer by at most this share.
+/// Whole trains decide if cross traffic lengthens them by at most this share.
 const LOAD_ERROR_MAX: f64 = 0.0155;
-/// A batcher makes the middle one of many trains longer or shorter by at most this share of its interval.
+/// A batcher lengthens or shortens the median train by at most this share of its interval.
 const INTERVAL_SHARE: f64 = 0.5;
 /// The slopes of trains, which average a batcher's interval, agree with whole trains to within this share,
 const SLOPES_AGREE: f64 = 0.01;
 /// and the halves of trains to within this share.
 const HALVES_AGREE: f64 = 0.02;
-/// The largest error of a capacity measured by trains in batches, as a share of it, by their bounds and the cross traffic that
-/// calibration trains do not show.
+/// The largest error of a capacity measured by trains in batches, as a share of it, by their bounds and the cross
+/// traffic that calibration trains do not show.
 const BATCHED_ERROR_MAX: f64 = 0.0195;
 /// The share of the trains in batches that must agree.
 const BOUNDS_AGREE: f64 = 0.75;
 /// The share of the calibration trains that must confirm the bounds.
 const CALIBRATION_AGREE: f64 = 0.8;
-/// The share of a link that calibration trains cannot tell from an idle one, as a rule.
+/// The load, as a share of the link, that calibration trains usually cannot distinguish from an idle link.
 const LOAD_HIDDEN: f64 = 0.06;
 
 /// The arrivals of trains sent back to back, of paced trains that detect batching, and of calibration trains.
@@ -103,7 +105,7 @@ pub enum Unknown {
     /// The trains disagree.
     #[error("the trains disagree")]
     Disagree,
-    /// The trains in batches agree that a packet takes this long; calibration trains, with wider gaps, must confirm it.
+    /// The trains in batches agree on this time for a packet; calibration trains, with wider gaps, must confirm it.
     #[error("packets arrive in batches, and no trains at a lower rate confirm the rate of the batches")]
     Unconfirmed(Duration),
     /// Calibration trains do not arrive as they were sent.
@@ -164,7 +166,7 @@ fn of_batches(trains: &[TrainArrivals], calibration: &[TrainArrivals], hold_ns: 
     let middle_ns = f64::midpoint(bounds.low_ns, bounds.high_ns);
     let sent = stats::sorted(trains.iter().filter_map(dispersion::longest_run).map(batches::sent_gap_ns));
     let sent_ns = stats::median(&sent).unwrap_or_default();
-    // The error of the bounds, and the cross traffic that arrives between two packets if it takes this share of the link.
+    // The error of the bounds, and of the cross traffic that arrives between two packets at this load.
     let error = |load: f64| bounds.high_ns / middle_ns - 1.0 + load * sent_ns / middle_ns;
     let is_most = bounds.trains >= TRAINS_MIN && bounds.trains * 4 >= trains.len() * 3;
     if !is_most || error(LOAD_HIDDEN) > BATCHED_ERROR_MAX {
@@ -192,8 +194,8 @@ fn of_batches(trains: &[TrainArrivals], calibration: &[TrainArrivals], hold_ns: 
     })
 }
 
-/// The capacity where every packet arrives by itself: a mode of the pairs between the bounds that trains set, or the trains.
-/// `trains` are the dispersions of the trains that are `long`.
+/// The capacity where every packet arrives by itself: a mode of the pairs between the bounds that trains set, or the
+/// trains. `trains` are the dispersions of the trains that are `long`.
 fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> Result<Estimate, Unknown> {
     let slopes = slopes(long);
     let medians = stats::sorted(trains.iter().map(|train| 1.0 / train.bits_per_s));
@@ -208,7 +210,7 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> 
         let is_long = load_error + INTERVAL_SHARE / packets as f64 <= BATCHED_ERROR_MAX;
         return if is_long { of_whole_trains(&whole, &slopes, &middle) } else { Err(Unknown::TooShort) };
     }
-    // Cross traffic that arrived while a train was sent took no longer than that.
+    // Cross traffic that arrived while a train was sent delayed it by no longer than that.
     let fastest = (middle.low - sent).max(0.0) * (1.0 - TRAIN_ERROR);
     let pairs = all.iter().flat_map(|train| dispersion::pairs(&train.arrivals)).collect::<Vec<_>>();
     let pair_times = stats::sorted(spread(&pairs).iter().map(|pair| 1.0 / pair.bits_per_s));
@@ -248,7 +250,8 @@ fn of_gaps(all: &[TrainArrivals], trains: &[Sample], long: &[TrainArrivals]) -> 
     Ok(Estimate { bits_per_s, low, high, confidence, samples, batched: false })
 }
 
-/// The capacity where each packet may be a batch. `slopes` are those of the trains, `halves` those of the median half of each train.
+/// The capacity where each packet may be a batch. `slopes` are those of the trains, `halves` those of the median half
+/// of each train.
 fn of_whole_trains(whole: &Quartiles, slopes: &[f64], halves: &Quartiles) -> Result<Estimate, Unknown> {
     let Quartiles { low, middle, high } = Quartiles::of(slopes).ok_or(Unknown::TooFew)?;
     if !whole.is_narrow() {
@@ -263,7 +266,7 @@ fn of_whole_trains(whole: &Quartiles, slopes: &[f64], halves: &Quartiles) -> Res
     Ok(Estimate { bits_per_s, low, high, confidence, samples: slopes.len(), batched: false })
 }
 
-/// The middle half of some times.
+/// The quartiles of some times.
 #[derive(Debug, Clone, Copy)]
 struct Quartiles {
     low: f64,
@@ -277,7 +280,7 @@ impl Quartiles {
         Some(Self { low: at(0.25)?, middle: at(0.5)?, high: at(0.75)? })
     }
 
-    /// Whether trains that take these times are of an idle path.
+    /// Returns whether trains that take these times crossed an idle path.
     fn is_narrow(&self) -> bool {
         self.high - self.low <= TRAINS_SPREAD * self.middle
     }
@@ -298,15 +301,16 @@ fn wholes(trains: &[TrainArrivals]) -> Vec<f64> {
     stats::sorted(trains.iter().filter_map(dispersion::longest_run).filter_map(time))
 }
 
-/// Returns the pairs that a link has spread: those that arrived as they were sent measure the sender. If most arrived so, no link
-/// spread any, and the few that arrived further apart did so by chance.
+/// Returns the pairs that a link has spread: pairs that arrived as they were sent measure the sender. If most pairs
+/// did, no link spread any, and the few that arrived further apart did so by chance.
 fn spread(pairs: &[Sample]) -> Vec<Sample> {
     let is_set_apart = |pair: &&Sample| pair.bits_per_s <= SENT_SHARE * pair.sent_bits_per_s;
     let spread = pairs.iter().filter(is_set_apart).copied().collect::<Vec<_>>();
     if spread.len() * 2 >= pairs.len() { spread } else { pairs.to_vec() }
 }
 
-/// Returns the interquartile range of the delays of first packets. Each is compared with the one before, so clocks may drift.
+/// Returns the interquartile range of the delays of first packets. Each is compared with the one before, so clocks may
+/// drift.
 fn jitter_ns(trains: &[TrainArrivals]) -> f64 {
     /// The interquartile range of a uniform distribution, divided by the median difference of two samples.
     const HALF: f64 = 1.7;

@@ -1,5 +1,5 @@
-//! How far apart packets arrive that were sent back to back: the time the narrowest link takes for one of them, if nothing came
-//! between.
+//! The gaps on arrival of packets sent back to back: the time the narrowest link takes for one packet, if no other
+//! packet came between.
 
 use super::{Arrival, TrainArrivals, stats};
 use crate::frame::ETHERNET_BYTES;
@@ -12,14 +12,14 @@ pub const TRAIN_PACKETS_MIN: usize = 8;
 pub struct Sample {
     /// Rate at which its packets arrived, in bits a second of whole Ethernet frames.
     pub bits_per_s: f64,
-    /// Rate at which they were sent; a faster link looks the same.
+    /// Rate at which they were sent; any faster link gives the same dispersion.
     pub sent_bits_per_s: f64,
     /// Its packets: 2 for a pair.
     pub packets: u32,
 }
 
-/// Returns the dispersion of a train of `packets` packets, whose arrivals are in the order they came in. `None` if one was lost,
-/// duplicated or reordered, or if most arrived at once.
+/// Returns the dispersion of a train of `packets` packets, whose arrivals are in the order they came in. `None` if one
+/// was lost, duplicated or reordered, or if most arrived at once.
 #[must_use]
 pub fn train(arrivals: &[Arrival], packets: usize) -> Option<Sample> {
     if arrivals.len() != packets { None } else { of_run(arrivals) }
@@ -40,9 +40,9 @@ pub fn of_run(arrivals: &[Arrival]) -> Option<Sample> {
     (arrivals.windows(2).all(is_in_order) && ns_per_bit > 0.0).then_some(sample)
 }
 
-/// Returns the nanoseconds a bit that the packets of a train take, by the straight line with the least squares. It averages gaps that
-/// are multiples of a clock's tick, which the median that [`of_run`] takes does not. The first packet does not count: it is often
-/// held up where everything has to wake up.
+/// Returns the nanoseconds a bit that the packets of a train take, by linear least squares. Unlike the median in
+/// [`of_run`], this averages gaps that are multiples of a clock's tick. The first packet is ignored: it is often
+/// delayed while hosts and routers wake up.
 #[must_use]
 pub fn slope_ns_per_bit(run: &[Arrival]) -> Option<f64> {
     let (_, run) = run.split_first()?;
@@ -69,8 +69,8 @@ fn is_in_order(pair: &[Arrival]) -> bool {
     matches!(pair, [a, b] if a.seq < b.seq && a.sent <= b.sent && a.came <= b.came)
 }
 
-/// Returns nanoseconds a bit from each packet to the one half a train later. Their median has the error of a timestamp spread over so
-/// many packets, and resists one packet that was held up, as the first often is.
+/// Returns nanoseconds a bit from each packet to the one half a train later. Their median spreads the error of a
+/// timestamp over half a train, and resists one delayed packet, as the first often is.
 fn windows(arrivals: &[Arrival]) -> impl Iterator<Item = f64> {
     let lag = (arrivals.len() / 2).max(1);
     // Between the first arrival and the last, a link transmits all but the first packet.

@@ -1,7 +1,7 @@
 //! Estimators: pure functions from the times packets left and arrived to figures about the path.
 //!
-//! [`round_trip`] takes the times of probes and answers; [`capacity`] takes the [`dispersion`] of packets sent back to back, and
-//! whether the path delivers them in [`batches`]; [`available`] takes one-way-delay trends at a rate.
+//! [`round_trip`] takes the times of probes and answers; [`capacity`] takes the [`dispersion`] of packets sent back to
+//! back, and whether the path delivers them in [`batches`]; [`available`] takes one-way-delay trends at a rate.
 
 pub mod available;
 pub mod batches;
@@ -24,17 +24,18 @@ pub struct Arrival {
     pub seq: u32,
     /// When it left.
     pub sent: Nanos,
-    /// When the packet, or its answer, arrived. The clock may be another machine's, so only differences of these times are valid.
+    /// When the packet, or its answer, arrived. The clock may be another machine's, so only differences of these times
+    /// are valid.
     pub came: Nanos,
     /// Size of the IP packet that was sent.
     pub ip_bytes: u32,
 }
 
-/// One train, as far as it arrived.
+/// The part of one train that arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrainArrivals {
     /// The number of packets sent.
     pub packets: usize,
-    /// Those that arrived, in order of arrival.
+    /// The packets that arrived, in order of arrival.
     pub arrivals: Vec<Arrival>,
 }

@@ -1,5 +1,5 @@
-//! What to send to measure the capacity: longer trains until it is known, or until they would be too long. If they arrive in batches,
-//! calibration trains follow.
+//! Plans the trains that measure the capacity: longer and longer ones, until it is known or they would be too long. If
+//! trains arrive in batches, calibration trains follow.
 
 use std::time::Duration;
 
@@ -15,18 +15,20 @@ const PAIRS: usize = 40;
 const PACED: usize = 6;
 /// Trains sent back to back of each length.
 const TRAINS: usize = 12;
-/// The number of packets in the shortest trains: it averages timestamp errors, fits most routers' queues, and is enough to tell the
-/// time that a packet takes from a batcher's interval that differs by 2 %.
+/// The number of packets in the shortest trains: it averages timestamp errors, fits most routers' queues, and is enough
+/// to tell the time that a packet takes from a batcher's interval that differs by 2 %.
 const PACKETS_MIN: usize = 64;
-/// That number where pairs arrive further apart than this, twice as long as batchers hold packets: such trains take long enough.
+/// That number if pairs arrive further apart than this, which is twice as long as batchers hold packets: such trains
+/// take long enough.
 const PACKETS_MIN_SLOW: (usize, Duration) = (32, Duration::from_millis(7));
 /// Packets in the longest trains.
 const PACKETS_MAX: usize = 256;
-/// Trains that take longer are not followed by longer ones, which would fill queues.
+/// After trains that take longer, no longer ones are sent, because they would fill queues.
 const SPAN_MAX: Duration = Duration::from_millis(50);
 
-/// The gaps of calibration trains, in times that a packet takes on the path: every second has the first of these gaps, which cross
-/// traffic disturbs most, and the others have wider ones, each by the second of these more than the one before.
+/// The gaps of calibration trains, as multiples of the time that a packet takes on the path. Every second train has the
+/// first gap, which cross traffic disturbs most. Each of the others has a gap wider than the one before by the second
+/// number.
 const CALIBRATION_GAPS: (f64, f64) = (1.03, 0.1);
 
 /// A train to send.
@@ -69,7 +71,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns what to send next; `None` if the capacity is known, or longer trains would not tell more.
+    /// Returns the next train to send; `None` if the capacity is known, or longer trains would not help.
     pub fn next_step(&mut self) -> Option<Step> {
         let nth = self.done;
         self.done += 1;
@@ -114,7 +116,7 @@ impl Plan {
         }
     }
 
-    /// Steps done, and steps there are before longer trains are considered.
+    /// Returns the steps done, and the steps planned before longer trains are considered.
     #[must_use]
     pub const fn progress(&self) -> (usize, usize) {
         let first = PAIRS + PACED + TRAINS;
@@ -125,7 +127,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// If what arrived so far does not determine it.
+    /// If the arrivals so far do not determine it.
     pub fn capacity(&self, method: Method) -> Result<Capacity, Unknown> {
         estimate(method, &self.seen)
     }

@@ -10,9 +10,9 @@ use crate::path::{Method, RoundTrip};
 /// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The first to its probe, in time: it took that long.
+    /// The first answer to its probe, in time, with the time it took.
     Took(Duration),
-    /// The first to its probe, too late: the probe counts as lost.
+    /// The first answer to its probe, too late: the probe counts as lost.
     Late(Duration),
     /// A duplicate.
     Duplicate,
@@ -26,7 +26,7 @@ pub struct Probes {
     timeout: Duration,
     /// In the order they were sent in.
     probes: Vec<Sent>,
-    /// Sequence numbers, and where in `probes` the latest with it is.
+    /// For each sequence number, the index in `probes` of the latest probe with it.
     by_seq: HashMap<u32, usize>,
     late: u32,
     duplicates: u32,
@@ -71,7 +71,7 @@ impl Probes {
     pub fn forget_pending(&mut self, now: Nanos) {
         let timeout = self.timeout;
         self.probes.retain(|probe| probe.took.is_some() || now.since(probe.at) > timeout);
-        // Places have changed; no more answers are expected.
+        // Indexes have changed; no more answers are expected.
         self.by_seq.clear();
     }
 
@@ -98,7 +98,7 @@ impl Probes {
     pub fn round_trip(&self, method: Method) -> Option<RoundTrip> {
         let took = |probe: &Sent| probe.took.filter(|took| *took <= self.timeout).map(|took| took.as_secs_f64() * 1e6);
         let times = self.probes.iter().filter_map(took).collect::<Vec<_>>();
-        // RFC 3550 section 6.4.1 and RFC 5481 section 4.1: between packets next to each other, of those that arrived.
+        // RFC 3550 section 6.4.1 and RFC 5481 section 4.1: differences of consecutive packets among those that arrived.
         let steps = times.windows(2).filter_map(|pair| Some((pair.last()? - pair.first()?).abs()));
         let jitter_us = stats::mean(&steps.collect::<Vec<_>>()).unwrap_or(0.0);
         let sorted = stats::sorted(times.iter().copied());

@@ -1,5 +1,5 @@
-//! A simulated path for the estimators' tests: one narrow link with a FIFO queue that cross traffic shares, and stages that
-//! deliver packets in batches before or after it.
+//! A simulated path for the estimators' tests: one narrow link with a FIFO queue that cross traffic shares, and stages
+//! that deliver packets in batches before or after it.
 
 use super::{Arrival, TrainArrivals};
 use crate::clock::Nanos;
@@ -44,13 +44,14 @@ pub(super) enum Cross {
 /// When a stage that delivers packets in batches releases them. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Batching {
-    /// On a clock that ticks at this interval: a poller.
+    /// At every tick of a clock with this interval: a poller.
     Clock(f64),
     /// This long after the first packet of the batch: interrupt coalescing.
     HoldOff(f64),
     /// At once, but not sooner than this after the last release: interrupt throttling.
     Throttle(f64),
-    /// At once, except that this share of wake-ups is late by a time from this range: a thread that waits for the processor.
+    /// At once, except that this share of wake-ups is late by a time from this range: a thread that waits for the
+    /// processor.
     Late(f64, (f64, f64)),
 }
 

@@ -1,6 +1,6 @@
 //! Order statistics.
 
-/// The values that are finite, in order.
+/// Returns the finite values, sorted.
 #[must_use]
 pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut values = values.into_iter().filter(|value| value.is_finite()).collect::<Vec<_>>();
@@ -8,7 +8,7 @@ pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The `q`-quantile, 0 to 1, of values in order, between two of them in proportion; nothing of none.
+/// Returns the `q`-quantile, 0 to 1, of sorted values, interpolated linearly; `None` if there are none.
 #[must_use]
 pub fn percentile(sorted: &[f64], q: f64) -> Option<f64> {
     let at = q.clamp(0.0, 1.0) * (sorted.len().checked_sub(1)? as f64);
@@ -16,19 +16,20 @@ pub fn percentile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(below + (above - below) * at.fract())
 }
 
-/// The middle of values in order.
+/// Returns the median of sorted values.
 #[must_use]
 pub fn median(sorted: &[f64]) -> Option<f64> {
     percentile(sorted, 0.5)
 }
 
-/// The arithmetic mean; nothing of none.
+/// Returns the arithmetic mean; `None` if there are no values.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Of values in order, the smallest that at least a share of `q`, 0 to 1, is no larger than; nothing of none.
+/// Returns the smallest of sorted values that at least a share of `q`, 0 to 1, of them does not exceed; `None` if there
+/// are none.
 #[must_use]
 pub fn nearest_rank<T>(sorted: &[T], q: f64) -> Option<&T> {
     let rank = (q.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
@@ -42,24 +43,24 @@ pub fn share_within(values: &[f64], at: f64, width: f64) -> f64 {
     within as f64 / values.len().max(1) as f64
 }
 
-/// Values that lie close together.
+/// A mode: values that lie close together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
-    /// The middle of them.
+    /// Their median.
     pub median: f64,
     /// A quarter of them lie below.
     pub low: f64,
     /// A quarter of them lie above.
     pub high: f64,
-    /// How many they are.
+    /// Their number.
     pub count: usize,
-    /// How dense they are at their densest, beside other modes of the same values.
+    /// Their highest density, comparable with that of other modes of the same values.
     pub density: f64,
 }
 
-/// The modes of values above zero, in order: where their density has a peak, each with the values up to the valleys on
-/// either side. The density is that of their logarithms, with a triangle of `width` (a share, as 0.05) to either side for each
-/// value, so that a width means the same everywhere.
+/// Returns the modes of the values above zero, in order: each is a peak of the density with the values up to the
+/// valleys on either side. The density is that of the logarithms, with a triangular kernel of `width` (a share, as
+/// 0.05), so that a width means the same everywhere.
 #[must_use]
 pub fn modes(sorted: &[f64], width: f64) -> Vec<Mode> {
     let values = &sorted[sorted.partition_point(|value| *value <= 0.0)..];
@@ -77,13 +78,13 @@ pub fn modes(sorted: &[f64], width: f64) -> Vec<Mode> {
     bounds.windows(2).filter_map(mode).collect()
 }
 
-/// Values in order, and in between the middle between each two.
+/// Returns sorted values, with the midpoint of every two neighbours between them.
 fn with_middles(values: &[f64]) -> Vec<f64> {
     let middles = values.windows(2).map(|pair| pair.iter().sum::<f64>() / 2.0).map(Some).chain([None]);
     values.iter().copied().zip(middles).flat_map(|(value, middle)| std::iter::once(value).chain(middle)).collect()
 }
 
-/// At each of some places, in order, how many of values, in order, lie within `width` of it, those farther away counting less.
+/// Returns, for each of some sorted places, the number of sorted values within `width` of it, weighted by distance.
 fn densities(values: &[f64], places: &[f64], width: f64) -> Vec<f64> {
     let mut from = 0;
     let near = |at: &f64| {
@@ -96,7 +97,8 @@ fn densities(values: &[f64], places: &[f64], width: f64) -> Vec<f64> {
     places.iter().map(near).collect()
 }
 
-/// Where to part places between two peaks: the lowest between, if it is clearly lower than both. With both ends.
+/// Returns the boundaries between modes: the lowest place between two peaks, if it is clearly lower than both; and both
+/// ends.
 fn valleys(densities: &[f64]) -> Vec<usize> {
     /// A valley is no deeper than chance unless it is lower than the lower of its peaks by a third.
     const DEPTH: f64 = 2.0 / 3.0;
@@ -124,21 +126,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_nothing_there_is_no_middle() {
+    fn the_median_of_no_values_is_none() {
         assert_eq!((median(&[]), mean(&[]), nearest_rank::<u64>(&[], 0.5)), (None, None, None));
         assert_eq!(modes(&[], 0.05), []);
         assert_eq!(sorted([f64::NAN, f64::INFINITY]), [] as [f64; 0]);
     }
 
     #[test]
-    fn between_two_values_is_what_lies_between() {
+    fn a_quantile_between_two_values_is_interpolated() {
         let values = [1.0, 2.0, 4.0, 8.0];
         assert_eq!([0.0, 0.5, 1.0].map(|q| percentile(&values, q)), [Some(1.0), Some(3.0), Some(8.0)]);
         assert_eq!([0.0, 0.25, 0.26, 1.0].map(|q| nearest_rank(&values, q).copied()), [1.0, 1.0, 2.0, 8.0].map(Some));
     }
 
     #[test]
-    fn two_heaps_are_two_modes() {
+    fn two_clusters_of_values_are_two_modes() {
         let heap = |at: f64, count: u32| (0..count).map(move |i| at * (1.0 + f64::from(i % 10) * 0.002));
         let found = modes(&sorted(heap(12.0, 70).chain(heap(24.0, 30))), 0.04);
         let [a, b] = found[..] else { panic!("{found:?}") };

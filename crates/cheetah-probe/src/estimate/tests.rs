@@ -13,7 +13,7 @@ use super::*;
 use crate::path::{Capacity, Method};
 use crate::schedule::{Pattern, due};
 
-/// How fast full-sized packets leave one after the other here: 10 Gbit/s.
+/// The time between full-sized packets sent back to back here: 10 Gbit/s.
 const BACK_TO_BACK: Duration = Duration::from_nanos(1_211);
 const IP_BYTES: u32 = 1500;
 
@@ -118,7 +118,7 @@ proptest! {
 
     #[test]
     fn available_bandwidth_is_the_capacity_without_the_cross_traffic(rate in any_rate(), taken in 0.0..0.8_f64, cross in any_cross(), seed: u64) {
-        // Bursts much shorter than a train; what longer ones leave is not the same for every train.
+        // Bursts much shorter than a train: longer ones leave a different bandwidth to each train.
         let cross = if let Cross::Bursts(packets) = cross { Cross::Bursts(packets % 4 + 1) } else { cross };
         let link = SimulatedPath { cross: (taken, cross), ..SimulatedPath::idle(rate) };
         let mut random = Random::new(seed);
@@ -160,10 +160,11 @@ proptest! {
     }
 }
 
-/// A path whose batchers release a packet in a share of `release` of the longest time, with a share of `noise` of the greatest noise.
+/// A path whose batchers release a packet in a share of `release` of the longest time, with a share of `noise` of the
+/// greatest noise.
 fn batched(bits_per_s: f64, after: [Option<Batching>; 2], noise: f64, release: f64) -> SimulatedPath {
     let idle = SimulatedPath::idle(bits_per_s);
-    // Noise as long as a packet takes would be one more batcher.
+    // Noise as long as the time of a packet would act as another batcher.
     let noise_ns = noise * f64::min(1000.0, 0.05 * 1514.0 * 8e9 / bits_per_s);
     SimulatedPath { after, noise_ns, release_ns: release * idle.release_ns, ..idle }
 }
@@ -259,7 +260,7 @@ fn slow_paths_that_deliver_in_batches_have_their_capacity() {
 }
 
 #[test]
-fn trains_that_fit_into_one_batch_say_nothing() {
+fn trains_that_fit_into_one_batch_give_no_capacity() {
     for batching in [Batching::HoldOff(3e6), Batching::Clock(3e6)] {
         for rate in [1e9, 1.5e9] {
             let path = SimulatedPath { after: [Some(batching), None], ..SimulatedPath::idle(rate) };
@@ -269,7 +270,7 @@ fn trains_that_fit_into_one_batch_say_nothing() {
 }
 
 #[test]
-fn pairs_faster_than_every_long_train_are_not_believed() {
+fn pairs_faster_than_every_long_train_are_rejected() {
     let train = |packets: u32, gap_us: u64| {
         let arrivals = (0..packets).map(|i| arrival(i, u64::from(i), 500 + gap_us * u64::from(i))).collect();
         TrainArrivals { packets: packets as usize, arrivals }
@@ -281,7 +282,7 @@ fn pairs_faster_than_every_long_train_are_not_believed() {
 }
 
 #[test]
-fn too_few_trains_say_nothing() {
+fn too_few_trains_give_no_capacity() {
     let train = |packets: u32| TrainArrivals {
         packets: packets as usize,
         arrivals: (0..packets).map(|i| arrival(i, u64::from(i), 100 * u64::from(i))).collect(),
@@ -306,7 +307,7 @@ fn dispersion_is_the_time_all_but_the_first_take() {
 }
 
 #[test]
-fn one_packet_that_is_held_up_changes_nothing() {
+fn one_delayed_packet_does_not_change_the_dispersion() {
     for held in [0, 7, 15] {
         let came = |i: u32| 500 + 100 * u64::from(i) + if i == held { 60 } else { 0 };
         let arrivals = (0..16).map(|i| arrival(i, u64::from(i), came(i))).collect::<Vec<_>>();
@@ -315,7 +316,7 @@ fn one_packet_that_is_held_up_changes_nothing() {
 }
 
 #[test]
-fn trains_that_lost_packets_or_whose_packets_overtook_each_other_say_nothing() {
+fn trains_with_lost_or_reordered_packets_have_no_dispersion() {
     let [a, b, c] = [arrival(0, 0, 500), arrival(1, 1, 600), arrival(2, 2, 700)];
     assert_eq!(train(&[a, c], 3), None, "lost");
     assert_eq!(train(&[a, c, b], 3), None, "overtaken");
@@ -329,7 +330,7 @@ fn trains_that_lost_packets_or_whose_packets_overtook_each_other_say_nothing() {
 }
 
 #[test]
-fn delays_that_grow_do_so_whatever_the_clock_of_the_far_end() {
+fn growing_delays_are_detected_whatever_the_far_clock() {
     for offset in [0, u64::MAX / 2, u64::MAX - 1000] {
         let train = |growth: u64| {
             let came = move |i: u64| Nanos(offset.wrapping_add(i * (10_000 + growth) + i * 7919 % 1000));
@@ -370,7 +371,7 @@ fn answers_are_counted_once() {
 }
 
 #[test]
-fn of_a_host_that_never_answers_there_are_no_round_trips() {
+fn a_host_that_never_answers_has_no_round_trips() {
     let mut probes = Probes::new(Duration::from_millis(10));
     assert_eq!(probes.round_trip(Method::Icmp), None);
     probes.sent(1, Nanos(5));
@@ -412,7 +413,7 @@ proptest! {
 }
 
 #[test]
-fn probes_that_nobody_waited_for_are_not_lost() {
+fn forgotten_pending_probes_do_not_count_as_lost() {
     let mut probes = Probes::new(Duration::from_millis(100));
     (0..4).for_each(|seq| probes.sent(seq, Nanos(u64::from(seq) * 50_000_000)));
     probes.answered(1, Nanos(70_000_000));

@@ -45,7 +45,7 @@ pub struct ReceiveRequest {
 /// The answer to a [`ReceiveRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receiving {
-    /// UDP port, at the address that was called.
+    /// UDP port, at the address to which the request was sent.
     pub port: u16,
     /// The token that every packet must begin with: see [`tag`](super::tag).
     pub token: Token,
@@ -54,8 +54,8 @@ pub struct Receiving {
 /// The answer to `GET /v1/probe/receive/TOKEN`: the packets received so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
-    /// Each packet's sequence number, time of arrival in nanoseconds of the far end's clock, and size in bytes with its IP header, in
-    /// order of arrival.
+    /// Each packet's sequence number, time of arrival in nanoseconds of the far end's clock, and size in bytes with its
+    /// IP header, in order of arrival.
     pub packets: Vec<(u32, u64, u32)>,
     /// Whether the kernel stamped them; otherwise they were stamped when they were read.
     pub kernel_stamps: bool,

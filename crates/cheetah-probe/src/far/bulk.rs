@@ -16,10 +16,10 @@ use crate::clock::Nanos;
 /// The size of a chunk handed to the connection.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// The same random bytes again and again: a compressor would have to look back further than they are long.
+/// Random bytes, sent repeatedly: longer than the window of a compressor.
 static NOISE: LazyLock<Bytes> = LazyLock::new(|| {
     let mut noise = vec![0; PIECE_BYTES];
-    // Without random numbers it is zeros, and a link that compresses looks faster than it is.
+    // Without random numbers these are zeros, and a link that compresses looks faster than it is.
     let _ = getrandom::fill(&mut noise);
     noise.into()
 });

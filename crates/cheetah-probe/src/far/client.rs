@@ -44,7 +44,7 @@ pub enum FarError {
     /// There was no answer.
     #[error("nobody answers at {address}: {why}")]
     Unreachable {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
         /// How it failed.
         why: io::Error,
@@ -52,17 +52,17 @@ pub enum FarError {
     /// The far end refused.
     #[error("the far end at {address} refuses: {error}")]
     Refused {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
         /// HTTP status.
         status: u16,
         /// Its message.
         error: String,
     },
-    /// The server there is no far end.
-    #[error("what answers at {address} is no Cheetah node or agent that takes part in measurements: {why}")]
+    /// The server is not a far end.
+    #[error("the server at {address} is not a Cheetah node or agent that takes part in measurements: {why}")]
     NotOne {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
         /// The unexpected part of the answer.
         why: String,
@@ -151,7 +151,8 @@ impl FarClient {
         Ok(bulk::swallow(response.into_body(), u64::MAX, for_at_most).await)
     }
 
-    /// Measures what one TCP connection carries there in `for_at_most`, as the far end received it; sends at most `bytes_max`.
+    /// Measures what one TCP connection carries there in `for_at_most`, as the far end received it; sends at most
+    /// `bytes_max`.
     ///
     /// # Errors
     ///
@@ -175,7 +176,7 @@ impl FarClient {
 
     fn request<B>(&self, method: Method, path: &str, body: B) -> Result<Request<B>> {
         let request = Request::builder().method(method).uri(path);
-        // The address, never a name: a far end does not answer to names it does not know. And without its scope.
+        // The address without its scope, never a name: a far end does not answer to names it does not know.
         let host = SocketAddr::new(self.address.ip(), self.address.port());
         let request = request.header(header::HOST, host.to_string());
         request.header(header::CONTENT_TYPE, "application/json").body(body).map_err(|error| self.odd(error))
@@ -230,7 +231,7 @@ impl FarClient {
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.odd(error))?;
         let mut driven = Driven(JoinSet::new());
         driven.0.spawn(async move {
-            // How it ended, the request says too.
+            // The request reports errors of the connection.
             let _ = connection.await;
         });
         let response = sender.send_request(request).await.map_err(|error| self.odd(error))?;
@@ -253,7 +254,7 @@ impl FarClient {
 
     fn refused(&self, status: StatusCode, body: &[u8]) -> FarError {
         match serde_json::from_slice::<ErrorBody>(body) {
-            // Older nodes answer so for every path they do not know.
+            // Older nodes answer this for every unknown path.
             Ok(_) if status == StatusCode::NOT_FOUND => self.odd("it knows nothing of measurements"),
             Ok(body) => FarError::Refused { address: self.address, status: status.as_u16(), error: words(&body.error) },
             Err(_) => self.odd(format!("HTTP status {status}")),

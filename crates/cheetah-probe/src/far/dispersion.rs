@@ -20,7 +20,8 @@ pub struct ReceivedPacket {
     pub ip_bytes: u32,
 }
 
-/// Returns the capacity from the trains of `plan`, in order of arrival. `left` has when each packet left, by the sender's clock.
+/// Returns the capacity from the trains of `plan`, in order of arrival. `left` has when each packet left, by the
+/// sender's clock.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The limits of a far end. Strangers may call it, so everything it does for a caller is bounded, and so is the sum over all callers.
+//! The limits of a far end. Unknown clients may call it, so all its work is bounded, for each caller and in total.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub const RECEIVERS_MAX: usize = 8;
 pub const RECEIVERS_PER_CALLER_MAX: usize = 4;
 /// How long arrivals are kept for the caller to fetch.
 pub const KEPT: Duration = Duration::from_secs(10);
-/// A receiver ends after this many packets of others, which is a flood.
+/// A receiver ends after this many packets from other senders: they are a flood.
 pub const STRANGERS_MAX: u32 = 100_000;
 /// The most bulk transfers at once, in both directions together.
 pub const BULKS_MAX: usize = 2;
-/// Packets a second sent by trains, on average: after a train, the next one waits until this allows it. Sending one takes up to
-/// [`SPIN`](super::train::SPIN) of a processor, so all of them together take no more than a tenth of one.
+/// Packets a second sent by trains, on average: after a train, the next one waits until this allows it. Sending one
+/// takes up to [`SPIN`](super::train::SPIN) of a processor, so all of them together take no more than a tenth of one.
 pub const PACKETS_PER_S_MAX: u32 = 1_000;
 /// The longest a caller waits for a permit to have a train sent.
 pub const SEND_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ impl Default for CallerLimits {
 #[derive(Debug)]
 pub struct SendPermit {
     _seat: OwnedSemaphorePermit,
-    /// Not before this.
+    /// The earliest time to send.
     pub not_before: Nanos,
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// No second has more packets than one train and a second's worth.
+        /// Any second has at most the packets of one train and one second's allowance.
         #[test]
         fn trains_keep_to_the_rate(calls in prop::collection::vec((0u64..500_000_000, 1u32..=LIMITS.packets_max), 1..100)) {
             let caller_limits = CallerLimits::default();

@@ -20,7 +20,8 @@ use crate::schedule::due;
 
 /// The most packets that trains there take, all within a second: twice as many if the first turn out to be too large.
 pub const PACKETS_THERE_MAX: u32 = (IP_BYTES.len() * TrainPlan::PACKETS) as u32;
-/// Packet sizes to try, IP header included: the largest that most paths carry whole, then one that all do.
+/// Packet sizes to try, IP header included: the largest that most paths carry whole, then a size that every path
+/// carries.
 const IP_BYTES: [u32; 2] = [1_500, 1_280];
 /// How long to wait for stragglers.
 const STRAGGLERS: Duration = Duration::from_millis(400);
@@ -49,7 +50,7 @@ impl Default for FarRequest {
     }
 }
 
-/// Measures with the far end at `client`. What could not be measured is a sentence in `problems`.
+/// Measures with the far end at `client`. Adds a sentence to `problems` for each measurement that failed.
 ///
 /// # Errors
 ///
@@ -71,19 +72,16 @@ pub async fn measure(client: FarClient, request: FarRequest, problems: &mut Vec<
     if !request.bulk_to.is_zero() {
         match client.bulk_to(request.bulk_to, BULK_BYTES_MAX.min(about.limits.bulk_bytes_max)).await {
             Ok(came) => far.tcp_to_bits_per_s = came.bits_per_s,
-            Err(why) => note("What TCP carries there", why.to_string()),
+            Err(why) => note("TCP throughput there", why.to_string()),
         }
     }
     if !request.bulk_from.is_zero() {
         match client.bulk_from(request.bulk_from).await {
             Ok(rate) if rate.is_growing() => {
-                note(
-                    "What TCP carries back",
-                    "it was still becoming faster when time was up, as over long paths".into(),
-                );
+                note("TCP throughput back", "the rate was still growing when time was up, as over long paths".into());
             }
             Ok(rate) => far.tcp_from_bits_per_s = rate.bits_per_s(),
-            Err(why) => note("What TCP carries back", why.to_string()),
+            Err(why) => note("TCP throughput back", why.to_string()),
         }
     }
     Ok(far)
@@ -91,7 +89,7 @@ pub async fn measure(client: FarClient, request: FarRequest, problems: &mut Vec<
 
 /// Limits the time that trains take.
 async fn in_time<T>(trains: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let late = || format!("the far end came to no end of it within {} s", TRAINS_TIME_MAX.as_secs());
+    let late = || format!("the far end did not finish within {} s", TRAINS_TIME_MAX.as_secs());
     timeout(TRAINS_TIME_MAX, trains).await.unwrap_or_else(|_| Err(late()))
 }
 
@@ -137,7 +135,7 @@ async fn trains_to(client: FarClient, about: &About) -> Result<Capacity, String>
     Err("the path carries no packets of 1280 bytes".into())
 }
 
-/// Returns the arrivals of a train of `packets`, once no more come; `so_far` asks for them.
+/// Returns the arrivals of a train of `packets`, once no more come; `so_far` requests the arrivals so far.
 async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarError>) -> Result<Arrivals, FarError> {
     let mut before = so_far().await?;
     loop {
@@ -157,7 +155,7 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
 /// Measures the capacity back by trains that the far end sends, stamped here.
 async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, String> {
     if !about.sends {
-        return Err("it was told how much it may send, and sends no trains".into());
+        return Err("its sending rate is limited, so it sends no trains".into());
     }
     let plan = plan(about);
     let pattern = plan.pattern();
@@ -221,7 +219,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn far_end_that_contradicts_itself_is_asked_a_limited_number_of_times() {
+    async fn far_end_that_contradicts_itself_is_polled_a_limited_number_of_times() {
         let asked = Cell::new(0);
         let so_far = async || {
             let asked = asked.replace(asked.get() + 1);

@@ -10,7 +10,8 @@ const MARK_EVERY: Duration = Duration::from_millis(20);
 const MARKS_MAX: usize = 2_000;
 /// The shortest transfer that has a rate.
 const LEAST: Duration = Duration::from_millis(2);
-/// The growth from the second third of a transfer to the last that shows slow start, in which TCP doubles its rate each round trip.
+/// The growth from the second third of a transfer to the last that shows slow start, in which TCP doubles its rate each
+/// round trip.
 const GROWTH: f64 = 1.7;
 
 /// Counts the bytes of a transfer. No I/O, and no clock of its own.
@@ -45,7 +46,8 @@ impl Rate {
         self.marks.first().map_or(Duration::ZERO, |(first, _)| self.last.since(*first))
     }
 
-    /// Returns the bits a second after the first third, when slow start is mostly over; `None` if the transfer was too short.
+    /// Returns the bits a second after the first third, when slow start is mostly over; `None` if the transfer was too
+    /// short.
     #[must_use]
     pub fn bits_per_s(&self) -> Option<f64> {
         let (first, _) = *self.marks.first()?;
@@ -60,8 +62,8 @@ impl Rate {
         (took >= LEAST).then(|| (self.bytes - before) as f64 * 8.0 / took.as_secs_f64())
     }
 
-    /// Returns whether the rate was still growing at the end, as in slow start over a long path: the path then carries more than
-    /// [`bits_per_s`](Self::bits_per_s).
+    /// Returns whether the rate was still growing at the end, as in slow start over a long path: the path then carries
+    /// more than [`bits_per_s`](Self::bits_per_s).
     #[must_use]
     pub fn is_growing(&self) -> bool {
         let Some((begun, _)) = self.marks.first() else { return false };

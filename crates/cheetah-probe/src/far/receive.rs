@@ -30,10 +30,10 @@ struct Receiver {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// There are too many.
-    #[error("as many trains are waited for as there may be; try again in a few seconds")]
+    #[error("too many trains are expected already; try again in a few seconds")]
     Full,
     /// There is no free port.
-    #[error("no port to wait at: {0}")]
+    #[error("no free UDP port to receive at: {0}")]
     Io(#[from] io::Error),
 }
 

@@ -27,15 +27,15 @@ use crate::schedule::{Pattern, due};
 
 /// Largest body of a request that is JSON.
 const JSON_BYTES_MAX: usize = 64 << 10;
-/// How long it may take to come.
+/// The time limit for receiving it.
 const JSON_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ports below it belong to services, which must not receive packets.
 const PORT_MIN: u16 = 1024;
 /// How long before a train's first packet everything is ready.
 const LEAD: Duration = Duration::from_millis(2);
 
-/// The addresses of both ends of the caller's connection. The server that accepted the connection puts them into each request's
-/// extensions. Packets are sent to no address other than the caller's.
+/// The addresses of both ends of the caller's connection. The server that accepted the connection puts them into each
+/// request's extensions. Packets are sent to no address other than the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
     /// The far end of the TCP connection.
@@ -44,10 +44,10 @@ pub struct Caller {
     pub here: SocketAddr,
 }
 
-/// What a far end is to be like.
+/// The configuration of a far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FarConfig {
-    /// What to call it, for people.
+    /// Its display name.
     pub name: String,
     /// Whether it sends trains and bulk data; otherwise it only receives.
     pub sends: bool,
@@ -126,13 +126,16 @@ async fn send(
     if request.port < PORT_MIN {
         return Err(Refusal::bad(format!("port is {PORT_MIN} or above")));
     }
-    let permit =
-        far.caller_limits.send_permit(packets).await.ok_or_else(|| Refusal::busy("others are being sent trains"))?;
-    // The address is that of the connection, whatever the request says; it cannot even say another.
+    let permit = far
+        .caller_limits
+        .send_permit(packets)
+        .await
+        .ok_or_else(|| Refusal::busy("trains are being sent to other callers"))?;
+    // The address is always that of the connection; a request has no field for another.
     let mut there = caller.peer;
     there.set_port(request.port);
     let (tell, told) = oneshot::channel();
-    // A thread of its own, one at a time, so that the runtime's threads stay free for reads of the disk.
+    // One dedicated thread at a time, so that the runtime's threads stay free for reads of the disk.
     let leaving = thread::Builder::new().name("probe-train".into()).spawn(contained(move || {
         let train = || {
             let socket = train::socket(caller.here, there)?;
@@ -143,7 +146,7 @@ async fn send(
             Ok::<_, std::io::Error>(SendReply { due_ns: ns(&due), left_ns: ns(&left) })
         };
         let sent = train();
-        // The permit is held until now, whether the caller still listens or not.
+        // The permit is held until now, even if the caller has hung up.
         drop(permit);
         let _ = tell.send(sent);
     }));
@@ -158,7 +161,7 @@ async fn send(
 async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Response> {
     far.config.may_send()?;
     if !is_json(&headers) {
-        let why = "say that you are no page in a browser, with the header 'content-type: application/json'";
+        let why = "the header 'content-type: application/json' is required, which excludes pages in a browser";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     let bytes = match query(&uri, "bytes") {
@@ -168,7 +171,7 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
     if bytes > LIMITS.bulk_bytes_max {
         return Err(Refusal::bad(format!("bytes is at most {}", LIMITS.bulk_bytes_max)));
     }
-    let permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
+    let permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("other callers are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
     // The permit is released when the body is dropped, and when time is up even for a caller that does not read on.
     let (gone, is_gone) = oneshot::channel::<()>();
@@ -182,7 +185,7 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
 }
 
 async fn bulk_to(State(far): Far, request: Request) -> Answer<Json<BulkReceived>> {
-    let _permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("others are measuring"))?;
+    let _permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("other callers are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
     let rate = bulk::swallow(request.into_body(), LIMITS.bulk_bytes_max, for_at_most).await;
     let (bytes, seconds, bits_per_s) = (rate.bytes(), rate.took().as_secs_f64(), rate.bits_per_s());
@@ -191,13 +194,13 @@ async fn bulk_to(State(far): Far, request: Request) -> Answer<Json<BulkReceived>
 
 impl FarConfig {
     fn may_send(&self) -> Answer<()> {
-        let why = "this far end sends nothing but answers: it was told how much it may send";
+        let why = "this far end sends nothing but answers: its sending rate is limited";
         if self.sends { Ok(()) } else { Err(Refusal::new(StatusCode::FORBIDDEN, why)) }
     }
 }
 
-/// Whether a request without a body is declared as JSON. A page of another site cannot send this header without a preflight
-/// request by its browser, which gets no answer.
+/// Whether a request without a body is declared as JSON. A page of another site cannot send this header without a
+/// preflight request by its browser, which gets no answer.
 fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().eq_ignore_ascii_case(b"application/json"))
 }
@@ -211,7 +214,8 @@ fn within(what: &str, value: u32, max: u32) -> Answer<()> {
     if (1..=max).contains(&value) { Ok(()) } else { Err(Refusal::bad(format!("{what} is 1 to {max}"))) }
 }
 
-/// A request's body, received in time. Its content type has to be JSON, which pages of other sites in a browser may not send.
+/// A request's body, received in time. Its content type has to be JSON, which pages of other sites in a browser may not
+/// send.
 struct JsonBody<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {

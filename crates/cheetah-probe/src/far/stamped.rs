@@ -15,7 +15,7 @@ use crate::send::{control, set_option};
 
 /// The receive buffer asked for, in bytes: a train of the largest packets. The kernel may grant less.
 const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
-/// Packets are no larger.
+/// The largest packet.
 const PACKET_BYTES_MAX: usize = 1 << 16;
 
 /// The socket.
@@ -23,7 +23,8 @@ const PACKET_BYTES_MAX: usize = 1 << 16;
 pub struct Stamped {
     socket: UdpSocket,
     by_kernel: bool,
-    /// How far the clock that stamps was ahead when the train began; if it is set meanwhile, that shows in no gap but one.
+    /// How far the clock that stamps was ahead when the train began; setting the clock during a train distorts at most
+    /// one gap.
     wall: Option<WallOffset>,
     packet: Box<[u8]>,
 }
@@ -57,8 +58,8 @@ impl Stamped {
         self.by_kernel
     }
 
-    /// Receives the next packet; `None` if it is not one of the train `token` from the address `from`. After the first of them, the
-    /// kernel filters out other senders.
+    /// Receives the next packet; `None` if it is not one of the train `token` from the address `from`. After the first
+    /// of them, the kernel filters out other senders.
     ///
     /// # Errors
     ///
@@ -81,7 +82,8 @@ impl Stamped {
         Ok(tag::seq_of(token, payload).map(|seq| ReceivedPacket { seq, at, ip_bytes }))
     }
 
-    /// Waits for a packet: whether it is the first of the train. It is left to be received; others are not.
+    /// Waits for a packet, and returns whether it is the first of the train. That packet stays in the queue; others are
+    /// discarded.
     async fn find(&mut self, token: Token, from: IpAddr) -> io::Result<bool> {
         let (len, peer) = self.socket.peek_from(&mut self.packet).await?;
         let payload = self.packet.get(..len).unwrap_or_default();

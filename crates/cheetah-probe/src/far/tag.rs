@@ -30,7 +30,7 @@ pub fn ip_bytes(payload_bytes: usize, v4: bool) -> u32 {
     u32::try_from(payload_bytes.saturating_add(headers_bytes(v4))).unwrap_or(u32::MAX)
 }
 
-/// Ports are of no account here.
+/// The ports are not used here.
 const fn session(token: Token) -> Session {
     Session { nonce: token.0, local_port: 0, port: 0 }
 }
@@ -47,7 +47,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_tagged_is_known_again(token: u64, seq in 0u32..1000, bytes in IP_BYTES_MIN..9000, v4: bool) {
+        fn a_tagged_payload_yields_its_sequence_number(token: u64, seq in 0u32..1000, bytes in IP_BYTES_MIN..9000, v4: bool) {
             let payload = payload(Token(token), seq, bytes, v4);
             prop_assert_eq!(ip_bytes(payload.len(), v4), bytes);
             prop_assert_eq!(seq_of(Token(token), &payload), Some(seq));
@@ -56,7 +56,7 @@ mod tests {
         }
 
         #[test]
-        fn strangers_packets_are_nobodys(token: u64, bytes: Vec<u8>) {
+        fn packets_without_the_token_are_rejected(token: u64, bytes: Vec<u8>) {
             if let Some(seq) = seq_of(Token(token), &bytes) {
                 prop_assert_eq!(&payload(Token(token), seq, 0, true)[..], &bytes[..TAG_BYTES]);
             }

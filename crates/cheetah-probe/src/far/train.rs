@@ -18,8 +18,8 @@ const NAP: Duration = Duration::from_millis(50);
 /// An interface that takes no packet for this long is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// Opens a socket for a train from `here`, a local address, to `there` only. Packets that are too large for the path are refused
-/// rather than fragmented.
+/// Opens a socket for a train from `here`, a local address, to `there` only. Packets that are too large for the path
+/// are refused rather than fragmented.
 ///
 /// # Errors
 ///
@@ -37,13 +37,13 @@ pub fn socket(here: SocketAddr, there: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Sends a packet of `ip_bytes` at each of the times, and returns when each had left. Blocks until the last has, or until, within
-/// 50 ms, it is no longer `wanted`.
+/// Sends a packet of `ip_bytes` at each of the times, and returns when each had left. Blocks until the last has left;
+/// stops within 50 ms once the train is no longer `wanted`.
 ///
 /// # Errors
 ///
-/// At the first packet that is refused: the far end's port is closed (by ICMP), the packet is too large, or the interface is gone.
-/// Also if it is no longer wanted.
+/// At the first packet that is refused: the far end's port is closed (by ICMP), the packet is too large, or the
+/// interface is gone. Also if the train is no longer wanted.
 pub fn send(
     socket: &UdpSocket,
     due: &[Nanos],
@@ -56,7 +56,7 @@ pub fn send(
     let mut left = Vec::with_capacity(due.len());
     for (packet, due) in packets.iter().zip(due) {
         if !wait(*due, &wanted) {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "nobody wants it any more"));
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the train was cancelled"));
         }
         socket.send(packet)?;
         left.push(Nanos::now());

@@ -41,7 +41,7 @@ impl TrainPlan {
         Pattern::Gaps(trains.chain(paced).take(self.packets).skip(1).collect())
     }
 
-    /// Returns which train a packet is of.
+    /// Returns the index of the train that contains a packet.
     #[must_use]
     pub const fn train_of(&self, seq: u32) -> usize {
         let seq = seq as usize;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_train_of_the_pattern_is_told_from_the_next_by_a_pause() {
+    fn a_pause_separates_every_two_trains_of_the_pattern() {
         assert_eq!(PACED_PACKETS, paced_gaps().len() + 1);
         let plan = TrainPlan::new(usize::MAX);
         let Pattern::Gaps(gaps) = plan.pattern() else { panic!("{plan:?}") };

@@ -12,13 +12,14 @@ use super::{ETHERNET_BYTES, Ends, Probe, Segment, Session, TAG_BYTES};
 const BYTES_MAX: usize = 65_535;
 /// Bytes of the ICMP header of an echo request.
 const ECHO_BYTES: usize = 8;
-/// Segments without this option look odd to firewalls; it says what Ethernet takes.
+/// Segments without this option look odd to firewalls; the value is that of Ethernet.
 const SYN_OPTIONS: [TcpOptionElement; 1] = [TcpOptionElement::MaximumSegmentSize(1460)];
 const SYN_OPTION_BYTES: usize = 4;
 const WINDOW: u16 = 1024;
 
-/// Returns a whole Ethernet frame, with checksums, with an IP packet of `ip_bytes` bytes in it; of [`bytes_min`] if that is more,
-/// and never more than IP has room for. IPv6 packets are not fragmented on the way whatever `dont_fragment` says.
+/// Returns a whole Ethernet frame, with checksums, with an IP packet of `ip_bytes` bytes in it; of [`bytes_min`] if
+/// that is more, and never more than IP allows. Routers never fragment IPv6 packets, so `dont_fragment` has no effect
+/// on them.
 #[must_use]
 pub fn frame(ends: &Ends, session: &Session, probe: Probe, ip_bytes: usize, dont_fragment: bool) -> Vec<u8> {
     let seq = probe.seq();
@@ -63,7 +64,8 @@ const fn transport_bytes(probe: Probe) -> usize {
     }
 }
 
-/// The IP header, and whether it is one of IPv4. Lengths, protocol and checksum are filled in as the packet is written.
+/// Returns the IP header, and whether it is an IPv4 header. Lengths, protocol and checksum are filled in as the packet
+/// is written.
 fn ip(ends: &Ends, identification: u16, dont_fragment: bool) -> (IpHeaders, bool) {
     if let (IpAddr::V4(source), IpAddr::V4(destination)) = (ends.local, ends.remote) {
         let header = Ipv4Header {

@@ -1,11 +1,12 @@
-//! Messages of unprivileged sockets: ICMP messages without the IP header, of which the kernel sets the identifier and the
-//! checksum, and the data of UDP datagrams, which are [`Session::payload`].
+//! Messages of unprivileged sockets: ICMP messages without the IP header, of which the kernel sets the identifier and
+//! the checksum, and the data of UDP datagrams, which are [`Session::payload`].
 
 use super::{SEQ_MAX, Session, TAG_BYTES};
 
 const HEADER_BYTES: usize = 8;
 
-/// Returns an echo request for a datagram ICMP socket, of `bytes` bytes with its header, or as many as it needs.
+/// Returns an echo request for a datagram ICMP socket, of `bytes` bytes with its header, or the minimum if that is
+/// more.
 #[must_use]
 pub fn echo_request(ipv4: bool, session: &Session, seq: u32, bytes: usize) -> Vec<u8> {
     let kind = if ipv4 { 8 } else { 128 };
@@ -28,7 +29,7 @@ pub fn quoted_request(ipv4: bool, session: &Session, message: &[u8]) -> Option<u
     sequence(if ipv4 { 8 } else { 128 }, session, message)
 }
 
-/// Ignores the identifier: it is the socket's, and the kernel checks it.
+/// Ignores the identifier, which the kernel sets and checks.
 fn sequence(kind: u8, session: &Session, message: &[u8]) -> Option<u32> {
     let ([told, code, _, _, _, _, seq1, seq0], data) = message.split_first_chunk::<HEADER_BYTES>()?;
     let seq = session.sequence(data)?;

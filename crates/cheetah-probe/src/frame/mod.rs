@@ -1,6 +1,7 @@
 //! Encoding of probes and decoding of answers: whole Ethernet frames with IPv4 or IPv6, and ICMP, TCP or UDP.
 //!
-//! Answers are matched to probes by whatever they return of them: each probe carries the nonce of its [`Session`].
+//! Each probe carries the nonce of its [`Session`]. Answers are matched to probes by the part of the probe that they
+//! return.
 
 mod build;
 pub mod datagram;
@@ -34,7 +35,7 @@ pub struct Ends {
     pub ttl: u8,
 }
 
-/// A probe. Sequence numbers go to [`SEQ_MAX`], because ICMP has no room for more, and then wrap around.
+/// A probe. Sequence numbers run to [`SEQ_MAX`], the limit of ICMP, and then wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// An echo request (RFC 792, RFC 4443 section 4.1).
@@ -89,20 +90,22 @@ pub enum ReplyKind {
     Rst,
     /// The probe could not be delivered.
     Unreachable {
-        /// As in ICMP for IPv4 (3: the port is closed); those of `ICMPv6` are translated as RFC 7915 section 5.2 has it.
+        /// As in ICMP for IPv4 (3: the port is closed); codes of `ICMPv6` are translated according to RFC 7915 section
+        /// 5.2.
         code: u8,
     },
     /// The probe's time to live was exceeded.
     TimeExceeded,
     /// The probe was larger than the next link's MTU, and must not be fragmented.
     TooBig {
-        /// Largest IP packet the link takes, in bytes; less than the probe had, or 0 from routers older than RFC 1191.
+        /// Largest IP packet the link takes, in bytes; less than the probe's size, or 0 from routers older than RFC
+        /// 1191.
         mtu: u32,
     },
 }
 
 impl Probe {
-    /// Returns its sequence number as answers have it: at most [`SEQ_MAX`].
+    /// Returns its sequence number as in answers: at most [`SEQ_MAX`].
     #[must_use]
     pub const fn seq(self) -> u32 {
         match self {

@@ -10,7 +10,7 @@ use super::{Ends, Session, TAG_BYTES};
 pub(super) struct Quote {
     /// Its sequence number.
     pub(super) seq: u32,
-    /// Its size, as its IP header has it.
+    /// Its size according to its IP header.
     pub(super) ip_bytes: u32,
 }
 

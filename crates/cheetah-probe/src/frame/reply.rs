@@ -1,7 +1,7 @@
 //! Parses answers.
 //!
-//! Ignores checksums: the kernel delivers packets of its own host, and those that the interface checked, without valid ones. Checks that
-//! the packet answers a probe of ours.
+//! Ignores checksums: packets of this host, and packets that the interface checked, arrive without valid ones. Checks
+//! that the packet answers one of our probes.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use etherparse::{Ethernet2HeaderSlice, Icmpv4Slice, Icmpv6Slice, IpNumber, LaxIp
 use super::quote::{Quote, quoted};
 use super::{Ends, Reply, ReplyKind, Session};
 
-/// Parses a whole Ethernet frame, perhaps truncated, as an answer. `None` if it answers no probe of ours: another session's, from
-/// another host, with another nonce, or too short. Duplicates are not detected.
+/// Parses a whole Ethernet frame, perhaps truncated, as an answer. `None` if it answers no probe of ours: another
+/// session's, from another host, with another nonce, or too short. Duplicates are not detected.
 #[must_use]
 pub fn parse(frame: &[u8], ends: &Ends, session: &Session) -> Option<Reply> {
     let ethernet = Ethernet2HeaderSlice::from_slice(frame).ok()?;
@@ -44,7 +44,7 @@ fn ip_bytes(ip: &LaxIpSlice<'_>) -> u32 {
     }
 }
 
-/// ICMP (RFC 792). Of fragments only the first can be an echo, for the others do not begin with the tag.
+/// ICMP (RFC 792). Only the first fragment can be an echo: the others do not begin with the tag.
 fn icmp4(message: &[u8], whole: bool, ends: &Ends, session: &Session) -> Option<(u32, ReplyKind)> {
     let icmp = Icmpv4Slice::from_slice(message).ok()?;
     let [_, _, mtu @ ..] = icmp.bytes5to8();
@@ -90,14 +90,14 @@ fn echo(id_and_seq: [u8; 4], data: &[u8], session: &Session) -> Option<(u32, Rep
 fn error(kind: ReplyKind, quote: &[u8], whole: bool, ends: &Ends, session: &Session) -> Option<(u32, ReplyKind)> {
     let Quote { seq, ip_bytes } = quoted(quote, ends, session).filter(|_| whole)?;
     match kind {
-        // RFC 8201 section 4: such a message does not mean what it says.
+        // RFC 8201 section 4: an MTU that is no smaller than the packet is to be ignored.
         ReplyKind::TooBig { mtu } if mtu >= ip_bytes => None,
         _ => Some((seq, kind)),
     }
 }
 
-/// RFC 9293 section 3.10.7.1: a reset has the sequence number which the segment acknowledged; or, if it did not, none, and
-/// acknowledges the segment.
+/// RFC 9293 section 3.10.7.1: a reset has the sequence number that the segment acknowledged. If the segment
+/// acknowledged nothing, the reset has number 0 and acknowledges the segment.
 fn tcp(segment: &[u8], session: &Session) -> Option<(u32, ReplyKind)> {
     let tcp = TcpHeaderSlice::from_slice(segment).ok()?;
     if (tcp.source_port(), tcp.destination_port()) != (session.port, session.local_port) {

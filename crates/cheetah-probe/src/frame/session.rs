@@ -1,6 +1,6 @@
 //! Matches answers to probes.
 
-/// Largest sequence number: what ICMP, and the identification of IPv4, have room for.
+/// Largest sequence number: the field of ICMP, and the identification of IPv4, have 16 bits.
 pub const SEQ_MAX: u32 = 0xFFFF;
 
 /// Bytes of the tag at the start of a probe's data: the nonce and the sequence number.
@@ -8,8 +8,9 @@ pub const TAG_BYTES: usize = NONCE_BYTES + 4;
 
 const NONCE_BYTES: usize = 8;
 
-/// A sender of probes. Answers are matched by the nonce, which is in the data of each probe and, as far as there is room, in
-/// its identification, ports and sequence numbers: an ICMP error need quote no more than eight bytes of a probe's data (RFC 792).
+/// A sender of probes. Answers are matched by the nonce, which is in the data of each probe and, as far as there is
+/// room, in its identification, ports and sequence numbers: an ICMP error need quote no more than eight bytes of a
+/// probe's data (RFC 792).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     /// A random number, different for each session.
@@ -33,8 +34,7 @@ impl Session {
         let mut data = Vec::with_capacity(len.max(TAG_BYTES) + 8);
         data.extend_from_slice(&self.nonce.to_be_bytes());
         data.extend_from_slice(&(seq & SEQ_MAX).to_be_bytes());
-        // Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014): the mixing of SplitMix64, of which
-        // nothing leads back to the secret but all of it.
+        // Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014): the mixing of SplitMix64.
         let mut state = self.nonce ^ u64::from(seq);
         while data.len() < len {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -46,7 +46,7 @@ impl Session {
         data
     }
 
-    /// The sequence number of the probe whose data begin like this, if it is one of ours.
+    /// Returns the sequence number of the probe with this data, if it is one of ours.
     #[must_use]
     pub fn sequence(&self, data: &[u8]) -> Option<u32> {
         let (nonce, rest) = data.split_first_chunk::<NONCE_BYTES>()?;

@@ -1,4 +1,4 @@
-//! Probes are answered by a far end made for it, which reads them with nothing of ours.
+//! A test far end answers probes; it parses them with another library.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -135,7 +135,7 @@ fn assert_cut_tells_no_other(frame: &[u8], ends: &Ends, reply: Reply) {
 }
 
 #[test]
-fn sizes_are_as_asked_and_never_too_small_to_be_known() {
+fn probes_have_the_requested_size_or_the_minimum() {
     for ipv4 in [true, false] {
         let len = |probe, ip_bytes| frame(&ends(ipv4), &SESSION, probe, ip_bytes, true).len() - ETHERNET_BYTES;
         for probe in [Probe::Icmp { seq: 1 }, Probe::Udp { seq: 1 }, Probe::Tcp { kind: Segment::Ack, seq: 1 }] {
@@ -149,7 +149,7 @@ fn sizes_are_as_asked_and_never_too_small_to_be_known() {
 }
 
 #[test]
-fn the_don_t_fragment_bit_and_time_to_live_are_set() {
+fn the_dont_fragment_bit_and_time_to_live_are_set() {
     let ends = Ends { ttl: 3, ..ends(true) };
     for dont_fragment in [true, false] {
         let frame = frame(&ends, &SESSION, Probe::Udp { seq: 9 }, 100, dont_fragment);
@@ -160,7 +160,7 @@ fn the_don_t_fragment_bit_and_time_to_live_are_set() {
 }
 
 #[test]
-fn a_router_that_tells_no_size_or_a_wrong_one() {
+fn a_router_that_reports_a_wrong_mtu_is_ignored_and_one_without_an_mtu_is_not() {
     let ends = ends(true);
     let probe = frame(&ends, &SESSION, Probe::Icmp { seq: 5 }, 1500, true);
     let told = |mtu| parse(&answer(&probe, How::Error(ReplyKind::TooBig { mtu }, 8), ROUTER4), &ends, &SESSION);
@@ -170,7 +170,7 @@ fn a_router_that_tells_no_size_or_a_wrong_one() {
 }
 
 #[test]
-fn codes_of_both_versions_mean_the_same() {
+fn codes_of_both_ip_versions_are_translated_alike() {
     let ends = ends(false);
     let probe = frame(&ends, &SESSION, Probe::Udp { seq: 5 }, 100, true);
     for (code6, code) in [(0, 1), (1, 10), (3, 1), (4, 3), (5, 10)] {
@@ -183,7 +183,7 @@ fn codes_of_both_versions_mean_the_same() {
 }
 
 #[test]
-fn what_others_say_of_others_is_not_ours() {
+fn packets_about_other_flows_are_ignored() {
     for ipv4 in [true, false] {
         let ends = ends(ipv4);
         for probe in [
@@ -217,7 +217,7 @@ fn what_others_say_of_others_is_not_ours() {
 }
 
 #[test]
-fn sockets_without_rights_tell_the_same() {
+fn unprivileged_sockets_parse_to_the_same_answers() {
     for ipv4 in [true, false] {
         let mut message = datagram::echo_request(ipv4, &SESSION, 513, 64);
         assert_eq!(message.len(), 64);
@@ -265,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_are_known_again(ipv4: bool, probe in any_probe(), bytes in 0..600_usize, open: bool) {
+    fn answers_are_matched_to_their_probes(ipv4: bool, probe in any_probe(), bytes in 0..600_usize, open: bool) {
         let ends = ends(ipv4);
         let session = Session { port: if open { 443 } else { SESSION.port }, ..SESSION };
         let kind = match probe {
@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn errors_are_known_by_what_little_they_quote(
+    fn errors_with_short_quotes_are_matched_to_their_probes(
         ipv4: bool, probe in any_probe(), kind in any_error(), bytes in 60..600_usize, quoted in 0..100_usize,
     ) {
         let ends = ends(ipv4);
@@ -296,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn another_secret_is_not_believed(nonce: u64, ipv4: bool, probe in any_probe(), quoted in 28..100_usize) {
+    fn answers_with_another_nonce_are_rejected(nonce: u64, ipv4: bool, probe in any_probe(), quoted in 28..100_usize) {
         // All that eight bytes can hold of the secret is 16 bits: those must differ for certain, more is quoted here.
         prop_assume!(nonce >> 48 != SESSION.nonce >> 48 && (nonce ^ SESSION.nonce) & 0xFFFF_0000 != 0);
         let ends = ends(ipv4);

@@ -24,10 +24,10 @@ const RATES_MAX: u32 = 12;
 const RESOLUTION: f64 = 0.05;
 /// The time limit.
 const TAKES_MAX: Duration = Duration::from_secs(15);
-/// Idle time after a train, in times the train takes, so that the probes are not the traffic.
+/// Idle time after a train, as a multiple of its duration, so that the probes do not load the path themselves.
 const IDLE: u32 = 2;
 
-/// Measures below the capacity. What cannot be measured is a sentence in `problems`.
+/// Measures below the capacity. Adds a sentence to `problems` if it cannot be measured.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
@@ -79,7 +79,7 @@ pub(super) fn measure(
 /// Trains at one rate.
 struct Fleet {
     trends: Vec<Trend>,
-    /// Trains of which less than half was answered: a host that fell silent looks the same as a full path.
+    /// Trains of which less than half was answered: a silent host looks the same as a full path.
     silent: usize,
 }
 
@@ -101,7 +101,7 @@ fn fleet(
         }
         let patience = prober.patience(PACKETS as u32, options.timeout);
         if let Some(mut arrivals) = wire.train(prober, Shape::large(ip_bytes), &offsets, patience)? {
-            // In sending order; of duplicates, the first.
+            // In sending order, with only the first of duplicates.
             arrivals.sort_by_key(|arrival| (arrival.seq, arrival.came));
             arrivals.dedup_by_key(|arrival| arrival.seq);
             fleet.trends.push(trend(&arrivals, PACKETS));

@@ -1,8 +1,8 @@
 //! Measures the capacity of the narrowest link by pairs and trains sent back to back.
 //!
-//! Small answers measure the path there: a TCP reset, or the quote of a UDP datagram, takes a fraction of the time on the links back
-//! that its probe took on the links there. An echo is as large as its probe, so it measures the narrowest link of both directions.
-//! Where the path back is the narrower one, it limits an acquisition from the host.
+//! Small answers measure the path there: a TCP reset, or the quote of a UDP datagram, takes a fraction of the time on
+//! the links back that its probe took on the links there. An echo is as large as its probe, so it measures the
+//! narrowest link of both directions. Where the path back is the narrower one, it limits an acquisition from the host.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::units::BitRate;
 const ORDER: [ProbeKind; 3] = [ProbeKind::Ack, ProbeKind::Echo, ProbeKind::Udp];
 /// A prober is given up after this many unusable trains in a row.
 const FRUITLESS_MAX: u32 = 6;
-/// Unless this many trains before were answered.
+/// A prober of which this many trains were answered before is not given up.
 const FRUITFUL_MIN: u32 = 8;
 /// The pause between trains, in which queues drain.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -35,7 +35,7 @@ const NARROWER: f64 = 0.7;
 const SURE: f64 = 0.6;
 /// The packet size to try where the path's MTU is not known: Ethernet's.
 const IP_BYTES: usize = 1500;
-/// The packet size where that does not pass: what every IPv6 path carries, and tunnels leave.
+/// The packet size if that does not pass: every IPv6 path carries it, and tunnels leave room for it.
 const IP_BYTES_LEAST: usize = 1280;
 
 /// A capacity, and how it was measured.
@@ -98,7 +98,8 @@ pub(super) fn measure(
         }
     }
     if best.is_none() {
-        let why = if whys.is_empty() { "nothing that carries data is answered".to_owned() } else { whys.join("; ") };
+        let why =
+            if whys.is_empty() { "the host answers no probes that carry data".to_owned() } else { whys.join("; ") };
         problems.push(format!("The capacity is not known: {why}."));
     } else if interface::is_virtual_pair(wire.route.index) {
         let name = &wire.route.interface;
@@ -130,7 +131,7 @@ struct Samples {
     plan: Plan,
     /// Trains of which every packet was answered once and in order.
     whole: u32,
-    /// Those of which not.
+    /// Trains of which some packet was not.
     unanswered: u32,
     /// Trains sent, repetitions included, and those of them that were discarded because they did not leave on time.
     sent: u32,
@@ -148,7 +149,7 @@ impl Samples {
             ProbeKind::Udp => "by UDP",
         };
         let Self { sent, discarded, unanswered, .. } = self;
-        // The trains that happened to leave on time are then no fair sample.
+        // The trains that happened to leave on time are then not representative.
         if discarded * 2 > *sent {
             return Err(format!("{by}, {discarded} of {sent} trains did not leave on time"));
         }
@@ -180,7 +181,7 @@ fn collect(
         let shape = Shape::large(ip_bytes);
         let arrivals = match step {
             Step::BackToBack(_) => wire.train(prober, shape, &offsets, patience)?,
-            // Only when its packets really left counts.
+            // The departure times matter, not whether they were as planned.
             Step::Paced | Step::Calibration(..) => Some(wire.loose_train(prober, shape, &offsets, patience)?),
         };
         if let Some(arrivals) = arrivals {
@@ -207,7 +208,7 @@ mod tests {
     use crate::estimate::Arrival;
 
     #[test]
-    fn trains_that_were_mostly_discarded_tell_no_capacity() {
+    fn trains_that_were_mostly_discarded_give_no_capacity() {
         let train = |packets: u32| {
             let at = |i: u32, ns| Nanos(u64::from(i) * ns);
             let arrival = |seq| Arrival { seq, sent: at(seq, 1_200), came: at(seq, 121_120), ip_bytes: 1500 };

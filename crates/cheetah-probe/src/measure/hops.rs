@@ -36,7 +36,8 @@ pub(super) fn measure(
     options: &Options,
     problems: &mut Vec<String>,
 ) -> Result<Vec<Hop>, Stop> {
-    // Routers answer whatever the host does; so if it answers nothing, what most networks let through is sent.
+    // Routers answer even if the host does not. If it answers nothing, the first kind is sent, which most networks let
+    // through.
     let best = probers.iter().position(|prober| prober.shortest.is_some()).or((!probers.is_empty()).then_some(0));
     let Some(prober) = best.and_then(|best| probers.get_mut(best)) else { return Ok(Vec::new()) };
     let mut heard = vec![Heard::default(); usize::from(HOPS_MAX)];
@@ -82,7 +83,7 @@ fn ask(
     wire.answers(&[prober.session], Nanos::now() + prober.patience(1, timeout), |_, came, reply| {
         let host = Prober::is_answer(&reply, remote);
         let probe = asked.iter().position(|(seq, ..)| *seq == reply.seq).filter(|_| {
-            // Other ICMP errors come from a router on the path, too, but do not show at which hop.
+            // Other ICMP errors also come from a router on the path, but do not show at which hop.
             host || reply.kind == ReplyKind::TimeExceeded
         });
         // Each probe has one answer; duplicates are ignored.
@@ -100,7 +101,7 @@ fn ask(
     })
 }
 
-/// Returns the routers before the host; silent ones only between others, or between others and the host.
+/// Returns the routers before the host. A silent router is included only if a later router or the host answered.
 fn hops(heard: &[Heard]) -> Vec<Hop> {
     let host = heard.iter().position(|heard| heard.host);
     let last = heard.iter().rposition(|heard| heard.from.is_some()).map_or(0, |last| last + 1);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_routers_are_counted_only_before_something_that_answers() {
+    fn silent_routers_are_counted_only_before_a_hop_that_answers() {
         let silent = Heard::default();
         let host = Heard { host: true, ..router(9) };
         let ttls = |heard: &[Heard]| hops(heard).iter().map(|hop| (hop.ttl, hop.address.is_some())).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! What kind of interface packets leave through.
+//! The kind of the interface through which packets leave.
 
 use neli::consts::nl::NlmF;
 use neli::consts::rtnl::{Ifla, RtAddrFamily, Rtm};
@@ -9,8 +9,8 @@ use crate::route::{ask, attribute};
 /// `IFLA_INFO_KIND`, nested in `IFLA_LINKINFO`.
 const KIND: u16 = 1;
 
-/// Whether the interface is one end of a virtual pair (veth), so that its other end is on this machine. False if the kernel does
-/// not say.
+/// Whether the interface is one end of a virtual pair (veth), so that its other end is on this machine. False if the
+/// kernel does not report it.
 pub(super) fn is_virtual_pair(index: u32) -> bool {
     let question = IfinfomsgBuilder::default()
         .ifi_family(RtAddrFamily::Unspecified)
@@ -23,7 +23,8 @@ pub(super) fn is_virtual_pair(index: u32) -> bool {
     kinds.is_ok_and(|kinds| kinds.contains(&true))
 }
 
-/// The kind's name among nested attributes: each a length, header included, a type, and content up to a multiple of four bytes.
+/// Finds the kind's name among nested attributes. Each has a length, header included, a type, and content padded to a
+/// multiple of four bytes.
 fn kind(mut nested: &[u8]) -> Option<&[u8]> {
     loop {
         let (&[len0, len1, kind0, kind1], _) = nested.split_first_chunk::<4>()?;
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_is_found_among_others_and_in_what_is_cut_off_it_is_not() {
+    fn the_kind_is_found_among_other_attributes_and_not_in_truncated_ones() {
         let attribute = |kind: u16, content: &[u8]| {
             let len = u16::try_from(content.len() + 4).unwrap();
             let mut bytes = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();

@@ -1,12 +1,13 @@
 //! Measurements of a path: which packets to send, in which order, and when to stop.
 //!
-//! First small probes of every kind, or of the one that was chosen, show which of them the host answers (`probers`). The rest is
-//! measured with those: `round_trip`, the largest packet that passes (`mtu`), the routers (`hops`), the narrowest link by packets
-//! sent back to back (`capacity`), and the available bandwidth by packets sent at a rate (`available`).
+//! First, small probes of every kind, or of the chosen kind, show which kinds the host answers (`probers`). Those kinds
+//! measure the rest: `round_trip`, the largest packet that passes (`mtu`), the routers (`hops`), the narrowest link by
+//! packets sent back to back (`capacity`), and the available bandwidth by packets sent at a rate (`available`).
 //!
-//! Trains are checked after they left ([`train`]); those that did not leave on time are discarded and sent again, up to a limit.
-//! Everything is within [`Limits`], and every wait has a time-out, so a host that never answers costs a few seconds. What could not
-//! be measured is a sentence in the report. Without raw sockets `plain` measures what ordinary ones can.
+//! Trains are checked after they left ([`train`]); those that did not leave on time are discarded and sent again, up to
+//! a limit. Everything is within [`Limits`], and every wait has a time-out, so a host that never answers costs a few
+//! seconds. The report has a sentence for each measurement that failed. Without raw sockets, `plain` measures with
+//! ordinary ones.
 //!
 //! [`Limits`]: crate::limits::Limits
 

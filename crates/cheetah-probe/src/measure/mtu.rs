@@ -1,5 +1,5 @@
-//! Measures the path MTU: by routers' errors about packets that are too large (RFC 1191, RFC 8201), and by trying where there are none
-//! (RFC 8899).
+//! Measures the path MTU: by routers' errors about packets that are too large (RFC 1191, RFC 8201), or, without such
+//! errors, by trying sizes (RFC 8899).
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -12,9 +12,10 @@ use crate::clock::Nanos;
 use crate::frame::ReplyKind;
 use crate::path::Mtu;
 
-/// Sizes that are common, tried before those in between (after RFC 1191 section 7.1): jumbo frames, Ethernet, `PPPoE`, tunnels.
+/// Sizes that are common, tried before those in between (after RFC 1191 section 7.1): jumbo frames, Ethernet, `PPPoE`,
+/// tunnels.
 const COMMON: [usize; 8] = [9000, 1500, 1492, 1480, 1460, 1420, 1400, 1280];
-/// What every path should carry over IPv4 (RFC 791 section 3.2), and must over IPv6 (RFC 8200 section 5).
+/// The sizes that every path should carry over IPv4 (RFC 791 section 3.2), and must over IPv6 (RFC 8200 section 5).
 const LEAST: (usize, usize) = (576, 1280);
 /// Probes of each size before it counts as too large.
 pub(super) const TRIES: u32 = 3;
@@ -40,7 +41,7 @@ pub(super) fn measure(
 ) -> Result<Option<Mtu>, Stop> {
     let carries = |prober: &&mut Prober| prober.shortest.is_some() && prober.kind != ProbeKind::Syn;
     let Some(prober) = probers.iter_mut().find(carries) else {
-        problems.push("The path's MTU was not measured: nothing that carries data is answered.".into());
+        problems.push("The path's MTU was not measured: the host answers no probes that carry data.".into());
         return Ok(None);
     };
     let (largest, ipv4) = (wire.ip_bytes_max(), wire.route.local.is_ipv4());
@@ -50,8 +51,8 @@ pub(super) fn measure(
     })
 }
 
-/// Searches for the largest size that passes: `fate` takes the number of sizes tried before and the size of the whole IP packet, and returns
-/// the fate of packets of that size.
+/// Searches for the largest size that passes: `fate` takes the number of sizes tried before and the size of the whole
+/// IP packet, and returns the fate of packets of that size.
 pub(super) fn search(
     largest: usize,
     ipv4: bool,
@@ -102,9 +103,9 @@ struct Search {
     least: usize,
     /// The largest size known to pass.
     passed: Option<usize>,
-    /// Smallest that is known, or taken, not to; one more than can be sent at first.
+    /// The smallest size known or assumed not to pass; at first, one more than can be sent.
     failed: usize,
-    /// What the last router that said so takes.
+    /// The MTU that a router reported last.
     told: Option<usize>,
     tried: bool,
 }
@@ -122,7 +123,7 @@ impl Search {
             return None;
         }
         let told = self.told.filter(open);
-        // Most paths carry what the first link does.
+        // Most paths carry the largest packet of the first link.
         let largest = (!self.tried).then(|| self.failed - 1);
         let common = || COMMON.into_iter().find(open);
         // A size that is common is most likely the largest.
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A path of links, some of whose routers say what their link takes, some only that it is too little, some nothing.
+    /// A path of links. Routers report the MTU, or only that a packet was too large, or nothing.
     fn fate(links: &[(usize, u8)], size: usize) -> Fate {
         match links.iter().find(|(mtu, _)| *mtu < size) {
             None => Fate::Passed,
@@ -188,7 +189,7 @@ mod tests {
         }
 
         #[test]
-        fn liars_do_not_keep_it_going(fates in prop::collection::vec((0u8..4, any::<u16>()), 100)) {
+        fn contradictory_answers_do_not_prolong_the_search(fates in prop::collection::vec((0u8..4, any::<u16>()), 100)) {
             let mut search = Search::new(9000, 576);
             let mut steps = 0;
             for (kind, told) in fates {

@@ -1,4 +1,5 @@
-//! Measures round trips without raw sockets: by ICMP where this user may have an ICMP socket, else by the time TCP takes to connect.
+//! Measures round trips without raw sockets: by ICMP if this user may open an ICMP socket, else by the time TCP takes
+//! to connect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -69,7 +70,7 @@ fn echoes(
     budget: &mut Budget,
     probes: &mut Probes,
 ) -> Result<(), Stop> {
-    /// The rest is not sent after this many without any answer.
+    /// After this many probes without any answer, no more are sent.
     const SILENT_MAX: u32 = 3;
     let mut socket = Datagram::icmp(address)?;
     let session = Session { nonce: secret()?, local_port: 0, port: 1 };
@@ -101,7 +102,7 @@ fn echoes(
     Ok(())
 }
 
-/// Measures by connecting. A port that refuses is as good as one that accepts.
+/// Measures by connecting. A port that refuses gives a round trip as well.
 fn connect(
     address: IpAddr,
     options: &Options,
@@ -115,9 +116,7 @@ fn connect(
     if found.is_none() && ended.is_ok() {
         let why = refused.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
         let port = options.tcp_port;
-        problems.push(format!(
-            "Nothing was learnt by connecting to port {port} ({why}): name one that is open with --port."
-        ));
+        problems.push(format!("Connecting to port {port} gave no round trip ({why}): name an open port with --port."));
     }
     (found, ended)
 }
@@ -130,7 +129,7 @@ fn connections(
     probes: &mut Probes,
     refused: &mut Option<io::Error>,
 ) -> Result<(), Stop> {
-    /// The rest is not tried after this many in a row without an answer.
+    /// After this many attempts in a row without an answer, no more are made.
     const SILENT_MAX: u32 = 3;
     let host = SocketAddr::new(address, options.tcp_port);
     let mut silent = 0;

@@ -1,5 +1,5 @@
-//! Measures the path MTU without raw sockets: by unfragmented datagrams to a closed UDP port. The kernel reports to the sender that the port
-//! is closed, or that a datagram was too large.
+//! Measures the path MTU without raw sockets: by unfragmented datagrams to a closed UDP port. The kernel reports to the
+//! sender that the port is closed, or that a datagram was too large.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::route::Route;
 const PATIENCE: Duration = Duration::from_millis(1100);
 /// The largest possible packet, in bytes.
 const BYTES_MAX: usize = 65_535;
-/// The time limit, after which the result so far stands.
+/// The time limit, after which the result so far is used.
 const TAKES_MAX: Duration = Duration::from_secs(10);
 
 /// Measures by UDP to a closed port.
@@ -56,7 +56,7 @@ pub(super) fn measure(
             Ok(Fate::Silence)
         });
     }
-    problems.push("The path's MTU was not measured: the host does not say that its UDP ports are closed.".into());
+    problems.push("The path's MTU was not measured: the host does not report that its UDP ports are closed.".into());
     Ok(None)
 }
 
@@ -95,7 +95,7 @@ impl UdpProber<'_> {
             let soon = until.min(Nanos::now() + Duration::from_millis(50));
             let Some(answer) = self.socket.recv_until(soon)? else { continue };
             let Some(error) = answer.error else { continue };
-            // If the quote is long enough, it must be of the last packet. The kernel has compared the ports.
+            // A quote that is long enough must quote the last packet. The kernel has compared the ports.
             if answer.message.len() >= TAG_BYTES && self.session.sequence(answer.message) != Some(self.seq) {
                 continue;
             }
@@ -107,8 +107,8 @@ impl UdpProber<'_> {
     }
 }
 
-/// Returns the fate of a packet of `ip_bytes` bytes, if the error is about it. An error with an MTU of that size or more is about an
-/// earlier packet: errors come late, and twice.
+/// Returns the fate of a packet of `ip_bytes` bytes, if the error is about it. An error with an MTU of that size or
+/// more is about an earlier packet, since errors may be late or duplicated.
 fn fate(error: &IcmpError, remote: IpAddr, ip_bytes: usize) -> Option<Fate> {
     if error.mtu > 0 {
         return usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes).map(|mtu| Fate::TooBig(Some(mtu)));

@@ -19,14 +19,16 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Prepares to measure the path to `address`, one of the addresses of `host`. Sends nothing yet, and never to another address.
+    /// Prepares to measure the path to `address`, one of the addresses of `host`. Sends nothing yet, and never to
+    /// another address.
     #[must_use]
     pub fn new(host: impl Into<String>, address: IpAddr, options: Options) -> Self {
         Self { host: host.into(), address, options }
     }
 
-    /// Measures, and lists failed measurements in the report's problems. Setting `cancel` ends it soon; the report then has the
-    /// measurements made so far. `tell` receives progress events. Blocks for seconds, so it needs a thread of its own.
+    /// Measures, and lists failed measurements in the report's problems. Setting `cancel` ends it soon; the report then
+    /// has the measurements made so far. `tell` receives progress events. Blocks for seconds, so it needs a thread of
+    /// its own.
     ///
     /// Does not fill in the advice and the far end.
     pub fn run(&self, cancel: &AtomicBool, tell: &mut dyn FnMut(Event)) -> PathReport {

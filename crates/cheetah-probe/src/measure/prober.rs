@@ -13,7 +13,7 @@ use crate::path::Method;
 /// The kind of packet a prober sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeKind {
-    /// ICMP echo requests, which come back as large as they went.
+    /// ICMP echo requests, whose answers are as large as the requests.
     Echo,
     /// TCP SYN, which carries no data.
     Syn,
@@ -60,7 +60,7 @@ pub(super) struct Prober {
     next: u32,
     /// The shortest round trip so far; `None` if it never answered.
     pub(super) shortest: Option<Duration>,
-    /// Keep the kernel from giving the port to another program.
+    /// These sockets keep the kernel from giving the port to another program.
     _ports: [Socket; 2],
 }
 
@@ -88,7 +88,8 @@ impl Prober {
         (0..count).map(|_| next()).collect()
     }
 
-    /// Returns whether the host itself answered. "Port unreachable" counts if it comes from the host, not from a firewall before it.
+    /// Returns whether the host itself answered. "Port unreachable" counts if it comes from the host, not from a
+    /// firewall before it.
     pub(super) fn is_answer(reply: &Reply, remote: IpAddr) -> bool {
         match reply.kind {
             ReplyKind::Echo | ReplyKind::SynAck | ReplyKind::Rst => true,
@@ -101,8 +102,8 @@ impl Prober {
         self.shortest = Some(self.shortest.map_or(trip, |shortest| shortest.min(trip)));
     }
 
-    /// Returns how long to wait for answers: some round trips, at least a fifth of a second, and for each packet of a train the time
-    /// it takes on a link of 1 Mbit/s.
+    /// Returns how long to wait for answers: some round trips, at least a fifth of a second, and for each packet of a
+    /// train the time it takes on a link of 1 Mbit/s.
     pub(super) fn patience(&self, packets: u32, timeout: Duration) -> Duration {
         const EACH: Duration = Duration::from_millis(12);
         let trips = |trip: Duration| (trip * 4).max(Duration::from_millis(200)) + EACH * packets;

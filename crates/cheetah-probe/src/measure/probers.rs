@@ -17,8 +17,8 @@ const TRIPS: u32 = 4;
 /// but at least this long.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 
-/// Returns every prober that the options allow, the best for round trips first; those that the host answers have their `shortest`.
-/// What routers answered instead is a sentence in `problems`.
+/// Returns every prober that the options allow, the best for round trips first; those that the host answers have their
+/// `shortest`. Adds a sentence to `problems` for errors that routers sent instead.
 pub(super) fn find(wire: &mut Wire<'_>, options: &Options, problems: &mut Vec<String>) -> Result<Vec<Prober>, Stop> {
     let (local, remote) = (wire.route.local, wire.route.remote);
     let mut probers = Vec::new();

@@ -16,7 +16,8 @@ const LOSS_SUSPECT: f64 = 0.1;
 /// The most UDP probes, of which kernels answer only a few a second.
 const UDP_PROBES_MAX: u32 = 6;
 
-/// Measures with the first prober that is answered, and with the next if that loses much and no method was chosen.
+/// Measures with the first prober that the host answers. If that has much loss and no method was chosen, measures with
+/// the next.
 pub(super) fn measure(
     wire: &mut Wire<'_>,
     probers: &mut [Prober],
@@ -44,7 +45,7 @@ pub(super) fn measure(
         match best {
             Some((_, before)) if found.loss >= before.loss => {}
             Some((kind, RoundTrip { answered, sent, .. })) => {
-                let limits = "it seems to limit how often it does";
+                let limits = "it seems to limit the rate of such answers";
                 problems.push(format!(
                     "The host answered {answered} of {sent} {}, and more {noun}: {limits}.",
                     kind.noun()
@@ -57,7 +58,7 @@ pub(super) fn measure(
             break;
         }
     }
-    // Of a host that answers nothing, that is said elsewhere.
+    // A host that answers nothing is reported elsewhere.
     problems.extend(silent.into_iter().filter(|_| best.is_some()));
     let best = best.map(|(_, best)| best);
     if best.is_some_and(|best| best.method == ProbeKind::Udp.method() && best.loss > 0.0) {
@@ -92,7 +93,7 @@ fn ask(wire: &mut Wire<'_>, prober: &mut Prober, options: &Options, probes: &mut
             probes.sent(seq, sent.first());
         }
         let last = done + 1 == count;
-        // An answer that comes somewhat later is known to be late, not lost.
+        // Wait somewhat longer than the time-out, to distinguish late answers from lost ones.
         let until = if last { Nanos::now() + options.timeout * 5 / 4 } else { begun + options.interval };
         wire.answers(&[prober.session], until, |_, came, reply| {
             if Prober::is_answer(&reply, remote) {

@@ -10,7 +10,7 @@ pub(super) enum Stop {
     /// The caller cancelled it.
     #[error("it was interrupted")]
     Cancelled,
-    /// The kernel does not take packets that come to itself from itself by a raw socket.
+    /// The kernel does not accept packets to this host from a raw socket on it.
     #[error("the host is this machine: there is no link, only the kernel's way back to itself")]
     Loopback,
     /// There is no route.
@@ -28,8 +28,8 @@ pub(super) enum Stop {
     /// An ordinary socket does not send, e.g. because the interface is down.
     #[error("packets cannot be sent any more: {0}")]
     Unsent(std::io::Error),
-    /// No port, no random number.
-    #[error("this machine lacks what a probe needs: {0}")]
+    /// There is no port, or no random number.
+    #[error("this machine lacks a resource that probes need: {0}")]
     Io(#[from] std::io::Error),
 }
 
@@ -45,7 +45,7 @@ impl Stop {
         )
     }
 
-    /// Returns whether to try nothing else.
+    /// Returns whether other methods would fail as well.
     pub(super) const fn is_final(&self) -> bool {
         matches!(self, Self::Cancelled | Self::Exhausted)
     }

@@ -61,7 +61,7 @@ pub fn send(
     let lead = LEAD + LEAD_EACH * u32::try_from(frames.len()).unwrap_or(u32::MAX);
     let train = Train { frames, due: schedule::due(quiet_start(Nanos::now() + lead, offsets), offsets) };
     let departures = sender.send(&train)?;
-    // For packets sent back to back the rate matters, not each gap.
+    // For packets sent back to back, the rate matters, not each gap.
     let verdict = if offsets.iter().all(Duration::is_zero) {
         departures.check_back_to_back(&train.due, bound)
     } else {

@@ -23,8 +23,8 @@ use crate::send::{self, Sender};
 const HEED_EVERY: Duration = Duration::from_millis(50);
 /// Attempts to send a train on time.
 const TRIES: u32 = 4;
-/// A gap may be off by this share of the time between packets on the path: the queue before a narrow link does not run empty, and
-/// the rate of a paced train stays the same.
+/// The tolerated error of a gap, as a share of the time between packets on the path. With such an error the queue
+/// before a narrow link does not run empty, and the rate of a paced train stays the same.
 const BEARABLE: f64 = 0.25;
 
 /// Cancellation and progress.
@@ -117,7 +117,7 @@ impl<'a> Wire<'a> {
         self.sender.backend().to_string()
     }
 
-    /// Returns what would make sending more accurate, but is not permitted.
+    /// Returns the measures that would make sending more accurate, but are not permitted.
     pub(super) fn notes(&self) -> Vec<String> {
         self.sender.notes().to_vec()
     }
@@ -152,7 +152,8 @@ impl<'a> Wire<'a> {
         Ok((probes.iter().map(|probe| probe.seq()).collect(), sent))
     }
 
-    /// Calls `each` with every answer, its session's index and its time of arrival, until that breaks or `until` has come.
+    /// Calls `each` with every answer, its session's index and its time of arrival, until that breaks or `until` has
+    /// come.
     pub(super) fn answers(
         &mut self,
         sessions: &[Session],
@@ -181,8 +182,8 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Sends a train until it leaves on time, or near enough for this path. Returns the answers in order of arrival, duplicates
-    /// included, numbered by the packet's place in the train; `None` if it never left on time.
+    /// Sends a train until it leaves on time, or near enough for this path. Returns the answers in order of arrival,
+    /// duplicates included, numbered by the packet's place in the train; `None` if it never left on time.
     pub(super) fn train(
         &mut self,
         prober: &mut Prober,
@@ -269,8 +270,8 @@ pub(super) fn take(budget: &mut Budget, watch: &Watch<'_>, packets: u32, bytes: 
     }
 }
 
-/// Returns whether a train that did not leave on time is as good as one that did: its gaps are off by little compared with the time
-/// between packets, as asked for or, if all were answered, as they arrived.
+/// Returns whether a train that did not leave on time is as good as one that did: its gap errors are small compared
+/// with the time between packets, as requested or, if all were answered, on arrival.
 fn is_usable(sent: &SentTrain, offsets: &[Duration], arrivals: &[Arrival]) -> bool {
     let asked = offsets.last().copied().unwrap_or_default();
     let came = || arrivals.iter().map(|arrival| arrival.came);
@@ -286,7 +287,7 @@ mod tests {
     use crate::selfcheck::Verdict;
     use crate::send::Departures;
 
-    /// Two packets asked for at once, that left `left_us` and were answered `came_us` apart.
+    /// Two packets due at the same time, which left `left_us` apart and were answered `came_us` apart.
     fn is_pair_usable(left_us: u64, came_us: &[u64]) -> bool {
         let left = vec![Some(Nanos(0)), Some(Nanos(left_us * 1000))];
         let due = vec![Nanos(0); 2];

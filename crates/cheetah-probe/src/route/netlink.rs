@@ -53,17 +53,17 @@ where
     }
 }
 
-/// The content of the first attribute of a kind.
+/// Returns the content of the first attribute of a kind.
 pub(crate) fn attribute<T: PartialEq>(attributes: &RtBuffer<T, Buffer>, kind: T) -> Option<&[u8]> {
     attributes.iter().find(|attribute| *attribute.rta_type() == kind).map(|found| found.rta_payload().as_ref())
 }
 
-/// A number.
+/// Parses a number.
 pub(crate) fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// An address, by its length.
+/// Parses an address; its length gives the family.
 pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(bytes).into());
@@ -71,7 +71,7 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into())
 }
 
-/// An address as the kernel wants it.
+/// Returns the bytes of an address.
 pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -83,7 +83,7 @@ pub(super) const fn family(address: IpAddr) -> RtAddrFamily {
     if address.is_ipv4() { RtAddrFamily::Inet } else { RtAddrFamily::Inet6 }
 }
 
-/// An attribute of bytes.
+/// Creates an attribute with this content.
 pub(super) fn with<T: Size>(kind: T, content: Vec<u8>) -> io::Result<Rtattr<T, Buffer>> {
     neli::rtnl::RtattrBuilder::default().rta_type(kind).rta_payload(content).build().map_err(io::Error::other)
 }

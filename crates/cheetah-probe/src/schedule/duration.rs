@@ -9,13 +9,13 @@ use super::SPAN_MAX;
 /// Units, longest first, and how many nanoseconds each is.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// A time of up to an hour, to the nanosecond, which is shown as it would be written.
+/// A time of up to an hour, to the nanosecond, which is printed in the notation that it is parsed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShortDuration(pub Duration);
 
-/// A text which is no time.
+/// The error for a text that is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no time: use a number and ns, us, ms or s, as in 10us or 1.5ms, up to an hour")]
+#[error("{0:?} is not a time: use a number and ns, us, ms or s, as in 10us or 1.5ms, up to an hour")]
 pub struct DurationError(String);
 
 impl FromStr for ShortDuration {
@@ -35,7 +35,7 @@ impl FromStr for ShortDuration {
     }
 }
 
-/// A decimal number of units, which must come to whole nanoseconds.
+/// Converts a decimal number of units, which must be a whole number of nanoseconds.
 fn nanoseconds(number: &str, unit_ns: u64) -> Option<u64> {
     let (whole, part) = match number.split_once('.') {
         Some((whole, part)) if !part.is_empty() => (whole, part.trim_end_matches('0')),

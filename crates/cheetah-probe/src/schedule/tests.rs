@@ -7,7 +7,7 @@ fn us(us: u64) -> Duration {
 }
 
 #[test]
-fn patterns_are_read_as_people_write_them() {
+fn patterns_are_parsed_in_every_notation() {
     let read = |text: &str| text.parse::<Pattern>().map(|pattern| pattern.offsets());
     assert_eq!(read("single"), Ok(vec![us(0)]));
     assert_eq!(read("pair:0"), Ok(vec![us(0), us(0)]));
@@ -19,7 +19,7 @@ fn patterns_are_read_as_people_write_them() {
 }
 
 #[test]
-fn what_is_no_pattern_is_refused_with_a_reason() {
+fn an_invalid_pattern_is_refused_with_a_reason() {
     for (text, reason) in [
         ("", "no pattern"),
         ("singles", "no pattern"),
@@ -80,12 +80,12 @@ fn any_pattern() -> impl Strategy<Value = Pattern> {
 
 proptest! {
     #[test]
-    fn what_is_shown_is_what_is_read(pattern in any_pattern()) {
+    fn a_printed_pattern_parses_to_itself(pattern in any_pattern()) {
         prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
     }
 
     #[test]
-    fn packets_are_due_in_order_and_as_many_as_told(pattern in any_pattern(), start in any::<u32>()) {
+    fn packets_are_due_in_order_and_their_number_is_as_reported(pattern in any_pattern(), start in any::<u32>()) {
         let offsets = pattern.offsets();
         prop_assert_eq!(offsets.len(), pattern.packets());
         prop_assert_eq!(offsets.last().copied(), Some(pattern.span()));

@@ -6,19 +6,21 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::clock::Nanos;
 
-/// The most time that accumulates: enough for trains of hundreds of packets 250 µs apart. No program, and no signal, waits longer.
+/// The most time that accumulates: enough for trains of hundreds of packets 250 µs apart. Other programs and signals
+/// wait no longer than this.
 const MOST: Duration = Duration::from_millis(200);
 
-/// CPU time earned by each unit of rest: nine tenths of a CPU in the long run, below the kernel's default limit of 95 %.
+/// CPU time earned by each unit of sleep: nine tenths of a CPU in the long run, below the kernel's default limit of 95
+/// %.
 const EARNED: u32 = 9;
 
-/// How often to account; that takes a system call.
+/// The interval of accounting, which takes a system call.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// The CPU time that a real-time thread may use. It is earned by resting, when others have the CPU.
+/// The CPU time that a real-time thread may use. It is earned by sleeping, while other threads have the CPU.
 ///
-/// No program interrupts a thread that spins with real-time priority; on a machine with one CPU, nothing else runs meanwhile.
-/// The kernel's own guard against that, `sched_rt_runtime_us`, may have been turned off.
+/// No program interrupts a thread that spins with real-time priority, so a machine with one CPU would run nothing else.
+/// The kernel's own guard, `sched_rt_runtime_us`, may have been turned off.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: Duration,
@@ -32,7 +34,7 @@ impl Allowance {
         Self { left: MOST, at: Nanos::now(), computed: Duration::ZERO }
     }
 
-    /// Begins to count for the calling thread. Until now it rested, or had no priority.
+    /// Starts accounting for the calling thread. Until now it slept, or had no priority.
     pub(super) fn begin(&mut self) {
         let now = Nanos::now();
         self.account(now.since(self.at), Duration::ZERO);
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_computed_does_not_count() {
+    fn cpu_time_of_another_thread_does_not_count() {
         let mut allowance = Allowance::new();
         allowance.begin();
         assert!(!allowance.is_used_up(Nanos::now()));
@@ -101,7 +103,7 @@ mod tests {
             let mut allowance = Allowance::new();
             let (mut computed, mut rested) = (Duration::ZERO, Duration::ZERO);
             for (compute, rest) in steps {
-                // It is given up as soon as it is seen to be used up, which is looked at so often.
+                // Priority is given up once the allowance is seen to be used up; it is checked at this interval.
                 for part in (0..compute).step_by(5_000).map(|begun| Duration::from_micros((compute - begun).min(5_000))) {
                     if allowance.left.is_zero() {
                         break;

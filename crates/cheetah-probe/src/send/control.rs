@@ -5,7 +5,7 @@ use std::mem::{MaybeUninit, size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Sends one packet with the time it is due at, in nanoseconds of the clock the socket was told (`SO_TXTIME`).
+/// Sends one packet with the time it is due at, in nanoseconds of the clock that was set on the socket (`SO_TXTIME`).
 pub(super) fn send_at(socket: &impl AsFd, packet: &[u8], time_ns: u64) -> io::Result<()> {
     let mut control = Control([MaybeUninit::zeroed(); 512]);
     let mut vector = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
@@ -36,9 +36,9 @@ pub(crate) struct Ancillary {
     pub(crate) bytes: usize,
     /// When the kernel stamped it, in nanoseconds of `CLOCK_REALTIME`.
     pub(crate) wall_ns: Option<u64>,
-    /// The error it was put in the error queue for.
+    /// The error, if it comes from the error queue.
     pub(crate) error: Option<Error>,
-    /// Time to live, or hop limit, it came with.
+    /// Its time to live, or hop limit, on arrival.
     pub(crate) ttl: Option<u8>,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Error {
     pub(crate) kind: u8,
     /// The ICMP code.
     pub(crate) code: u8,
-    /// The MTU, or which timestamp it is.
+    /// The MTU, or the kind of timestamp.
     pub(crate) info: u32,
-    /// Which packet it is, counted from when timestamps were asked for.
+    /// The packet's number, counted from when timestamps were requested.
     pub(crate) data: u32,
     /// The sender of the ICMP error.
     pub(crate) from: Option<IpAddr>,
@@ -125,7 +125,7 @@ fn error(data: &[u8]) -> Option<Error> {
     Some(Error { origin, kind, code, info: told.ee_info, data: told.ee_data, from })
 }
 
-/// The address behind the error: `struct sockaddr_in` or `sockaddr_in6`.
+/// The address that follows the error: `struct sockaddr_in` or `sockaddr_in6`.
 fn offender(data: &[u8]) -> Option<IpAddr> {
     match i32::from(u16::from_ne_bytes(*data.first_chunk()?)) {
         libc::AF_INET => Some(Ipv4Addr::from(*data.get(4..)?.first_chunk::<4>()?).into()),

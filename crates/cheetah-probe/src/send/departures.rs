@@ -4,37 +4,37 @@ use super::call::SendCall;
 use crate::clock::Nanos;
 use crate::selfcheck::{Bound, TimeRange, Verdict, check, check_whole, gap_errors};
 
-/// By whose clock reading it is known when a packet left.
+/// The source of departure times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// The kernel stamped it as it was given to the interface's driver, or as the driver was done with it.
+    /// The kernel's stamp: when it gave the packet to the interface's driver, or when the driver completed it.
     Kernel,
-    /// Read by this program right after the call that sent it returned. Of several sent by one call, it is known when the call
-    /// began and ended; in [`Departures::left`] they are spread evenly between.
+    /// This program's clock reading right after the call that sent the packet. Of several packets sent by one call,
+    /// only the beginning and the end of the call are known; [`Departures::left`] spreads them evenly between.
     Own,
 }
 
 /// When the packets of a train left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Departures {
-    /// For each packet, when, as well as it is known; absent if the kernel did not say.
+    /// For each packet, when it left, as precisely as is known; absent if there is no stamp.
     pub left: Vec<Option<Nanos>>,
-    /// By whose clock reading.
+    /// The source of these times.
     pub stamp: Stamp,
-    /// For each packet, between which times it left; absent if the kernel did not say.
+    /// For each packet, the times between which it left; absent if there is no stamp.
     between: Vec<Option<TimeRange>>,
 }
 
 impl Departures {
-    /// By the kernel's stamps.
+    /// Departures by the kernel's stamps.
     #[must_use]
     pub fn stamped(left: Vec<Option<Nanos>>) -> Self {
         let between = left.iter().map(|left| left.map(TimeRange::exactly)).collect();
         Self { left, stamp: Stamp::Kernel, between }
     }
 
-    /// By our own clock readings around all calls. A packet sent alone left when its call returned, or shortly before by what
-    /// is the same each time. Of several the last did; the others left at any time of the call.
+    /// Departures by our own clock readings around all calls. A packet sent alone left when its call returned, or a
+    /// constant short time before. So did the last of several; the others left at any time during the call.
     pub(super) fn called(calls: &[SendCall]) -> Self {
         let each = || calls.iter().flat_map(|call| (1..=call.packets).map(move |nth| (call, nth)));
         let between = |(call, nth): (&SendCall, usize)| {
@@ -48,7 +48,7 @@ impl Departures {
         }
     }
 
-    /// Forgets the first packet.
+    /// Removes the first packet.
     pub(super) fn remove_first(&mut self) {
         self.left.drain(..self.left.len().min(1));
         self.between.drain(..self.between.len().min(1));
@@ -60,8 +60,8 @@ impl Departures {
         check(due, &self.between, bound)
     }
 
-    /// Checks a train of which only the rate counts, as of packets sent back to back: by the bounds of each gap, or else by the
-    /// duration of the train.
+    /// Checks a train of which only the rate matters, such as packets sent back to back: by the bounds of each gap, or
+    /// else by the duration of the train.
     #[must_use]
     pub fn check_back_to_back(&self, due: &[Nanos], bound: Bound) -> Verdict {
         match self.check(due, bound) {
@@ -77,7 +77,7 @@ impl Departures {
     }
 }
 
-/// When the `nth` packet of a call left, from 1, if all took the same time.
+/// Returns when the `nth` packet of a call left, from 1, if all took the same time.
 fn interpolate(call: &SendCall, nth: usize) -> Nanos {
     let took = u128::from(call.after.0.saturating_sub(call.before.0));
     let (nth, packets) = (nth as u128, (call.packets as u128).max(1));
@@ -110,7 +110,7 @@ mod tests {
         let (departures, due) = (called(&[(32, 0, 94_000)]), vec![Nanos(0); 32]);
         assert_eq!(departures.check(&due, BOUND), Verdict::Unknown);
         assert!(matches!(departures.check_back_to_back(&due, BOUND), Verdict::Accepted(_)));
-        // The kernel knows.
+        // The kernel's stamps show it.
         let left = (0..32).map(|nth| Some(Nanos(2_000 * nth + if nth < 16 { 0 } else { 30_000 }))).collect();
         assert!(matches!(Departures::stamped(left).check(&due, BOUND), Verdict::Spoiled { at: 16, error_ns: 32_000 }));
     }
@@ -120,14 +120,14 @@ mod tests {
         let due = [Nanos(0); 2];
         assert_eq!(called(&[(2, 0, 4_000)]).gap_errors(&due), Some(vec![4_000]));
         assert!(matches!(called(&[(2, 0, 4_000)]).check(&due, BOUND), Verdict::Accepted(_)));
-        // Half of it would be within the bound.
+        // Half of the call's duration would be within the bound.
         assert_eq!(called(&[(2, 0, 9_000)]).check(&due, BOUND), Verdict::Unknown);
         let spoiled = Verdict::Spoiled { at: 1, error_ns: 9_000 };
         assert_eq!(called(&[(2, 0, 9_000)]).check_back_to_back(&due, BOUND), spoiled);
     }
 
     #[test]
-    fn packets_that_should_not_have_left_together_are_known_to_be_wrong() {
+    fn packets_due_apart_but_sent_by_one_call_are_spoiled() {
         let due = [0, 50_000, 100_000].map(Nanos);
         let departures = called(&[(1, 0, 2_000), (2, 100_000, 103_000)]);
         assert!(matches!(departures.check(&due, BOUND), Verdict::Spoiled { at: 1 | 2, .. }));

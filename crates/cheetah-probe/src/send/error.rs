@@ -18,7 +18,7 @@ pub enum SendError {
     /// The backend is not available here.
     #[error("the backend {backend} is not available here: {why}")]
     Unavailable {
-        /// Which.
+        /// The backend.
         backend: Backend,
         /// The reason.
         why: String,
@@ -56,7 +56,7 @@ impl SendError {
         Self::Unavailable { backend, why: why.to_string() }
     }
 
-    /// What went wrong while sending through `interface`.
+    /// Converts an error of sending through `interface`.
     pub(super) fn sending(interface: &str, error: io::Error) -> Self {
         let interface = interface.to_owned();
         match Errno::from_io_error(&error) {
@@ -65,7 +65,7 @@ impl SendError {
         }
     }
 
-    /// What went wrong while a backend was made ready.
+    /// Converts an error of opening a backend.
     pub(super) fn opening(backend: Backend, interface: &str, error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::PERM | Errno::ACCESS) => Self::NotPermitted,

@@ -1,10 +1,11 @@
 //! A leading frame for packets sent back to back.
 //!
-//! The first frame after a pause takes the interface longer than the following ones, because its data and code are cold. A frame
-//! that every host drops therefore goes first, in the same call. Over a veth pair, to an address without a host, it reduced the
-//! gap of a pair from 1.1 to 0.8 µs with AF_XDP, and from 3.4 to 1.6 µs with the ring (medians of 240 on a busy machine). To a
-//! host that answers, the gap over a veth pair is about 8 µs with or without it, probably because the sending processor makes
-//! the answer to the first packet before it sends the second; this was not traced.
+//! The first frame after a pause takes the interface longer than the following ones, because its data and code are
+//! cold. A frame that every host drops therefore goes first, in the same call. Over a veth pair, to an address without
+//! a host, it reduced the gap of a pair from 1.1 to 0.8 µs with AF_XDP, and from 3.4 to 1.6 µs with the ring (medians
+//! of 240 on a busy machine). To a host that answers, the gap over a veth pair is about 8 µs with or without it,
+//! probably because the sending processor creates the answer to the first packet before it sends the second; this was
+//! not traced.
 
 use super::{Departures, PACKETS_MAX, Train};
 use crate::clock::Nanos;
@@ -17,12 +18,12 @@ pub(super) const NO_PROTOCOL: [u8; 2] = [0x88, 0xB5];
 /// Both addresses of an Ethernet header.
 const ADDRESS_BYTES: usize = ETHERNET_BYTES - NO_PROTOCOL.len();
 
-/// Returns whether a train with these due times starts back to back, and so takes a leading frame.
+/// Returns whether a train with these due times starts back to back, and so needs a leading frame.
 fn has_lead(due: &[Nanos]) -> bool {
     matches!(due, [first, second, ..] if first == second)
 }
 
-/// Puts a leading frame before a train that takes one. It goes no further than the next machine on the link.
+/// Puts a leading frame before a train that needs one. The next machine on the link drops it.
 pub(super) fn with_lead(train: &Train) -> Option<Train> {
     let addresses = train.frames.first()?.get(..ADDRESS_BYTES)?;
     let due = train.due.first().filter(|_| has_lead(&train.due) && train.frames.len() < PACKETS_MAX)?;
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frame_of_no_protocol_leads_what_is_sent_back_to_back() {
+    fn a_frame_of_no_protocol_leads_packets_sent_back_to_back() {
         let frame = [[1; 6].as_slice(), &[2; 6], &[8, 0], &[9; 100]].concat();
         let train = |due: &[u64]| Train {
             frames: vec![frame.clone(); due.len()],

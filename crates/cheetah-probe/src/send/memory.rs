@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::mm::{MapFlags, ProtFlags, mlock, mmap, mmap_anonymous, munmap};
 
-/// Of the common processors.
+/// The cache line of common processors.
 const CACHE_LINE_BYTES: usize = 64;
 
 /// A mapping that both this program and the kernel read and write.
@@ -21,7 +21,7 @@ pub(super) struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Maps what a socket offers at `offset`.
+    /// Maps the memory that a socket offers at `offset`.
     pub(super) fn of(socket: impl AsFd, bytes: usize, offset: u64) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: the kernel chooses an address at which nothing else is.
@@ -29,7 +29,7 @@ impl Memory {
         Self::new(start, bytes)
     }
 
-    /// Maps zeroed memory, on pages of its own, there from the start.
+    /// Maps zeroed memory on its own pages, which are allocated at once.
     pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
         // SAFETY: the kernel chooses an address at which nothing else is.
@@ -40,7 +40,7 @@ impl Memory {
     fn new(start: *mut c_void, bytes: usize) -> io::Result<Self> {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = Self { start, bytes };
-        // Where it may not be locked, it is still there unless the machine is short of memory.
+        // If locking is not permitted, the memory still stays resident unless the machine is short of memory.
         // SAFETY: the range is this mapping.
         let _ = unsafe { mlock(start.as_ptr().cast(), bytes) };
         Ok(memory)
@@ -63,7 +63,7 @@ impl Memory {
         unsafe { self.start.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
     }
 
-    /// Reads bytes for nothing but to have them in the processor's caches.
+    /// Reads bytes to load them into the processor's caches.
     pub(super) fn touch(&self, offset: usize, bytes: usize) {
         for line in (offset..offset.saturating_add(bytes).min(self.bytes)).step_by(CACHE_LINE_BYTES) {
             // SAFETY: it lies in the mapping; the value does not matter, and the compiler keeps the read.

@@ -1,10 +1,10 @@
-//! Sends packets on time. Every backend is a [`Sender`]: it takes a [`Train`] of complete frames with the times they are due, prepares
-//! everything ahead of the first, and reports when each left.
+//! Sends packets on time. Every backend is a [`Sender`]: it takes a [`Train`] of complete frames with the times they
+//! are due, prepares everything ahead of the first, and reports when each left.
 //!
-//! [`open`] chooses the most accurate backend available. Where the kernel holds packets until they are due, it gets the times with
-//! them. Elsewhere the frames lie in memory shared with the kernel; this thread sleeps until shortly before a packet is due, spins
-//! for the rest, and makes one system call without arguments. During a train, and where that is permitted, the thread has real-time
-//! priority and stays on its CPU ([`realtime`]), for a limited time even if the train is longer.
+//! [`open`] chooses the most accurate backend available. If the kernel can hold packets until they are due, it gets the
+//! times with them. Otherwise the frames lie in memory shared with the kernel; this thread sleeps until shortly before
+//! a packet is due, spins for the rest, and makes one system call without arguments. During a train, if permitted, the
+//! thread has real-time priority and stays on its CPU ([`realtime`]), for a limited time even if the train is longer.
 
 mod allowance;
 mod call;
@@ -75,22 +75,23 @@ impl fmt::Display for Backend {
 /// When packets are handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreDispatch {
-    /// All of them before the first is due; of trains longer than there is room for, the rest as room is made.
+    /// All of them before the first is due. Of trains longer than the ring, the rest is handed over as places become
+    /// free.
     Initial,
-    /// Each so long before it is due.
+    /// Each packet this long before it is due.
     OnTheFly(Duration),
 }
 
-/// How to send.
+/// The options of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// By what; the best there is, if not said.
+    /// The backend; the best available by default.
     pub backend: Option<Backend>,
     /// When packets are handed to the kernel.
     pub pre_dispatch: PreDispatch,
     /// Whether to ask for real-time priority while a train is sent, and stay on one CPU.
     pub realtime: bool,
-    /// The CPU to send on; the one it happens to be on, if not said. Of no effect without `realtime`.
+    /// The CPU to send on; the current one by default. Has no effect without `realtime`.
     pub cpu: Option<usize>,
 }
 
@@ -111,29 +112,30 @@ pub struct Train {
 
 /// Sends trains through one interface.
 pub trait Sender: Send {
-    /// Which it is.
+    /// Returns the backend.
     fn backend(&self) -> Backend;
 
-    /// The longest frame it takes, in bytes.
+    /// Returns the longest frame that it accepts, in bytes.
     fn frame_bytes_max(&self) -> usize;
 
-    /// Measures that would make sending more accurate and are not permitted here, a sentence each. Known after the first train.
+    /// Measures that would make sending more accurate and are not permitted here, a sentence each. Known after the
+    /// first train.
     fn notes(&self) -> &[String];
 
-    /// Sends a train, and returns when all of it has left. Packets that are overdue leave at once. Blocks; the calling thread has
-    /// real-time priority meanwhile, if the options say so.
+    /// Sends a train, and returns when all of it has left. Packets that are overdue leave at once. Blocks. If the
+    /// options request it, the calling thread has real-time priority meanwhile.
     ///
     /// # Errors
     ///
-    /// If the train is more than it takes, if the interface is gone or down, or if the kernel refuses it.
+    /// If the train exceeds the limits, if the interface is gone or down, or if the kernel refuses it.
     fn send(&mut self, train: &Train) -> Result<Departures, SendError>;
 }
 
-/// Opens the backend that is asked for, or the best there is.
+/// Opens the requested backend, or the best available.
 ///
 /// # Errors
 ///
-/// If raw sockets are not permitted, if the one asked for cannot be had, and if none can.
+/// If raw sockets are not permitted, or the requested backend, or every backend, is unavailable.
 pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendError> {
     if let Some(backend) = options.backend {
         return open_one(backend, route, options);
@@ -142,10 +144,10 @@ pub fn open(route: &Route, options: Options) -> Result<Box<dyn Sender>, SendErro
     for backend in Backend::ALL {
         match open_one(backend, route, options) {
             Ok(sender) => return Ok(sender),
-            // Without the right to raw sockets none of the others does better.
+            // Without the right to raw sockets, every other backend fails as well.
             Err(SendError::NotPermitted) => return Err(SendError::NotPermitted),
             Err(error) => {
-                tracing::debug!(%backend, %error, "not to be had");
+                tracing::debug!(%backend, %error, "the backend is not available");
                 last = error;
             }
         }
@@ -166,10 +168,11 @@ fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn
 mod tests {
     use std::io::Write;
 
-    /// Says that this test is not run, past the test runner's capture, and counted by scripts/test-summary.
+    /// Reports that this test is skipped. Bypasses the test runner's capture, since scripts/test-summary counts the
+    /// lines.
     pub(super) fn skip(why: &str) {
         let thread = std::thread::current();
-        // In one piece, on a line of its own, whatever other threads print meanwhile.
+        // One write, so that output of other threads does not split the line.
         let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
         std::io::stderr().write_all(line.as_bytes()).unwrap();
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 
-/// Memory for what waits in a socket, where that much is permitted.
+/// The buffer size of a socket, if that much is permitted.
 pub(super) const BUFFER_BYTES: i32 = 16 << 20;
 
 /// A packet socket bound to one interface.
@@ -14,7 +14,7 @@ pub(super) const BUFFER_BYTES: i32 = 16 << 20;
 pub(crate) struct PacketSocket(Socket);
 
 impl PacketSocket {
-    /// Opens one on the interface of that index which receives nothing.
+    /// Opens a socket on the interface of that index; it receives nothing.
     pub(crate) fn sending(index: u32) -> io::Result<Self> {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.bind(&address(index, 0)?)?;
@@ -22,12 +22,12 @@ impl PacketSocket {
         Ok(Self(socket))
     }
 
-    /// Opens one that receives packets of an Ethernet protocol which pass a filter, stamped.
+    /// Opens a socket that receives, with timestamps, the packets of an Ethernet protocol that pass a filter.
     pub(crate) fn receiving(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Self> {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         enlarge(&socket)?;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
-        // Without a protocol nothing comes yet, so nothing gets past the filter.
+        // No protocol is bound yet, so no packet arrives before the filter is attached.
         socket.attach_filter(filter)?;
         socket.bind(&address(index, protocol)?)?;
         Ok(Self(socket))
@@ -38,7 +38,7 @@ impl PacketSocket {
         self.0.send(frame).map(drop)
     }
 
-    /// Packets lost for want of room since this was last asked.
+    /// Returns the packets dropped for lack of buffer space since the last call.
     pub(crate) fn drops_since(&self) -> io::Result<u32> {
         let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut length = size_of_val(&told) as libc::socklen_t;
@@ -81,7 +81,7 @@ fn address(index: u32, protocol: u16) -> io::Result<SockAddr> {
     Ok(address)
 }
 
-/// Sets a socket option whose value is a plain structure without pointers and gaps.
+/// Sets a socket option whose value is a plain structure without pointers and padding.
 pub(crate) fn set_option<T: Copy>(socket: &impl AsFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     let (pointer, bytes) = (std::ptr::from_ref(value).cast(), size_of_val(value) as libc::socklen_t);
     // SAFETY: the value outlives the call, which reads no more than its size.

@@ -33,7 +33,8 @@ pub(super) trait FrameQueue: Send {
     where
         Self: Sized;
 
-    /// Returns when the packets of the calls left by the kernel's timestamps; `None` if there are none. Called once after each train.
+    /// Returns when the packets of the calls left by the kernel's timestamps; `None` if there are none. Called once
+    /// after each train.
     fn stamps(&mut self, calls: &[SendCall]) -> Option<Vec<Option<Nanos>>>;
 }
 
@@ -71,7 +72,7 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
         check(train, self.line.frame_bytes_max())?;
         if self.failed {
-            return Err(SendError::Train("an earlier train was broken off: open the sender anew"));
+            return Err(SendError::Train("an earlier train was interrupted: open the sender anew"));
         }
         let led = with_lead(train);
         let (train, is_led) = (led.as_ref().unwrap_or(train), led.is_some());
@@ -106,7 +107,7 @@ pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
         return Err(SendError::Train("the train has more than 10000 packets: send several"));
     }
     if train.frames.len() != train.due.len() {
-        return Err(SendError::Train("the train has not as many times as packets"));
+        return Err(SendError::Train("the train has a different number of times than packets"));
     }
     if !train.due.is_sorted() {
         return Err(SendError::Train("a packet of the train is due before the one ahead of it"));
@@ -115,7 +116,8 @@ pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
     if bytes > bytes_max { Err(SendError::TooLong { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Queues frames when they are to be handed over, and releases them when they are due. Calls `heed` with the time now and then.
+/// Queues frames when they are to be handed over, and releases them when they are due. Calls `heed` with the time now
+/// and then.
 fn drive(
     line: &mut impl FrameQueue,
     warm: &mut Warm<impl FrameQueue>,
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn on_the_fly_keeps_few_packets_waiting() {
-        // A machine that stalls for the length of a train has all of it waiting; not every time.
+        // On a machine that stalls, a whole train may wait, but not at every attempt.
         let waiting = || sent(100, PreDispatch::OnTheFly(Duration::ZERO), Duration::from_millis(2)).1.most_waiting;
         assert!((0..100).any(|_| waiting() < 20));
         let (_, line) = sent(100, PreDispatch::Initial, Duration::from_millis(2));
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn real_time_priority_ends_when_its_allowance_is_used_up() {
-        // What a machine that stalls is late with is sent in no time; not every time.
+        // A machine that stalls sends its overdue packets at once, but not at every attempt.
         for attempt in 0..10 {
             let mut sender = SpinSender::new(Noted::new(1000), "none".to_owned(), Options::default());
             let start = Nanos::now() + Duration::from_millis(1);

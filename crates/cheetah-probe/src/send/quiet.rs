@@ -1,8 +1,9 @@
-//! Starting a train when the kernel's clock tick is least in its way.
+//! Starts a train when the kernel's clock ticks disturb it least.
 //!
-//! A tick takes a CPU for some 5 µs, under a hypervisor for some 30 µs, and whatever is due meanwhile is late. Ticks are at
-//! whole multiples of their period on `CLOCK_MONOTONIC` (Linux since 6.4; before, they may be elsewhere, and nothing is won
-//! or lost). Where packets leave within a tick's period is chosen so that few of them, or none, fall upon one.
+//! A tick occupies a CPU for some 5 µs, under a hypervisor for some 30 µs, and delays packets due meanwhile. Ticks are
+//! at whole multiples of their period on `CLOCK_MONOTONIC` (Linux since 6.4; before, they may be elsewhere, and this
+//! has no effect). The start of a train within a tick's period is chosen so that few packets, or none, coincide with a
+//! tick.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use crate::clock::Nanos;
 const BEFORE: Duration = Duration::from_micros(20);
 const AFTER: Duration = Duration::from_micros(80);
 
-/// How many starts are tried within a period.
+/// The number of starts tried within a period.
 const TRIES: u32 = 64;
 
-/// The best time to start a train of packets with these offsets, at `earliest` or less than a tick's period (1 to 10 ms)
-/// later.
+/// Returns the best time to start a train of packets with these offsets, at `earliest` or less than a tick's period (1
+/// to 10 ms) later.
 #[must_use]
 pub fn quiet_start(earliest: Nanos, offsets: &[Duration]) -> Nanos {
     // The resolution of the coarse clock is that period.
@@ -32,7 +33,7 @@ fn start_between_ticks(period: Duration, earliest: Nanos, offsets: &[Duration]) 
         return earliest;
     }
     let starts = (0..TRIES).map(|nth| earliest + period * nth / TRIES);
-    // Of equally good ones the earliest.
+    // The earliest of equally good starts.
     starts
         .min_by_key(|start| offsets.iter().filter(|offset| is_at_tick(period, *start + **offset)).count())
         .unwrap_or(earliest)
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_shorter_than_a_tick_is_between_two() {
+    fn a_train_shorter_than_a_tick_period_meets_no_tick() {
         for gap in [0, 10, 50].map(Duration::from_micros) {
             let offsets = offsets(50, gap);
             for earliest in (0..100).map(|nth| Nanos(1_000_000_000 + nth * 77_777)) {
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_one_is_hit_less_than_by_chance() {
+    fn a_longer_train_meets_fewer_ticks_than_by_chance() {
         let offsets = offsets(50, Duration::from_micros(242));
         let earliest = Nanos(1_000_000_000);
         let start = start_between_ticks(PERIOD, earliest, &offsets);
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_helped_starts_at_once() {
+    fn a_train_that_no_start_improves_starts_at_once() {
         let offsets = offsets(5_000, Duration::from_micros(1));
         let earliest = Nanos(1_000_000_123);
         assert!(start_between_ticks(PERIOD, earliest, &offsets) < earliest + PERIOD);

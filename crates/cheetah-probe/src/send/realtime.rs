@@ -17,8 +17,8 @@ pub struct Realtime {
 }
 
 impl Realtime {
-    /// Gives the calling thread real-time priority (`SCHED_FIFO`) on `cpu`, or on its present CPU. Goes on without a measure that is
-    /// not permitted, and notes it.
+    /// Gives the calling thread real-time priority (`SCHED_FIFO`) on `cpu`, or on its present CPU. Skips a measure that
+    /// is not permitted, and notes it.
     #[must_use]
     pub fn enter(cpu: Option<usize>) -> Self {
         let mut notes = Vec::new();
@@ -49,7 +49,7 @@ impl Realtime {
         std::mem::take(&mut self.notes)
     }
 
-    /// Gives the priority up, as the thread has had the CPU to itself for as long as is fair.
+    /// Gives the priority up because the thread has used up its allowance.
     pub(super) fn give_up(&mut self) {
         if self.policy.is_some() {
             self.lower();
@@ -61,7 +61,7 @@ impl Realtime {
         }
     }
 
-    /// Gives the priority back, and stays on the CPU.
+    /// Restores the earlier priority, and stays on the CPU.
     fn lower(&mut self) {
         let Some((policy, parameters)) = self.policy.take() else { return };
         // With only a resource limit for real-time priority, a thread may lower its priority, but not clear that flag.
@@ -102,19 +102,19 @@ struct Parameters {
     priority: libc::c_int,
 }
 
-/// Asks for `SCHED_FIFO`, and returns the policy and parameters before.
+/// Sets `SCHED_FIFO`, and returns the earlier policy and parameters.
 fn raise() -> io::Result<(i32, Parameters)> {
     let mut before = Parameters::default();
     let policy = scheduler()?;
     // SAFETY: 0 is the calling thread, and the kernel fills `before`, which outlives the call.
     check(unsafe { libc::syscall(libc::SYS_sched_getparam, 0, &raw mut before) })?;
-    // A thread started meanwhile does not inherit it.
+    // Threads started meanwhile do not inherit the priority.
     set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &Parameters { priority: PRIORITY })?;
     Ok((policy, before))
 }
 
-/// Returns the calling thread's policy. The functions of musl's library for this and the others fail with `ENOSYS`, because POSIX means
-/// processes, so these are the system calls.
+/// Returns the calling thread's policy. The functions of musl fail with `ENOSYS`, because POSIX defines them for
+/// processes, so this module makes the system calls.
 pub(super) fn scheduler() -> io::Result<i32> {
     // SAFETY: 0 is the calling thread.
     check(unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) })
@@ -137,7 +137,7 @@ mod tests {
     use crate::send::tests::skip;
 
     #[test]
-    fn a_thread_is_what_it_was_afterwards() {
+    fn a_thread_has_its_earlier_policy_and_cpus_afterwards() {
         let before = sched_getaffinity(None).unwrap();
         let policy = || scheduler().unwrap();
         let was = policy();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_is_given_back_without_the_right_to_clear_what_came_with_it() {
+    fn priority_is_restored_without_the_right_to_clear_reset_on_fork() {
         let policy = || scheduler().unwrap();
         let was = policy();
         // A thread of its own, whose rights end with it.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_noted() {
+    fn a_missing_cpu_is_noted() {
         assert!(!Realtime::enter(Some(usize::MAX)).notes.is_empty());
     }
 }

@@ -18,7 +18,7 @@ use super::{Backend, ETHERNET_BYTES, Options, SendError};
 use crate::clock::Nanos;
 use crate::route::Route;
 
-/// Places for frames. Trains that are longer are refilled as they go.
+/// Places for frames. Places are reused while a longer train is sent.
 const PLACES: usize = 1024;
 
 /// Room for a frame in its place begins here, behind `struct tpacket2_hdr` (with `PACKET_TX_HAS_OFF` unset).
@@ -28,12 +28,12 @@ const FRAME_OFFSET: usize = libc::TPACKET2_HDRLEN - size_of::<libc::sockaddr_ll>
 const STATUS_OFFSET: usize = std::mem::offset_of!(libc::tpacket2_hdr, tp_status);
 const LENGTH_OFFSET: usize = std::mem::offset_of!(libc::tpacket2_hdr, tp_len);
 
-/// A ring of frames that go when their status is changed and the kernel is told to look.
+/// A ring of frames, which the kernel sends at a call after their status has changed.
 pub(super) struct Ring {
     socket: PacketSocket,
     memory: Memory,
     place_bytes: usize,
-    /// The next place to put a frame into, and the next to go from.
+    /// The next place to put a frame into, and the next to send from.
     put: usize,
     gone: usize,
     stamps: Stamps,
@@ -49,7 +49,7 @@ pub(super) fn open(route: &Route, options: Options) -> Result<SpinSender<Ring>, 
 impl Ring {
     fn open(index: u32, mtu: usize) -> io::Result<Self> {
         let socket = PacketSocket::sending(index)?;
-        // Powers of two from a page's half on fill pages without a remainder. Frames above 16 KiB are for `sequential`.
+        // Powers of two from half a page on divide pages evenly. Frames above 16 KiB need `sequential`.
         let place_bytes = (FRAME_OFFSET + ETHERNET_BYTES + mtu).next_power_of_two().clamp(2048, 16_384);
         let block_bytes = place_bytes.max(4096);
         let bytes = PLACES * place_bytes;
@@ -61,7 +61,7 @@ impl Ring {
         };
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
-        // What waits behind other packets in a queue discipline is not on time. Not every kernel has the bypass.
+        // Packets that wait in a queue discipline are not on time. Not every kernel has the bypass.
         let _ = set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32);
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_TX_RING, &request)?;
         let memory = Memory::of(&socket, bytes, 0)?;
@@ -124,7 +124,7 @@ impl FrameQueue for Ring {
 
     fn to_warm_up() -> Option<Self> {
         let ring = Self::open(LOOPBACK, 1500).ok()?;
-        // Nobody would take its stamps out of the queue.
+        // No code would take its stamps out of the queue.
         set_option(&ring.socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &0_u32).ok()?;
         Some(ring)
     }

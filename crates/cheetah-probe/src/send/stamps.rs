@@ -10,7 +10,7 @@ use super::control::receive;
 use super::packet::set_option;
 use crate::clock::{Nanos, WallOffset};
 
-/// How long a stamp may take to come back once its packet was sent. Drivers that stamp do so as they take the packet.
+/// The time limit for a stamp after its packet was sent. Drivers that stamp do so when they take the packet.
 const STAMP_WAIT: Duration = Duration::from_millis(20);
 
 /// Software stamps, each with the number of its packet and without a copy of it.
@@ -27,14 +27,15 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Counts packets from 0 again. To be called before each train.
+    /// Restarts the count of packets at 0. Call it before each train.
     pub(super) fn restart(&self, socket: &impl AsFd) -> io::Result<()> {
         let _ = drain(socket, |_, _| {});
         set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &0_u32)?;
         set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &FLAGS)
     }
 
-    /// Returns when the first `packets` packets since [`restart`](Self::restart) left; `None` if the interface does not stamp.
+    /// Returns when the first `packets` packets since [`restart`](Self::restart) left; `None` if the interface does not
+    /// stamp.
     pub(super) fn collect(&mut self, socket: &impl AsFd, packets: usize) -> Option<Vec<Option<Nanos>>> {
         let offset = WallOffset::now();
         let mut left = vec![None; packets];
@@ -57,7 +58,7 @@ impl Stamps {
     }
 }
 
-/// Takes all stamps there are out of the error queue.
+/// Takes all stamps out of the error queue.
 fn drain(socket: &impl AsFd, mut each: impl FnMut(u32, u64)) -> io::Result<()> {
     loop {
         match receive(socket, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT, &mut []) {
@@ -73,11 +74,11 @@ fn drain(socket: &impl AsFd, mut each: impl FnMut(u32, u64)) -> io::Result<()> {
     }
 }
 
-/// Waits for more; false if none came in time.
+/// Waits for more stamps; returns false if none came in time.
 fn readable(socket: &impl AsFd, wait: Duration) -> bool {
     let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
     let mut watched = [PollFd::new(socket, PollFlags::empty())];
-    // `poll` reports a non-empty error queue as an error, without being asked for it.
+    // `poll` always reports a non-empty error queue as an error.
     poll(&mut watched, Some(&wait)).is_ok_and(|ready| ready > 0)
         && watched.iter().any(|watched| watched.revents().contains(PollFlags::ERR))
 }

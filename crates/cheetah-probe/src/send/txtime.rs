@@ -1,8 +1,8 @@
-//! Sends packets with their due times, until which the kernel holds them (`SO_TXTIME`). Once they are handed over, this program need
-//! not run.
+//! Sends packets with their due times, until which the kernel holds them (`SO_TXTIME`). Once it has handed them over,
+//! this program need not run.
 //!
-//! The ETF discipline passes a packet to the driver `delta` before its time, and expects the network card to wait for the rest. If
-//! the card does not wait, `delta` is added to the times, so that packets leave when they are due.
+//! The ETF discipline passes a packet to the driver `delta` before its time, and expects the network card to wait for
+//! the rest. If the card does not wait, `delta` is added to the times, so that packets leave when they are due.
 
 mod qdisc;
 
@@ -18,7 +18,8 @@ use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError
 use crate::clock::{Nanos, WallOffset};
 use crate::route::Route;
 
-/// The longest time that packets are handed over ahead. FQ would accept 10 s, but packets cannot be cancelled once handed over.
+/// The longest time that packets are handed over ahead. FQ would accept 10 s, but packets cannot be cancelled once
+/// handed over.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// The margin beyond `delta`: ETF drops packets that are handed over less than `delta` ahead.
@@ -132,8 +133,8 @@ impl Sender for Txtime {
         check(train, self.frame_bytes_max)?;
         let mut held = 0;
         let handed_over = self.hand_over(train, &mut held);
-        // Packets that are held cannot be cancelled. After an error, wait until they have left, so that they do not mix with the
-        // next train. That takes no longer than AHEAD_MAX.
+        // Packets that are held cannot be cancelled. After an error, wait until they have left, so that they do not mix
+        // with the next train. That takes no longer than AHEAD_MAX.
         if let Some(last) = held.checked_sub(1).and_then(|last| train.due.get(last)) {
             wait::sleep_until(*last);
         }
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn after_an_error_held_packets_leave_before_the_next_train() {
-        // The loopback interface holds nothing, but the sender waits all the same.
+        // The loopback interface holds nothing, but the sender waits nevertheless.
         let socket = match PacketSocket::sending(LOOPBACK) {
             Ok(socket) => socket,
             Err(error) => return skip(&format!("raw sockets are not permitted here: {error}")),

@@ -9,11 +9,11 @@ use rustix::time::Timespec;
 
 use crate::clock::Nanos;
 
-/// How long before a point in time sleeping ends and spinning begins: longer than a machine takes to wake up from idling. It
-/// is also the longest anything spins for one packet.
+/// How long before a point in time sleeping ends and spinning begins: longer than a machine takes to wake up from
+/// idling. It is also the longest spin for one packet.
 pub(super) const SPIN: Duration = Duration::from_micros(300);
 
-/// Sleeps until shortly before `due`, if it is worth it. Returns whether it was.
+/// Sleeps until shortly before `due`, if that is far enough ahead. Returns whether it slept.
 pub(super) fn sleep_before(due: Nanos) -> bool {
     let worth_it = due.since(Nanos::now()) > SPIN * 2;
     if worth_it {
@@ -22,11 +22,11 @@ pub(super) fn sleep_before(due: Nanos) -> bool {
     worth_it
 }
 
-/// Waits until `due`, exactly: sleeps until shortly before and spins through the rest. Returns what the clock said.
+/// Waits until exactly `due`: sleeps until shortly before, then spins. Returns the last clock reading.
 pub(super) fn until(due: Nanos) -> Nanos {
     sleep_before(due);
     loop {
-        // No pause instruction here: under a hypervisor it may cost a trip out of the machine.
+        // No pause instruction here: under a hypervisor it may cause an exit of the virtual machine.
         let now = Nanos::now();
         if now >= due {
             return now;
@@ -40,15 +40,15 @@ pub(super) fn sleep_until(due: Nanos) {
         tv_sec: i64::try_from(due.0 / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(due.0 % 1_000_000_000).unwrap_or_default(),
     };
-    // A signal ends the sleep early; then the rest is slept.
+    // A signal may end the sleep early, hence the loop.
     while Nanos::now() < due && clock_nanosleep_absolute(ClockId::Monotonic, &time).is_err() {}
 }
 
-/// How long an interface may take nothing before it counts as stuck.
+/// An interface that takes no packet for this long counts as stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// How long to retry at once, and how long each sleep after that is. By then the train is late in any case, and the task that makes
-/// room may need this CPU.
+/// How long to retry at once, and how long each sleep after that is. By then the train is late in any case, and the
+/// task that makes room may need this CPU.
 const AT_ONCE: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(100);
 
@@ -58,12 +58,12 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Since then it has taken nothing.
+    /// Starts waiting: the interface has taken no packet since then.
     pub(super) const fn since(since: Nanos) -> Self {
         Self { since }
     }
 
-    /// To be called before each further try; fails once it counts as stuck.
+    /// Call it before each further try. Fails once the interface counts as stuck.
     pub(super) fn wait(&self) -> io::Result<()> {
         let waited = Nanos::now().since(self.since);
         if waited > STUCK {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_that_takes_nothing_is_waited_for_asleep_and_not_for_ever() {
+    fn waiting_for_a_stuck_interface_sleeps_and_ends() {
         let now = Nanos::now();
         assert!(Patience::since(now - STUCK - NAP).wait().is_err());
         let asleep = Patience::since(now - AT_ONCE).wait();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_early() {
+    fn waiting_never_ends_early() {
         for wait in [0, 10, 1_000, 20_000].map(Duration::from_micros) {
             let due = Nanos::now() + wait;
             assert!(until(due) >= due);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_not_waited_for() {
+    fn a_time_in_the_past_is_not_waited_for() {
         let long_ago = Nanos(1);
         assert!(until(long_ago) > long_ago);
     }

@@ -1,5 +1,5 @@
-//! Keeps the kernel's transmit path in the processor's caches. After a sleep, cache misses would cost the first packets of a train
-//! tens of microseconds each.
+//! Keeps the kernel's transmit path in the processor's caches. After a sleep, cache misses would cost the first packets
+//! of a train tens of microseconds each.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ pub(super) const LOOPBACK: u32 = 1;
 /// The size of most frames, so that as much memory is allocated and copied.
 const FRAME_BYTES: usize = 1514;
 
-/// Sends frames without a protocol to this machine's loopback interface, which drops them. They take most of the kernel's transmit
-/// path, and do not appear on any network.
+/// Sends frames without a protocol to this machine's loopback interface, which drops them. They run through most of the
+/// kernel's transmit path, and never reach a network.
 pub(super) struct Warm<L> {
     line: Option<L>,
     frame: Vec<u8>,
 }
 
 impl<L: FrameQueue> Warm<L> {
-    /// Warms up through this queue of the loopback interface; without one, not at all.
+    /// Warms up through this queue of the loopback interface; does nothing without one.
     pub(super) fn by(line: Option<L>) -> Self {
         let mut frame = vec![0; FRAME_BYTES];
         if let Some(protocol) = frame.get_mut(ETHERNET_BYTES - 2..ETHERNET_BYTES) {

@@ -1,6 +1,6 @@
-//! Sends through `AF_XDP` in copy mode. Frames lie in memory shared with the kernel and their descriptors in a ring; one call sends
-//! all frames before the ring's producer index. The path through the kernel is shorter than that of packet sockets. (Linux
-//! `Documentation/networking/af_xdp.rst`, `xsk-tx-metadata.rst`.)
+//! Sends through `AF_XDP` in copy mode. Frames lie in memory shared with the kernel and their descriptors in a ring;
+//! one call sends all frames before the ring's producer index. The path through the kernel is shorter than that of
+//! packet sockets. (Linux `Documentation/networking/af_xdp.rst`, `xsk-tx-metadata.rst`.)
 //!
 //! Always in copy mode, since zero copy would restart the interface of a machine that is being examined.
 
@@ -32,7 +32,7 @@ const PLACES: u32 = 1024;
 /// `XDP_MAX_TX_SKB_BUDGET`, Linux 6.17: the most packets that one call sends, 32 by default.
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// Attempts to bind to a queue that another socket has.
+/// Attempts to bind to a queue that another socket occupies.
 const BIND_ATTEMPTS: u32 = 40;
 const BIND_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -103,7 +103,8 @@ impl Xdp {
     }
 }
 
-/// Binds to the interface's queue, which admits one socket. A socket that was just closed leaves it some milliseconds later.
+/// Binds to the interface's queue, which admits one socket. A socket that was just closed leaves it some milliseconds
+/// later.
 fn bind_when_free(socket: &OwnedFd, index: u32, attempts: u32) -> io::Result<()> {
     let address = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_COPY, index, 0);
     for _ in 0..attempts {
@@ -169,8 +170,9 @@ impl FrameQueue for Xdp {
         let _ = send(&self.socket, &[], SendFlags::DONTWAIT);
     }
 
-    /// The kernel stamps frames when the driver has completed them. Virtual drivers do so within the call that sends them. Those of
-    /// network cards do so at a later interrupt, which is not a departure time, so such stamps are rejected.
+    /// The kernel stamps frames when the driver has completed them. Virtual drivers do so within the call that sends
+    /// them. Those of network cards do so at a later interrupt, which is not a departure time, so such stamps are
+    /// rejected.
     fn stamps(&mut self, calls: &[SendCall]) -> Option<Vec<Option<Nanos>>> {
         let until = Nanos::now() + DONE_WAIT;
         self.reclaim();

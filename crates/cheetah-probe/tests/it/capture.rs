@@ -1,4 +1,4 @@
-//! Receiving, with and without rights.
+//! Capturing packets, with and without the right to raw sockets.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn session() -> Session {
 }
 
 #[test]
-fn what_a_host_sends_is_captured_and_nothing_else() {
+fn only_packets_from_the_host_are_captured() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.ip(FAR, &["address", "add", "10.77.0.3/24", "dev", NEAR]);
@@ -68,19 +68,19 @@ fn an_interface_that_goes_down_ends_a_capture() {
 }
 
 #[test]
-fn an_interface_that_goes_down_ends_sending_without_rights() {
+fn an_interface_that_goes_down_ends_unprivileged_sending() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         let socket = net.on(NEAR, || Datagram::udp(THERE.parse().unwrap(), 9)).unwrap();
         net.ip(NEAR, &["link", "set", FAR, "down"]);
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || tell.send(socket.send(b"x").is_err()));
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true), "it is tried for ever");
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true), "sending is retried for ever");
     });
 }
 
 #[test]
-fn echo_needs_no_right_where_groups_may_ping() {
+fn echo_needs_no_privilege_if_the_group_may_ping() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for there in [THERE, THERE_V6] {
@@ -102,7 +102,7 @@ fn echo_needs_no_right_where_groups_may_ping() {
 }
 
 #[test]
-fn a_closed_port_is_told_and_whose_time_is_over() {
+fn closed_ports_and_exceeded_ttls_are_reported() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.ip(NEAR, &["route", "add", "192.0.2.0/24", "via", THERE]);
@@ -134,7 +134,7 @@ fn a_closed_port_is_told_and_whose_time_is_over() {
 }
 
 #[test]
-fn what_is_too_large_for_the_interface_is_refused() {
+fn a_packet_too_large_for_the_interface_is_refused() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for there in [THERE, THERE_V6] {
@@ -150,7 +150,7 @@ fn what_is_too_large_for_the_interface_is_refused() {
 }
 
 #[test]
-fn who_does_not_answer_is_waited_for_until_the_deadline_only() {
+fn a_silent_host_is_waited_for_until_the_deadline_only() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.on(NEAR, || {

@@ -19,10 +19,10 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Another address of this machine.
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Nothing here takes this long, unless the machine stalls.
+/// No operation takes this long, unless the machine stalls.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a test on threads of its own; again, if the machine stalls.
+/// Runs a test on its own threads; repeats it if the machine stalls.
 fn run(test: impl AsyncFn()) {
     steadily(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
@@ -30,7 +30,7 @@ fn run(test: impl AsyncFn()) {
     });
 }
 
-/// A far end that takes everybody for `peer`.
+/// A far end that takes every caller for `peer`.
 async fn far_end(sends: bool, peer: IpAddr) -> FarClient {
     let caller = Caller { peer: SocketAddr::new(peer, 9), here: SocketAddr::new(LOOPBACK, 9) };
     let app = router(FarConfig { name: "far".into(), sends }).layer(Extension(caller));
@@ -78,7 +78,7 @@ fn tcp_rates_are_measured_and_a_missing_rate_of_trains_is_reported() {
 }
 
 #[test]
-fn a_train_is_stamped_and_strangers_are_not_heard() {
+fn a_train_is_stamped_and_packets_of_others_are_ignored() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
         let waiting = far.receive(10, LIMITS.seconds_max).await.expect("waiting");
@@ -112,7 +112,7 @@ fn a_train_is_stamped_and_strangers_are_not_heard() {
 }
 
 #[test]
-fn trains_go_to_whoever_called_and_nowhere_else() {
+fn trains_are_sent_to_the_caller_only() {
     run(async || {
         let far = far_end(true, OTHER).await;
         let (right, wrong) =
@@ -129,7 +129,7 @@ fn trains_go_to_whoever_called_and_nowhere_else() {
             let len = right.recv(&mut packet).expect("came");
             assert_eq!((tag::seq_of(token, &packet[..len]), tag::ip_bytes(len, true)), (Some(seq), 300));
         }
-        // Where it goes cannot be said.
+        // A request cannot name an address.
         let port = wrong.local_addr().expect("its address").port();
         let body =
             format!(r#"{{"pattern":"single","ip_bytes":300,"port":{port},"token":"{token}","address":"127.0.0.1"}}"#);
@@ -158,15 +158,15 @@ fn a_train_ends_with_its_caller_and_two_never_run_at_once() {
         let single: Pattern = "single".parse().expect("a pattern");
         let late = Instant::now() + PATIENCE;
         while far.send(&SendRequest::new(&single, 100, port, next)).await.is_err() {
-            assert!(Instant::now() < late, "the turn is never free again");
+            assert!(Instant::now() < late, "the permit is never released");
         }
         while tag::seq_of(next, &hear(PATIENCE).await.expect("no panic").expect("it comes")).is_none() {}
-        assert_eq!(hear(Duration::from_millis(200)).await.expect("no panic"), None, "the train before it had ended");
+        assert_eq!(hear(Duration::from_millis(200)).await.expect("no panic"), None, "the earlier train had ended");
     });
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn requests_above_the_limits_are_refused() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
         let send = |pattern: &str, ip_bytes: u32, port: u16| {
@@ -197,7 +197,7 @@ fn what_is_too_much_is_refused() {
         assert_eq!(bulk(1000, "text/plain").await, 415);
         assert_eq!(bulk(1000, "application/json").await, 200);
         assert_eq!(bulk(LIMITS.bulk_bytes_max + 1, "application/json").await, 400);
-        // As many trains as may be waited for are; when one is forgotten there is room again.
+        // The limit of expected trains is reached; forgetting one makes room again.
         let mut tokens = Vec::new();
         for _ in 0..RECEIVERS_PER_CALLER_MAX {
             tokens.push(far.receive(1, LIMITS.seconds_max).await.expect("room").token);
@@ -223,7 +223,7 @@ fn a_closed_port_is_not_sent_a_train() {
 }
 
 #[test]
-fn only_so_many_bulk_transfers_run_at_once() {
+fn bulk_transfers_beyond_the_limit_are_refused() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
         // They do not read the bytes that they requested.
@@ -242,14 +242,14 @@ fn only_so_many_bulk_transfers_run_at_once() {
         drop(stalled);
         let late = Instant::now() + PATIENCE;
         while far.bulk_from(Duration::from_millis(10)).await.is_err() {
-            assert!(Instant::now() < late, "their seats are never free again");
+            assert!(Instant::now() < late, "the permits are never released");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
 }
 
 #[test]
-fn one_that_may_not_send_says_so() {
+fn a_far_end_that_may_not_send_reports_it() {
     run(async || {
         let far = far_end(false, LOOPBACK).await;
         let mut problems = Vec::new();
@@ -257,13 +257,13 @@ fn one_that_may_not_send_says_so() {
             FarRequest { trains: true, bulk_to: Duration::from_millis(50), bulk_from: Duration::from_millis(50) };
         let told = measure(far, request, &mut problems).await.expect("it answers");
         assert!(told.tcp_from_bits_per_s.is_none() && told.from_bits_per_s.is_none());
-        let refused = problems.iter().filter(|problem| problem.contains("it was told how much it may send")).count();
+        let refused = problems.iter().filter(|problem| problem.contains("its sending rate is limited")).count();
         assert_eq!(refused, 2, "{problems:?}");
     });
 }
 
 #[test]
-fn nobody_and_something_else_are_told_apart() {
+fn a_silent_address_and_another_server_give_different_errors() {
     run(async || {
         let listener = TcpListener::bind((LOOPBACK, 0)).await.expect("a port");
         let silent =
@@ -278,9 +278,9 @@ fn nobody_and_something_else_are_told_apart() {
     });
 }
 
-/// What a far end says ends up in reports, and on terminals.
+/// A far end's messages are shown in reports and on terminals.
 #[test]
-fn its_words_are_words() {
+fn messages_of_a_far_end_are_safe_to_print() {
     run(async || {
         let escape = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{202e}\nno".repeat(100);
         let about = serde_json::json!({ "name": escape, "version": escape, "sends": true, "limits": LIMITS });
@@ -300,9 +300,9 @@ fn its_words_are_words() {
     });
 }
 
-/// A refusal that never ends: a far end that will not have us wait for it.
+/// A far end sends a refusal whose body never ends.
 #[test]
-fn a_refusal_need_not_end() {
+fn a_refusal_that_never_ends_is_not_waited_for() {
     run(async || {
         let listener = std::net::TcpListener::bind((LOOPBACK, 0)).expect("a port");
         let far = FarClient::new(listener.local_addr().expect("its address")).with_patience(Duration::from_millis(50));
@@ -311,7 +311,7 @@ fn a_refusal_need_not_end() {
             let mut asked = [0; 1000];
             assert!(stream.read(&mut asked).is_ok_and(|bytes| bytes > 0));
             write!(stream, "HTTP/1.1 503 Later\r\nContent-Length: 1000\r\n\r\n{{").expect("answered");
-            // Until the caller has had enough.
+            // Until the caller closes the connection.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let asked = tokio::time::timeout(PATIENCE, far.bulk_from(Duration::from_millis(10))).await;

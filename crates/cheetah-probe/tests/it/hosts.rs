@@ -12,7 +12,7 @@ use crate::steady::steadily;
 const NOW: Duration = Duration::ZERO;
 
 #[test]
-fn a_host_that_never_answers_is_given_up_soon() {
+fn a_host_that_never_answers_costs_little_time() {
     steadily(|| {
         let Some((net, _played)) = Played::host(|_, _| Vec::new()) else { return };
         let begun = Instant::now();
@@ -25,7 +25,7 @@ fn a_host_that_never_answers_is_given_up_soon() {
 }
 
 #[test]
-fn late_answers_count_as_lost_and_are_told() {
+fn late_answers_count_as_lost_and_are_reported() {
     steadily(|| {
         let late = Duration::from_millis(340);
         let Some((net, _played)) = Played::host(move |nth, right| vec![(if nth % 4 == 3 { late } else { NOW }, right)])
@@ -55,12 +55,12 @@ fn answers_that_come_several_times_count_once() {
 }
 
 #[test]
-fn forged_and_mutilated_answers_are_not_believed() {
+fn forged_and_truncated_answers_are_rejected() {
     steadily(|| {
         let Some((net, _played)) = Played::host(|nth, right| {
             let mut forged = right.clone();
             match nth % 5 {
-                // The secret, the sender, the identifier, the end of it, and nearly all of it.
+                // Falsify the nonce, the sender or the identifier; cut off the end, or nearly all.
                 0 => forged[42] ^= 1,
                 1 => forged[29] ^= 4,
                 2 => forged[38] ^= 1,
@@ -78,10 +78,10 @@ fn forged_and_mutilated_answers_are_not_believed() {
 }
 
 #[test]
-fn a_host_that_is_sparing_with_icmp_is_asked_by_tcp() {
+fn a_host_that_limits_icmp_is_probed_by_tcp() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
-        // The kernel there answers by TCP, and leaves echoes to be played: the first few.
+        // The kernel there answers TCP; the test answers echo requests, but only the first few.
         net.set(FAR, "ipv4/icmp_echo_ignore_all", "1");
         let _played = Played::on(&net, |nth, right| if nth < 8 { vec![(NOW, right)] } else { Vec::new() });
         let report = net.probe(THERE, &only(&[Aspect::RoundTrip, Aspect::Capacity]));

@@ -1,4 +1,4 @@
-//! Machines and links: namespaces and pairs of virtual Ethernet interfaces. They are gone when the test is over.
+//! Machines and links: namespaces and pairs of virtual Ethernet interfaces. They are removed when the test ends.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use cheetah_probe::measure::{Aspect, Event, Options, Probe};
 use cheetah_probe::path::PathReport;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The examiner's end of the first link, and the other end of it.
+/// The examiner's end of the first link, and its other end.
 pub const NEAR: &str = "near";
 pub const FAR: &str = "far";
 pub const HERE: &str = "10.77.0.1";
@@ -21,21 +21,21 @@ pub const MACS: [&str; 2] = ["02:77:00:00:00:01", "02:77:00:00:00:02"];
 
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// Says that this test is not run, past the test runner's capture.
+/// Reports that this test is skipped, bypassing the test runner's capture.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// Some machines.
+/// A network of machines.
 pub struct Net {
     prefix: String,
     names: Vec<String>,
 }
 
 impl Net {
-    /// None yet; nothing where this user may not make any.
+    /// Creates a network without machines; `None` if this user may not create namespaces.
     pub fn new() -> Option<Self> {
         let found = Command::new("ip").arg("-V").output().is_ok_and(|ran| ran.status.success());
         if !rustix::process::geteuid().is_root() || !found {
@@ -66,8 +66,8 @@ impl Net {
         }
     }
 
-    /// A link; at each end the machine, its address (of a network of 256) and its IPv6 address. The interfaces are called after
-    /// the machine at the other end.
+    /// Creates a link; each end is a machine, its address (in a /24) and its IPv6 address. Each interface is named
+    /// after the machine at the other end.
     pub fn link(&self, a: (&str, &str, &str), b: (&str, &str, &str)) {
         let (a_ns, b_ns) = (self.name(a.0), self.name(b.0));
         let peer = ["peer", "name", a.0, "address", MACS[1], "netns", &b_ns];
@@ -91,12 +91,12 @@ impl Net {
         ip(&[&["-n", &self.name(machine)], args].concat())
     }
 
-    /// Sets a kernel parameter of a machine, `net/` left out.
+    /// Sets a kernel parameter of a machine, given without `net/`.
     pub fn set(&self, machine: &str, parameter: &str, value: &str) {
         self.on(machine, || std::fs::write(format!("/proc/sys/net/{parameter}"), value).unwrap());
     }
 
-    /// Does something as if on that machine.
+    /// Runs a closure in that machine's namespace.
     pub fn on<T: Send>(&self, machine: &str, what: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.name(machine))).unwrap();
         let inside = || {
@@ -141,7 +141,7 @@ fn ip(args: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Measures only that, and waits for no more than 300 ms.
+/// Options that measure only these aspects, with a time-out of 300 ms.
 pub fn only(aspects: &[Aspect]) -> Options {
     Options {
         aspects: aspects.to_vec(),

@@ -32,7 +32,7 @@ fn routed() -> Option<Net> {
 }
 
 #[test]
-fn all_there_is_to_know_of_a_link_is_learnt_within_the_limits() {
+fn every_aspect_of_a_link_is_measured_within_the_limits() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for address in [THERE, THERE_V6] {
@@ -70,7 +70,7 @@ fn routers_and_their_smaller_links_are_found() {
 }
 
 #[test]
-fn capacity_alone_is_told_of_smaller_links_too() {
+fn capacity_alone_is_measured_over_smaller_links_too() {
     steadily(|| {
         let Some(net) = routed() else { return };
         net.ip(ROUTER, &["link", "set", FAR, "mtu", "1400"]);
@@ -81,21 +81,21 @@ fn capacity_alone_is_told_of_smaller_links_too() {
 }
 
 #[test]
-fn a_link_that_swallows_what_is_too_large_is_found_by_trying() {
+fn the_mtu_of_a_link_that_drops_silently_is_found_by_trying() {
     steadily(|| {
         let Some(net) = routed() else { return };
         // The router does not know that the other end takes no more.
         net.ip(FAR, &["link", "set", ROUTER, "mtu", "1492"]);
-        // Most sizes are waited for in vain.
+        // Most sizes are not answered.
         let report = net.probe(BEHIND, &Options { timeout: Duration::from_millis(120), ..only(&[Aspect::Mtu]) });
         let mtu = report.mtu.unwrap();
-        // The kernel lets a VLAN tag more through than the interface has room for.
+        // The kernel passes packets that exceed the interface's MTU by a VLAN tag.
         assert!((1492..=1496).contains(&mtu.bytes) && !mtu.told, "{report:?}");
     });
 }
 
 #[test]
-fn every_way_of_asking_tells_round_trips() {
+fn every_method_measures_round_trips() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for address in [THERE, THERE_V6] {
@@ -115,7 +115,7 @@ fn every_way_of_asking_tells_round_trips() {
 }
 
 #[test]
-fn capacity_is_told_by_tcp_and_by_icmp() {
+fn capacity_is_measured_by_tcp_and_by_icmp() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for method in [Method::Icmp, Method::Tcp] {
@@ -128,7 +128,7 @@ fn capacity_is_told_by_tcp_and_by_icmp() {
 }
 
 #[test]
-fn this_machine_is_said_to_be_itself() {
+fn measuring_this_machine_is_reported() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         let report = net.probe("127.0.0.1", &only(&[Aspect::RoundTrip, Aspect::Mtu]));
@@ -158,7 +158,7 @@ fn nothing_is_sent_beyond_the_limits() {
 }
 
 #[test]
-fn an_interface_that_goes_down_midway_ends_it_with_a_sentence() {
+fn an_interface_that_goes_down_midway_ends_the_measurement_with_a_reason() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         let begun = Instant::now();
@@ -174,7 +174,7 @@ fn an_interface_that_goes_down_midway_ends_it_with_a_sentence() {
 }
 
 #[test]
-fn who_interrupts_it_gets_what_is_known_by_then() {
+fn an_interrupted_measurement_reports_its_results_so_far() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         let report = net.probe_heard(THERE, &only(&Aspect::ALL), |event, cancel| {
@@ -187,7 +187,7 @@ fn who_interrupts_it_gets_what_is_known_by_then() {
     });
 }
 
-/// Makes the link to the far machine one of 40 Mbit/s, if that can be done here.
+/// Limits the link to the far machine to 40 Mbit/s, if tc is available.
 fn narrow(net: &Net) -> bool {
     let shaper = ["qdisc", "add", "dev", FAR, "root", "tbf", "rate", "40mbit", "burst", "1600", "limit", "200k"];
     let shaped = net.on(ROUTER, || Command::new("tc").args(shaper).output());
@@ -199,7 +199,7 @@ fn narrow(net: &Net) -> bool {
 }
 
 #[test]
-fn a_host_that_becomes_silent_is_not_taken_for_a_path_that_is_full() {
+fn a_host_that_becomes_silent_is_not_taken_for_a_full_path() {
     steadily(|| {
         let Some(net) = routed() else { return };
         if !narrow(&net) {
@@ -218,7 +218,7 @@ fn a_host_that_becomes_silent_is_not_taken_for_a_path_that_is_full() {
 }
 
 #[test]
-fn a_narrow_link_behind_a_router_is_told_and_advised_for() {
+fn a_narrow_link_behind_a_router_is_measured_and_gets_advice() {
     steadily(|| {
         let Some(net) = routed() else { return };
         if !narrow(&net) {

@@ -1,4 +1,4 @@
-//! A host that is played: it answers echo requests as the test wants.
+//! A simulated host that answers echo requests as the test specifies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use cheetah_probe::send::{self, Backend, PreDispatch, Train};
 
 use crate::net::{FAR, HERE, MACS, NEAR, Net, THERE};
 
-/// Frames to send, and how much later.
+/// Frames to send, each with its delay.
 pub type Answers = Vec<(Duration, Vec<u8>)>;
 
-/// Plays until it is dropped.
+/// Simulates a host until it is dropped.
 pub struct Played {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Played {
-    /// A net whose far machine has no address of its own, and is played there: `answers` is told which echo request it is, from 0,
-    /// and the right answer to it.
+    /// A network whose far machine has no address, so that the test answers for it: `answers` gets the number of each
+    /// echo request, from 0, and the right answer.
     pub fn host(answers: impl FnMut(usize, Vec<u8>) -> Answers + Send + 'static) -> Option<(Net, Self)> {
         let mut net = Net::new()?;
         net.machines(&[NEAR, FAR]);
@@ -34,7 +34,7 @@ impl Played {
         Some((net, played))
     }
 
-    /// Plays on the far machine of two.
+    /// Simulates the far machine of two.
     pub fn on(net: &Net, answers: impl FnMut(usize, Vec<u8>) -> Answers + Send + 'static) -> Self {
         let shown = net.ip(FAR, &["-o", "link", "show", "dev", NEAR]);
         let route = Route {

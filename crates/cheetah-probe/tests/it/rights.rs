@@ -1,4 +1,4 @@
-//! Without rights.
+//! Measurements without the right to raw sockets.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn probe_heard(net: &Net, address: &str, options: Options, hear: &mut (dyn FnMut
 }
 
 #[test]
-fn without_rights_connecting_tells_round_trips_and_what_lacks_is_said() {
+fn without_rights_connecting_measures_round_trips_and_the_rest_is_reported() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.set(NEAR, "ipv4/ping_group_range", "1 0");
@@ -56,7 +56,7 @@ fn without_rights_an_icmp_socket_is_used_where_one_is_permitted() {
 }
 
 #[test]
-fn without_rights_a_silent_host_is_given_up_soon() {
+fn without_rights_a_silent_host_costs_little_time() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
@@ -67,7 +67,7 @@ fn without_rights_a_silent_host_is_given_up_soon() {
 }
 
 #[test]
-fn without_rights_too_what_is_known_is_kept_and_limits_hold() {
+fn without_rights_partial_results_are_kept_and_limits_hold() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");

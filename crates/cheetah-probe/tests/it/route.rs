@@ -1,4 +1,4 @@
-//! The way out.
+//! Routes to hosts.
 
 use cheetah_probe::route::{Route, RouteError};
 
@@ -13,7 +13,7 @@ fn mac(text: &str) -> [u8; 6] {
 fn a_host_on_the_link_is_found_with_its_mac() {
     let Some(net) = Net::pair() else { return };
     for there in [THERE, THERE_V6] {
-        // Nobody has asked for it yet.
+        // The kernel has not resolved it yet.
         let route = net.on(NEAR, || Route::to(there.parse().unwrap())).unwrap();
         assert_eq!((route.interface.as_str(), route.loopback, route.gateway, route.mtu), (FAR, false, None, 1500));
         assert_eq!((route.local_mac, route.remote_mac), (mac(MACS[0]), mac(MACS[1])));
@@ -31,7 +31,7 @@ fn a_host_behind_a_router_is_reached_through_it() {
 }
 
 #[test]
-fn what_is_no_way_is_said() {
+fn each_reason_for_no_route_is_reported() {
     let Some(net) = Net::pair() else { return };
     let error = |host: &str| net.on(NEAR, || Route::to(host.parse().unwrap())).unwrap_err();
     assert!(matches!(error("192.0.2.7"), RouteError::None(_)));

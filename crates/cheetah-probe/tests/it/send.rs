@@ -30,7 +30,7 @@ fn train(route: &Route, packets: u32, gap: Duration, ip_bytes: usize) -> Train {
     Train { frames: (0..packets).map(frame).collect(), due: (0..packets).map(|nth| start + gap * nth).collect() }
 }
 
-/// Sends a train, and tells what came of it at the other end.
+/// Sends a train, and returns the packets that arrived at the other end.
 fn sent(net: &Net, backend: Backend, when: PreDispatch, packets: u32, gap: Duration) -> Option<Sent> {
     let mut capture = net.on(FAR, || Capture::open(&Route::to(HERE.parse().unwrap()).unwrap()).unwrap());
     let (train, departures) = net.on(NEAR, || {
@@ -73,7 +73,7 @@ impl Sent {
 }
 
 #[test]
-fn every_backend_sends_what_it_is_given_when_it_is_due() {
+fn every_backend_sends_packets_in_order_when_they_are_due() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for backend in BACKENDS {
@@ -113,7 +113,7 @@ fn trains_longer_than_a_ring_are_refilled_as_they_go() {
 }
 
 #[test]
-fn the_kernel_stamps_what_leaves_through_a_virtual_link() {
+fn the_kernel_stamps_packets_sent_through_a_virtual_link() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for backend in [Backend::Sequential, Backend::Ring] {
@@ -141,13 +141,13 @@ fn several_trains_go_through_one_sender() {
 }
 
 #[test]
-fn the_best_backend_is_one_that_does_what_it_says() {
+fn the_best_backend_sends_on_time() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         net.on(NEAR, || {
             let route = Route::to(THERE.parse().unwrap()).unwrap();
             let sender = open(&route, Options::default()).unwrap();
-            // The kernel takes times for packets here as well, and ignores them.
+            // The kernel accepts times for packets here as well, and ignores them.
             assert!(matches!(sender.backend(), Backend::Xdp | Backend::Ring), "{}", sender.backend());
             for backend in [Backend::TxtimeEtf, Backend::TxtimeFq] {
                 let refused = open(&route, Options { backend: Some(backend), ..Options::default() }).err().unwrap();
@@ -175,7 +175,7 @@ fn frames_that_are_too_long_are_refused() {
 }
 
 #[test]
-fn an_interface_that_goes_down_midway_is_told() {
+fn an_interface_that_goes_down_midway_is_reported() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         for backend in BACKENDS {
@@ -199,12 +199,12 @@ fn an_interface_that_goes_down_midway_is_told() {
 }
 
 #[test]
-fn without_the_right_it_says_how_to_get_it() {
+fn without_the_right_the_error_says_how_to_get_it() {
     steadily(|| {
         let Some(net) = Net::pair() else { return };
         let error = net.on(NEAR, || {
             let route = Route::to(THERE.parse().unwrap()).unwrap();
-            // Of this thread alone, which ends with this test.
+            // Only this thread, which ends with the test, loses its capabilities.
             let none = rustix::thread::CapabilitySet::empty();
             let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
             rustix::thread::set_capabilities(None, sets).unwrap();

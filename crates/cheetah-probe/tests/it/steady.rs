@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// So often at most.
+/// The maximum number of attempts.
 const ATTEMPTS: u32 = 6;
-/// A wait for a processor that is long enough to spoil a measurement.
+/// A delay of a thread that is long enough to spoil a measurement.
 const STALL: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -31,7 +31,7 @@ pub fn steadily(test: impl Fn()) {
     test();
 }
 
-/// A thread on each processor, which looks at the clock.
+/// A thread on each processor that polls the clock.
 struct Watch {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Duration>>,
@@ -54,7 +54,7 @@ impl Watch {
         Self { over, threads }
     }
 
-    /// The longest that one of them was kept from looking.
+    /// Returns the longest delay of any of these threads.
     fn end(self) -> Duration {
         self.over.store(true, Ordering::Relaxed);
         self.threads.into_iter().filter_map(|thread| thread.join().ok()).max().unwrap_or_default()

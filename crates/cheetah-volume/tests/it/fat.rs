@@ -129,7 +129,8 @@ impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.mounted).output();
         let _ = Command::new("losetup").args(["-d", &self.device]).output();
-        // umount does not wait for the process that serves the mount, which may still write; the device is detached when it is closed.
+        // umount does not wait for the process that serves the mount, which may still write; the device is detached
+        // when it is closed.
         let held = Path::new("/sys/block").join(self.device.trim_start_matches("/dev/")).join("loop/backing_file");
         let is_attached = || std::fs::read_to_string(&held).is_ok_and(|file| Path::new(file.trim_end()) == self.image);
         for _ in 0..6000 {

@@ -97,8 +97,8 @@ impl Partial {
 }
 
 impl Inner {
-    /// Adds the closed tables of segment `number`, whose first chunk is `chunk`; up to `end`, if it is the open segment.
-    /// Returns the first chunk of the next table.
+    /// Adds the closed tables of segment `number`, whose first chunk is `chunk`; up to `end`, if it is the open
+    /// segment. Returns the first chunk of the next table.
     fn add(
         &mut self,
         names: &Names,

@@ -1,5 +1,5 @@
-//! Encoding of an E01's sections, after Joachim Metz, "Expert Witness Compression Format specification" (libewf), and the
-//! output of `ewfacquire -f encase6`.
+//! Encoding of an E01's sections, after Joachim Metz, "Expert Witness Compression Format specification" (libewf), and
+//! the output of `ewfacquire -f encase6`.
 
 use libdeflater::adler32;
 

@@ -1,5 +1,5 @@
-//! Assigns chunks to segments and tables. This depends on the chunks' lengths alone, so a resumed set becomes the same as
-//! one that was not interrupted.
+//! Assigns chunks to segments and tables. This depends on the chunks' lengths alone, so a resumed set becomes the same
+//! as one that was not interrupted.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use super::sections::{self, COMPRESSED, DESCRIPTOR_BYTES, ENTRIES_MAX, VOLUME_BY
 use crate::hash::Hashes;
 use cheetah_error::{Error, Result};
 
-/// The space reserved at the end of each segment for `data`, `digest`, `hash` and the final section. A list of unreadable
-/// sectors is not included and makes the last segment longer.
+/// The space reserved at the end of each segment for `data`, `digest`, `hash` and the final section. A list of
+/// unreadable sectors is not included and makes the last segment longer.
 const RESERVED: u64 =
     (DESCRIPTOR_BYTES + VOLUME_BYTES as u64) + (DESCRIPTOR_BYTES + 80) + (DESCRIPTOR_BYTES + 36) + DESCRIPTOR_BYTES;
 

@@ -1,5 +1,5 @@
-//! Finds out whether an interface holds packets until they are due. The kernel accepts a time with any packet, but only two queue
-//! disciplines respect it.
+//! Finds out whether an interface holds packets until they are due. The kernel accepts a time with any packet, but only
+//! two queue disciplines respect it.
 
 use std::io;
 
@@ -108,7 +108,8 @@ fn one(qdisc: &Qdisc) -> Result<Holding, String> {
     held.ok_or_else(|| qdisc.kind.clone())
 }
 
-/// Returns the content of a nested attribute. Each has a length and a kind of 16 bits, and content padded to a multiple of 4.
+/// Returns the content of a nested attribute. Each has a length and a kind of 16 bits, and content padded to a multiple
+/// of 4.
 fn nested(mut options: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let ([length0, length1, kind0, kind1], _) = options.split_first_chunk()?;

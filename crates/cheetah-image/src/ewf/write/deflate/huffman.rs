@@ -49,8 +49,8 @@ pub fn lengths<const N: usize>(freqs: &[u32; N], bits_max: usize) -> [u8; N] {
     lengths
 }
 
-/// How many leaves the tree has at each depth: Moffat and Katajainen, "In-place calculation of minimum-redundancy codes"
-/// (1995), for at least two entries in ascending order.
+/// How many leaves the tree has at each depth: Moffat and Katajainen, "In-place calculation of minimum-redundancy
+/// codes" (1995), for at least two entries in ascending order.
 fn leaves(sorted: &[u32]) -> [u32; DEPTHS] {
     let len = sorted.len();
     let mut nodes = [0; SYMBOLS_MAX];
