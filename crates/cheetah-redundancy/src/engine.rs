@@ -98,6 +98,15 @@ pub struct Exclusion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indispensable;
 
+/// Why a member is not replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotReplaced {
+    /// The other members do not hold all its bytes.
+    Indispensable,
+    /// It takes part. Readers elsewhere may read it, and would not see what is written from then on.
+    NotStale,
+}
+
 impl Engine {
     /// The engine for a drive of `size` bytes that survives `losses_max` losses, and whose newest stored map is `map`.
     pub fn new(map: Map, size: u64, losses_max: usize) -> Self {
@@ -274,14 +283,18 @@ impl Engine {
         self.map.epoch
     }
 
-    /// Puts a member that holds nothing, only zeros, in the place of one that the drive can spare.
+    /// Puts a member that holds nothing, only zeros, in the place of a stale one that the drive can spare. That it is stale must be
+    /// [`settled`](Self::settled).
     ///
     /// # Errors
     ///
-    /// If the member is indispensable.
-    pub fn replace(&mut self, member: usize) -> Result<Epoch, Indispensable> {
+    /// If the member is indispensable, or not stale.
+    pub fn replace(&mut self, member: usize) -> Result<Epoch, NotReplaced> {
+        if self.map.members[member].state != MemberState::Stale {
+            return Err(NotReplaced::NotStale);
+        }
         if !self.can_spare(member) {
-            return Err(Indispensable);
+            return Err(NotReplaced::Indispensable);
         }
         let all = self.map.unsettled.whole();
         self.change(|map| map.members[member] = crate::map::Member { state: MemberState::Syncing, missed: all });

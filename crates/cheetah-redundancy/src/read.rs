@@ -22,6 +22,8 @@ use crate::members::Failure;
 /// For how long a reader repeats a reconstruction that does not match its digest: a writer elsewhere may be changing the group.
 const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 const MISMATCH_PAUSE: Duration = Duration::from_millis(5);
+/// The pause before members that may return are asked again.
+const RETURN_PAUSE: Duration = Duration::from_millis(50);
 
 /// A part of a group: a unit of data or of redundancy, or the digests beside a unit of redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,8 +131,24 @@ impl Inner {
     }
 
     /// Reads rows of pages of the data units that are wanted, and computes those that no member gives. A computed page
-    /// matches the digest that a redundancy member holds. A bad page is zeros, as redundancy has it.
+    /// matches the digest that a redundancy member holds. A bad page is zeros, as redundancy has it. If too few members answer shortly
+    /// after a loss, they are asked again: one that was lost before, and is back, may not have been reached yet.
     pub(crate) async fn read_rows(
+        self: &Arc<Self>,
+        group: u64,
+        rows: Range<u64>,
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Bytes>>> {
+        loop {
+            match self.read_rows_now(group, rows.clone(), wanted).await {
+                Err(Error::Lost { .. } | Error::Io { .. }) if self.members.may_return() => sleep(RETURN_PAUSE).await,
+                read => return read,
+            }
+        }
+    }
+
+    /// The same, without waiting for members that may return.
+    pub(crate) async fn read_rows_now(
         self: &Arc<Self>,
         group: u64,
         rows: Range<u64>,

@@ -15,7 +15,6 @@ use tokio::time::{sleep, timeout};
 use crate::array::Array;
 use crate::check::Checked;
 use crate::engine::{Engine, Resync};
-use crate::environment::DynLink;
 use crate::geometry::ArrayGeometry;
 use crate::members::Members;
 
@@ -150,15 +149,6 @@ impl Redundant {
         }
         self.shared.resync(&mut |_, _| {}).await?;
         Ok(checked)
-    }
-
-    /// Puts an empty member in the place of one that is stale.
-    ///
-    /// # Errors
-    ///
-    /// If the other members do not hold all its bytes.
-    pub async fn replace(&self, member: usize, link: DynLink) -> Result<()> {
-        self.shared.members.replace(member, link, |_| {}).await
     }
 
     /// Ends in order, after a flush: records that the drive is not open any more.

@@ -79,7 +79,7 @@ impl Inner {
         let reads = groups.map(|group| {
             let wanted = &wanted;
             async move {
-                match self.read_rows(group, 0..pages, wanted).await {
+                match self.read_rows_now(group, 0..pages, wanted).await {
                     Ok(units) => (group, Ok(units.into_iter().flatten().collect())),
                     Err(_) => (group, self.read_or_give_up(group).await),
                 }

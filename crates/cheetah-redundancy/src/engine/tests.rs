@@ -141,8 +141,18 @@ fn a_member_that_no_byte_can_be_read_without_is_never_stale() {
 }
 
 #[test]
+fn a_member_that_takes_part_is_not_replaced() {
+    let mut engine = engine(3);
+    assert_eq!(engine.replace(1), Err(NotReplaced::NotStale));
+    engine.mark_stale(1).unwrap();
+    engine.rejoin(1);
+    assert_eq!(engine.replace(1), Err(NotReplaced::NotStale));
+}
+
+#[test]
 fn a_region_stays_unsettled_while_a_write_is_in_flight() {
     let mut engine = engine(2);
+    engine.mark_stale(0).unwrap();
     engine.replace(0).unwrap();
     engine.admit(0..1);
     for region in 0..8 {

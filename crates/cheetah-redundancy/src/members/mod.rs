@@ -12,7 +12,7 @@ use cheetah_device::reconnect::Backoff;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::pace::Pace;
 use self::writer::Writer;
@@ -38,6 +38,9 @@ const SILENT_CHECKS: u32 = 3;
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// For how long after the loss of a member reads wait for those that were lost before, and may be back: longer than the pauses between
+/// attempts to reach them.
+const RETURN_PATIENCE: Duration = Duration::from_secs(5);
 /// The first bytes of a member are read to see whether it answers.
 const PROBE: ByteRange = ByteRange::new(0, 4096);
 
@@ -83,6 +86,8 @@ pub struct Members {
     members: Vec<Member>,
     /// The number of members that are not ready to be read, so that a healthy drive looks at one word.
     unready: AtomicUsize,
+    /// When a member last ceased to be ready.
+    lost_at: Mutex<Option<Instant>>,
     /// Held while it is counted: the epoch of the map whose states the members have.
     applied: Mutex<Epoch>,
     writer: Option<Writer>,
@@ -199,6 +204,7 @@ impl Members {
         let all = Arc::new(Self {
             members: members.collect(),
             unready: AtomicUsize::new(0),
+            lost_at: Mutex::default(),
             applied: Mutex::new(0),
             writer,
             read_lease,
@@ -325,10 +331,17 @@ impl Members {
             let ready = member.in_sync.load(Ordering::Acquire)
                 && !member.suspect.load(Ordering::Acquire)
                 && member.link.read().is_some();
-            member.ready.store(ready, Ordering::Release);
+            if member.ready.swap(ready, Ordering::AcqRel) && !ready {
+                *self.lost_at.lock() = Some(Instant::now());
+            }
             unready += usize::from(!ready);
         }
         self.unready.store(unready, Ordering::Release);
+    }
+
+    /// Whether a member was lost so lately that one which was lost before may be back without having been reached yet.
+    pub(crate) fn may_return(&self) -> bool {
+        self.lost_at.lock().is_some_and(|lost_at| lost_at.elapsed() < RETURN_PATIENCE)
     }
 
     /// Whether every member can be read.

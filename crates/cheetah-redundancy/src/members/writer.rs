@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{DamagedPart, Members, PROBE, PROBE_PAUSE};
 use crate::bad::Full;
-use crate::engine::{Engine, Epoch, Exclusion, Indispensable};
+use crate::engine::{Engine, Epoch, Exclusion, Indispensable, NotReplaced};
 use crate::environment::{DynLink, Environment};
 use crate::map::Map;
 use crate::read_lease::READ_LEASE_END;
@@ -311,29 +311,33 @@ impl Members {
         }
     }
 
-    /// Puts an empty member in the place of one that the drive can spare. `recorded` gets the epoch from which on it is
+    /// Puts an empty member in the place of a stale one that the drive can spare. `recorded` gets the epoch from which on it is
     /// there, before any map of that epoch is stored.
     ///
     /// # Errors
     ///
-    /// If the other members do not hold all its bytes.
+    /// If the other members do not hold all its bytes, or the member is back.
     pub async fn replace(self: &Arc<Self>, member: usize, link: DynLink, recorded: impl FnOnce(Epoch)) -> Result<()> {
+        // The former member gets nothing from here on: no reader elsewhere may still read it.
+        self.stale_recorded(member).await?;
         let replaced = self.engine(|engine| {
             let epoch = engine.replace(member)?;
             recorded(epoch);
             self.members[member].generation.fetch_add(1, Ordering::AcqRel);
             self.connect(member, link);
-            Ok::<_, Indispensable>(epoch)
+            Ok::<_, NotReplaced>(epoch)
         });
         match replaced.ok_or(Error::ReadOnly)? {
             Ok(epoch) => {
                 self.record_return(member, epoch).await;
                 Ok(())
             }
-            Err(Indispensable) => {
-                let why =
-                    format!("{} cannot be replaced: the other members do not hold all its bytes", self.name(member));
-                Err(Error::Invalid(why.into()))
+            Err(why) => {
+                let why = match why {
+                    NotReplaced::Indispensable => "the other members do not hold all its bytes",
+                    NotReplaced::NotStale => "it is back",
+                };
+                Err(Error::Invalid(format!("{} is not replaced: {why}", self.name(member)).into()))
             }
         }
     }

@@ -233,8 +233,8 @@ impl Writer {
         if self.map().members[member].state != MemberState::Stale {
             return Err("it is back".into());
         }
-        self.environment.places.lock()[member] = place;
-        self.drive.replace(member, link).await.map_err(|error| error.to_string())
+        let recorded = |_| self.environment.places.lock()[member] = place;
+        self.drive.members().replace(member, link, recorded).await.map_err(|error| error.to_string())
     }
 }
 

@@ -7,7 +7,7 @@ use cheetah_redundancy::read_lease::READ_LEASE;
 use tokio::time::sleep;
 
 use super::{MIRROR, PARITY, Rig, play};
-use crate::network::Process;
+use crate::network::{Process, SimulatedLink};
 use crate::process::Reader;
 
 /// Of three members, a member and a reader are cut off together, at every moment relative to a write that the member misses. What
@@ -74,4 +74,37 @@ fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_end
             assert_eq!(begun.elapsed() >= READ_LEASE, waits);
         }
     });
+}
+
+/// A member that was cut off for a moment is in sync, but this reader has not reached it yet when another member is lost.
+#[test]
+fn a_read_waits_for_a_member_that_returns_while_another_is_lost() {
+    for redundancy in [PARITY, MIRROR] {
+        play(async move {
+            let mut rig = Rig::new(redundancy, 3);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            let process = Process::new(99);
+            let reader = Reader::open(&rig.world, &process, &rig.shape).await.unwrap();
+            let members = reader.drive.members();
+            members.follow(&writer.map(), vec![(1, None)]);
+            rig.world.kill(2);
+            let returned = async {
+                sleep(Duration::from_secs(2)).await;
+                let place = writer.environment.places.lock()[1];
+                let link = SimulatedLink::connect(&rig.world, &process, place, None).await.unwrap();
+                members.connect(1, link);
+            };
+            let whole = ByteRange::new(0, rig.shape.size());
+            let (read, ()) = tokio::join!(reader.drive.read(whole), returned);
+            assert!(read.unwrap().into_bytes().iter().all(|byte| *byte == 1));
+
+            // What stays lost fails at once.
+            members.follow(&writer.map(), vec![(1, None)]);
+            sleep(Duration::from_secs(10)).await;
+            let begun = tokio::time::Instant::now();
+            assert!(reader.drive.read(whole).await.is_err());
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        });
+    }
 }
