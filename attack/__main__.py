@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from attack import boundaries, custody, floods, images, losses, targets, web
+from attack import boundaries, custody, floods, images, losses, survival, targets, web
 from attack.stage import ROOT, STDERRS, Broken, Skipped, Stage, stage
 
 ON_SERVERS: dict[str, Callable[[Stage, targets.Target], None]] = {
@@ -34,11 +34,18 @@ def attacks() -> Iterator[tuple[str, Callable[[Stage], None]]]:
             yield f"{server}, stderr: {stderr}", partial(_on_server, server=server, stderr=stderr)
         for name, attack in WITH_STDERR.items():
             yield f"{name}, stderr: {stderr}", _with(attack, stderr)
+    for name, on_redundant in survival.ALL.items():
+        for layout in survival.LAYOUTS:
+            yield f"{name}, {layout}", _with_layout(on_redundant, layout)
     yield from ON_FILES.items()
 
 
 def _with(attack: Callable[[Stage, str], None], stderr: str) -> Callable[[Stage], None]:
     return lambda stage: attack(stage, stderr)
+
+
+def _with_layout(attack: Callable[[Stage, str, str], None], layout: str) -> Callable[[Stage], None]:
+    return lambda stage: attack(stage, "file", layout)
 
 
 def _on_server(stage: Stage, server: str, stderr: str) -> None:
