@@ -172,7 +172,7 @@ impl Initiator {
         if data.len() as u64 == blocks.len {
             return Ok(data);
         }
-        let why = format!("the target sent {} bytes of {} and called it success", data.len(), blocks.len);
+        let why = format!("the target sent {} of {} bytes and reported success", data.len(), blocks.len);
         Err(self.lost(wanted, why.into()))
     }
 
@@ -276,7 +276,7 @@ fn cannot_connect(name: &str, uri: &IscsiUri, error: &ConnectionError) -> Error 
 /// The error for a URI without a target, with the list of targets.
 fn listing(targets: &[String]) -> String {
     if targets.is_empty() {
-        return "the URI names no target, and the host shows none".to_owned();
+        return "the URI names no target, and the host lists none".to_owned();
     }
     let more = if targets.len() == TARGETS_MAX { " and perhaps more" } else { "" };
     format!("the URI names no target; give one of these, and a LUN, as /target/lun: {}{more}", targets.join(", "))

@@ -77,13 +77,13 @@ pub(crate) struct Identity {
 pub(crate) async fn identify(connection: &mut IscsiConnection) -> Result<Identity, ConnectionError> {
     let standard = Cdb::Inquiry { page: None, len: 96 };
     let standard = required(connection, &standard, 96, "INQUIRY").await?;
-    let standard = Standard::parse(&standard).ok_or_else(|| unusable("what it says of itself is cut short"))?;
+    let standard = Standard::parse(&standard).ok_or_else(|| unusable("its INQUIRY data is cut short"))?;
     if standard.qualifier != 0 {
         return Err(unusable("the target has no such logical unit; check the LUN"));
     }
     if !standard.has_blocks() {
         return Err(ConnectionError::Unusable(format!(
-            "the logical unit is no disk but a {}; check the LUN",
+            "the logical unit is not a disk but a {}; check the LUN",
             standard.kind()
         )));
     }
@@ -153,7 +153,7 @@ async fn capacity(connection: &mut IscsiConnection) -> Result<Capacity, Connecti
     let short = required(connection, &Cdb::ReadCapacity10, 8, "READ CAPACITY(10)").await?;
     let capacity = Capacity::parse10(&short).ok_or_else(|| unusable("its capacity is cut short"))?;
     if capacity.last_lba == u32::MAX.into() {
-        return Err(unusable("the logical unit has too many blocks to say how many"));
+        return Err(unusable("the logical unit has more blocks than it can report"));
     }
     Ok(capacity)
 }
@@ -173,7 +173,7 @@ async fn optional(connection: &mut IscsiConnection, cdb: &Cdb, len: u32) -> Resu
         Outcome::Good(data) => Ok(Some(data)),
         Outcome::Check(Sense { key: SenseKey::IllegalRequest, .. }, _) => Ok(None),
         Outcome::Status(scsi::CHECK_CONDITION) => Ok(None),
-        other => Err(refused("asking what it is", &other)),
+        other => Err(refused("INQUIRY", &other)),
     }
 }
 
@@ -186,7 +186,7 @@ async fn attended(connection: &mut IscsiConnection, cdb: &Cdb, len: u32) -> Resu
             outcome => return Ok(outcome),
         }
     }
-    Err(unusable("the logical unit is busy, or has something else to tell, each time it is asked"))
+    Err(unusable("the logical unit is busy, or reports a unit attention, at every attempt"))
 }
 
 fn refused(name: &str, outcome: &Outcome) -> ConnectionError {

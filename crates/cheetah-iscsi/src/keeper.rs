@@ -2,8 +2,8 @@
 //!
 //! Time-outs depend on *progress*: the oldest outstanding command returned new data or completed. With progress,
 //! commands wait as long as the connection needs. Without progress for the time-out, over any number of connections,
-//! all outstanding commands fail. A slow connection is therefore no failure, and a target that only sends wrong answers
-//! is one.
+//! all outstanding commands fail. Therefore a slow connection does not count as a failure, but a target that sends only
+//! wrong answers does.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -197,7 +197,7 @@ impl Session {
                 return Err(Violation::new(why));
             }
             if offset as usize != start || len > task.len - start || len > SEGMENT_LEN_MAX {
-                let why = format!("{len} bytes at {offset} of a command of {}, of which {start} had come", task.len);
+                let why = format!("{len} bytes at {offset} of a command of {}, of which {start} had arrived", task.len);
                 return Err(Violation::new(why));
             }
             task.data_sn = task.data_sn.wrapping_add(1);
@@ -206,7 +206,7 @@ impl Session {
             }
             self.segment_len_last = len;
         } else if len > OTHER_LEN_MAX {
-            return Err(Violation::new(format!("a data segment of {len} bytes that is not what a command reads")));
+            return Err(Violation::new(format!("a data segment of {len} bytes that no command requested")));
         }
         Ok(Segment { response, missing: len, start, other: BytesMut::new() })
     }
@@ -286,10 +286,10 @@ impl Session {
                 return Err(Violation::new(format!("it rejects a request, reason {reason:#04x}")).into());
             }
             Response::ReadyToTransfer { .. } => {
-                return Err(Violation::new("it wants data to write, and nothing is ever written").into());
+                return Err(Violation::new("it requests data to write, although nothing is ever written").into());
             }
             Response::Logout { .. } | Response::Login { .. } | Response::Text { .. } => {
-                return Err(Violation::new("an answer to what was not asked").into());
+                return Err(Violation::new("an answer that was not requested").into());
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Where a disk is: `iscsi://[user%password@]host[:port]/target/lun[?initiator=name]`, as libiscsi writes it.
+//! The URI of a disk: `iscsi://[user%password@]host[:port]/target/lun[?initiator=name]`, as libiscsi writes it.
 //!
 //! The first percent sign before the `@` ends the user's name. In the password, the target and the initiator, `%XX`
 //! encodes a byte, so a password may hold any bytes.
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use cheetah_device::percent::{decode, encode};
 
-/// The port IANA gave to iSCSI.
+/// The port that IANA assigned to iSCSI.
 pub const PORT: u16 = 3260;
 
 /// The highest LUN that can be addressed: flat space addressing has 14 bits (SAM-5, 4.7.7.3).

@@ -1,10 +1,10 @@
-//! Recognising a file system by the start of its volume.
+//! Recognises a file system by the start of its volume.
 
 use crate::survey::Surveyor;
 use crate::{ext, fat, ntfs};
 
-/// The length of the start of a volume that [`recognise`] needs, in bytes: boot sectors and superblocks, and little
-/// enough for a new connection to bring them in one round trip.
+/// The length of the start of a volume that [`recognise`] needs, in bytes: it covers boot sectors and superblocks, and
+/// a new connection delivers it in one round trip.
 pub const START_BYTES: u64 = 8 << 10;
 
 type Recognise = fn(&[u8]) -> Option<Box<dyn Surveyor>>;

@@ -42,7 +42,7 @@ impl Discovery {
                 Response::Text { itt: ITT, last, ttt, sequence, .. } => (last, ttt, sequence),
                 // A ping; the next request answers it.
                 Response::NopIn { .. } if self.rounds < ROUNDS_MAX => continue,
-                _ => return Err(Violation::new("something else than a list of targets").into()),
+                _ => return Err(Violation::new("an answer that is not a list of targets").into()),
             };
             self.agreement.numbers.exp_stat_sn = sequence.stat_sn.wrapping_add(1);
             if self.text.len() + data.len() > text::TEXT_LEN_MAX || self.rounds > ROUNDS_MAX {

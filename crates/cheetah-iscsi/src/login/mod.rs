@@ -150,12 +150,12 @@ impl Login {
         while let Some((header, data)) = frame::take_plain(input, LOGIN_SEGMENT_LEN_MAX)? {
             self.rounds += 1;
             if self.rounds > ROUNDS_MAX {
-                return Err(Violation::new("a login that does not come to an end").into());
+                return Err(Violation::new("a login that does not end").into());
             }
             let Response::Login { itt, transit, more, stage, next, isid, tsih, class, detail, sequence, .. } =
                 Response::parse(&header)?
             else {
-                return Err(Violation::new("something else than an answer to the login").into());
+                return Err(Violation::new("a PDU that is not an answer to the login").into());
             };
             if class != 0 {
                 // A target that requires CHAP answers an offer without it with only this status.
@@ -185,7 +185,7 @@ impl Login {
             if transit {
                 self.stage = Some(self.following())
                     .filter(|following| *following as u8 == next)
-                    .ok_or_else(|| Violation::new("a stage that was not asked for"))?;
+                    .ok_or_else(|| Violation::new("a stage that was not requested"))?;
             }
             if self.stage == Stage::FullFeature {
                 if tsih == 0 {
@@ -257,7 +257,7 @@ fn refusal(class: u8, detail: u8, data: &[u8]) -> LoginError {
         (1, _) => {
             let pairs = text::parse(data).unwrap_or_default();
             let address = pairs.iter().find(|(key, _)| *key == "TargetAddress").map(|(_, value)| *value);
-            return LoginError::Moved(address.map_or("an address it does not say".into(), shown));
+            return LoginError::Moved(address.map_or("an address that it does not name".into(), shown));
         }
         (2, 1) => "authentication failed; check user and password",
         (2, 2) => "this initiator is not allowed in; check the target's access list, or add ?initiator=NAME to the URI",
@@ -266,11 +266,11 @@ fn refusal(class: u8, detail: u8, data: &[u8]) -> LoginError {
         (2, 5) => "the version is not supported",
         (2, 6) => "too many connections",
         (2, 7) => "a parameter is missing",
-        (2, _) => "it finds fault with the request",
+        (2, _) => "the target rejects the request",
         (3, 1) => "the service is unavailable for now",
         (3, 2) => "it is out of resources",
         (3, _) => "an error at the target",
-        _ => "for a reason this initiator does not know",
+        _ => "for a reason unknown to this initiator",
     };
     LoginError::Refused(format!("{why} (status {class:02x}{detail:02x})"))
 }

@@ -153,9 +153,9 @@ impl fmt::Display for Sense {
 pub fn status_text(status: u8) -> String {
     match status {
         super::BUSY => "the target is busy".into(),
-        super::TASK_SET_FULL => "the target has too many commands under way".into(),
+        super::TASK_SET_FULL => "the target has too many commands in flight".into(),
         super::RESERVATION_CONFLICT => "another initiator has reserved the logical unit".into(),
-        super::CHECK_CONDITION => "the target reports an error and does not say which".into(),
+        super::CHECK_CONDITION => "the target reports an error without naming it".into(),
         status => format!("the command ended with SCSI status {status:#04x}"),
     }
 }

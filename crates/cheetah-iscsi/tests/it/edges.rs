@@ -9,7 +9,7 @@ use cheetah_iscsi::pdu::Digests;
 use crate::fake::{Act, Fake, Plan};
 use crate::{connect, pattern, read};
 
-/// Long: nothing here waits for it.
+/// A long time-out, which no test here reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn the_window_limits_outstanding_commands() {
     let disk = pattern(8 << 20);
     let fake = Fake::start(Plan { window: 3, ..Plan::new(&disk, |_| Act::Answer) }).await;
     let device = connect(&fake.uri(), TIMEOUT).await.unwrap();
-    // The target asserts that no more come than it has room for.
+    // The target asserts that the commands fit in its window.
     assert!(read(&device, 0, 8 << 20).await.unwrap()[..] == disk[..]);
     assert_eq!(fake.connections(), 1);
 }
@@ -101,7 +101,7 @@ async fn a_protocol_violation_causes_a_reconnection() {
         Act::Reject,
         Act::Event(1),
         Act::Event(3),
-        // Its size may have changed: one looks.
+        // Its size may have changed, so it is checked.
         Act::Sense(6, (0x2A, 9), None),
     ] {
         let (result, connections) = once(act.clone()).await;
@@ -147,7 +147,7 @@ async fn other_errors_name_their_cause() {
     for (act, words) in [
         (Act::Sense(2, (0x3A, 0), None), "no medium"),
         (Act::Sense(4, (0x44, 0), None), "hardware error"),
-        (Act::Short, "called it success"),
+        (Act::Short, "reported success"),
     ] {
         match once(act).await.0 {
             Err(Error::Lost { why, .. }) => assert!(why.contains(words), "{why}"),

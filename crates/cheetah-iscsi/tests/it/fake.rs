@@ -1,4 +1,4 @@
-//! A target that does as a test says.
+//! A target whose behaviour a test determines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ const PIECE: usize = 32 << 10;
 /// A READ, as the target sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
-    /// How many reads the target has seen before, on any connection.
+    /// The number of earlier reads, on any connection.
     pub number: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct Seen {
 #[derive(Debug, Clone)]
 pub enum Act {
     Answer,
-    /// Sense data, of this key and code, about this block.
+    /// Sense data with this key and code, about this block.
     Sense(u8, (u8, u8), Option<u32>),
     Status(u8),
     Failed(u8),
@@ -35,19 +35,19 @@ pub enum Act {
     BadDigest,
     /// Data beyond the requested range.
     TooMuch,
-    /// The first piece comes again.
+    /// The first piece is sent twice.
     Twice,
     /// A piece is left out.
     Gap,
-    /// Less than was asked for, and success.
+    /// Less than requested, and success.
     Short,
     WrongTag,
     WantsToWrite,
     Reject,
     Event(u8),
-    /// Answers once its ping was answered.
+    /// Answers after its ping was answered.
     AfterPing,
-    /// Status in a response of its own, after the data.
+    /// Status in a separate response, after the data.
     StatusApart,
     /// Half of the data, then success reported with a recovered error.
     Recovered,
@@ -57,11 +57,11 @@ pub enum Act {
 pub struct Plan {
     pub disk: Arc<[u8]>,
     pub digests: Digests,
-    /// Commands it takes at once.
+    /// The command window.
     pub window: u32,
     /// The login's status.
     pub status: (u8, u8),
-    /// Its serial number, and its number of blocks, on each connection.
+    /// The serial number and the number of blocks, by connection.
     pub serial: fn(usize) -> &'static str,
     pub blocks: fn(usize, usize) -> usize,
     pub act: Box<dyn Fn(Seen) -> Act + Send + Sync>,
@@ -184,7 +184,7 @@ impl Talk {
     fn sequence(&mut self, has_status: bool) -> Sequence {
         let stat_sn = self.stat_sn;
         self.stat_sn += u32::from(has_status);
-        // Commands are carried out at once, so the next ones may come.
+        // Commands complete at once, so the window moves on.
         let max_cmd_sn = self.cmd_sn.wrapping_add(self.plan.window).wrapping_sub(1);
         Sequence { stat_sn, exp_cmd_sn: self.cmd_sn, max_cmd_sn }
     }
@@ -376,7 +376,7 @@ impl Talk {
         Ok(())
     }
 
-    /// The initiator's answer to a ping; it has nothing else to say meanwhile.
+    /// Receives the initiator's answer to a ping; no other PDU may arrive meanwhile.
     async fn pong(&mut self) -> Result<Header, std::io::Error> {
         loop {
             if let Some(header) = frame::take_header(&mut self.input, self.digests).unwrap() {

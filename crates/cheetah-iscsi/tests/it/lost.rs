@@ -1,4 +1,4 @@
-//! Targets that go away, for a while or for good.
+//! Targets that are lost, for a while or for good.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::fake::{Act, BLOCK, Fake, Plan};
 use crate::{config, connect, pattern, read};
 
 const SHORT: Duration = Duration::from_secs(3);
-/// Nothing here takes this long, unless the machine stalls.
+/// No operation takes this long, unless the machine stalls.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reads a range that must be reported lost at the time-out; returns the reason.
@@ -31,7 +31,7 @@ async fn a_target_that_never_answers_is_lost() {
     let fake = Fake::start(Plan::new(&pattern(1 << 20), |_| Act::Ignore)).await;
     let device = connect(&fake.uri(), SHORT).await.unwrap();
     assert_eq!(lost(&device).await, "no answer for 3s");
-    // It answers pings, so there was no reason to doubt the connection.
+    // The target answers pings, so the connection was not replaced.
     assert_eq!(fake.connections(), 1);
 }
 
@@ -45,7 +45,7 @@ async fn a_target_whose_digests_are_always_wrong_is_lost() {
 
 #[tokio::test]
 async fn a_target_that_hangs_up_repeatedly_is_used_while_it_makes_progress() {
-    // One read a connection.
+    // One read per connection.
     let disk = pattern(4 << 20);
     let plan = Plan::new(&disk, |seen| if seen.number % 2 == 0 { Act::Answer } else { Act::HangUpAfter(3) });
     let fake = Fake::start(plan).await;
@@ -64,7 +64,7 @@ async fn another_disk_in_its_place_is_refused() {
     for (plan, words) in [(serial, "serial number was S1 and now is S2"), (size, "and now has 2047 blocks")] {
         let fake = Fake::start(plan).await;
         let device = connect(&fake.uri(), PATIENCE).await.unwrap();
-        // The second time, too: the right disk may be back, but it may have changed.
+        // Later reads fail, too: the right disk may be back, but it may have changed.
         for _ in 0..2 {
             match read(&device, 0, disk.len() as u64 / 2).await {
                 Err(Error::Lost { why, .. }) => assert!(why.contains(words), "{why}"),

@@ -1,4 +1,4 @@
-//! The initiator against targets: one played by the tests, which misbehaves as asked, and tgtd.
+//! The initiator against two targets: a simulated one, which misbehaves on request, and tgtd.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! tgtd, a target made by others.
+//! Tests with tgtd, an independent target.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,7 @@ use crate::{connect, pattern, read};
 const TARGET: &str = "iqn.2001-04.com.example:case42";
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A tgtd of the test's own. It listens to no signal but the last while it has targets, so that is how it ends.
+/// A tgtd for one test. While it has targets it ignores every signal but SIGKILL, so that ends it.
 struct Tgtd {
     child: Child,
     port: u16,
@@ -29,10 +29,10 @@ struct Tgtd {
 }
 
 impl Tgtd {
-    /// `None`, having said so, where there is no tgtd to be run.
+    /// Starts tgtd; `None`, and reports the skipped test, if tgtd cannot run here.
     fn start() -> Option<Self> {
         let skip = |why: &str| {
-            // Past the test harness, which would keep it to itself; scripts/test-summary counts it.
+            // Bypasses the test harness, which would capture it; scripts/test-summary counts it.
             let line = format!("\nSKIPPED: {}: {why}\n", std::thread::current().name().unwrap_or("a test"));
             std::io::stderr().write_all(line.as_bytes()).unwrap();
             None
@@ -44,10 +44,10 @@ impl Tgtd {
             return skip("needs tgt (make test installs it)");
         }
         if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-            return skip("needs root, which tgtd wants");
+            return skip("needs root, which tgtd requires");
         }
         let desk = tempfile::tempdir().unwrap();
-        // Another process may take the port in between; then this one tries another.
+        // Another process may take the port in between; then another port is tried.
         for _ in 0..5 {
             let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let mut child = Command::new("tgtd")
@@ -79,7 +79,7 @@ impl Tgtd {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Adds a target that lets everyone in.
+    /// Adds a target without access control.
     fn target(&self) {
         self.admin("target", "new", &["--tid", "1", "-T", TARGET]);
         self.admin("target", "bind", &["--tid", "1", "-I", "ALL"]);
@@ -135,7 +135,7 @@ impl Drop for Tgtd {
     }
 }
 
-/// Many reads at once, at places and of lengths that look random.
+/// Many simultaneous reads, with pseudo-random offsets and lengths.
 async fn read_all_over(device: Initiator, content: Arc<[u8]>) {
     let device = Arc::new(device);
     let size = content.len() as u64;

@@ -136,13 +136,13 @@ impl Table {
         self.pages_of(part).any(|(page, _)| matches!(self.pages.get(page), Some(Page::Asked)))
     }
 
-    /// The parts that have been asked for.
+    /// The requested parts.
     pub fn here(&self) -> impl Iterator<Item = ByteRange> {
         let pages = self.kept().split_at_multiples(PAGE_BYTES).zip(&self.pages);
         pages.filter(|(_, page)| !matches!(page, Page::Away)).map(|(range, _)| range)
     }
 
-    /// Indexes of the pages of a part, each with the piece that is in it.
+    /// Indexes of the pages of a part, each with the range of the part that it contains.
     fn pages_of(&self, part: ByteRange) -> impl Iterator<Item = (usize, ByteRange)> + use<> {
         let first = self.range.offset / PAGE_BYTES;
         part.split_at_multiples(PAGE_BYTES).filter_map(move |piece| {

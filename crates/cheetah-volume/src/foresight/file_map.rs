@@ -18,7 +18,7 @@ pub(super) type FileIndex = u32;
 /// An order in which a tool may read files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileOrder {
-    /// That of a recursive listing.
+    /// The order of a recursive listing.
     Listing,
     /// By the file system's number.
     Number,
@@ -130,7 +130,7 @@ impl FileMapBuilder {
         let inner: std::collections::HashSet<_> =
             self.files.iter().filter(|file| file.id != file.directory).map(|file| (file.volume, file.id)).collect();
         let mut roots: Vec<_> = directories.iter().map(|(name, (at, _))| (inner.contains(name), *at, *name)).collect();
-        // Directories in no other one first; the others only if they are left over, as in a cycle.
+        // Directories without a parent first; the others only if they are unreachable, as in a cycle.
         roots.sort_unstable();
         for (_, _, root) in roots {
             let mut path: Vec<(usize, usize)> = directories.remove(&root).into_iter().collect();
@@ -191,8 +191,8 @@ impl Ranks {
 
 impl FileMap {
     /// Returns the file that a read of `range` belongs to, and the position in it: the file with a run that starts on
-    /// the range's first page, or else the one that contains its first byte. Other files in the range are not what the
-    /// reader wants.
+    /// the range's first page, or else the one that contains its first byte. The reader is assumed not to want other
+    /// files in the range.
     pub(super) fn file_at(&self, range: ByteRange) -> Option<(FileIndex, u64)> {
         /// The unit in which kernels read.
         const PAGE: u64 = 4096;

@@ -1,8 +1,8 @@
-//! Readers that go through files in an order.
+//! Readers that read files in an order.
 //!
-//! Not every file of such a reader is seen to be read: a window around a small file often contains the next ones, which
-//! the kernel caches and does not request again. So a reader that advances among neighbours is taken to read each of
-//! them; hints for files that are held already cost nothing.
+//! Not every file of such a reader causes a request: a window around a small file often contains the next ones, which
+//! the kernel caches and does not request again. So a reader that advances among neighbours is assumed to read each of
+//! them. Hints for files that are already cached cost nothing.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ pub(super) struct FileStreams {
     clock: u64,
 }
 
-/// A reader that goes through files in an order.
+/// A reader that reads files in an order.
 #[derive(Debug)]
 pub(super) struct FileStream {
     order: FileOrder,
@@ -50,7 +50,7 @@ pub(super) struct FileStream {
     window: u32,
     /// The number of files read since it began.
     hits: u32,
-    /// When the last one was, in files read.
+    /// The value of the clock at the last of them.
     seen_at: u64,
 }
 
@@ -58,11 +58,11 @@ pub(super) struct FileStream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileAccess {
     pub(super) file: FileIndex,
-    /// It is at the start of the file.
+    /// Whether it is at the start of the file.
     pub(super) begins: bool,
-    /// It is the first.
+    /// Whether it is the first read of the file.
     pub(super) anew: bool,
-    /// It has to wait.
+    /// Whether it has to wait.
     pub(super) starved: bool,
 }
 
@@ -93,10 +93,10 @@ impl FileStreams {
         self.streams.first_mut()
     }
 
-    /// Detects a stream that ends at this file: the third of three neighbours, among other reads; or the
-    /// fourth in succession at equal steps, since among random reads there are always three somewhere. The closest
-    /// files win, and listings over other orders. A read in the middle of a file counts by offset only: the reader may
-    /// have begun with another file.
+    /// Detects a stream that ends at this file: the third of three neighbours, among other reads; or the fourth in
+    /// succession at equal steps, since random reads often contain three. The closest files are preferred, and listings
+    /// to other orders. A read in the middle of a file counts by offset only: the reader may have begun with another
+    /// file.
     fn find(&self, file_map: &FileMap, access: FileAccess) -> Option<FileStream> {
         let mut best: Option<(i64, FileStream)> = None;
         for order in FileOrder::ALL {

@@ -1,11 +1,11 @@
-//! Prediction of reads near earlier ones, where no file is known.
+//! Prediction of reads near earlier ones, if no file is known there.
 //!
 //! Some readers stay in a region without following a file or a stream: in the nodes of a tree, a database, the
-//! directories of a file system without a survey. The distance at which such readers come back is learnt, ahead and
-//! behind separately. Bytes that near are fetched along with a read, where that takes the link less time than the round
-//! trips it probably saves.
+//! directories of a file system without a survey. The distance at which such readers return is measured, ahead and
+//! behind separately. Bytes within that distance are fetched along with a read, if that takes the link less time than
+//! the round trips it probably saves.
 //!
-//! Reads that follow each other without a gap are a stream, in either direction, and left to the prefetcher.
+//! Reads that follow each other without a gap, in either direction, are a stream, which the prefetcher handles.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl LocalityPredictor {
             self.places.push_front(if whole.len <= PLACE_BYTES_MAX { whole } else { range });
             return nothing;
         }
-        // The distance by which the nearest place would have had to be extended to contain this read.
+        // The distance by which the nearest place must be extended to contain this read.
         let ahead = self.places.iter().filter_map(|place| range.end().checked_sub(place.end())).min();
         let behind = self.places.iter().filter_map(|place| place.offset.checked_sub(range.offset)).min();
         let ahead_is_nearer = ahead.unwrap_or(u64::MAX) <= behind.unwrap_or(u64::MAX);
@@ -72,7 +72,7 @@ impl LocalityPredictor {
 }
 
 impl DirectionStats {
-    /// Notes a read at a distance from the nearest place; `None` if that is on the other side.
+    /// Records a read at a distance from the nearest place; `None` if that place is on the other side.
     fn note(&mut self, distance: Option<u64>) {
         for (within, reach) in self.within.iter_mut().zip(reaches()) {
             let share = if distance.is_some_and(|distance| distance <= reach) { ALWAYS / MEMORY } else { 0 };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_that_go_both_ways_get_bytes_on_both_sides() {
+    fn readers_that_return_on_both_sides_get_bytes_on_both_sides() {
         let mut locality = LocalityPredictor::default();
         let mut state = 7u64;
         let fetched: Vec<_> = (0..400u64)
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fetched_that_takes_longer_than_it_saves() {
+    fn bytes_that_take_longer_than_they_save_are_not_fetched() {
         let step = 300 * KIB as i64;
         assert_eq!(walk(step, FAR)[0].len, 512 * KIB);
         let narrow = LinkModel { bandwidth: 12_500_000, ..FAR };

@@ -3,19 +3,19 @@
 //! # Surveys
 //!
 //! When a device is opened, the layer finds the volumes in it, finds the metadata of each ([`survey`](crate::survey)),
-//! and fetches it into the [cache](cheetah_device::cache) below, with many requests in flight. A tool that walks the
-//! file system meanwhile reads straight through; its reads go first.
+//! and fetches it into the [cache](cheetah_device::cache) below, with many requests in flight. Reads of a tool that
+//! walks the file system meanwhile pass through, with priority.
 //!
 //! # Files
 //!
 //! Surveys also locate the content of files. A read of the start of a file predicts the rest, which is fetched 1 MiB
-//! ahead, and further the longer the file is read. A reader that goes through files in an order (that of a listing, by
-//! number, or by offset; every file or every n-th) gets the next ones fetched, as many as it takes not to wait.
+//! ahead, and further the longer the file is read. If a reader reads files in an order (that of a listing, by number,
+//! or by offset; every file or every n-th), the next ones are fetched, as many as are needed to avoid waiting.
 //!
 //! # Locality
 //!
-//! Where no file is known, the bytes ahead of a read and behind it are fetched, if readers come back near earlier reads
-//! and the round trip is long enough for that to pay (`locality`).
+//! If no file is known at a read, the bytes ahead of it and behind it are fetched, provided that readers return near
+//! earlier reads and the round trip is long enough to make this worthwhile (`locality`).
 //!
 //! These are predictions, so they have a budget: never more bytes are wasted than were read, plus 4 MiB. Metadata,
 //! which is not predicted, is fetched up to three quarters of the cache.
@@ -63,8 +63,8 @@ pub struct Foresight {
 }
 
 impl Foresight {
-    /// Predicts reads of `inner`, and fetches their data into `cache`, which is below it and keeps up to `cache_bytes`.
-    /// Surveys run on the tokio runtime this is called in; panics outside one.
+    /// Predicts reads of `inner`, and fetches their data into `cache`, which lies below `inner` and holds up to
+    /// `cache_bytes`. Surveys run on the calling tokio runtime; panics outside one.
     pub fn new(inner: DynDevice, cache: Arc<Cache>, cache_bytes: u64) -> Arc<Self> {
         // The first ranges that tools read, in one round trip instead of several: partition table, boot sector,
         // superblock. The entries of a GPT are a separate request, so that the others need not wait for it.
@@ -116,7 +116,7 @@ impl Layer for Foresight {
                 hint();
                 Io::Done(done)
             }
-            // The read goes first.
+            // The read has priority.
             Io::Later(mut later) => Io::later(async move {
                 let early = futures::poll!(&mut later);
                 hint();

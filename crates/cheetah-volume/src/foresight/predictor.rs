@@ -16,7 +16,7 @@ const OPEN_MAX: usize = 64;
 /// The window of a file at its first read, and its maximum, in bytes.
 const AHEAD_FIRST: u64 = 1 << 20;
 const AHEAD_MAX: u64 = 16 << 20;
-/// The number of bytes that may be wasted beyond as many as were read.
+/// The number of wasted bytes allowed in addition to the number of bytes read.
 const FREE_BYTES: u64 = 4 << 20;
 
 /// The bytes fetched so far, and the use of hints.
@@ -26,7 +26,7 @@ pub(super) struct HintUsage {
     pub(super) demanded: u64,
     /// Fetched because of hints.
     pub(super) hinted: u64,
-    /// Of those, read since.
+    /// Of the hinted bytes, those read since.
     pub(super) used: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct ReadPredictor {
     open: VecDeque<OpenFile>,
     streams: FileStreams,
     locality: LocalityPredictor,
-    /// The absent bytes hinted in all.
+    /// The total of absent bytes hinted.
     hinted: u64,
 }
 
@@ -56,13 +56,13 @@ impl ReadPredictor {
         self.file_map = file_map;
     }
 
-    /// Returns the number of files known.
+    /// Returns the number of known files.
     pub(super) fn files(&self) -> usize {
         self.file_map.count()
     }
 
-    /// Notes a read of `range`; `starved` if it is not all held. Passes ranges to fetch to `hint`, the most useful
-    /// first, which returns the number of bytes each will fetch.
+    /// Notes a read of `range`; `starved` if part of it is not cached. Passes ranges to fetch to `hint`, the most
+    /// useful first, which returns the number of bytes each will fetch.
     pub(super) fn read(
         &mut self,
         range: ByteRange,
@@ -101,8 +101,8 @@ impl ReadPredictor {
         }
         let from = at.saturating_add(range.len);
         let (from, to) = (open.hinted.max(from), from.saturating_add(open.window));
-        // A first read in the middle of a file may belong to something else, such as metadata nearby. And hints are not
-        // given a little at a time: each one is a request.
+        // A first read in the middle of a file may belong to something else, such as metadata nearby. Hints are given
+        // in large steps, since each one is a request.
         let access = FileAccess { file, begins: at == 0, anew: known.is_none(), starved };
         let begins = access.anew && access.begins;
         let goes_on = known.is_some() && to.saturating_sub(from) * 4 >= open.window;
@@ -129,7 +129,8 @@ impl ReadPredictor {
         }
     }
 
-    /// Returns the bytes that may still be hinted: never more may be wasted than were read, and [`FREE_BYTES`].
+    /// Returns the bytes that may still be hinted: at most as many bytes may be wasted as were read, plus
+    /// [`FREE_BYTES`].
     fn allowance(&self, usage: HintUsage) -> u64 {
         let unused = self.hinted.max(usage.hinted).saturating_sub(usage.used);
         (usage.demanded + usage.used + FREE_BYTES).saturating_sub(unused)

@@ -31,7 +31,7 @@ impl ForesightShared {
         Arc::new(Self { cache, metadata_bytes_max, predictor, builder, surveyed: AtomicBool::new(false) })
     }
 
-    /// Returns the number of files known.
+    /// Returns the number of known files.
     pub(super) fn files(&self) -> usize {
         self.predictor.lock().files()
     }

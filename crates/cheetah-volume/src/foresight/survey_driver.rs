@@ -15,8 +15,8 @@ use crate::partition::read_partitions;
 use crate::recognise::{START_BYTES, recognise};
 use crate::survey::{ProbeSurveyor, SurveyPlan, Surveyor, probed_ranges};
 
-/// The maximum number of bytes a survey reads at once. Limits its memory, and the time the first read of another
-/// survey, on which much depends, waits for those of this one.
+/// The maximum number of bytes a survey reads at once. Limits its memory, and the time that the first read of another
+/// survey, on which all its later reads depend, waits for the reads of this one.
 const READING_BYTES_MAX: u64 = 8 << 20;
 const PROBING_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of ranges it fetches at once.
@@ -33,7 +33,7 @@ pub(super) async fn survey_all(shared: Arc<ForesightShared>) {
     let mut volumes: Vec<_> = read_partitions(&background).await.into_iter().map(|partition| partition.range).collect();
     // The ranges that tools read before they have found a volume.
     probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
-    // Without a partition table the whole device may be a volume. With one it is not, but looking costs nothing.
+    // Without a partition table the whole device may be a volume. With a table it is not, but the check costs nothing.
     volumes.push(whole);
     let left = AtomicU64::new(shared.metadata_bytes_max);
     let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));

@@ -1,4 +1,4 @@
-//! The predictor with traces of readers; hinted data is held at once.
+//! The predictor with traces of readers; hinted data is cached at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,9 +49,9 @@ struct Reader {
     predictor: ReadPredictor,
     file_map: FileMap,
     usage: HintUsage,
-    /// The grains fetched, and whether they were read.
+    /// The grains fetched, each with whether it was read.
     here: BTreeMap<u64, bool>,
-    /// The reads that had to wait, and all of them.
+    /// The number of reads that had to wait, and of all reads.
     starved: u64,
     reads: u64,
 }
@@ -207,7 +207,7 @@ fn the_window_of_a_long_file_grows_while_its_reader_waits() {
     assert!(ahead(true) >= 28 * MIB);
 }
 
-/// Of small files in succession, a tool requests only the bytes that the window of the last one did not reach: the
+/// When a tool reads small files in succession, it requests only the bytes beyond the last window, which begin in the
 /// middle of a later file.
 #[test]
 fn extraction_of_small_files_that_share_windows_waits_for_few() {
@@ -230,7 +230,7 @@ fn extraction_of_small_files_that_share_windows_waits_for_few() {
     assert!(reader.starved <= 10, "{} of {}", reader.starved, reader.reads);
 }
 
-/// For example the directories of an unknown file system: read in no order, but near each other.
+/// For example, the directories of an unknown file system are read in no order, but near each other.
 #[test]
 fn scattered_reads_in_a_region_without_files_wait_for_fewer() {
     let mut reader = Reader::new();

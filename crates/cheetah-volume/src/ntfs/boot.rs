@@ -78,7 +78,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn says_where_the_mft_is() {
+    fn the_boot_sector_locates_the_mft() {
         let boot = Boot::parse(&sector(1 << 20, 16384)).unwrap();
         let expected =
             Boot { cluster_bytes: 4096, record_bytes: 1024, volume_bytes: 1 << 20, mft: 16384, mirror: 8192 };

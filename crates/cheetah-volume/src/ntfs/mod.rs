@@ -252,7 +252,7 @@ impl Surveyor for Ntfs {
     }
 
     fn failed(&mut self, range: ByteRange, _: &mut SurveyPlan) {
-        tracing::debug!("NTFS: {range} of the MFT cannot be read; what it tells is left out");
+        tracing::debug!("NTFS: {range} of the MFT cannot be read; its records are left out");
     }
 
     fn idle(&mut self, plan: &mut SurveyPlan) {

@@ -86,12 +86,12 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn reads_what_was_written(runs in prop::collection::vec(run(), 0..20), bytes_min in 0..9_usize) {
+        fn an_encoded_run_list_decodes_to_itself(runs in prop::collection::vec(run(), 0..20), bytes_min in 0..9_usize) {
             prop_assert_eq!(Runs::new(&encode(&runs, bytes_min)).collect::<Vec<_>>(), runs);
         }
 
         #[test]
-        fn any_bytes_are_a_list_of_sorts(list in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_decode_like_the_model(list in prop::collection::vec(any::<u8>(), 0..200)) {
             // The model: one byte at a time, in wide integers.
             let (mut at, mut start, mut model) = (0, 0_i128, Vec::new());
             let number = |at: usize, n: usize| -> Option<i128> {
@@ -115,7 +115,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn reads_an_example() {
+    fn an_example_run_list_is_decoded() {
         // 56 clusters from 342,573, then 114 clusters 363,758 later, then a hole of 32, then 16 clusters at a lower
         // number.
         let list =

@@ -92,7 +92,7 @@ impl Table {
     fn join(&mut self, number: u64, at: usize, bytes: &[u8], each: &mut impl FnMut(u64, &mut [u8])) {
         let record_bytes = self.record_bytes as usize;
         if self.split.len() >= SPLIT_MAX && !self.split.contains_key(&number) {
-            tracing::debug!("MFT record {number} lies in pieces, as do too many; left out");
+            tracing::debug!("MFT record {number} arrives in pieces, like too many others; left out");
             return;
         }
         let split =
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         /// Records are complete and reported once, however runs and reads are split and ordered.
         #[test]
-        fn puts_together_what_was_cut(cuts in prop::collection::vec((1..7_u64, any::<u16>()), 1..20), piece in 1..2000_u64) {
+        fn records_split_across_runs_and_reads_are_reassembled(cuts in prop::collection::vec((1..7_u64, any::<u16>()), 1..20), piece in 1..2000_u64) {
             let mut table = Table::new(1024);
             let (mut at, mut reads) = (0, Vec::new());
             // Runs of some 512 bytes, sorted or not, with gaps.

@@ -1,4 +1,4 @@
-//! Surveys of volumes made by hand, with structures that mkfs programs seldom write.
+//! Surveys of hand-made volumes, with structures that mkfs programs seldom write.
 
 use cheetah_device::ByteRange;
 
@@ -12,7 +12,7 @@ const CLUSTER: u64 = 4096;
 const RECORD: usize = 1024;
 const SIZE: u64 = 4 << 20;
 
-/// A volume whose MFT lies where its tests say.
+/// A volume with an MFT in the clusters that a test chooses.
 struct Volume {
     bytes: Vec<u8>,
     /// The MFT's clusters, in order.
@@ -37,7 +37,7 @@ impl Volume {
         record[32..40].copy_from_slice(&base.map_or(0, |base| base | 1 << 48).to_le_bytes());
         let attributes = [attributes.concat(), vec![0xff; 4]].concat();
         record[56..56 + attributes.len()].copy_from_slice(&attributes);
-        // The update sequence: the last two bytes of each sector change places with a number.
+        // The update sequence: a number replaces the last two bytes of each sector, which are saved.
         record[48..50].copy_from_slice(b"no");
         for end in [510, 1022] {
             record.copy_within(end..end + 2, 50 + (end / 512) * 2);
@@ -95,9 +95,8 @@ fn file(id: u64, directory: u64, place: u32, runs: &[ByteRange]) -> FileRuns {
 }
 
 #[test]
-fn an_mft_in_pieces_is_followed_wherever_it_says() {
-    // Four records to a cluster. Records 0 to 31 at 100, 32 to 39 at 300, 40 to 47 at 200: each piece tells of the
-    // next.
+fn a_fragmented_mft_is_followed_from_piece_to_piece() {
+    // Four records to a cluster. Records 0 to 31 at 100, 32 to 39 at 300, 40 to 47 at 200: each piece locates the next.
     let mut volume = Volume::new((100..108).chain([300, 301, 200, 201]));
     let size = 12 * CLUSTER;
     volume.put(0, None, false, &[runs(0x80, "", 0, size, &[(Some(100), 8)])]);
@@ -112,7 +111,7 @@ fn an_mft_in_pieces_is_followed_wherever_it_says() {
 }
 
 #[test]
-fn a_piece_that_claims_what_another_one_has_is_ignored() {
+fn a_piece_that_overlaps_another_is_ignored() {
     let mut volume = Volume::new(100..132);
     let records = [(Some(100), 32), (Some(100), 32), (Some(101), 1 << 40), (Some(90), 20)];
     volume.put(0, None, false, &[runs(0x80, "", 0, 1 << 40, &records)]);
@@ -122,11 +121,11 @@ fn a_piece_that_claims_what_another_one_has_is_ignored() {
 }
 
 #[test]
-fn content_and_index_are_joined_over_records_and_holes_left_out() {
+fn content_and_index_are_joined_over_records_without_holes() {
     let mut volume = Volume::new(100..116);
     volume.put(0, None, false, &[runs(0x80, "", 0, 16 * CLUSTER, &[(Some(100), 16)])]);
     volume.put(5, None, true, &[file_name(5, ".", 3), runs(0xa0, "$I30", 0, CLUSTER, &[(Some(600), 1)])]);
-    // Its extension comes first, and holds its names, of which the short one does not count.
+    // Its extension comes first, and contains its names; the short name is ignored.
     let names = [file_name(31, "BETA~1", 2), file_name(31, "Beta", 1), file_name(5, "also", 1)];
     volume.put(29, Some(30), false, &[names.concat(), runs(0x80, "", 4, 0, &[(None, 3), (Some(210), 2)])]);
     volume.put(30, None, false, &[runs(0x80, "", 0, 8 * CLUSTER + 1, &[(Some(200), 2), (None, 1), (Some(220), 1)])]);
@@ -147,7 +146,7 @@ fn content_and_index_are_joined_over_records_and_holes_left_out() {
 }
 
 #[test]
-fn system_files_are_near_before_the_rest_of_the_mft() {
+fn system_files_are_fetched_before_the_rest_of_the_mft() {
     let mut volume = Volume::new(100..164);
     volume.put(0, None, false, &[runs(0x80, "", 0, 64 * CLUSTER, &[(Some(100), 64)])]);
     volume.put(6, None, false, &[runs(0x80, "", 0, 3 * CLUSTER, &[(Some(300), 3)])]);
@@ -160,7 +159,7 @@ fn system_files_are_near_before_the_rest_of_the_mft() {
 }
 
 #[test]
-fn of_journals_the_heads_are_near_and_of_the_bitmap_all() {
+fn journal_heads_and_the_whole_bitmap_are_fetched() {
     let mut volume = Volume::new(100..164);
     volume.put(0, None, false, &[runs(0x80, "", 0, 64 * CLUSTER, &[(Some(100), 64)])]);
     volume.put(2, None, false, &[runs(0x80, "", 0, 60 * CLUSTER, &[(Some(800), 60)])]);

@@ -99,7 +99,9 @@ async fn read_logical(device: &dyn Device, extended: Entry, partitions: &mut Vec
         let Some([partition, next, ..]) = entries(&record) else {
             // An extended partition may be empty and hold no record at all.
             if number > 5 {
-                tracing::warn!("logical partitions from number {number} on are missing: sector {at} is no record");
+                tracing::warn!(
+                    "logical partitions from number {number} on are missing: sector {at} is not a boot record"
+                );
             }
             return;
         };
@@ -111,5 +113,7 @@ async fn read_logical(device: &dyn Device, extended: Entry, partitions: &mut Vec
         }
         at = extended.start + next.start;
     }
-    tracing::warn!("more than {LOGICAL_MAX} logical partitions, or a chain that bites its tail; the rest is left out");
+    tracing::warn!(
+        "more than {LOGICAL_MAX} logical partitions, or a cyclic chain of boot records; the rest is left out"
+    );
 }

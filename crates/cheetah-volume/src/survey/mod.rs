@@ -1,4 +1,4 @@
-//! Finding a file system's metadata ahead of reads.
+//! Finds a file system's metadata ahead of reads.
 //!
 //! A [`Surveyor`] knows one kind of file system. It does no I/O: it requests ranges by adding them to a [`SurveyPlan`],
 //! and is given their bytes as they arrive, in any order. Many of its reads can therefore be in flight over a slow
@@ -25,7 +25,7 @@ pub(crate) use self::request_filter::RequestFilter;
 use cheetah_device::ByteRange;
 
 /// The length of The Sleuth Kit's reads (`tsk_img_read`), from the sector where the wanted bytes begin. It reads longer
-/// ranges in one go.
+/// ranges with one read.
 pub const WINDOW_BYTES: u64 = 64 << 10;
 
 /// Returns the ranges that tools read first to recognise the file system of `volume`: the superblocks of all file

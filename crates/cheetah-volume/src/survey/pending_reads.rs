@@ -53,7 +53,7 @@ impl<T> PendingReads<T> {
                     self.bytes_left -= piece.len;
                     self.batch.push(piece);
                 }
-                // Damaged evidence has one place for two purposes. The first is as good as the second.
+                // Damaged evidence may use one range for two purposes. Only the first is served.
                 Entry::Occupied(_) => all = false,
             }
         }
@@ -69,7 +69,7 @@ impl<T> PendingReads<T> {
         self.batch.clear();
     }
 
-    /// Has the parts of `range` fetched that are in the volume and have not been requested before.
+    /// Requests fetches of the parts of `range` that are in the volume and have not been requested before.
     pub fn fetch(&mut self, range: ByteRange, plan: &mut SurveyPlan) {
         let inside = range.intersection(ByteRange::new(0, self.volume_bytes));
         for part in inside.into_iter().flat_map(|inside| self.submitted.add(inside)) {
@@ -77,8 +77,8 @@ impl<T> PendingReads<T> {
         }
     }
 
-    /// Has everything fetched that tools read when they want any byte of `range`: [`WINDOW_BYTES`] from the sector of
-    /// that byte.
+    /// Requests a fetch of everything that tools read when they need any byte of `range`: [`WINDOW_BYTES`] from the
+    /// sector of that byte.
     pub fn fetch_window(&mut self, range: ByteRange, plan: &mut SurveyPlan) {
         let Some(last) = range.end().checked_sub(1).filter(|last| *last >= range.offset) else { return };
         let sector = |at: u64| at - at % SECTOR_BYTES;

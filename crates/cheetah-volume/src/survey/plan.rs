@@ -27,7 +27,7 @@ impl SurveyPlan {
         self.reads.extend(range.split_at_multiples(READ_BYTES_MAX).filter(|piece| !piece.is_empty()));
     }
 
-    /// Has a range fetched that tools will read, but whose content does not matter to the survey.
+    /// Requests a fetch of a range that tools will read, but that the survey does not need.
     pub fn fetch(&mut self, range: ByteRange) {
         self.fetches.extend(range.split_at_multiples(READ_BYTES_MAX).filter(|piece| !piece.is_empty()));
     }

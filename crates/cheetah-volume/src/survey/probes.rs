@@ -32,7 +32,7 @@ const FURTHER: u64 = 8;
 #[derive(Debug)]
 pub struct ProbeSurveyor {
     device_bytes: u64,
-    /// Blocks examined, or requested for that.
+    /// Blocks examined, or requested for examination.
     examined: u64,
     /// Of these, those that hold data.
     filled: BTreeSet<u64>,

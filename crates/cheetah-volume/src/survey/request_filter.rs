@@ -39,7 +39,7 @@ impl RequestFilter {
         }
     }
 
-    /// Has the new parts of `range` fetched.
+    /// Requests fetches of the new parts of `range`.
     pub(crate) fn fetch(&mut self, plan: &mut SurveyPlan, range: ByteRange) {
         let Some(range) = range.intersection(self.volume) else { return };
         let range = ByteRange::new(range.offset, range.len.min(BYTES_MAX - self.fetched_bytes));

@@ -159,8 +159,8 @@ proptest! {
             | u64::from(u32::from_le_bytes(bytes[1024 + 0x150..1024 + 0x154].try_into().unwrap())) << 32;
         if let Some(found) = survey(&bytes, 1 << 20) {
             prop_assert!(found.ended);
-            // What the superblock claims to be there may not be there; but nothing is asked for beyond, or again and
-            // again.
+            // The superblock may claim more than there is, but nothing beyond its claim is requested, and nothing
+            // repeatedly.
             let claimed = u128::from(blocks) << (10 + bytes[1048]);
             prop_assert!(found.asked().all(|range| u128::from(range.end()) <= claimed));
             let asked: u128 = found.asked().map(|range| u128::from(range.len)).sum();

@@ -79,7 +79,7 @@ fn bytes_free(image: &str) -> usize {
     line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
-/// The same on exFAT, which has to be mounted to be filled.
+/// Makes such a volume with exFAT, which has to be mounted to be filled.
 fn ex_fat() -> Option<Image> {
     if !programs(&["mkfs.exfat", "mount.exfat-fuse", "losetup", "umount"]) {
         return None;

@@ -210,9 +210,9 @@ fn a_survey_of_real_volumes_requests_what_tools_read() {
         let reads = reads("fls", &["-f", "ntfs", "-r", "-m", "/"], &image, &[]);
         let near = Nearness::of(&reads, &surveyed, bytes.len() as u64);
         println!("{name}: {near:?} in {} reads", reads.len());
-        assert!(near.near_bytes * 100 >= near.read_bytes * 99, "too little was near: {near:?}");
-        // Of a volume with hardly any files, tools read little more than the start, so the other surveyed ranges exceed
-        // it.
+        assert!(near.near_bytes * 100 >= near.read_bytes * 99, "too little was surveyed: {near:?}");
+        // On a volume with hardly any files, tools read little more than the start, so the survey requests more than
+        // they read.
         assert!(near.asked_bytes <= near.read_bytes * 3 / 2 + (1 << 20), "too much was asked for: {near:?}");
         assert!(near.waits <= 3, "{near:?}");
     }

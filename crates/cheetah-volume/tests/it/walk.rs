@@ -92,8 +92,8 @@ pub struct Nearness {
 }
 
 impl Nearness {
-    /// Compares by sector. The Sleuth Kit reads 64 KiB from the sector it wants, and a read that lacks one sector waits
-    /// like one that lacks all, so a survey has to request all of it, and nothing is rounded here. The start of a
+    /// Compares by sector. The Sleuth Kit reads 64 KiB from the sector it needs. A read that lacks one sector waits as
+    /// long as one that lacks all, so a survey has to request every sector, and nothing is rounded here. The start of a
     /// volume, by which a survey is chosen, counts as requested.
     pub fn of(reads: &[ByteRange], surveyed: &Surveyed, volume_bytes: u64) -> Self {
         let start = ByteRange::new(0, START_BYTES);
@@ -119,7 +119,7 @@ impl Nearness {
 
     /// Asserts that nearly everything read was requested, and not much else.
     pub fn assert_good(&self) {
-        assert!(self.near_bytes * 100 >= self.read_bytes * 99, "too little was near: {self:?}");
+        assert!(self.near_bytes * 100 >= self.read_bytes * 99, "too little was surveyed: {self:?}");
         assert!(self.asked_bytes * 2 <= self.read_bytes * 3, "too much was asked for: {self:?}");
     }
 }
