@@ -49,7 +49,7 @@ def _turns(room: guest.Room, dir: str, rounds: int) -> dict[str, list[float]]:
             ("disc", test_start.disc(disc), "e1000"),
             ("secure", secure, "e1000"),
         ):
-            machine = guest.Guest(room, dir, f"{name}{number}", number, boot, adapter=adapter)
+            machine = guest.Guest(room, dir, f"{name}{number}", number, boot, adapter=adapter, processors=2)
             started, joined = _lap(machine, log)
             machine.kill()
             laps.setdefault(name, []).append(joined - started if boot is kernel else joined)
