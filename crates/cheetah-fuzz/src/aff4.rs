@@ -11,7 +11,7 @@ use cheetah_image::aff4::facts::Facts;
 use cheetah_image::aff4::map::{Map, Target};
 use tokio::runtime::Runtime;
 
-/// Ranges to read: few are enough to come by every target of a small map.
+/// The number of ranges to read: a few reach every target of a small map.
 const READS_MAX: usize = 8;
 const READ_LEN: u64 = 4096;
 
@@ -79,8 +79,8 @@ fn open(bytes: &[u8]) {
     });
 }
 
-/// A container whose members are of the data: the turtle with some bytes changed, then the others, each as long as the
-/// data says.
+/// A container whose members come from the input: the turtle with some bytes changed, then the others, with lengths
+/// from the input.
 fn container(mut data: &[u8]) -> Vec<u8> {
     let mut take = || {
         let (len, rest) = data.split_first().map_or((0, data), |(len, rest)| (usize::from(*len) * 2, rest));
@@ -105,7 +105,7 @@ fn container(mut data: &[u8]) -> Vec<u8> {
     ])
 }
 
-/// A ZIP archive (APPNOTE.TXT) of members that are stored as they are.
+/// A ZIP archive (APPNOTE.TXT) of uncompressed members.
 fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, content) in members {

@@ -23,7 +23,7 @@ static SAMPLES: LazyLock<Samples> = LazyLock::new(|| {
     Samples { certificate, pem: member.pem().into_bytes(), list: room.revocations(&[&credential]), credential }
 });
 
-/// Runs one input: as it is, and as a change to something real.
+/// Runs one input: as it is, and as an edit of a real credential.
 pub fn run(data: &[u8]) {
     let samples = &*SAMPLES;
     for der in [data.to_vec(), changed(&samples.certificate, data)] {
@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
             assert!(credential.identity().is_some());
         }
     }
-    // Whatever is refused leaves the list in use as it was.
+    // A refused list leaves the list in use unchanged.
     let before = samples.credential.revocations();
     if samples.credential.replace_revocations(&changed(&samples.list, data)).is_err() {
         assert_eq!(samples.credential.revocations(), before);

@@ -1,5 +1,5 @@
-//! Requests to control ports, the inbox for nodes, and as the address of a server: bodies in JSON, and NBD URIs. What
-//! parses prints as it was.
+//! Requests to control ports, the inbox for nodes, and as the address of a server: bodies in JSON, and NBD URIs. A
+//! value that parses prints as its input.
 
 use cheetah_control::api::{Join, LeaseRenewal, LeaseRequest, NewExport, NewMap, NewNote, Status};
 use cheetah_nbd::NbdUri;

@@ -4,9 +4,9 @@
 use cheetah_device::{ByteRange, Device as _};
 use cheetah_image::ewf::Ewf;
 
-/// Chunks to read: few are enough to come by every way of packing.
+/// The number of chunks to read: a few cover every packing.
 const READS_MAX: usize = 16;
-/// Chunks up to this size are read on the spot when they are in memory; larger ones would want a runtime.
+/// Chunks up to this size are read on the spot when they are in memory; larger ones would need a runtime.
 const CHUNK_MAX: u32 = 64 << 10;
 /// Small images to start from: one by ewfacquire, one by the tests' encoder of Ex01.
 const SEEDS: [&[u8]; 2] = [include_bytes!("../seeds/tiny.E01"), include_bytes!("../seeds/tiny.Ex01")];
@@ -59,8 +59,8 @@ fn edit(seed: &[u8], edits: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Makes the checksums good of section descriptors, of volumes, and of the heads of tables, so that what they guard is
-/// looked at.
+/// Corrects the checksums of section descriptors, of volumes, and of the heads of tables, so that their content is
+/// parsed.
 fn mend(image: &mut [u8]) {
     if image.starts_with(b"EVF2") { mend_v2(image) } else { mend_v1(image) }
 }

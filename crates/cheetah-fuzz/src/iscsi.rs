@@ -76,7 +76,7 @@ fn carry(mut session: Session, mut data: &[u8], at_once: usize) {
         assert!(input.len() < OTHER_LEN_MAX + (1 << 20));
     }
     for (itt, outcome) in ended {
-        let (_, len) = asked.iter().find(|(asked, _)| *asked == itt).expect("only what was asked ends");
+        let (_, len) = asked.iter().find(|(asked, _)| *asked == itt).expect("only a sent command ends");
         if let Outcome::Good(data) | Outcome::Check(_, data) = outcome {
             assert!(data.len() <= *len as usize);
             let _ = (Standard::parse(&data), Capacity::parse16(&data), serial_number(&data));

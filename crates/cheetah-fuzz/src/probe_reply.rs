@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
     let ipv4 = choice & 1 == 0;
     match choice >> 1 & 3 {
         0 => believe(data, ipv4),
-        // From the IP header on, and from the ICMP or TCP header on, for those before are not found by chance.
+        // With a valid start up to the IP header, and up to the ICMP or TCP header, which random input does not hit.
         1 => believe(&[&ethernet(ipv4), data].concat(), ipv4),
         2 => believe(&[&ethernet(ipv4), &ip(ipv4, choice >> 3, data.len())[..], data].concat(), ipv4),
         _ => read_pattern(data),

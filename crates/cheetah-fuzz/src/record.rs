@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
             break;
         }
         match choice % 8 {
-            // Content, now and then of more than one record.
+            // Content, sometimes of more than one record.
             0..=2 => {
                 let len = if *b == 0 { number % 40_000 } else { number % 300 };
                 let content: Vec<u8> = (sent.len()..sent.len() + len).map(|at| (at ^ at >> 8) as u8).collect();
@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
                 }
                 reader.receive(&record);
             }
-            // Changed, cut, lost, repeated, or made up on the way.
+            // Changed, truncated, lost, repeated, or forged in transit.
             what => {
                 let content = forger.content(&[*a; 20]).unwrap();
                 let mut bytes = content.clone();

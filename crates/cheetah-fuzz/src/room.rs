@@ -1,5 +1,5 @@
-//! What others hand to a room and its members: invitations, codes, the messages of enrolment, and the room's own files
-//! after an edit. Parsing panics nowhere, and what parses prints as it was.
+//! Untrusted input of a room and its members: invitations, codes, the messages of enrolment, and the room's own files
+//! after an edit. Parsing does not panic, and a value that parses prints as its input.
 
 use cheetah_room::pending::{Code, Pending};
 use cheetah_room::register::Register;

@@ -38,7 +38,7 @@ pub fn run(data: &[u8]) {
     let mut server = if tls { ServerHandshake::with_tls(&mut out) } else { ServerHandshake::new(&mut out) };
     let mut has_tls = !tls;
     let mut input = BytesMut::new();
-    // In two pieces, so that it has to wait for the rest somewhere.
+    // In two pieces, so that the server has to wait for the rest.
     let half = data.first().map_or(0, |first| usize::from(*first).min(data.len()));
     for piece in [&data[..half], &data[half..]] {
         input.extend_from_slice(piece);

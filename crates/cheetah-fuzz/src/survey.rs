@@ -2,9 +2,9 @@
 
 use cheetah_volume::offline::survey;
 
-/// Room for structures behind those that are made up for each kind of file system.
+/// Room for structures after those that are generated for each kind of file system.
 const SIZE: usize = 128 << 10;
-/// FAT32 must state its size, or it is not FAT32.
+/// The least size at which a volume is FAT32.
 const FAT32_SIZE: u64 = 40 << 20;
 /// Far more than any volume of that size takes.
 const STEPS_MAX: usize = 20_000;
@@ -17,14 +17,14 @@ pub fn run(data: &[u8]) {
         let len = data.len().min(SIZE);
         volume[..len].copy_from_slice(&data[..len]);
     } else {
-        // Something of it wherever structures are, behind the header of each record of an MFT.
+        // Input at every structure: after the header of each record of an MFT.
         let skip = if choice % 6 == 0 { 56 } else { 0 };
         for (block, piece) in volume.chunks_mut(1024).zip(data.chunks(256).cycle()) {
             block[skip..skip + piece.len()].copy_from_slice(piece);
         }
     }
     // The signature and the true size of a file system, so that the rest is parsed.
-    // If two could be recognised, the intended one.
+    // If two kinds could be recognised, the intended one is.
     if choice % 6 != 5 {
         volume[3..11].fill(0);
         put(&mut volume, 510, [0; 2]);

@@ -1,4 +1,4 @@
-//! The handshake of TLS, as a stranger sends it to a server or, as a server, to a client: none completes.
+//! The handshake of TLS from an unauthenticated peer, to a server or to a client: it never completes.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 struct Sides {
     client: ClientTls,
     server: ServerTls,
-    /// What a member sends first, and what a server answers to it.
+    /// The first message of a member, and the server's answer.
     hello: Vec<u8>,
     answer: Vec<u8>,
 }
@@ -26,14 +26,14 @@ static SIDES: LazyLock<Sides> = LazyLock::new(|| {
 /// A stream that yields these bytes, and keeps the bytes written to it.
 type Stream<'a> = tokio::io::Join<&'a [u8], &'a mut Vec<u8>>;
 
-/// What a side sends that receives `bytes`.
+/// Returns the bytes that a side sends after it receives `bytes`.
 fn said(side: impl FnOnce(Stream<'_>) -> bool, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     assert!(!side(tokio::io::join(bytes, &mut out)), "there is nothing to wait for");
     out
 }
 
-/// Runs one input: as it is, as the content of a record, and as a change to something real.
+/// Runs one input: as it is, as the content of a record, and as an edit of a real message.
 pub fn run(data: &[u8]) {
     let Sides { client, server, hello, answer } = &*SIDES;
     let record = |kind| {
@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// `bytes`, with some replaced: each three bytes of `data` are a place and a value.
+/// Returns `bytes` with edits: every three bytes of `data` are an offset and a value.
 pub(crate) fn changed(bytes: &[u8], data: &[u8]) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     for change in data.chunks_exact(3).take(64) {

@@ -1,4 +1,4 @@
-//! Text of images, disks and servers, made fit to be shown and stored.
+//! Makes text of images, disks and servers safe to show and store.
 
 /// The maximum length of a foreign field, in characters.
 const FIELD_CHARS_MAX: usize = 256;

@@ -42,7 +42,7 @@ pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
     text.parse().map(Some).map_err(|error| refuse(&error))
 }
 
-/// Applies the map beside `image`, if there is one: reads of ranges that it calls unread or unreadable fail.
+/// Applies the map beside `image`, if there is one: reads of ranges that the map marks as unread or unreadable fail.
 pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
     let path = map_path(image);
     let Some(map) = read_map(&path)? else { return Ok(source) };

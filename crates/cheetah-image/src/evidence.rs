@@ -15,8 +15,8 @@ pub struct Evidence {
     pub source: Source,
     /// Reads the counters of its link, if there is one.
     pub wire: Option<Arc<dyn Fn() -> LinkCounters + Send + Sync>>,
-    /// Whether it called us. Then any host may have called, and a source that differs from the expected one is a
-    /// stranger's, not one that changed.
+    /// Whether the source connected to us. Any host may connect, so a source that differs from the expected one is
+    /// another source, not a changed one.
     pub inbound: bool,
     /// Connects to the agent that serves it to get digests of its content; `None` if no agent serves it.
     pub digests: Option<ConnectDigests>,

@@ -74,14 +74,14 @@ impl fmt::Display for Kind {
 }
 
 /// The identity of a source: its kind, its location, and its own description. Two openings of the same evidence give
-/// equal identities, but for the instance of an agent that was started again in between.
+/// equal identities, except for the instance of an agent that was restarted in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its kind.
     pub kind: Kind,
     /// Where it is, as the user gave it.
     pub location: String,
-    /// The size of a segment, in bytes.
+    /// The size of its content, in bytes.
     pub size: u64,
     /// Bytes in a logical sector, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct Identity {
     /// The disk's serial number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// Whether the system, or the peer, would refuse writes to it. `None` where there is no telling.
+    /// Whether the system, or the peer, would refuse writes to it; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_protected: Option<bool>,
     /// Hashes of the whole that the image stores: claims, not computed values.
@@ -132,8 +132,8 @@ impl fmt::Display for Difference {
 }
 
 impl Identity {
-    /// Returns every fact that tells this identity from `now`, a later one of what should be the same evidence. Left
-    /// out are the instance of an agent, which changes when the agent is started again, and the write protection.
+    /// Returns every difference between this identity and `now`, a later identity of supposedly the same evidence.
+    /// Ignores the instance of an agent, which changes when the agent is restarted, and the write protection.
     pub fn differences(&self, now: &Self) -> Vec<Difference> {
         let text = |text: Option<&String>| text.cloned().unwrap_or_else(|| "unknown".into());
         let bytes = |bytes: Option<u32>| bytes.map_or_else(|| "unknown".into(), |bytes: u32| bytes.to_string());
@@ -190,10 +190,10 @@ impl Identity {
 }
 
 impl Identity {
-    /// As it may be shown and written down, where the words are not the user's own but come from an image, a peer or a
-    /// disk: without control characters, which would forge lines of a report or command a terminal, and every field of
-    /// at most 256 characters. Hashes that are no hexadecimal digits are dropped. The location is the user's own, and
-    /// stays as it is.
+    /// Returns the identity in a form that is safe to show and store, since its fields come from an image, a peer or a
+    /// disk: without control characters, which could forge lines of a report or control a terminal, and with at most
+    /// 256 characters per field. Drops hashes that are not hexadecimal digits. Keeps the location, which the user
+    /// wrote.
     #[must_use]
     pub fn cleaned(self) -> Self {
         let field = |text: Option<String>| text.map(|text| clean(&text)).filter(|text| !text.is_empty());
@@ -242,7 +242,7 @@ pub struct CaseData {
 }
 
 impl CaseData {
-    /// Whether it says nothing.
+    /// Returns whether every field is absent.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,5 +1,5 @@
-//! Sources of evidence: images in the formats that examiners meet, disks, exports; each one a read-only
-//! [`Device`](cheetah_device::Device). And the hashes courts ask for.
+//! Sources of evidence: images in the formats that examiners use, disks and exports, each as a read-only
+//! [`Device`](cheetah_device::Device). Also hashes of their content.
 
 #![forbid(unsafe_code)]
 

@@ -51,7 +51,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
 /// The kind of the file at a path.
 enum Detected {
     Open(Box<Source>),
-    /// An image that takes a process to read.
+    /// An image that is read through a process.
     Virtual(PathBuf, Virtual),
 }
 
@@ -143,7 +143,7 @@ fn format(file: &RawFile) -> Result<(Format, Bytes)> {
     }
 }
 
-/// The format that a file's name claims, where that format has marks we would have seen.
+/// Returns the format that a file's name claims, if that format has signatures that detection would have found.
 fn claimed(path: &Path) -> Option<&'static str> {
     const NAMES: [(&str, &str); 12] = [
         ("e01", "an E01 image"),

@@ -1,7 +1,7 @@
 //! Files that Cheetah keeps beside evidence (journals, custody logs, coverage maps, reports), opened so that no other
-//! file can be hit.
+//! file can be read or overwritten.
 //!
-//! Their names follow from the image's, so a file or a symbolic link of somebody else's may be there already. An
+//! Their names follow from the image's, so another file or a symbolic link may exist there already. An
 //! [`OwnFile`] is opened only if it is a regular file, reached without following a link in the last component, whose
 //! first bytes are those of a file of its kind. Anything else is an error and is left as it is. New files are created
 //! with `O_EXCL`, which follows no link either.
@@ -102,7 +102,7 @@ impl OwnFile {
                 Err(errno) => return Err(self.failed("locking", path, &errno.into())),
             }
             let failed = |error| self.failed("locking", path, &error);
-            // Its holder may have removed it just before it let go of the lock.
+            // Its holder may have removed it just before it released the lock.
             if FileId::at(path).map_err(failed)? == Some(FileId::of(&file).map_err(failed)?) {
                 return Ok(Locked::Held { file, is_new });
             }
@@ -118,7 +118,7 @@ impl OwnFile {
         create(path).map_err(|error| self.failed("creating", path, &error))
     }
 
-    /// Reads the file at `path`, at most `bytes_max` and one more byte of it; `None` if there is none.
+    /// Reads the file at `path`, at most `bytes_max` + 1 bytes; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl OwnFile {
     }
 
     /// Replaces the file at `path` atomically; the file that it replaces must be of this kind. A file that another
-    /// process puts there between the check and the renaming is replaced, too.
+    /// process creates there between the check and the renaming is replaced, too.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! Giving a file that is complete its final name, and no other file.
+//! Gives a complete file its final name, and makes sure that it is that file.
 //!
 //! While an image is written, its files are called `NAME.partial`. Another process may put another file under that name
-//! meanwhile. So the file is known by device and inode: the name is checked before it is renamed, and the new name
-//! after, when a file that is not ours is renamed back. What remains is that in between, for microseconds, another file
-//! may bear the final name. An exchange after the last check is no different from one at any later time; the hashes in
-//! the custody log show it.
+//! meanwhile. Therefore the file is identified by device and inode: the old name is checked before the renaming, and
+//! the new name after it. A file that is not ours is renamed back. In between, for microseconds, another file may have
+//! the final name. An exchange after the last check is like one at any later time; the hashes in the custody log show
+//! it.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::own_file::FileId;
 use cheetah_error::Error;
 
-/// Why a file did not get its name.
+/// The reason that a file was not renamed.
 #[derive(Debug)]
 pub enum Unpublished {
     /// There is a file of that name.
@@ -27,7 +27,7 @@ pub enum Unpublished {
 }
 
 impl Unpublished {
-    /// The error for people, of the file that was written as `from`.
+    /// Returns the user's error for the file that was written as `from`.
     pub fn error(self, from: &Path, to: &Path, exists: impl FnOnce() -> Error) -> Error {
         match self {
             Self::Exists => exists(),
@@ -46,8 +46,7 @@ impl Unpublished {
 ///
 /// # Errors
 ///
-/// See [`Unpublished`]. Then nothing has the new name that had not before, but for a file that could not be renamed
-/// back.
+/// See [`Unpublished`]. After an error no other file has the new name, except one that could not be renamed back.
 pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), Unpublished> {
     if FileId::at(from).map_err(Unpublished::Io)? != Some(id) {
         return Err(Unpublished::Exchanged);
@@ -69,7 +68,7 @@ pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), 
 /// Renames without replacing anything.
 pub fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can do it in one step.
+        // Not every file system supports the flag.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if to.symlink_metadata().is_ok() => Err(Errno::EXIST),
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(from, to),
         renamed => renamed,

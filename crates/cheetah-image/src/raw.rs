@@ -160,7 +160,7 @@ impl Inner {
             Ok(at) => at.clamp(range.offset, range.end()),
             // A hole up to the end of the file. Valid only while the file's length is unchanged.
             Err(Errno::NXIO) if self.stamp.is_some() => range.end(),
-            // Block devices and some file systems cannot tell.
+            // Block devices and some file systems do not support this query.
             Err(_) => range.offset,
         }
     }
@@ -176,7 +176,7 @@ impl Inner {
                 break;
             }
             let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(rest.offset)).unwrap_or(range.end());
-            // Advance by at least one byte, even if the file is being modified and the file system answers strangely.
+            // Advance by at least one byte, even if the file is being modified and the result is inconsistent.
             let hole = hole.clamp(rest.offset + 1, range.end());
             Extent::data(hole - rest.offset).push(&mut extents);
             rest = ByteRange::between(hole, range.end());

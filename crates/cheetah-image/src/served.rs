@@ -1,4 +1,4 @@
-//! The description that an NBD server gives of itself and its export, which distinguishes it from another one at the
+//! The description that an NBD server gives of itself and its export, which distinguishes it from another server at the
 //! same address.
 
 use cheetah_nbd::proto::X_CHEETAH;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clean::clean;
 
-/// The server that a source is read from, in its own words: without control characters, each field of at most 256
+/// The server that a source is read from, as it describes itself: without control characters, each field of at most 256
 /// characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedBy {
@@ -25,8 +25,8 @@ pub struct ServedBy {
     /// The description of a server that is not an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How the connections to it are protected, as a sentence. It is not of the server's own words, and says nothing
-    /// about the source.
+    /// How the connections to it are protected, as a sentence. It is not part of the server's description, and does not
+    /// identify the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
 }
@@ -52,7 +52,7 @@ impl ServedBy {
         let json = description.and_then(|text| text.strip_prefix(X_CHEETAH));
         match json.and_then(|json| serde_json::from_str::<Described>(json).ok()) {
             Some(Described { location, name, host, run }) => Self {
-                // Its default export is the one it has.
+                // An agent has one export, which is the default.
                 export: name.as_deref().and_then(field).filter(|_| export.is_empty()).unwrap_or(export),
                 host: host.as_deref().and_then(field),
                 path: field(&location),
@@ -71,7 +71,7 @@ impl ServedBy {
         }
     }
 
-    /// Whether it is an agent of ours.
+    /// Returns whether it is a Cheetah agent.
     pub fn is_agent(&self) -> bool {
         self.path.is_some()
     }

@@ -1,5 +1,5 @@
-//! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. No I/O
-//! beyond a look at whether the image exists.
+//! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. The only I/O
+//! is a check whether the image exists.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +10,7 @@ struct SideFile {
     what: &'static str,
     /// The suffix after the image's name.
     suffix: &'static str,
-    /// How such a file begins; empty if there is nothing to know it by.
+    /// The first bytes of such a file; empty if it has no signature.
     begins: &'static [u8],
 }
 
@@ -23,7 +23,7 @@ const SIDE_FILES: [SideFile; 6] = [
     SideFile { what: "file of partial digests", suffix: ".grains", begins: b"" },
 ];
 
-/// If the file at `path`, which begins with `start`, is such a file: a sentence that says so and names the image.
+/// Returns an error that names the image, if the file at `path`, which begins with `start`, is such a file.
 pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
     SIDE_FILES.iter().find_map(|kind| {
         let image = image_of(path, kind.suffix)?;

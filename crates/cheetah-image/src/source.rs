@@ -1,4 +1,4 @@
-//! A source that is open, and how to open one.
+//! An open source, and the options of opening one.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use cheetah_device::DynDevice;
 
 use crate::identity::Identity;
 
-/// How to open an image or a disk.
+/// The options of opening an image or a disk.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// How long `qemu-nbd`, which reads virtual disks, may be silent.
     pub timeout: Duration,
     /// Connections to it: 1 to 16.
     pub connections: usize,
-    /// Whether what the coverage map beside a raw image or an E01 calls missing is unreadable, rather than the zeros in
-    /// the file. A caller that reads the map itself says no.
+    /// Whether reads fail in ranges that the coverage map beside a raw image or an E01 calls missing; otherwise they
+    /// return the zeros in the file. False for a caller that reads the map itself.
     pub heed_map: bool,
 }
 

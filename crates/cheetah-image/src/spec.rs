@@ -9,12 +9,12 @@ use cheetah_device::path_text::{path_to_text, text_to_path, typed_to_text};
 
 use cheetah_error::{Error, Result};
 
-/// Before the path of a file that is to be read as a raw image, regardless of its content.
+/// The prefix of the path of a file that is to be read as a raw image, regardless of its content.
 const RAW: &str = "raw:";
 
 /// Returns the path that `spec` names, and whether it is to be read as a raw image; `None` for a URI.
 pub fn path_of(spec: &str) -> Option<(PathBuf, bool)> {
-    // A file of that very name goes before the prefix.
+    // A file with exactly this name takes precedence over the prefix.
     match spec.strip_prefix(RAW).filter(|_| !Path::new(spec).exists()) {
         Some(path) => Some((text_to_path(path), true)),
         None => (!spec.contains("://")).then(|| (text_to_path(spec), false)),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// The maximum size of cached chunks, in bytes: enough for several readers, each in the middle of a chunk.
+/// The maximum size of cached chunks, in bytes: enough for several readers, each in the middle of a different chunk.
 const BUDGET_BYTES: u64 = 16 << 20;
 
 /// The maximum number of cached chunks, which keeps a lookup cheap.

@@ -1,4 +1,4 @@
-//! Checks a virtual disk before qemu opens it: one that refers to other files could make qemu read any file of this
+//! Checks a virtual disk before qemu opens it: a disk that refers to other files could make qemu read any file of this
 //! machine as evidence.
 
 use std::fmt;
@@ -73,7 +73,7 @@ pub(super) fn check(path: &Path, format: Virtual) -> Result<()> {
         Virtual::Qcow2 => qcow2(&bytes(0, 104)?),
         Virtual::Vmdk => return vmdk::check(path, &file),
         Virtual::Vhd => vhd(&bytes(size(&file).saturating_sub(512), 512)?, &bytes(0, 512)?),
-        // qemu itself refuses those that have a parent.
+        // qemu itself refuses a VHDX that has a parent.
         Virtual::Vhdx => None,
     };
     match objection {
@@ -83,7 +83,7 @@ pub(super) fn check(path: &Path, format: Virtual) -> Result<()> {
     }
 }
 
-/// Why an image is refused.
+/// The reason that an image is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Objection {
     /// It violates its format.

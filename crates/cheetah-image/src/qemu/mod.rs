@@ -89,7 +89,7 @@ impl Qemu {
     }
 }
 
-/// Returns a path of the same file that is UTF-8, as qemu-nbd wants it: through a link in `folder`, if need be.
+/// Returns a path of the same file in UTF-8, which qemu-nbd requires: through a link in `folder`, if necessary.
 fn utf8_path(path: &Path, folder: &Path) -> std::io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
     let link = folder.join("image");
@@ -132,7 +132,7 @@ async fn connect(child: &mut Child, config: ClientConfig, path: &Path, said: &Mu
             // Its last line may still be in the pipe.
             tokio::time::sleep(START_POLL).await;
             let said = said.lock();
-            let why = if said.is_empty() { "it ended without a word" } else { &said };
+            let why = if said.is_empty() { "it ended without a message" } else { &said };
             return Err(Error::failed(format!("{}: {PROGRAM} cannot open it: {why}", path.display())));
         }
         if started.elapsed() > patience {
@@ -198,7 +198,7 @@ mod tests {
         let uri = NbdUri::new(Address::Unix(_folder.path().join("nbd")), "");
         let client = Client::connect(ClientConfig::new(uri)).await.unwrap();
         assert!(client.read(ByteRange::new(0, 512)).await.unwrap().is_zero());
-        // As when we are killed: qemu-nbd gets no signal.
+        // Simulates that this process is killed: qemu-nbd gets no signal.
         drop((client, _stays));
         assert!(tokio::time::timeout(START_TIMEOUT, _child.wait()).await.unwrap().is_ok());
     }

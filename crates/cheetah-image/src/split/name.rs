@@ -63,7 +63,7 @@ impl PartName {
     pub fn firsts(&self) -> Vec<OsString> {
         let of = |ending, number| Self { ending, number, ..self.clone() }.with_number(number);
         match self.ending {
-            // A number that fills its ending does not tell the width of the first part's.
+            // A number that fills its ending does not determine the width of the first part's.
             Ending::Digits(_) => (DIGITS_MIN..=9)
                 .flat_map(|width| [0, 1].map(|number| of(Ending::Digits(width), number)))
                 .flatten()

@@ -12,7 +12,8 @@ const SIZE: u64 = 64 << 10;
 /// The first sector of such a block.
 const BAD: ByteRange = ByteRange::new(40 << 10, 512);
 
-/// nbdkit fails, nbdfuse makes a file of it, and a loop device, which asks for no more than it is asked for, a disk.
+/// nbdkit returns errors, nbdfuse presents it as a file, and a loop device, which reads no more than requested, as a
+/// disk.
 struct BadDisk {
     dir: tempfile::TempDir,
     fuse: Child,
@@ -71,7 +72,7 @@ impl Drop for BadDisk {
         if let Some(disk) = &self.disk {
             let _ = Command::new(crate::need::find("losetup").unwrap()).args(["-d", disk]).status();
         }
-        // The loop device lets go of the file a little later.
+        // The loop device releases the file a little later.
         for _ in 0..3000 {
             let unmount = Command::new("umount").arg(self.dir.path().join("mnt")).stderr(Stdio::null()).status();
             if unmount.is_ok_and(|status| status.success()) {
@@ -98,8 +99,8 @@ async fn sectors_beside_a_bad_one_are_read() {
     }
     let source = open(disk.path(), &OpenOptions::default()).await.unwrap();
     assert_eq!((source.identity.kind, source.identity.size), (Kind::Block, SIZE));
-    // The sectors of the block and those next to it, one by one, as an acquisition ends up reading them; then ranges
-    // that lie anyhow, end at the bad sector, and begin behind it.
+    // The sectors of the block and those next to it, one by one, as an acquisition finally reads them; then unaligned
+    // ranges, ranges that end at the bad sector, and ranges that begin after it.
     let sectors = (BAD.offset / 512 - 2..BAD.offset / 512 + 10).map(|sector| ByteRange::new(sector * 512, 512));
     let odd = [(BAD.end() + 100, 5), (BAD.end(), 5000), (0, BAD.offset), (BAD.offset - 1000, 1000)];
     let good = sectors.filter(|sector| *sector != BAD).chain(odd.map(|(offset, len)| ByteRange::new(offset, len)));

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Runs a tool; `None`, visibly, where it is not installed.
+/// Runs a tool; `None`, with a message, if it is not installed.
 fn tool(program: &str, args: &[&str]) -> Option<Output> {
     match Command::new(program).args(args).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -30,7 +30,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Something like a disk: text, noise and zeros, in turns that do not fall on chunks.
+/// Content like a disk's: text, noise and zeros in turns that are not aligned to chunks.
 fn evidence(len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 100 * KIB);
     let mut state = 1u64;
@@ -66,7 +66,7 @@ async fn hashes(bytes: &[u8]) -> Hashes {
     hashing.finish().await.unwrap()
 }
 
-/// Pushes `bytes` from where the writer is up to `end`, in pieces of all sizes, zeros as zeros.
+/// Pushes `bytes` from the writer's offset up to `end`, in pieces of all sizes, with zeros as holes.
 async fn push(writer: &mut E01Writer, bytes: &[u8], end: usize) {
     let mut piece = 1;
     while (writer.offset() as usize) < end {
@@ -156,7 +156,7 @@ async fn other_tools_read_the_case_and_the_hashes() {
 
 #[tokio::test]
 async fn images_of_every_size_chunk_segment_and_level_read_as_written() {
-    // A size in the middle of a chunk; one that is no whole number of sectors; less than a sector.
+    // A size in the middle of a chunk; a size that is not a whole number of sectors; less than a sector.
     for (size, sector_size) in [(2 * MIB + 5 * 512, 512), (MIB + 300_004, 512), (101, 512), (MIB + 4096, 4096)] {
         for (level, chunk_sectors) in [("none", 64), ("fast", 16), ("6", 1024), ("best", 64)] {
             let folder = TempDir::new().unwrap();
@@ -208,7 +208,7 @@ async fn unreadable_sectors_are_listed() {
     }
 }
 
-/// Writes with an interruption behind each of `stops`, and compares with the same written in one go.
+/// Writes with an interruption after each of `stops`, and compares with an uninterrupted image.
 async fn interrupted(bytes: &[u8], options: E01Options, stops: &[(usize, usize)]) {
     let folder = TempDir::new().unwrap();
     let (plain, broken) = (folder.path().join("plain.E01"), folder.path().join("broken.E01"));
@@ -230,7 +230,7 @@ async fn interrupted(bytes: &[u8], options: E01Options, stops: &[(usize, usize)]
         }
         let checkpoint = writer.checkpoint().await.unwrap();
         assert!(checkpoint.offset <= stop as u64 && stop as u64 - checkpoint.offset < 1 << 20);
-        // As it will be kept: in a file, as text.
+        // Through text, since checkpoints are stored in a file.
         let checkpoint: Checkpoint = serde_json::from_str(&serde_json::to_string(&checkpoint).unwrap()).unwrap();
         push(&mut writer, bytes, bytes.len().min(stop + beyond)).await;
         drop(writer);
@@ -295,7 +295,7 @@ async fn an_interrupted_rename_is_completed() {
     let paths = writer.finish(&hashes(&bytes).await).await.unwrap();
     let finished: Vec<_> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
     assert!(paths.len() > 2);
-    // Killed after some were renamed; after all were; and before the last checkpoint was known to be the last.
+    // Killed after some files were renamed; after all were; and before the last checkpoint was known to be the last.
     for renamed_back in [2, 1, 0] {
         for path in &paths[..renamed_back] {
             fs::rename(path, format!("{}.partial", path.display())).unwrap();
@@ -321,10 +321,10 @@ async fn existing_files_are_overwritten_only_when_forced() {
         assert!(error.to_string().contains("already exists"), "{error}");
     };
     refused(options());
-    // A later segment is as good a reason.
+    // A later segment also prevents writing.
     fs::remove_file(&paths[0]).unwrap();
     assert!(E01Writer::create(&image, bytes.len() as u64, small.clone()).is_err());
-    // A partial set, too.
+    // So does a partial set.
     fs::write(folder.path().join("x.E01.partial"), b"half").unwrap();
     refused(options());
     // With force, the existing set is replaced, including its further segments.
@@ -358,7 +358,7 @@ async fn one_writer_at_a_time_and_only_with_its_own_checkpoint() {
     assert!(E01Writer::resume(&other, size, options(), &checkpoint).is_err());
     assert!(Partial::open(&other, &checkpoint).is_err());
     assert!(fs::read(&other).unwrap() == before);
-    // Cut short behind our back, or changed.
+    // Truncated or changed by another process.
     let partial = folder.path().join("x.E01.partial");
     let mut changed = fs::read(&partial).unwrap();
     let middle = changed.len() / 2;
@@ -392,7 +392,7 @@ async fn a_full_disk_is_an_error_and_leaves_no_complete_image() {
     let error = result.and(finished.map(|_| ())).unwrap_err();
     let whole = image.exists();
     let unmount = |_| tool("umount", &[mount]).unwrap();
-    // When there is space again, the write resumes.
+    // Once there is space again, the write resumes.
     tool("mount", &["-o", "remount,size=40m", mount]).unwrap();
     let resumed = E01Writer::resume(&image, bytes.len() as u64, options(), &checkpoint);
     let again = match resumed {

@@ -1,4 +1,4 @@
-//! Every kind of source, made by the programs that usually make them, read through the one way in.
+//! Every kind of source, made by the programs that usually make them, opened through `open`.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::need;
 
 const MIB: usize = 1 << 20;
 
-/// Noise with holes in it, the same every time.
+/// Deterministic noise with holes.
 fn content(len: usize) -> Vec<u8> {
     let mut state = 0x5eed_u64;
     let mut out: Vec<u8> = std::iter::repeat_with(|| {
@@ -47,7 +47,7 @@ impl Desk {
         self.at(name)
     }
 
-    /// Converted by qemu-img to another format.
+    /// Converts content to another format with qemu-img.
     fn converted(&self, name: &str, content: &[u8], args: &[&str]) -> String {
         let (raw, out) = (self.file("converted.raw", content), self.at(name));
         let all: Vec<_> =
@@ -79,7 +79,7 @@ async fn bytes(source: &Source) -> Vec<u8> {
     out
 }
 
-/// Opens it, compares every byte, and tries to write.
+/// Opens a source, compares every byte, and checks that a write is refused.
 async fn is(spec: &str, kind: Kind, content: &[u8]) -> Source {
     let source = opened(spec).await;
     assert_eq!(source.identity.kind, kind, "{spec}");
@@ -129,7 +129,7 @@ async fn virtual_disks_are_read_through_qemu_nbd() {
     for subformat in ["dynamic", "fixed"] {
         let options = format!("subformat={subformat},force_size=on");
         is(&desk.converted(&format!("{subformat}.vhd"), &content, &["vpc", "-o", &options]), Kind::Vhd, &content).await;
-        // The content is what counts.
+        // The format is detected by content, not by name.
         fs::rename(desk.at(&format!("{subformat}.vhd")), desk.at(subformat)).unwrap();
         is(&desk.at(subformat), Kind::Vhd, &content).await;
     }

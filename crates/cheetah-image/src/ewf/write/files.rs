@@ -127,8 +127,8 @@ impl Files {
         synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
     }
 
-    /// Renames the set's `segments` files to their final names. The first one comes last, so a set that looks complete
-    /// is.
+    /// Renames the set's `segments` files to their final names. The first one is renamed last, so a set that looks
+    /// complete is complete.
     pub fn rename(mut self, segments: u16) -> Result<Vec<PathBuf>> {
         self.sync()?;
         let whole: Vec<_> = (1..=segments).map(|number| self.names.whole(number)).collect::<Result<_>>()?;

@@ -238,7 +238,7 @@ fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
 fn sectors(ranges: &[ByteRange], sector_size: u64) -> Result<Vec<(u32, u32)>> {
     let ranges: Vec<_> = ranges.iter().map(|range| range.aligned_to(sector_size)).collect();
     let ranges = merged(&ranges);
-    // So that the number of sectors fits even where they are all unreadable.
+    // Split, so that the number of sectors fits even if all of them are unreadable.
     let ranges = ranges.iter().flat_map(|range| range.split_at_multiples(sector_size << 31));
     let number = |bytes: u64| u32::try_from(bytes / sector_size);
     let listed = ranges.map(|range| match (number(range.offset), number(range.len)) {
@@ -281,7 +281,7 @@ mod tests {
                 let words = [&format!("range {bad} "), "an E01 cannot record it", "acquire to raw or a drive"];
                 assert!(words.iter().all(|word| error.contains(*word)), "{error}");
             }
-            // As a version that only warned may have left it.
+            // Such a checkpoint may come from an earlier version, which only warned.
             let old = Checkpoint { unreadable: vec![(bad.offset, bad.len)], ..good };
             let resumed = E01Writer::resume(&folder.path().join("x.E01"), size, E01Options::default(), &old);
             assert!(resumed.err().unwrap().to_string().contains("an E01 cannot record it"));

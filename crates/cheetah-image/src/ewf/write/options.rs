@@ -16,7 +16,7 @@ pub(super) const CHUNK_BYTES_MAX: u64 = 32768 * 512;
 const SEGMENT_OVERHEAD_MAX: u64 = 256 << 10;
 /// Characters EnCase shows of a text.
 const TEXT_CHARS_MAX: usize = 2999;
-/// The minimum length of a segment: smaller ones are not worth their head and tail.
+/// The minimum length of a segment: the overhead of smaller ones is too large.
 const SEGMENT_SIZE_MIN: u64 = 1 << 20;
 
 /// How hard to compress: one of the names `none`, `fast` and `best`, or a level of libdeflate, 0 (`none`) to 12
@@ -47,7 +47,7 @@ impl Compression {
     }
 }
 
-/// The level of our own encoder, which is none of libdeflate's.
+/// The level of our own encoder; not a level of libdeflate.
 const FAST: u8 = u8::MAX;
 
 impl Default for Compression {

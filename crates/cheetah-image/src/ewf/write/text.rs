@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::options::E01Options;
 use cheetah_error::{Error, Result};
 
-/// Characters EnCase shows of a tool's version and of a platform.
+/// The number of characters that EnCase shows of a tool's version and of a platform.
 const SOFTWARE_CHARS_MAX: usize = 11;
 const PLATFORM_CHARS_MAX: usize = 23;
 

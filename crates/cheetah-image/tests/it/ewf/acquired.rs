@@ -112,7 +112,7 @@ fn segments_are_found_regardless_of_case_and_missing_ones_are_named() {
     assert!(refusal(Ewf::open(&first)).contains("it says it is segment 3 where 4 was to come"));
     rename("away", "set.E04");
 
-    // EnCase marks the segments of a set, so that none is taken for one of another.
+    // EnCase marks the segments of a set, so that a segment of another set is recognised.
     for (name, mark) in [("set.E01", 1), ("set.E02", 1), ("set.E03", 2), ("set.E04", 1)] {
         let path = if name == "set.E02" { desk.path("Set.e02") } else { desk.path(name) };
         let mut bytes = std::fs::read(&path).unwrap();

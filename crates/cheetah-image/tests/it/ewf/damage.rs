@@ -1,4 +1,4 @@
-//! Images that are damaged, cut off or made up: an error that says where, and never other bytes.
+//! Damaged, truncated and forged images: reads return an error that names the place, and never other bytes.
 
 use cheetah_image::ewf::Ewf;
 
@@ -6,7 +6,7 @@ use super::sections::{DESCRIPTOR, descriptor, errors, find, insert, seal, sectio
 use super::support::{Desk, Noise, disk, read, read_memory, refusal};
 use crate::need;
 
-/// Bits to flip, of each image.
+/// The number of bits to flip in each image.
 const FLIPS: usize = 1500;
 
 /// A small image in memory.
@@ -29,7 +29,7 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
         let mut noise = Noise(1);
         let (mut errors, mut harmless) = (0, 0);
         for turn in 0..FLIPS {
-            // Half of them anywhere, half where chunks are not, which is little.
+            // Half of them anywhere, half outside the chunks, which is a small part.
             let at = match turn % 2 {
                 0 => noise.below(good.len() as u64) as usize,
                 _ => meta(&good, &mut noise),
@@ -48,7 +48,7 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
     }
 }
 
-/// Somewhere in a section that holds no chunks.
+/// Returns a random offset in a section without chunks.
 fn meta(bytes: &[u8], noise: &mut Noise) -> usize {
     loop {
         let sections = sections(bytes);
@@ -92,7 +92,7 @@ fn a_damaged_table_is_replaced_by_its_copy() {
         let words = refusal(Ewf::from_memory(vec![bad]));
         assert!(words.contains("segment 1: ") && words.contains("does not match its checksum"), "{words}");
     }
-    // No copy at all.
+    // Without a copy.
     let mut bad = good.clone();
     bad[table.data.start] ^= 1;
     bad[copy.start..copy.start + DESCRIPTOR].copy_from_slice(&descriptor(
@@ -169,7 +169,7 @@ fn inconsistent_segments_are_refused() {
             seal(data);
         })
     };
-    // A chain that goes nowhere, round in circles, or two ways at once.
+    // A chain that leads outside the file, is cyclic, or contradicts itself.
     assert!(with("sectors", &|bytes| number(bytes, 16, 1 << 60)).contains("'sectors'"));
     assert!(with("sectors", &|bytes| number(bytes, 16, 13)).contains("is said to end at offset 13"));
     assert!(with("sectors", &|bytes| number(bytes, 24, 100)).contains("is said to be 100 bytes long"));

@@ -1,4 +1,4 @@
-//! Real images, made by others.
+//! Real images, made with other programs.
 
 use cheetah_image::ewf::{Ewf, EwfFormat};
 use cheetah_image::hash::hex;

@@ -1,4 +1,4 @@
-//! Ex01. The libewf that distributions package cannot write it, so the images are made here, after the specification.
+//! Ex01. The libewf that distributions package cannot write it, so the tests encode images after the specification.
 
 use std::io::Read as _;
 
@@ -46,7 +46,7 @@ impl Method {
 struct Segment {
     bytes: Vec<u8>,
     method: Method,
-    /// Where the last section descriptor is.
+    /// The offset of the last section descriptor.
     last: usize,
 }
 
@@ -87,7 +87,7 @@ impl Segment {
     fn text(&mut self, kind: u32, names: &str, values: &str) {
         let text = format!("\u{feff}1\nmain\n{names}\n{values}\n\n");
         let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        // Text has no padding: where it ends, zlib's stream does.
+        // Text has no padding: it ends with zlib's stream.
         let packed = self.method.pack(&bytes);
         self.section(kind, 1, &packed);
     }
@@ -183,7 +183,7 @@ fn images_of_every_method_read_the_same() {
         let segments = encode(&raw, method, 12, &[]);
         assert_eq!(segments.len(), 3);
         let packed = segments.concat().len() < raw.len() / 2;
-        assert_eq!(packed, method != Method::None, "it should be chunks of that kind that are read");
+        assert_eq!(packed, method != Method::None, "the image has chunks of that kind");
         for (index, segment) in segments.iter().enumerate() {
             std::fs::write(dir.path().join(format!("disk.Ex0{}", index + 1)), segment).unwrap();
         }

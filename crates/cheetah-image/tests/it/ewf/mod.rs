@@ -1,4 +1,4 @@
-//! Reading E01, S01 and Ex01 images: those other programs make, damaged ones, and real ones.
+//! Reading E01, S01 and Ex01 images: images made by other programs, damaged images, and real ones.
 
 mod acquired;
 mod damage;

@@ -1,4 +1,4 @@
-//! Taking segments of version 1 apart, and putting them together again with something else in them.
+//! Splits segments of version 1 into sections, and builds changed ones.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ pub const DESCRIPTOR: usize = 76;
 #[derive(Debug, Clone)]
 pub struct Section {
     pub name: String,
-    /// Where its descriptor is.
+    /// The offset of its descriptor.
     pub start: usize,
     pub data: Range<usize>,
 }

@@ -1,4 +1,4 @@
-//! Evidence to make images of, libewf's programs to make them, and comparing.
+//! Test evidence, images of it made by libewf's programs, and comparison.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use cheetah_image::ewf::Ewf;
 
 use crate::need;
 
-/// Bytes that repeat themselves only in the way they were asked to: the same on each run.
+/// Deterministic pseudo-random numbers.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -26,8 +26,7 @@ impl Noise {
     }
 }
 
-/// A disk in small: text, zeros, noise and a pattern in turns of 48 KiB, so that most chunks hold two of them; not a
-/// whole number of chunks.
+/// A small disk: text, zeros, noise and a pattern in turns of 48 KiB, so that most chunks contain two of them.
 pub fn disk(len: usize) -> Vec<u8> {
     let mut noise = Noise(7);
     let mut disk = Vec::with_capacity(len + (48 << 10));
@@ -84,7 +83,7 @@ pub fn first_segment(target: &Path) -> PathBuf {
     candidates.into_iter().find(|path| path.exists()).unwrap()
 }
 
-/// A runtime as the program has one.
+/// A runtime like that of the program.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap()
 }
@@ -104,12 +103,12 @@ pub fn read_all(device: &dyn Device, step: u64) -> cheetah_device::Result<Vec<u8
     })
 }
 
-/// One read.
+/// Reads one range.
 pub fn read(device: &dyn Device, offset: u64, len: u64) -> cheetah_device::Result<Vec<u8>> {
     runtime().block_on(device.read(ByteRange::new(offset, len))).map(|data| data.into_bytes().to_vec())
 }
 
-/// Fails unless the image's content is `raw`, however it is read.
+/// Asserts that the image's content is `raw`, with requests of every size.
 pub fn compare(path: &Path, raw: &[u8]) -> Ewf {
     let image = Ewf::open(path).unwrap();
     assert_eq!(image.geometry().size, raw.len() as u64, "{}", path.display());
@@ -140,7 +139,7 @@ pub fn read_memory(segments: Vec<Vec<u8>>) -> Result<Vec<u8>> {
     Ok(all)
 }
 
-/// The sentence with which opening fails.
+/// Returns the error of opening.
 pub fn refusal(opened: Result<Ewf>) -> String {
     opened.err().expect("opening should have failed").to_string()
 }

@@ -30,7 +30,7 @@ fn cancelled_reads_do_not_affect_other_readers() {
                         let len = noise.below(400_000).min(raw.len() as u64 - offset);
                         let range = ByteRange::new(offset, len);
                         match noise.below(4) {
-                            // Not even begun, begun and left, and a hint.
+                            // A read that is never polled, a read that is dropped after it was polled, and a hint.
                             0 => drop(image.read(range)),
                             1 => drop(image.read(range).now_or_never()),
                             2 => image.cache(range).await.unwrap(),

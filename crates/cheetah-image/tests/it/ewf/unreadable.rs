@@ -19,7 +19,7 @@ fn unreadable_ranges_are_errors_and_the_rest_is_read() {
     let desk = Desk::new(1 << 20);
     let first = desk.acquire("bad", &[]);
     let mut bytes = std::fs::read(&first).unwrap();
-    // Out of order, touching, twice the same, and beyond the end.
+    // Ranges out of order, adjacent, duplicate, and beyond the end.
     let size = desk.raw.len() as u32 / 512;
     insert(&mut bytes, "error2", &errors(&[(100, 4), (10, 2), (12, 1), (100, 4), (size - 1, 8), (size, 1), (3, 0)]));
     std::fs::write(&first, bytes).unwrap();
@@ -39,8 +39,8 @@ fn unreadable_ranges_are_errors_and_the_rest_is_read() {
     assert!(read(&image, 11 * 512, 0).unwrap().is_empty());
 }
 
-/// A disk with a bad spot, for programs that read disks: nbdkit fails, nbdfuse makes a file of it, and a loop device
-/// a disk.
+/// A disk with a bad spot, for programs that read disks: nbdkit returns errors, nbdfuse presents it as a file, and a
+/// loop device as a disk.
 struct BadDisk {
     fuse: Child,
     file: PathBuf,
@@ -80,7 +80,7 @@ impl Drop for BadDisk {
             run("losetup", &["-d", disk]);
         }
         let folder = self.file.parent().unwrap();
-        // The loop device lets go of the file a little later.
+        // The loop device releases the file a little later.
         for _ in 0..3000 {
             let unmount = Command::new("umount").arg(folder).stderr(Stdio::null()).status();
             if unmount.is_ok_and(|status| status.success()) {

@@ -44,12 +44,12 @@ impl<'a> Bits<'a> {
         Some(())
     }
 
-    /// Bytes there is still room for.
+    /// Returns the number of bytes for which there is still room.
     pub fn room(&self) -> usize {
         self.out.len() - self.at
     }
 
-    /// Fills up the last byte and returns how many there are.
+    /// Pads the last byte with zeros, and returns the number of bytes.
     pub fn finish(mut self) -> Option<usize> {
         self.count = self.count.next_multiple_of(8);
         self.flush()?;

@@ -1,10 +1,10 @@
 //! Huffman codes for one block (RFC 1951, section 3.2.2).
 
-/// Deepest tree the frequencies in one window can make, and some.
+/// More than the depth of the deepest tree that the frequencies in one window can produce.
 const DEPTHS: usize = 32;
 /// Symbols in the largest alphabet.
 const SYMBOLS_MAX: usize = 286;
-/// Longest code there is.
+/// The length of the longest code, in bits.
 const BITS_MAX: usize = 15;
 
 /// A code as it is written.
@@ -12,15 +12,15 @@ const BITS_MAX: usize = 15;
 pub struct Code {
     /// Lowest first.
     pub bits: u32,
-    /// How many there are; 0 for a symbol that does not occur.
+    /// The number of bits; 0 for a symbol that does not occur.
     pub count: u32,
 }
 
-/// Lengths of codes for symbols that occur as often as `freqs` says (each below 2^16), none longer than `bits_max`; 0
-/// for what does not occur. At least two symbols get a code, as decoders want a code to be complete.
+/// Returns the code lengths of symbols with the frequencies `freqs` (each below 2^16), at most `bits_max`; 0 for a
+/// symbol that does not occur. At least two symbols get a code, since decoders require a complete code.
 pub fn lengths<const N: usize>(freqs: &[u32; N], bits_max: usize) -> [u8; N] {
     let mut lengths = [0; N];
-    // Frequency and symbol in one word, to be sorted at once. Symbols are below 2^9.
+    // Frequency and symbol in one word, so that one sort suffices. Symbols are below 2^9.
     let mut sorted = [0; SYMBOLS_MAX];
     let mut used = 0;
     for (symbol, freq) in (0u32..).zip(freqs).filter(|(_, freq)| **freq > 0) {
@@ -38,7 +38,7 @@ pub fn lengths<const N: usize>(freqs: &[u32; N], bits_max: usize) -> [u8; N] {
     sorted.sort_unstable();
     let mut leaves = leaves(sorted);
     limit(&mut leaves, bits_max);
-    // The rarest get the longest.
+    // The rarest symbols get the longest codes.
     let mut entries = sorted.iter();
     for bits in (1..=bits_max).rev() {
         for entry in entries.by_ref().take(leaves[bits] as usize) {
@@ -49,8 +49,8 @@ pub fn lengths<const N: usize>(freqs: &[u32; N], bits_max: usize) -> [u8; N] {
     lengths
 }
 
-/// How many leaves the tree has at each depth: Moffat and Katajainen, "In-place calculation of minimum-redundancy
-/// codes" (1995), for at least two entries in ascending order.
+/// Returns the number of leaves at each depth of the tree: Moffat and Katajainen, "In-place calculation of
+/// minimum-redundancy codes" (1995), for at least two entries in ascending order.
 fn leaves(sorted: &[u32]) -> [u32; DEPTHS] {
     let len = sorted.len();
     let mut nodes = [0; SYMBOLS_MAX];
@@ -89,7 +89,7 @@ fn leaves(sorted: &[u32]) -> [u32; DEPTHS] {
     })
 }
 
-/// Moves leaves up until none is deeper than `bits_max`, at the price of others that move down.
+/// Moves leaves up until none is deeper than `bits_max`; other leaves move down in exchange.
 fn limit(leaves: &mut [u32; DEPTHS], bits_max: usize) {
     let deep: u32 = leaves[bits_max + 1..].iter().sum();
     leaves[bits_max + 1..].fill(0);
@@ -97,8 +97,8 @@ fn limit(leaves: &mut [u32; DEPTHS], bits_max: usize) {
     // In units of the deepest level's places (Kraft's inequality).
     let mut taken: u32 = (1..=bits_max).map(|bits| leaves[bits] << (bits_max - bits)).sum();
     while taken > 1 << bits_max {
-        // A leaf above goes one down, and one of the deepest goes beside it. There always is one above: all symbols at
-        // the deepest level would take less room than there is.
+        // A leaf above moves one level down, and one of the deepest becomes its sibling. There is always a leaf above,
+        // since all symbols together do not fill the deepest level.
         let Some(above) = (1..bits_max).rev().find(|bits| leaves[*bits] > 0) else { break };
         leaves[above] -= 1;
         leaves[above + 1] += 2;
@@ -107,7 +107,7 @@ fn limit(leaves: &mut [u32; DEPTHS], bits_max: usize) {
     }
 }
 
-/// The codes that go with `lengths`.
+/// Returns the canonical codes with these `lengths`.
 pub fn codes<const N: usize>(lengths: &[u8; N]) -> [Code; N] {
     let mut counts = [0; BITS_MAX + 1];
     lengths.iter().for_each(|bits| counts[usize::from(*bits & 15)] += 1);
@@ -144,7 +144,7 @@ mod tests {
             prop_assert_eq!(lengths.iter().filter(|bits| **bits > 0).count(), used.max(2));
             let taken: usize = lengths.iter().filter(|bits| **bits > 0).map(|bits| 1 << (bits_max - usize::from(*bits))).sum();
             prop_assert_eq!(taken, 1 << bits_max);
-            // The more frequent is never longer.
+            // The code of a more frequent symbol is never longer.
             for (a, b) in (0..286).zip(1..286).filter(|(a, b)| freqs[*a] > freqs[*b] && freqs[*b] > 0) {
                 prop_assert!(lengths[a] <= lengths[b]);
             }

@@ -1,10 +1,10 @@
-//! A deflate encoder (RFC 1950, RFC 1951) for one purpose: chunks of evidence, as fast as disks are read, about as
-//! small as zlib's level 1 makes them.
+//! A deflate encoder (RFC 1950, RFC 1951) for one purpose: it compresses chunks of evidence as fast as disks are read,
+//! to about the size that zlib's level 1 achieves.
 //!
 //! libdeflate's fastest level makes slightly smaller chunks in 1.5 times the time, too slow for two processors that
 //! must also hash. For speed, this encoder tries one candidate a position, has no matches across 32 KiB of evidence
 //! (the usual chunk), writes one block for each 32 KiB, and has no lazy matching ([`tokens`]). Mispredicted branches
-//! cost most, so literals are counted in passing and always written four at a time ([`block`]).
+//! cost most, so literals are counted during the search and always written four at a time ([`block`]).
 
 use libdeflater::adler32;
 
@@ -55,7 +55,7 @@ mod tests {
         let mut unpacked = vec![0; data.len()];
         let unpacked_len = Decompressor::new().zlib_decompress(&packed[..len], &mut unpacked).unwrap();
         assert!(unpacked_len == data.len() && unpacked == data);
-        // The same again, in just enough room; and not in less.
+        // The same input fits in a buffer of exactly this size, and not in a smaller one.
         let mut exact = vec![0; len + 8];
         assert_eq!(deflater.zlib(data, &mut exact), Some(len));
         assert!(exact[..len] == packed[..len]);
@@ -101,7 +101,7 @@ mod tests {
         for len in [1, 2, 3, 4, 5, 11, 12, 13, 20, 258, 259, WINDOW - 1, WINDOW, WINDOW + 1, 3 * WINDOW] {
             there_and_back(&mut deflater, &vec![0; len]);
             there_and_back(&mut deflater, &(0..len).map(|at| ((at / 256) ^ (at * 7)) as u8).collect::<Vec<_>>());
-            // Frequencies like Fibonacci's numbers, which make the longest codes there are.
+            // Frequencies like Fibonacci's numbers, which produce the longest codes.
             let mut fibonacci = Vec::new();
             let (mut now, mut next) = (1, 1);
             for value in 0u8.. {
@@ -111,7 +111,7 @@ mod tests {
                     break;
                 }
             }
-            // Dealt out, so that they are literals.
+            // Interleaved, so that they become literals.
             let dealt: Vec<_> = (0..len).map(|at| fibonacci[at * 12_289 % len]).collect();
             there_and_back(&mut deflater, &dealt);
         }

@@ -1,12 +1,12 @@
 //! Finds repeats: splits a window of evidence into literals and matches.
 
-/// Bytes searched, and put in one block, at a time.
+/// The number of bytes searched at a time, and written as one block.
 pub const WINDOW: usize = 32 << 10;
 /// Positions remembered: one for each value of a hash.
 const HASH_BITS: u32 = 14;
-/// Bytes that are hashed, and that a match has at least.
+/// The number of bytes that are hashed, and the minimum length of a match.
 const MATCH_MIN: usize = 4;
-/// Bytes a match has at most.
+/// The maximum length of a match, in bytes.
 const MATCH_MAX: usize = 258;
 /// Bytes at the end in which no match begins, so that all loads stay within the window.
 const TAIL: usize = 12;
@@ -18,7 +18,7 @@ pub struct Sequence {
     pub literals: u16,
     /// Bytes of the match; 0 in the last sequence, which has none.
     pub len: u16,
-    /// How far back the match is.
+    /// The distance back to the match.
     pub distance: u16,
 }
 
@@ -26,14 +26,14 @@ pub struct Sequence {
 pub struct Tokens {
     /// The window, with room for an eight-byte load at the last position.
     window: Box<[u8; WINDOW + 8]>,
-    /// Where each hash was seen last. Windows are small enough for 16 bits.
+    /// The last position of each hash. Positions in a window fit in 16 bits.
     seen: Box<[u16; 1 << HASH_BITS]>,
     sequences: Vec<Sequence>,
-    /// How often each literal occurs.
+    /// The frequency of each literal.
     pub literals: [u32; 256],
-    /// How often each code of a length occurs.
+    /// The frequency of each length code.
     pub lens: [u32; 29],
-    /// How often each code of a distance occurs.
+    /// The frequency of each distance code.
     pub distances: [u32; 30],
 }
 
@@ -51,7 +51,7 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// Bytes from `at` on; only the first is sure to be part of the window.
+    /// Returns the bytes from `at` on; only the first is certain to be part of the window.
     #[inline(always)]
     pub fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
         bytes(&self.window, at)
@@ -70,7 +70,8 @@ impl Tokens {
         self.sequences.clear();
         (self.literals, self.lens, self.distances) = ([0; 256], [0; 29], [0; 30]);
         let end = len.saturating_sub(TAIL);
-        // Everything before has its sequence; a position that was never seen counts as 0, so search from 1 on.
+        // Everything before `done` is in a sequence. A hash that was never seen has position 0, so the search starts at
+        // 1.
         let (mut done, mut at) = (0, 1);
         while at < end {
             let here = load(&self.window, at);
@@ -109,7 +110,7 @@ impl Tokens {
             len += 8;
             differs = load(&self.window, at + len) ^ load(&self.window, before + len);
         }
-        // Loads that reach beyond the window find anything, or its beginning; what counts ends before.
+        // Loads beyond the window return arbitrary bytes, or its beginning; `len_max` excludes them.
         (len + differs.trailing_zeros() as usize / 8).min(len_max)
     }
 
@@ -157,7 +158,7 @@ fn low(value: usize) -> u16 {
     value as u16
 }
 
-/// How a match's length is written.
+/// The encoding of a match's length.
 #[derive(Clone, Copy)]
 pub struct Len {
     /// Index of its code, from that of length 3.
@@ -191,7 +192,8 @@ const fn lens() -> [Len; MATCH_MAX + 1] {
     lens
 }
 
-/// The code of a distance, and how many of the low bits of `distance - 1` follow it (RFC 1951, section 3.2.5).
+/// Returns the code of a distance, and the number of low bits of `distance - 1` that follow it (RFC 1951, section
+/// 3.2.5).
 #[inline(always)]
 pub fn distance_code(distance: usize) -> (usize, u32) {
     let index = distance - 1;
