@@ -1,5 +1,5 @@
-"""Benchmarks `cheetah probe`: gaps of trains beside other tools, capacity and round trips of emulated paths, SO_TXTIME in a
-kernel that has it, and the tables of the paper that it follows. See bench/README.md."""
+"""Benchmarks `cheetah probe`: gaps of trains beside other tools, capacity and round trips of emulated paths, SO_TXTIME
+in a kernel that has it, and the tables of the paper that it follows. See bench/README.md."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ GAPS_US = (10, 50, 242)
 PACKETS = 50
 ALLOWED = "allowed"
 P50_US_MAX, P99_US_MAX = 0.1, 5.0
-# How many times less than the best peer's: as many as this share, idle and busy.
+# The bar: this share of the best peer's error, idle and busy.
 PEER_SHARE = {"idle": 0.5, "every core busy": 0.1}
 BACK_TO_BACK_SHARE = 0.75
-# A sender further from the requested gap sends another one, so its errors do not count.
+# A sender that deviates more from the requested gap sends at another rate, so its errors do not count.
 KEEPS_WITHIN = 0.25
 
 NOTE = (

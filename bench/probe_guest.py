@@ -1,5 +1,5 @@
-"""A guest that runs Debian's kernel, for features that this machine's kernel may lack. It is made of packages, and emulated by
-QEMU without hardware virtualisation, so it is slow."""
+"""A guest that runs Debian's kernel, for features that this machine's kernel may lack. It is built from packages, and
+emulated by QEMU without hardware virtualisation, so it is slow."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def archive(script: str, programs: Mapping[str, str], kernel: Kernel) -> bytes:
 
 
 def boot(script: str, programs: Mapping[str, str], scratch_dir: str) -> str:
-    """Runs a script in the guest, which has to power it off; returns the console's output."""
+    """Runs a script in the guest, which must power the guest off; returns the console's output."""
     if not shutil.which("qemu-system-x86_64"):
         raise BenchError("qemu-system-x86_64 is not installed; it is in the package qemu-system-x86")
     initrd = os.path.join(scratch_dir, "initrd")

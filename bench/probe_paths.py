@@ -1,5 +1,5 @@
-"""Measures known paths by `cheetah probe`, without a far end's help: spaced links of the lab, idle and with cross traffic on
-half of their capacity."""
+"""Measures known paths by `cheetah probe`, without a far end's help: spaced links of the lab, idle and with cross
+traffic on half of their capacity."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _printed(lab: Lab, argv: list[str]) -> str:
 
 
 def told_by_pchar(lab: Lab) -> dict[str, float | None]:
-    """pchar, with fewer and larger steps than by itself: that would take minutes a hop."""
+    """pchar, with fewer and larger steps than its default, which takes minutes per hop."""
     argv = [
         "pchar",
         "-p",
@@ -97,7 +97,8 @@ def told_by_pchar(lab: Lab) -> dict[str, float | None]:
 
 
 def told_by_bing(lab: Lab) -> dict[str, float | None]:
-    """Returns bing's last figure for the link to the node. It never ends, and soon takes every answer for a late one."""
+    """Returns bing's last figure for the link to the node. It never ends by itself, and soon counts
+    every answer as late."""
     argv = ["sh", "-c", 'timeout 6 "$@" 2>/dev/null; true', "sh", "bing", "-n", lab.nodes[0].address]
     printed = _printed(lab, argv)
     found = re.findall(r"\|\s+([0-9.]+)([KMG])b/s,[^\n|]*\n 1 ", printed)
@@ -229,7 +230,7 @@ def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
     figures: list[Figure] = []
     table = Table("Paths as everybody told them", ["path", "by", "capacity (Mbit/s)", "round trip (ms)"])
     charts = []
-    # Slow links take long.
+    # Slow links take a long time.
     for rate_mbit in RATES_MBIT[1:] if settings.quick else RATES_MBIT:
         curves, wire_us = [], (PAIR_BYTES + ETHERNET_BYTES) * 8 / rate_mbit
         for load in CAPACITY_ERROR_MAX:

@@ -1,6 +1,6 @@
-"""The evaluation of the paper that the probe follows, table by table, on this machine: Mok et al., "Improving the packet
-send-time accuracy in embedded devices" (PAM 2015), as Chang presented it (AIMS 2015). The receiver's kernel stands in for
-the capture card; "sequential" is `cheetah probe --backend sequential`, which sleeps, then sends."""
+"""The evaluation of the paper that the probe follows, table by table, on this machine: Mok et al., "Improving the
+packet send-time accuracy in embedded devices" (PAM 2015), as Chang presented it (AIMS 2015). The receiver's kernel
+stands in for the capture card; "sequential" is `cheetah probe --backend sequential`, which sleeps, then sends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cheetah.bench.figure import Figure
 from cheetah.bench.units import short
 
 PACKETS = 50
-# No train is discarded: all of them count here.
+# No train is discarded here.
 ALL = ("--gap-error-max", "1s")
 # The paper gives no period; its own finding is that some hundreds of microseconds are enough.
 ON_THE_FLY = "500us"
@@ -46,7 +46,7 @@ PAIRS, PAIR_ROUNDS = 40, 40
 
 
 def _trains(settings: Settings, gap_us: float) -> int:
-    """As many as a fraction of a second holds."""
+    """Returns the number of trains that fit in a fraction of a second."""
     most_ns = 0.05e9 if settings.quick else 0.4e9
     return int(max(2, min(40, most_ns / max(1.0, PACKETS * gap_us * 1000))))
 

@@ -69,8 +69,8 @@ class Judge:
 
 
 class Stand:
-    """A sending and a receiving machine with a veth pair between them, whose far end stamps packets on arrival. It stands in for a
-    network card and a capture card on its wire."""
+    """A sending and a receiving machine with a veth pair between them, whose far end stamps packets on arrival. It
+    stands in for a network card and a capture card on its wire."""
 
     def __init__(self, scratch: Scratch, lab: Lab) -> None:
         self.scratch = scratch

@@ -28,8 +28,8 @@ class TrainRequest:
 
 @dataclasses.dataclass
 class TrainResults:
-    """The result. Times are nanoseconds of the monotonic clock: when each packet of each accepted train arrived, and when its
-    sender reports that it left (empty if it does not)."""
+    """The result. Times are nanoseconds of the monotonic clock: when each packet of each accepted train arrived, and
+    when its sender reports that it left (empty if it does not)."""
 
     arrived: list[list[int]]
     left: list[list[int]] = dataclasses.field(default_factory=list)
@@ -51,7 +51,7 @@ class TrainResults:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Returns the smallest value that this share of all values does not exceed; NaN of none."""
+    """Returns the smallest value that this share of all values does not exceed; NaN if there are none."""
     ordered = sorted(values)
     if not ordered:
         return math.nan

@@ -1,5 +1,5 @@
-"""SO_TXTIME in a kernel that has FQ and ETF: that packets wait in the kernel and leave in the order and at the times that
-were given with them. `python3 -m bench.probe_txtime` ends in PASS or FAIL. All of it is emulated, so timing is, too."""
+"""Checks SO_TXTIME in a kernel with FQ and ETF: packets wait in the kernel, and leave in order and at the times given
+with them. `python3 -m bench.probe_txtime` ends in PASS or FAIL. All of it is emulated, so timing is, too."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ NOTE = (
     "In Debian's kernel 6.12 under QEMU's TCG, over a veth pair: function is shown; times are those of an emulated "
     "processor and say nothing of real ones."
 )
-# How each queue discipline is made.
+# The arguments of `tc` for each queue discipline.
 QDISCS = {"fq": "fq", "etf": f"etf clockid CLOCK_TAI delta {DELTA_MS * 1_000_000}"}
-# `ip` and `tc` by their paths: busybox has its own, which its shell would take.
+# `ip` and `tc` by their paths: the shell would prefer busybox's own.
 SCRIPT = """#!/bin/sh
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for module in veth sch_fq sch_etf; do insmod /modules/$module.ko; done
@@ -160,7 +160,7 @@ def problems_of(told: dict[str, Turn]) -> list[str]:
 
 
 def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
-    """Figures and a table; without them where the guest cannot be made, which is said."""
+    """Returns figures and a table; reports it if the guest cannot be built."""
     figures = [_figure(name, None) for name in QDISCS]
     table = Table(
         "SO_TXTIME in an emulated machine",

@@ -61,7 +61,7 @@ def _serving(machine: Namespace, argv: Sequence[str]) -> Iterator[None]:
 
 def round_trip_ms(lab: Lab, round_trips: int = ROUND_TRIPS_COUNTED) -> float:
     """Returns the median round trip between the examiner and the first node, as `ping` measures it."""
-    # On a busy machine, waiting for a processor is no part of the round trip.
+    # On a busy machine, waiting for a processor is not part of the round trip.
     argv = [*relay.real_time_prefix(), sys.executable, ping.__file__, lab.nodes[0].address, str(round_trips)]
     return float(lab.examiner.run(argv)) / 1000
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The throughput of a link with one TCP stream, where `iperf3` may not be installed.
+"""Measures the throughput of a link with one TCP stream, without `iperf3`, which may not be installed.
 
 `flow.py serve ADDRESS PORT SECONDS` sends to a client for that long; `flow.py ask ADDRESS PORT SECONDS` receives,
-and prints the rate in bits a second, as frames on the wire. The first quarter is not counted: a stream has to find
-the rate first.
+and prints the rate in bits a second, as frames on the wire. The first quarter is not counted, while the stream finds
+the rate.
 
-On the wire, each segment of TCP's payload has a frame around it: 14 bytes of Ethernet, and what else the MTU holds
-(IP, TCP, options). So the rate is payload × (MTU + 14) ÷ segment. Acknowledgements go the other way and are not in it.
+On the wire, each segment of TCP's payload is in a frame: 14 bytes of Ethernet, and the headers within the MTU (IP, TCP,
+options). So the rate is payload × (MTU + 14) ÷ segment. Acknowledgements travel the other way and are not included.
 """
 
 from __future__ import annotations

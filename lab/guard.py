@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Takes a lab down whose owner was killed: `guard.py NAME PID` waits until process PID is gone.
 
-A process of its own, in a session of its own, so that what ends the owner does not end it. Should it be ended as well, the
+It is a separate process in its own session, so that a signal to the owner does not end it. If it is killed as well, the
 next lab that comes up sweeps.
 """
 

@@ -62,7 +62,7 @@ def down(arguments: argparse.Namespace) -> int:
     state = StateFile(name)
     if not state.claim(create=False):
         if network.namespaces_of(name):
-            raise LabError(f"{name} belongs to a running process; it is removed when that ends")
+            raise LabError(f"{name} belongs to a running process; it is removed when that process ends")
         raise LabError(f"no lab named {arguments.name} is up")
     network.remove_all_of(name)
     state.remove()
@@ -116,11 +116,11 @@ def parser() -> Parser:
         action="append",
         default=[],
         metavar="N:WHAT",
-        help="the link of node N, where it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
+        help="the link of node N, if it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
         "spaced=yes, cross=…%%, batch=… (or batch-to=…, batch-from=…), late=…",
     )
     verb.set_defaults(run=up)
-    verb = verbs.add_parser("down", help="take a lab down, ending what runs in it")
+    verb = verbs.add_parser("down", help="take a lab down, and end the processes in it")
     verb.set_defaults(run=down)
     verb = verbs.add_parser("sweep", help="remove the remains of labs whose process was killed")
     verb.set_defaults(run=sweep)

@@ -14,11 +14,11 @@ TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 MILLION = 1_000_000
 FRAME_BYTES_MAX = 1514
-# The bytes that may leave at once after a pause. Less than a super-frame has the kernel cut it into packets; timers
-# that are late by this much cost no rate.
+# The bytes that may leave at once after a pause. With less than a super-frame, the kernel would cut it into packets;
+# timers that are late by this much cost no rate.
 BURST_MS = 2
 BURST_BYTES_MIN = 4 << 10
-# Where no queue is asked for: as long as this much of the link's rate, as an ordinary switch has.
+# The default queue: this much of the link's rate, like that of an ordinary switch.
 QUEUE_MS = 20
 QUEUE_BYTES_MIN = 64 << 10
 
@@ -34,7 +34,7 @@ def bits_per_s(text: str) -> int:
     """Reads `100mbit` as bits a second."""
     rate = round(_number(text, RATES, "rate", "10mbit, 100mbit, 1gbit"))
     if not 8_000 <= rate <= 100_000_000_000:
-        raise LabError(f"a rate of '{text}' is not one the lab can make; there are 8kbit to 100gbit")
+        raise LabError(f"the lab cannot make a rate of '{text}'; choose from 8kbit to 100gbit")
     return rate
 
 
@@ -87,17 +87,17 @@ class Link:
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay_us <= 10_000_000:
-            raise LabError(f"a delay of {self.delay_us} µs; there are 0 to 10 s")
+            raise LabError(f"a delay of {self.delay_us} µs is outside 0 to 10 s")
         if self.queue_bytes is not None and self.rate_bits is None:
-            raise LabError("a queue needs a rate: where there is none, nothing waits")
+            raise LabError("a queue needs a rate: without a rate, no frame waits")
         if self.queue_bytes is not None and self.queue_bytes < FRAME_BYTES_MAX:
             raise LabError(f"a queue of {self.queue_bytes} bytes holds no frame; the least is {FRAME_BYTES_MAX}")
         if self.spaced and self.rate_bits is None:
-            raise LabError("frames are spaced by a rate; give the link one")
+            raise LabError("spacing needs a rate; give the link one")
         if self.cross_ppm and not self.spaced:
-            raise LabError("others use a share of spaced links only; add spaced=yes")
+            raise LabError("cross traffic needs a spaced link; add spaced=yes")
         if not 0 <= self.cross_ppm < MILLION:
-            raise LabError("others use less than all of a link")
+            raise LabError("cross traffic must use less than all of a link")
         if not 0 <= min(self.batch_to_us, self.batch_from_us) <= max(self.batch_to_us, self.batch_from_us) <= MILLION:
             raise LabError("a batch is gathered for 0 to 1 s")
         if not 0 <= self.late_us <= MILLION:
@@ -121,7 +121,7 @@ class Link:
                 case "spaced" if value in ("yes", "no"):
                     link = dataclasses.replace(link, spaced=value == "yes")
                 case "cross":
-                    # It makes sense on spaced links only, so it makes one.
+                    # Cross traffic needs a spaced link, so it implies one.
                     link = dataclasses.replace(link, spaced=True, cross_ppm=parts_per_million(value))
                 case "batch":
                     time_us = microseconds(value)
@@ -133,11 +133,11 @@ class Link:
                 case "late":
                     link = dataclasses.replace(link, late_us=microseconds(value))
                 case _:
-                    raise LabError(f"'{item}' says nothing about a link; there are {', '.join(KEYS)}")
+                    raise LabError(f"'{item}' is not a property of a link; there are {', '.join(KEYS)}")
         return link
 
     def needs_delay_line(self) -> bool:
-        """Whether more than a rate is asked for: netem or the relay has to do it."""
+        """Whether the link needs more than a rate: netem or the relay provides it."""
         return self.delay_us > 0 or self.loss_ppm > 0
 
     def needs_relay(self) -> bool:
@@ -158,12 +158,12 @@ class Link:
         return ["tbf", "rate", f"{rate_bits}bit", "burst", f"{burst}b", "limit", f"{self._queue_bytes()}b"]
 
     def netem(self) -> list[str]:
-        """The arguments of `tc` for delay and loss. Frames under way are no queue: their number is not limited."""
+        """The arguments of `tc` for delay and loss. Frames in flight are not a queue: their number is not limited."""
         loss = ["loss", f"{self.loss_ppm / 10_000}%"] if self.loss_ppm else []
         return ["netem", "delay", f"{self.delay_us}us", *loss, "limit", "100000"]
 
     def relayed(self) -> list[str]:
-        """The relay's options for delay and loss, and for the rate where that spaces frames."""
+        """The relay's options for delay and loss, and for the rate of a spaced link."""
         options = ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
         rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
         options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]

@@ -85,7 +85,7 @@ def sweep_one(name: str) -> bool:
 
 def remove_stray(name: str) -> bool:
     """Removes namespaces of a lab without a state file; returns whether there were any."""
-    # A lab that came up meanwhile has a state file by now.
+    # A lab that came up meanwhile already has a state file.
     if name in state.names() or not namespaces_of(name):
         return False
     remove_all_of(name)
@@ -109,8 +109,8 @@ class Node:
 class Lab:
     """A lab, up between `with` and its end.
 
-    `rate` is as `tc` has it (`1gbit`) or None for no limit; `rtt` such as `0.3ms`, half of it each way. `link` says
-    all that and more at once, and `links` says it for single nodes, by their number from 1.
+    `rate` is in the notation of `tc` (`1gbit`), or None for no limit; `rtt` such as `0.3ms`, half of it each way.
+    `link` sets these and further properties, and `links` sets them for single nodes, by their number from 1.
     """
 
     def __init__(
@@ -270,5 +270,5 @@ class Lab:
     @staticmethod
     def _address(namespace: Namespace, address: str) -> None:
         namespace.run(["ip", "address", "add", f"{address}/24", "dev", "eth0"])
-        # Multicast (mDNS) needs a route to leave by.
+        # Multicast (mDNS) needs a route.
         namespace.run(["ip", "route", "add", "default", "dev", "eth0"])

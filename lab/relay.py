@@ -1,5 +1,4 @@
-"""What carries frames between two interfaces, later, for kernels without netem, and one by one: builds and starts
-`lab/relay`."""
+"""Builds and starts `lab/relay`, which delays frames, for kernels without netem, or spaces them."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ from lab.namespace import LabError, Namespace
 
 CRATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay")
 
-# The cap on bytes under way in each direction, so that a sender without congestion control cannot fill memory.
+# The limit of bytes in flight in each direction, so that a sender without congestion control cannot fill memory.
 HELD_KIB = 65536
 
 
 def build() -> str:
-    """Builds the relay where it is missing or older than its source; returns its path."""
+    """Builds the relay if it is missing or older than its source; returns its path."""
     return crate.build(CRATE, "lab-relay")
 
 
 def real_time_prefix() -> list[str]:
-    """`chrt` where it is allowed: a relay that waits for the processor adds an unwanted delay."""
+    """Returns `chrt` if permitted: a relay that waits for the processor adds an unwanted delay."""
     allowed = subprocess.run(["chrt", "-f", "50", "true"], capture_output=True, check=False).returncode == 0
     return ["chrt", "-f", "50"] if allowed else []
 
@@ -33,13 +32,13 @@ def _processors() -> list[int]:
 
 
 def own_processor_prefix() -> list[str]:
-    """Keeps a relay that has to be on time on one processor, the last, where there are others."""
+    """Binds a relay of spaced links to one processor, the last, if there are several."""
     processors = _processors()
     return ["taskset", "--cpu-list", str(processors[-1])] if len(processors) > 1 else []
 
 
 def beside_prefix() -> list[str]:
-    """Keeps a command off that processor: the relay never yields it while awake, so a sender on it would wait."""
+    """Keeps a command off the relay's processor, which the relay never yields while awake."""
     processors = _processors()
     return ["taskset", "--cpu-list", ",".join(map(str, processors[:-1]))] if len(processors) > 1 else []
 
@@ -47,8 +46,8 @@ def beside_prefix() -> list[str]:
 def start(
     namespace: Namespace, pairs: Sequence[tuple[Link, str, str]], log_path: str, die_with_parent: bool = True
 ) -> subprocess.Popen[str]:
-    """Starts a relay in `namespace` between each pair of interfaces, which does what their link says. It ends with
-    the namespace's interfaces. What it has to say (frames dropped) goes to `log_path`."""
+    """Starts a relay in `namespace` between each pair of interfaces, with the properties of their link. It ends with
+    the namespace's interfaces. It logs dropped frames to `log_path`."""
     argv = [build(), "--held-kib", str(HELD_KIB)]
     for link, left, right in pairs:
         argv += [*link.relayed(), f"{left}:{right}"]

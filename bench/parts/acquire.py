@@ -77,7 +77,7 @@ def contenders(scratch: Scratch, between: Any, images: Images, link: Any, kind: 
 
 def figures_of(link: Any, kind: str, cache: str, results: Any) -> Any:
     """Returns the figures of one column: our fastest row beside the pipes, `auto` beside the other methods, and, on a
-    link with a rate, the bytes on the wire beside what iperf3 carries."""
+    link with a rate, the bytes on the wire beside iperf3's throughput."""
     rates = {name: [sample["rate"] for sample in rounds] for name, rounds in results.items()}
     prefix, label = f"acquire/{link.key}/{kind}/{cache}", f"{link.name}, {kind}, {cache}"
     own = Figure(

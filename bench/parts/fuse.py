@@ -16,8 +16,8 @@ from cheetah.bench.units import KIB, MIB, iec
 OURS = "cheetah mount"
 PEER = "nbdfuse on nbdkit memory"
 
-# id, what, pattern, block, threads, bar. Sequential: one pass over all of it. Random: until the time is up, each
-# thread in a part of its own, no block twice, so no cache can answer.
+# id, what, pattern, block, threads, bar. Sequential: one pass over all of it. Random: until the time is up, each thread
+# in its own part, no block twice, so no cache can answer.
 WORKLOADS = (
     ("seq-read-1m", "sequential read in 1 MiB records", "read", MIB, 1, 3.0),
     ("rand-read-4k-1", "4 KiB random read, one thread", "randread", 4 * KIB, 1, 1.5),

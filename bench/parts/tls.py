@@ -82,7 +82,7 @@ def measure_loopback(settings: Settings) -> list[Figure]:
             uri = f"nbd{'s' if ours else ''}://{ready['nbd']}/bench"
             speed(uri, ours, "write", MIB, 16, settings.size_bytes / MIB / 1000)
             servers[name] = (uri, ours)
-        # The NBD tools call the server by name.
+        # The NBD tools address the server by name.
         certificates = lab.folder("examiner", "tools")
         peer = nbdkit(scratch, settings.size_bytes, certificates)
         peer.fill(pattern)
@@ -128,7 +128,7 @@ def measure_links(settings: Settings) -> list[Figure]:
                 nodes = []
                 for at in lab.nodes:
                     member = members.credential("node", f"pc{at.number}") if ours else None
-                    # One node in each way on a machine, on neighbouring ports.
+                    # One node in clear and one in a room on each machine, on neighbouring ports.
                     ready = room.node(
                         scratch, size_bytes // count + MIB, member, at.address, at.command, 10809 if ours else 10909
                     )
@@ -192,7 +192,7 @@ def measure_first_byte(settings: Settings) -> list[Figure]:
 
 
 def enrol(scratch: Scratch, members: room.Room, count: int) -> dict[str, Any]:
-    """Lets machines join at once, each a process with a configuration of its own; returns the seconds."""
+    """Lets machines join at once, each a process with its own configuration; returns the seconds."""
     invitation = cheetah.call(["room", "invite", "--no-serve", "--role", "node", "--uses", str(count)], members.within)
     directories = [scratch.make_dir("machine") for _ in range(count)]
 

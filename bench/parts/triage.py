@@ -41,7 +41,7 @@ DELAYS_MS = (0, 10, 20)
 RATES = ("100mbit", "1gbit")
 # Peers are cut off at this multiple of our time, a copy sooner, and at 1.5 times the fastest peer: a ratio to such a
 # sample is a lower bound. --full waits longer. Our own limit, and that of a local tool, is where the bar is missed by
-# far; exceeding it is a failure.
+# a wide margin; exceeding it is a failure.
 PATIENCE, BEHIND, LEAST_S = 6.0, 1.5, 3.0
 COPY_PATIENCE = 2.0
 FULL_LIMIT_S = 120.0

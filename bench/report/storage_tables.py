@@ -30,7 +30,7 @@ def kept(network: str) -> str:
 
 def report(figures: list[Figure]) -> list[str]:
     """Returns all tables of the harness, the comparison, and the conclusions, which are written by hand."""
-    # Needs rich, which the rest of the report does not.
+    # Imported here, since it needs rich, which the rest of the report does not.
     from cheetah.bench import table
 
     lines = []

@@ -8,7 +8,7 @@ from typing import Any
 from bench.settings import Settings
 from cheetah.bench.figure import Figure
 
-# Of the published figures; other files kept between runs are there, too.
+# The parts with published figures; the directory also has other files kept between runs.
 OUT_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "out")
 
 

@@ -1,4 +1,5 @@
-"""Redundant drives over nodes behind links of 1 Gbit/s, beside what iperf3 carries over these links; and their repair."""
+"""Redundant drives over nodes behind links of 1 Gbit/s, beside iperf3's throughput over these links,
+and their repair."""
 
 import json
 import os
@@ -49,7 +50,7 @@ class Setup:
         machine = self.lab.nodes[number]
         share_bytes = self.layout.share_bytes(self.size_bytes)
         node = cheetah.node(self.scratch, share_bytes, machine.address, machine.command)
-        # Its control port can be reached on its own machine only.
+        # Its control port is reachable only on its own machine.
         status = machine.command(["curl", "--silent", "--noproxy", "*", f"http://{node.http}/v1/status"])
 
         def is_ready() -> bool:
@@ -60,7 +61,7 @@ class Setup:
         return node
 
     def rate(self, rw: str, links: int, settings: Settings) -> list[Figure]:
-        """Compares one pass with what this many links carry."""
+        """Compares one pass with the throughput of this many links."""
         name, carried = self.layout.name, f"{links} × iperf3"
         seconds = 1 if settings.quick else 2
 

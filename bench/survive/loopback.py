@@ -1,4 +1,4 @@
-"""Each workload on a redundant drive, on a stripe over as many nodes, and on redundant storage by others; loopback."""
+"""Each workload on a redundant drive, on a stripe over as many nodes, and on other redundant storage; loopback."""
 
 import dataclasses
 import os

@@ -25,7 +25,7 @@ CODE_GB_PER_S = {"P": 10.0, "P and Q": 5.0}
 
 
 def longest_ms(layout: Layout, image: str, size_bytes: int, rw: str, how: signal.Signals, runtime_s: float) -> float:
-    """Loses a node in mid-job and returns the longest request. An error of any request is an error here."""
+    """Loses a node during a job and returns the longest request. Raises an error if any request fails."""
     with Scratch() as scratch:
         drive, nodes = drives.create_here(scratch, layout, size_bytes, image)
         server = cheetah.export(scratch, drive, writable=rw != "randread")
@@ -83,7 +83,7 @@ def measure_code() -> list[Figure]:
     argv[2:2] = ["--manifest-path", os.path.join(cheetah.ROOT, "Cargo.toml")]
     program: Any = os.environ.get("PARITY_SPEED")
     rates: dict[str, list[float]] = {kernel: [] for kernel in CODE_GB_PER_S}
-    # It takes the best of forty runs itself.
+    # The example itself reports the best of forty runs.
     printed = run([program] if program else argv, 900)
     for kernel, found in rates.items():
         line = re.search(rf"^ +4  {kernel} +([0-9.]+) +([0-9.]+)$", printed, re.MULTILINE)

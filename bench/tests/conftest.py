@@ -1,4 +1,4 @@
-"""The tests of the benchmark need the package's parent on the path."""
+"""Puts the parent of the benchmark's package on the path."""
 
 from __future__ import annotations
 

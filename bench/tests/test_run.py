@@ -18,7 +18,7 @@ RUN = os.path.join(ROOT, "bench/run")
 
 
 def without_packages(run: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """`bench/run WORDS` in a Python that has nothing installed."""
+    """Runs `bench/run` with these arguments in a Python without packages."""
     argv = [sys.executable, "-S", run, *words]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An NBD server in front of another one, which extends every read by fixed amounts before and after it, and caches all it has
-read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
+"""An NBD server in front of another one, which extends every read by fixed amounts before and after it, and caches all
+it has read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
 
 `extend.py HOST PORT SOCKET AHEAD BEHIND` serves the default export of the server at HOST:PORT on a Unix socket, and
 says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains.
@@ -25,7 +25,7 @@ OPT_EXPORT_NAME, OPT_ABORT, OPT_GO = 1, 2, 7
 REP_ACK, REP_INFO, REP_ERR_UNSUP = 1, 3, (1 << 31) | 1
 CMD_READ, CMD_DISC = 0, 2
 EINVAL = 22
-# Has flags, is read-only, several connections see the same.
+# Transmission flags: has flags, read-only, consistent over several connections.
 EXPORT_FLAGS = 1 | 2 | 256
 
 
@@ -71,7 +71,7 @@ class PageStore:
         self._lock = threading.Lock()
 
     def missing(self, offset: int, length: int, ahead: int, behind: int) -> tuple[int, int] | None:
-        """Returns the range to read, in whole pages, to answer a read; None if all is there."""
+        """Returns the range to read, in whole pages, to answer a read; None if all of it is stored."""
         first, last = offset // PAGE_BYTES, -(-(offset + length) // PAGE_BYTES)
         with self._lock:
             if all(self._present[first:last]):

@@ -83,7 +83,7 @@ def xmount(scratch: Scratch, image: Any, library: str) -> str:
 
 def _unmount(directory: str) -> None:
     run(["umount", directory], check=False)
-    # Its process takes a moment to go.
+    # Its process takes a moment to end.
     for _ in range(100):
         if not os.path.ismount(directory):
             break

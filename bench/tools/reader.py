@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads a file in a pattern, one record at a time as most tools do, and says how fast.
+"""Reads a file in a pattern, one record at a time as most tools do, and prints bytes and seconds.
 
-`reader.py FILE SIZE RECORD PATTERN SECONDS_MAX` prints {"bytes": …, "seconds": …}. Run by the harness as a process
-of its own, so that a read that hangs can be ended. All patterns but `strided` cover the first SIZE bytes once.
+`reader.py FILE SIZE RECORD PATTERN SECONDS_MAX` prints {"bytes": …, "seconds": …}. The harness runs it as a separate
+process, so that a read that hangs can be ended. All patterns but `strided` cover the first SIZE bytes once.
 """
 
 import json

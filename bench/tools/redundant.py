@@ -1,4 +1,4 @@
-"""Redundant storage by others: QEMU's quorum driver over NBD, and a dispersed GlusterFS volume."""
+"""Other redundant storage: QEMU's quorum driver over NBD, and a dispersed GlusterFS volume."""
 
 import json
 import os
@@ -23,12 +23,12 @@ class Quorum(Endpoint):
     """QEMU's storage daemon with the quorum driver over two NBD servers."""
 
     def lose_one(self) -> None:
-        """Kills the server that reads go to first."""
+        """Kills the server that is read first."""
         os.kill(self.processes[1].pid, signal.SIGKILL)
 
 
 def quorum(scratch: Scratch, size_bytes: int, image: str) -> Quorum:
-    """Starts the daemon over two servers, and writes an image into both. It reads the first that answers."""
+    """Starts the daemon over two servers, and writes an image into both. It reads from the first that answers."""
     copies = [nbdkit_memory(scratch, size_bytes, f"copy {number}") for number in range(2)]
     port = free_port()
     argv = ["qemu-storage-daemon", "--nbd-server", f"addr.type=inet,addr.host=127.0.0.1,addr.port={port}"]

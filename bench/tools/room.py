@@ -19,13 +19,13 @@ MARGIN_BYTES = 64 * MIB
 
 @dataclasses.dataclass
 class Room:
-    """A room, in a configuration directory of its own."""
+    """A room with its own configuration directory."""
 
     directory: str
 
     @classmethod
     def new(cls, scratch: Scratch) -> "Room":
-        """Makes a room."""
+        """Creates a room."""
         room = cls(scratch.make_dir("room"))
         run(room.within([cheetah.binary(), "room", "init", "bench"]))
         return room
@@ -48,7 +48,7 @@ class Room:
 
 
 def acting(credential: str | None, enter: Enter = list) -> Enter:
-    """Returns what makes a command act as a member; without a credential, in clear."""
+    """Returns the command line that runs `argv` as a member; without a credential, in clear."""
 
     def command(argv: Sequence[str]) -> Sequence[str]:
         room = [f"CHEETAH_ROOM={credential}"] if credential else []

@@ -14,8 +14,8 @@ from steady import pytest_runtest_protocol as pytest_runtest_protocol  # noqa: E
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Names the mark of tests that measure time."""
-    config.addinivalue_line("markers", "timing: measures, so it is only for a machine that does nothing else")
+    """Declares the mark of tests that measure time."""
+    config.addinivalue_line("markers", "timing: measures time, so it needs an otherwise idle machine")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def root() -> None:
-    """Skips the test where network namespaces cannot be made."""
+    """Skips the test if network namespaces cannot be created."""
     from lab.namespace import LabError, Namespace
 
     if os.geteuid() != 0:

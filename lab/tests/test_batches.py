@@ -1,4 +1,5 @@
-"""`cheetah probe` over a link that delivers packets in batches or late: its capacity is right, or not known. Needs root."""
+"""`cheetah probe` over a link that delivers packets in batches or late: the capacity is right, or unknown. Needs
+root."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def probe(lab: Lab) -> dict[str, Any]:
     """Measures the path from the examiner to the node."""
     argv = [*relay.beside_prefix(), verbs.binary(), "--json", "probe", lab.nodes[0].address, "--only", "capacity"]
     done = subprocess.run(lab.examiner.command(argv), capture_output=True, text=True, check=False)
-    # 1 is nothing learnt, which is an answer here.
+    # 1 means that nothing was measured, which is allowed here.
     assert done.returncode in (0, 1), done.stderr
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
     return report

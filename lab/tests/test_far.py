@@ -66,7 +66,7 @@ def test_a_near_source_uses_at_most_two_connections(tmp_path: Path) -> None:
 
 
 def soon(happens: Callable[[], object], patience_s: float = PATIENCE_S) -> bool:
-    """Whether something is so before patience ends."""
+    """Whether a condition becomes true within the time limit."""
     until = time.monotonic() + patience_s
     while not happens():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""A lab as its user sees it: machines that reach each other, and no leftovers. Needs root."""
+"""A lab from its user's view: machines reach each other, and nothing is left behind. Needs root."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         if i % 50 == 49: time.sleep(0.001)
     for _ in range(50): s.sendto(b"end", ("10.77.0.1", 9))
 """
-# As the kernel stamped their arrival, even if the reader was delayed.
+# By the kernel's stamps of arrival, which a delayed reader does not affect.
 TIMES = """
 import socket, struct
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -62,7 +62,7 @@ def traces(lab: Lab) -> list[str]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits for its parent to ask."""
+    """Whether a process has ended, even if its parent has not yet waited for it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"
@@ -77,7 +77,7 @@ def command(*argv: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def delay_line() -> None:
-    """Skips where neither netem is there nor the relay can be built."""
+    """Skips the test if the kernel has no netem and the relay cannot be built."""
     probe = Lab(1)
     probe.switch.create()
     try:
@@ -123,7 +123,7 @@ def test_a_lossy_link_loses_its_share(delay_line: None) -> None:
 
 @pytest.mark.steady
 def test_a_spaced_link_keeps_frames_apart(delay_line: None) -> None:
-    # A token bucket lets some through at once; ten frames of 1514 bytes at 1 Mbit/s take 109 ms from first to last.
+    # A token bucket would pass some at once; ten frames of 1514 bytes at 1 Mbit/s take 109 ms from first to last.
     with Lab(1, link=Link(1_000_000, 1_000, spaced=True)) as lab:
         with subprocess.Popen(
             lab.nodes[0].command([sys.executable, "-c", TIMES]), stdout=subprocess.PIPE, text=True
@@ -151,7 +151,7 @@ def test_two_labs_are_up_at_once() -> None:
     assert traces(first) == traces(second) == []
 
 
-def test_down_ends_what_runs_in_it() -> None:
+def test_down_ends_the_processes_in_the_lab() -> None:
     with Lab(1) as lab:
         sleeper = subprocess.Popen(lab.nodes[0].command(["sleep", "600"]))
         while sleeper.pid not in lab.nodes[0].namespace.processes():
@@ -173,7 +173,7 @@ time.sleep(600)
 
 
 def owner(name: str) -> subprocess.Popen[str]:
-    """A process that has a lab with a delay, and something running in it; it says what these are."""
+    """A process that owns a lab with a delay and a running process in it; it prints their names and ids."""
     environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(HERE))}
     argv = [sys.executable, "-c", OWNER, name]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
@@ -186,7 +186,7 @@ def is_gone(name: str) -> bool:
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Waits for something that is to come."""
+    """Waits until a condition is true."""
     deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, what
@@ -292,7 +292,7 @@ def nearest(measure: Callable[[], float], asked: float, bound: float) -> float:
 
 
 def test_a_link_has_the_requested_rate(delay_line: None) -> None:
-    # On a machine that does nothing else `lab.py check` measures more of it, and but once.
+    # On an idle machine, `lab.py check` measures more properties, once each.
     with Lab(2, rate="100mbit", rtt="0.3ms", links={2: Link(100_000_000, 10_000)}) as lab:
         for rtt_ms in (0.3, 20):
             found = nearest(lambda: check.round_trip_ms(lab, 30), rtt_ms, check.ROUND_TRIP_BOUND_MS)

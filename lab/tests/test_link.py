@@ -59,7 +59,7 @@ def test_a_burst_is_two_milliseconds_and_a_queue_twenty() -> None:
     assert Link(10_000_000, queue_bytes=9_000).token_bucket()[-1] == "9000b"
 
 
-def test_batching_is_the_relays_work_on_either_way() -> None:
+def test_batching_in_each_direction_is_passed_to_the_relay() -> None:
     assert Link.parse("batch=3ms") == Link(batch_to_us=3_000, batch_from_us=3_000)
     link = Link.parse("batch-to=50us,batch-from=1ms")
     assert link.needs_relay() and not link.is_packetwise()
@@ -68,7 +68,7 @@ def test_batching_is_the_relays_work_on_either_way() -> None:
     assert late.needs_relay() and "--late-us 3000" in " ".join(late.relayed())
 
 
-def test_others_on_a_link_make_it_a_spaced_one() -> None:
+def test_cross_traffic_implies_a_spaced_link() -> None:
     link = Link.parse("rate=10mbit,delay=1ms,cross=50%")
     assert link == Link(10_000_000, 1_000, spaced=True, cross_ppm=500_000)
     assert "--rate-bits 10000000 --queue-bytes 65536 --cross-ppm 500000" in " ".join(link.relayed())

@@ -1,5 +1,5 @@
-//! Sends trains of UDP packets as plain programs do (`sleep`, `spin`, `mmsg`), and reports when packets arrived (`receive`).
-//! Times are nanoseconds of `CLOCK_MONOTONIC`.
+//! Sends trains of UDP packets as plain programs do (`sleep`, `spin`, `mmsg`), and reports when packets arrived
+//! (`receive`). Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 mod clock;
 mod receive;

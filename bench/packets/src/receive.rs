@@ -1,5 +1,5 @@
-//! The receiver: a packet socket on an interface, where the kernel stamps each packet on arrival. It is read only on request, so
-//! that no process wakes up and disturbs a sender on the same machine; packets wait in the socket.
+//! The receiver: a packet socket on an interface, where the kernel stamps each packet on arrival. It is read only on
+//! request, so that no process wakes up and disturbs a sender on the same machine; packets wait in the socket.
 
 use std::error::Error;
 use std::ffi::CString;

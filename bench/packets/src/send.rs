@@ -116,7 +116,8 @@ fn at_once(socket: &UdpSocket, to: SocketAddrV4, payloads: &[Vec<u8>], start_ns:
         })
         .collect();
     spin_until(start_ns);
-    // SAFETY: the count is that of the messages; each points to the address, a slice and a payload, which live through the call.
+    // SAFETY: the count is that of the messages; each points to the address, a slice and a payload, which live through
+    // the call.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), messages.len() as libc::c_uint, 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());

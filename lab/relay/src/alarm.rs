@@ -1,9 +1,10 @@
-//! Waking in time: a timer goes off late, by how long a halted processor takes to wake. So it is set earlier by what it
-//! has been late by of late, and the rest is spent spinning.
+//! Waking on time: a timer expires late, by the time a halted processor takes to wake. So it is set earlier by its
+//! recent lateness, and the relay spins for the rest.
 
 /// The longest time to spin, however late timers are.
 const EARLY_NS_MAX: u64 = 200_000;
-/// The weight of a timer that was later, and of one that was less late, than thought, as divisors: so that most are in time.
+/// The divisors of the moving average for a timer that was later, and for one that was less late, than estimated,
+/// chosen so that most timers are on time.
 const RISING: u64 = 8;
 const FALLING: u64 = 32;
 
@@ -14,12 +15,12 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// When to set a timer to that is to be up for `due_ns`.
+    /// Returns the time to set a timer to, for waking at `due_ns`.
     pub fn target_ns(&self, due_ns: u64) -> u64 {
         due_ns.saturating_sub(self.early_ns)
     }
 
-    /// Takes note of a timer that was set to `target_ns` and went off at `now_ns`.
+    /// Records a timer that was set to `target_ns` and expired at `now_ns`.
     pub fn went_off(&mut self, target_ns: u64, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(target_ns).min(EARLY_NS_MAX);
         if late_ns > self.early_ns {
@@ -29,7 +30,7 @@ impl Alarm {
         }
     }
 
-    /// Whether it is not worth sleeping until `due_ns`.
+    /// Returns whether `due_ns` is too near for sleeping.
     pub fn is_near(&self, due_ns: u64, now_ns: u64) -> bool {
         self.target_ns(due_ns) <= now_ns
     }
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_stood_still_has_nobody_spin_for_long() {
+    fn after_a_stall_of_the_machine_spinning_is_limited() {
         let mut alarm = Alarm::default();
         for _ in 0..100 {
             alarm.went_off(0, 1_000_000_000);

@@ -1,4 +1,5 @@
-//! The loops that carry frames: a thread for each direction, or one for both that keeps time to the microsecond.
+//! The loops that forward frames: a thread for each direction, or one thread for both that is accurate to the
+//! microsecond.
 
 use std::io;
 
@@ -6,17 +7,17 @@ use crate::alarm::Alarm;
 use crate::direction::Direction;
 use crate::port::{now_ns, wait};
 
-/// Frames taken in before those due get their turn again.
+/// The maximum number of frames received before due frames are sent.
 const BATCH: usize = 16;
-/// Where it is to be on time, no frame is taken in so shortly before one is due: about what that takes.
+/// On spaced links, no frame is received this shortly before another is due: about the time that receiving takes.
 const RECEIVE_NS: u64 = 2_000;
-/// Where it is to be on time, it wakes so long before a frame is due: later than that timers hardly ever are.
+/// On spaced links, the relay wakes this long before a frame is due: timers are hardly ever later.
 const EARLY_NS: u64 = 200_000;
-/// How long the loop on time stays awake after a frame: waking it costs the sender of the next frame 10 µs or more, and a processor
-/// that has slept is slow for as long again, which would show in measurements.
+/// How long the loop of spaced links stays awake after a frame: waking it costs the sender of the next frame 10 µs or
+/// more, and a processor that has slept is slow for as long again, which would show in measurements.
 const AWAKE_NS: u64 = 5_000_000;
 
-/// Carries frames in one direction, sometimes late by a wake-up, at little cost.
+/// Forwards frames in one direction at little cost, sometimes late by a wake-up.
 pub fn one_way(mut direction: Direction) -> io::Result<()> {
     let mut alarm = Alarm::default();
     loop {
@@ -42,7 +43,7 @@ pub fn one_way(mut direction: Direction) -> io::Result<()> {
     }
 }
 
-/// Carries frames in both directions, on time: one thread keeps a processor busy while frames are in flight.
+/// Forwards frames in both directions, on time: one thread keeps a processor busy while frames are in flight.
 pub fn both_ways(mut directions: [Direction; 2]) -> io::Result<()> {
     let mut awake_until_ns = 0;
     loop {
@@ -67,7 +68,7 @@ pub fn both_ways(mut directions: [Direction; 2]) -> io::Result<()> {
     }
 }
 
-/// When the next frame is to leave, of either direction.
+/// Returns when the next frame of either direction is due.
 fn next_due_ns(directions: &[Direction; 2]) -> u64 {
     directions.iter().filter_map(Direction::next_due_ns).min().unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Cross traffic on the wire. It is not sent: only the time that its frames would take is counted, so that it uses no processor
-//! time, which would disturb measurements on the same machine.
+//! Cross traffic on the wire. It is not sent: only the time that its frames would take is counted, so that it uses no
+//! processor time, which would disturb measurements on the same machine.
 
 use crate::random::Random;
 

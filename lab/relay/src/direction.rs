@@ -22,23 +22,23 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Creates an empty one.
+    /// Creates a direction without frames in flight.
     pub fn new(name: String, config: LineConfig, from: Arc<Port>, to: Arc<Port>) -> Self {
         let line = Line::new(config);
         Self { name, line, from, to, buffer: vec![0; FRAME_BYTES_MAX], lost: 0, reported: 0 }
     }
 
-    /// The interface that frames are received from.
+    /// Returns the interface that frames are received from.
     pub fn from(&self) -> &Port {
         &self.from
     }
 
-    /// When the next frame is to leave, if one waits.
+    /// Returns when the next frame is due, if one waits.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.line.next_due_ns()
     }
 
-    /// Takes in one frame; says whether one was there.
+    /// Receives one frame; returns whether there was one.
     pub fn take_in(&mut self) -> io::Result<bool> {
         let Some((read, arrived_ns)) = self.from.receive(&mut self.buffer)? else { return Ok(false) };
         if let Some(frame) = vnet::frame(read) {
@@ -47,7 +47,8 @@ impl Direction {
         Ok(true)
     }
 
-    /// Sends the frames that are due; returns whether there were any. Logs dropped frames, except for the intended losses.
+    /// Sends the frames that are due; returns whether there were any. Logs dropped frames, except for the intended
+    /// losses.
     pub fn let_out(&mut self) -> io::Result<bool> {
         let mut any = false;
         while let Some(frame) = self.line.pop_due(now_ns()) {

@@ -1,4 +1,4 @@
-//! The delay line: a pure queue that says when each frame leaves.
+//! The delay line: a queue without I/O that determines when each frame leaves.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// The properties of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct LineConfig {
-    /// Added to every frame, in nanoseconds.
+    /// The delay of every frame, in nanoseconds.
     pub delay_ns: u64,
-    /// The wire that frames leave by one after the other; `None` is without limit.
+    /// The wire that spaces frames; `None` for no limit.
     pub wire: Option<Wire>,
     /// The maximum number of bytes in flight; a frame beyond it is dropped.
     pub held_bytes_max: u64,
@@ -31,9 +31,9 @@ pub struct LineConfig {
 pub struct Wire {
     /// Bits a second, of whole Ethernet frames (as `tc` counts). Not 0.
     pub rate_bits: u64,
-    /// Bytes that may wait for it; a frame that would exceed it is dropped.
+    /// The bytes that may wait for the wire; a frame that would exceed them is dropped.
     pub queue_bytes_max: u64,
-    /// The share of it that others use, in millionths.
+    /// The share of it that cross traffic uses, in millionths.
     pub cross_ppm: u64,
 }
 
@@ -48,8 +48,8 @@ impl Wire {
 pub struct Frame {
     /// The virtio-net header and the frame, as read and to be written.
     pub bytes: Box<[u8]>,
-    /// Bytes it has on a real wire; for a super-frame left whole by segmentation offload, those of all its packets,
-    /// headers repeated.
+    /// Its bytes on a real wire; for a super-frame left whole by segmentation offload, those of all its packets with
+    /// their headers.
     pub wire_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Line {
     config: LineConfig,
     frames: VecDeque<(u64, Frame)>,
     held_bytes: u64,
-    /// When the wire has put the last frame out.
+    /// When the wire has sent the last frame.
     free_at_ns: u64,
     dropped: u64,
     cross: Option<Cross>,
@@ -68,7 +68,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// An empty line.
+    /// Creates an empty line.
     pub fn new(config: LineConfig) -> Self {
         let shared = config.wire.filter(|wire| wire.cross_ppm > 0);
         let cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm));
@@ -77,7 +77,7 @@ impl Line {
         Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, pauses, random }
     }
 
-    /// Takes in a frame that arrived at `arrived_ns`; loses it where chance says so, drops it where the queue is full.
+    /// Adds a frame that arrived at `arrived_ns`, unless it is lost at random, or the queue is full.
     pub fn push(&mut self, frame: Frame, arrived_ns: u64) {
         if self.config.loss_ppm > 0 && self.random.below(MILLION) < self.config.loss_ppm {
             return;
@@ -94,7 +94,7 @@ impl Line {
         self.frames.push_back((delivered_ns, frame));
     }
 
-    /// When a frame has left the wire, those of others having gone before it; `None` where the queue is full.
+    /// Returns when a frame has left the wire, after earlier cross traffic; `None` if the queue is full.
     fn through_wire(&mut self, bytes: u64, arrived_ns: u64) -> Option<u64> {
         let Some(wire) = self.config.wire else { return Some(arrived_ns) };
         while let Some((their_ns, their_bytes)) = self.cross.as_mut().and_then(|cross| cross.next(arrived_ns)) {
@@ -112,12 +112,12 @@ impl Line {
         Some(left_ns)
     }
 
-    /// When the next frame leaves, if one waits.
+    /// Returns when the next frame leaves, if one waits.
     pub fn next_due_ns(&self) -> Option<u64> {
         self.frames.front().map(|(due_ns, _)| *due_ns)
     }
 
-    /// The next frame, if it is time for it.
+    /// Removes and returns the next frame, if it is due.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<Frame> {
         if self.next_due_ns()? > now_ns {
             return None;
@@ -127,7 +127,7 @@ impl Line {
         Some(frame)
     }
 
-    /// Frames dropped so far because the queue was full.
+    /// Returns the number of frames dropped so far because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -188,7 +188,7 @@ mod tests {
         };
         let mut line = Line::new(config);
         (0..5).for_each(|_| line.push(frame(1514), 2_500_000));
-        // Each takes 121 µs on the wire: four by the next tick, and one for the tick after.
+        // Each takes 121 µs on the wire: four leave by the next tick, and one by the tick after.
         assert!(line.pop_due(2_999_999).is_none());
         assert_eq!(std::iter::from_fn(|| line.pop_due(3_000_000)).count(), 4);
         assert_eq!(line.next_due_ns(), Some(4_000_000));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_frames_are_lost_as_asked() {
+    fn frames_are_lost_at_the_requested_rate() {
         let config = LineConfig {
             delay_ns: 0,
             wire: None,
@@ -224,7 +224,7 @@ mod tests {
         assert!((8_850..=9_150).contains(&passed.count()));
     }
     #[test]
-    fn what_waits_longer_than_the_queue_is_dropped_though_little_is_held() {
+    fn a_frame_beyond_the_queue_is_dropped_below_the_limit_in_flight() {
         let mut line = line(Some(Wire { rate_bits: 8_000_000, queue_bytes_max: 2_000, cross_ppm: 0 }));
         line.push(frame(1_500), 0);
         line.push(frame(1_500), 0);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn others_take_their_share_of_the_wire() {
+    fn cross_traffic_delays_frames_by_its_share_of_the_wire() {
         let rate_bits = 100_000_000;
         let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000 };
         let mut line = Line::new(LineConfig {
@@ -245,7 +245,7 @@ mod tests {
             batch_ns: 0,
             late_ns_max: 0,
         });
-        // Half of the rate is left for these, so they get through about as fast as they come, but not evenly.
+        // Half of the rate is left for these frames, so they leave about as fast as they arrive, but not evenly.
         let interval_ns = 2 * wire.time_ns(1514);
         let mut waits = Vec::new();
         for arrived_ns in (0..2_000).map(|number| number * interval_ns) {

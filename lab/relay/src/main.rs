@@ -1,4 +1,4 @@
-//! Carries Ethernet frames between pairs of interfaces, each a fixed time later: netem, where the kernel has none.
+//! Forwards Ethernet frames between pairs of interfaces after a fixed delay, for kernels without netem.
 //!
 //! A thread reads frames from a packet socket, stamps them with the kernel's time of arrival, keeps them in a
 //! [`Line`](line::Line) and sends them when they are due. Segmentation offload stays on: super-frames pass
@@ -50,7 +50,8 @@ fn run() -> Result<(), Box<dyn Error>> {
 struct Pair {
     config: LineConfig,
     cross_ppm: u64,
-    /// The intervals at which frames are delivered towards the left and the right, in nanoseconds; 0 delivers each when it is due.
+    /// The intervals at which frames are delivered towards the left and the right, in nanoseconds; 0 delivers each when
+    /// it is due.
     batch_left_ns: u64,
     batch_right_ns: u64,
     left: String,
@@ -87,12 +88,13 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
     if pairs.is_empty() { Err(USAGE.into()) } else { Ok(pairs) }
 }
 
-/// The same with cross traffic on the wire, where there is one.
+/// Returns the configuration with cross traffic, if there is a wire.
 fn shared(config: LineConfig, cross_ppm: u64) -> LineConfig {
     LineConfig { wire: config.wire.map(|wire| Wire { cross_ppm, ..wire }), ..config }
 }
 
-/// Carries frames between two interfaces: on time where a wire spaces them, by a thread for each direction otherwise.
+/// Forwards frames between two interfaces: by one thread, on time, if a wire spaces them; otherwise by a thread for
+/// each direction.
 fn connect(pair: Pair) -> Result<(), Box<dyn Error>> {
     let Pair { config, cross_ppm, batch_left_ns, batch_right_ns, left, right } = pair;
     let open = |name: &str| Port::open(name).map(Arc::new).map_err(|error| format!("{name}: {error}"));
@@ -112,7 +114,7 @@ fn connect(pair: Pair) -> Result<(), Box<dyn Error>> {
 
 fn spawn(name: String, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.clone()).spawn(move || {
-        // An interface that went away ends the relay: so no relay outlives its lab.
+        // A removed interface ends the relay, so no relay outlives its lab.
         if let Err(error) = work() {
             eprintln!("lab-relay: {name}: {error}");
             process::exit(1);

@@ -11,7 +11,7 @@ const SHORTEST: f64 = 0.1;
 #[derive(Debug)]
 pub struct Pauses {
     longest_ns: u64,
-    /// The pause that was found last, or the next one.
+    /// The latest pause considered: the last or the next.
     start_ns: u64,
     end_ns: u64,
     random: Random,

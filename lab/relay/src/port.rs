@@ -1,4 +1,4 @@
-//! An interface as a packet socket: every frame that arrives on it, and a way to send frames out of it.
+//! An interface as a packet socket, which receives every frame that arrives on it, and sends frames through it.
 
 use std::ffi::CString;
 use std::io;
@@ -101,14 +101,16 @@ impl Port {
     }
 }
 
-/// Waits until a frame can be read from one of `ports`, or `timeout_ns` has passed. Returns whether a frame can be read.
+/// Waits until a frame can be read from one of `ports`, or `timeout_ns` has passed. Returns whether a frame can be
+/// read.
 pub fn wait(ports: &[&Port], timeout_ns: Option<u64>) -> io::Result<bool> {
     let mut polls: Vec<libc::pollfd> =
         ports.iter().map(|port| libc::pollfd { fd: port.fd(), events: libc::POLLIN, revents: 0 }).collect();
     let timeout =
         timeout_ns.map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ });
     let pointer = timeout.as_ref().map_or(std::ptr::null(), |timeout| &raw const *timeout);
-    // SAFETY: the count is that of the pollfds, and `pointer` is null or points to a timespec that lives through the call.
+    // SAFETY: the count is that of the pollfds, and `pointer` is null or points to a timespec that lives through the
+    // call.
     match check(unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, pointer, std::ptr::null()) }) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
         Err(error) => Err(error),

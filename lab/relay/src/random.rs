@@ -1,4 +1,4 @@
-//! Chance that is the same every time: the same frames of the same traffic are lost.
+//! Reproducible random numbers: the same frames of the same traffic are lost each time.
 
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -16,17 +16,17 @@ impl Default for Random {
 }
 
 impl Random {
-    /// From 0 to less than `end`.
+    /// Returns a number from 0 to less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         (self.next() * end) >> 32
     }
 
-    /// More than 0, at most 1.
+    /// Returns a number above 0 and at most 1.
     pub fn share(&mut self) -> f64 {
         (self.next() + 1) as f64 / (1u64 << 32) as f64
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     fn next(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;

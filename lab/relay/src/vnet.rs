@@ -1,4 +1,4 @@
-//! The header the kernel puts before each frame, which says what segmentation offload left undone.
+//! The header that the kernel puts before each frame, which describes the remaining segmentation.
 
 use crate::line::Frame;
 
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn too_short_for_a_header_is_no_frame() {
+    fn input_shorter_than_a_header_is_not_a_frame() {
         assert!(frame(&[0; HEADER_BYTES - 1]).is_none());
     }
 }
