@@ -49,7 +49,7 @@ pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
     let Source { device, mut identity, name } = source;
     if map.size() != identity.size {
         return Err(Error::Evidence(format!(
-            "{} is the map of an image of {}, and {} has {}: put the map that belongs to it there, or take this one away",
+            "{} is the map of an image of {}, but {} has {}: replace the map with the right one, or remove it",
             path.display(),
             Size(map.size()),
             image.display(),

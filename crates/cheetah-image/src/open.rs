@@ -96,8 +96,8 @@ fn look(spec: &str, heed_map: bool) -> Result<Detected> {
             }
             if let Some(claimed) = claimed(path) {
                 return Err(Error::Evidence(format!(
-                    "{spec} is named like {claimed}, and does not begin like one: it is damaged, or something else; to \
-                     read the bytes as they are, say raw:{spec}"
+                    "{spec} has the name of {claimed}, but not its signature: it is damaged, or in another format; to \
+                     read its bytes as they are, give raw:{spec}"
                 )));
             }
             if Split::is_part(path) {

@@ -32,7 +32,7 @@ impl Unpublished {
         match self {
             Self::Exists => exists(),
             Self::Exchanged => Error::Evidence(format!(
-                "{} is not the file that was written: something exchanged it, so it is not called {}; find out what did, \
+                "{} is not the file that was written: it was exchanged, so it is not renamed to {}; find out why, \
                  and begin again with --restart",
                 from.display(),
                 to.display()

@@ -43,7 +43,7 @@ impl Codec {
             return Ok(packed.to_vec());
         }
         if packed.len() > len {
-            return Err("a packed chunk is longer than it may be unpacked");
+            return Err("a packed chunk is longer than the chunk size");
         }
         let mut out = vec![0; len];
         let unpacked = match self {

@@ -50,7 +50,7 @@ impl Facts {
         for (count, triple) in TurtleParser::new().for_slice(turtle).enumerate() {
             let triple = triple.map_err(|error| error.to_string())?;
             if count >= FACTS_MAX {
-                return Err(format!("it says more than {FACTS_MAX} things"));
+                return Err(format!("it has more than {FACTS_MAX} statements"));
             }
             // Ignored triples count too: parsing them takes time.
             if !is_short(&triple) {
@@ -77,7 +77,7 @@ impl Facts {
             let subject = subject.into_string();
             kept += subject.len() + predicate.len() + object.len();
             if kept > KEPT_LEN_MAX {
-                return Err(format!("it says more than {} MiB", KEPT_LEN_MAX >> 20));
+                return Err(format!("it has more than {} MiB of statements", KEPT_LEN_MAX >> 20));
             }
             facts.by_subject.entry(subject).or_default().push((predicate.to_owned(), object));
         }

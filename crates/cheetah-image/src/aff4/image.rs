@@ -33,9 +33,9 @@ impl Image {
         let refuse = |why: &str| Error::failed(format!("{}: {why}", volume.path()));
         let Some(turtle) = volume.whole("information.turtle", TURTLE_LEN_MAX)? else {
             return Err(refuse(if volume.find("container.description").is_some() {
-                "an AFF4 container that does not say what it holds (it has no information.turtle)"
+                "an AFF4 container without metadata (it has no information.turtle)"
             } else {
-                "a ZIP archive, and no AFF4 image; unpack it first, or read its own bytes as raw:PATH"
+                "a ZIP archive, not an AFF4 image; unpack it first, or read its own bytes as raw:PATH"
             }));
         };
         check_version(volume)?;
@@ -51,10 +51,10 @@ impl Image {
     pub fn map(&self, volume: &Volume) -> Result<(Map, Vec<String>)> {
         let damaged = |why: String| Error::Evidence(format!("{}: {why}", volume.path()));
         let size = self.facts.number(&self.stream, "size").filter(|size| *size > 0);
-        let size = size.ok_or_else(|| damaged("it does not say how large the image is, or that it is empty".into()))?;
+        let size = size.ok_or_else(|| damaged("its metadata has no image size, or a size of 0".into()))?;
         let claimed = self.facts.number(&self.urn, "size").unwrap_or(size);
         if claimed != size {
-            return Err(damaged(format!("it says that the image has {claimed} bytes, and that it has {size}")));
+            return Err(damaged(format!("its metadata has two image sizes, {claimed} and {size} bytes")));
         }
         self.check_stream(volume, &self.stream)?;
         if self.facts.is_a(&self.stream, "ImageStream") {
@@ -88,7 +88,7 @@ impl Image {
         let sha256 = stored("SHA256").is_none_or(|digest| digest == hex(&Sha256::digest(&bytes)));
         if !sha512 || !sha256 {
             return Err(Error::Evidence(format!(
-                "{}: the {name} of its map is not what its hash says: the file is damaged",
+                "{}: the {name} of its map does not match its hash: the file is damaged",
                 volume.path()
             )));
         }
@@ -103,13 +103,13 @@ impl Image {
             format!("the image is encrypted (its stream {urn}); decrypt it with the program that made it")
         } else if classes.is_empty() || is("ImageStream") && self.facts.number(urn, "size").is_none() {
             format!(
-                "its image stream {urn} is in another AFF4 file: images that are striped or cut over several files are not \
-                 read here; join them with the program that made them"
+                "its image stream {urn} is in another AFF4 file: images that span several files are not \
+                 supported; join them with the program that made them"
             )
         } else if is("ImageStream") || is("Map") && urn == self.stream {
             return Ok(());
         } else {
-            format!("its stream {urn} is of a kind that is not read here ({})", classes.join(", "))
+            format!("its stream {urn} is of an unsupported kind ({})", classes.join(", "))
         };
         Err(Error::failed(format!("{}: {why}", volume.path())))
     }
@@ -181,11 +181,17 @@ fn choose(facts: &Facts) -> std::result::Result<(String, String), String> {
     }
     match &images[..] {
         [(image, stream)] => Ok(((*image).to_owned(), (*stream).to_owned())),
-        [] if files > 0 => Err(format!("an AFF4 container of {files} files (AFF4-L), and no disk; extract them first")),
+        [] if files > 0 => {
+            Err(format!("an AFF4 container of {files} files (AFF4-L), without a disk; extract them first"))
+        }
         [] => Err("an AFF4 container without the image of a disk".into()),
         several => {
             let names: Vec<_> = several.iter().take(5).map(|(image, _)| *image).collect();
-            Err(format!("an AFF4 container of {} images, where one is read: {}", several.len(), list(&names)))
+            Err(format!(
+                "an AFF4 container of {} images, but only one per container is supported: {}",
+                several.len(),
+                list(&names)
+            ))
         }
     }
 }

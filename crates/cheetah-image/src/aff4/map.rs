@@ -97,7 +97,7 @@ impl Map {
         let mut at = 0;
         for run in entries {
             if run.range.offset < at {
-                return Err(format!("its map says two things of the bytes at {}", run.range.offset));
+                return Err(format!("its map has two entries for the bytes at {}", run.range.offset));
             }
             map.push_gap(ByteRange::between(at, run.range.offset), gap);
             map.push(run);
@@ -175,7 +175,7 @@ fn parse_entry(entry: &[u8], size: u64, targets: &[Target]) -> Result<Run, Strin
         return Err(format!("its map has the range {range}, which is outside the image of {size} bytes"));
     }
     let target = usize::try_from(number).ok().and_then(|number| targets.get(number));
-    let target = *target.ok_or_else(|| format!("its map names the stream number {number}, and there is none"))?;
+    let target = *target.ok_or_else(|| format!("its map refers to stream number {number}, which does not exist"))?;
     match target {
         Target::Stream(_) if offset.checked_add(range.len).is_none() => {
             Err(format!("its map takes {range} from beyond the end of a stream"))

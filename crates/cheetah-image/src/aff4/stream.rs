@@ -45,12 +45,12 @@ impl ImageStream {
     pub fn open(number: usize, urn: &str, image: &Image, volume: &Volume, bevies_left: &mut u64) -> Result<Self> {
         let Image { facts, volume_urn, .. } = image;
         let refuse = |why: String| Error::Evidence(format!("{}: its image stream {urn} {why}", volume.path()));
-        let size = facts.number(urn, "size").ok_or_else(|| refuse("does not say its size".into()))?;
+        let size = facts.number(urn, "size").ok_or_else(|| refuse("has no size in the metadata".into()))?;
         let chunk_len = facts.number(urn, "chunkSize").filter(|len| (1..=CHUNK_LEN_MAX).contains(len));
         let chunk_len = chunk_len.ok_or_else(|| refuse("has chunks of no size, or of more than 8 MiB".into()))?;
         let chunks_in_bevy = facts.number(urn, "chunksInSegment").filter(|count| *count > 0);
         let chunks_in_bevy =
-            chunks_in_bevy.ok_or_else(|| refuse("does not say how many chunks a segment has".into()))?;
+            chunks_in_bevy.ok_or_else(|| refuse("has no number of chunks per segment in the metadata".into()))?;
         let codec = match facts.iri(urn, "compressionMethod") {
             None => Codec::Stored,
             Some(method) => Codec::of(method).ok_or_else(|| {
@@ -60,7 +60,7 @@ impl ImageStream {
         let bevies = size.div_ceil(chunk_len).div_ceil(chunks_in_bevy);
         *bevies_left = bevies_left
             .checked_sub(bevies)
-            .ok_or_else(|| refuse(format!("has {bevies} segments, which is more than an image may have")))?;
+            .ok_or_else(|| refuse(format!("has {bevies} segments, which is more than the limit")))?;
         let mut stream = Self { number, size, chunk_len, chunks_in_bevy, codec, bevies: Vec::new() };
         if bevies > 0 {
             let name = |name: &str| volume.find(&format!("{name}/00000000"));
@@ -79,7 +79,7 @@ impl ImageStream {
             let member = volume.find(name).ok_or_else(|| format!("lacks its segment {name}"))?;
             match volume.is_stored(member) {
                 true => Ok(member),
-                false => Err(format!("has its segment {name} compressed as a whole, so that ranges cannot be read")),
+                false => Err(format!("has the segment {name} compressed as a whole, so ranges of it cannot be read")),
             }
         };
         let (data, index) = (find(name)?, find(&format!("{name}.index"))?);
@@ -173,7 +173,7 @@ impl ImageStream {
         let entries: Vec<_> = index.chunks_exact(ENTRY_LEN as usize).map(entry).collect();
         let known = volume.len(bevy.data);
         if entries.iter().any(|entry| !entry.fits(known) || entry.is_empty() || entry.len > self.chunk_len) {
-            return Err(self.corrupt(volume, asked, "the index names bytes that are not there"));
+            return Err(self.corrupt(volume, asked, "the index refers to bytes beyond the segment"));
         }
         let digests = match bevy.hashes {
             None => None,
@@ -192,7 +192,7 @@ impl ImageStream {
             if let Some((hash, digests)) = &digests {
                 let digest = &digests[place * hash.digest_len()..][..hash.digest_len()];
                 if !self.is_as_hashed(*hash, &mut unpacked, range, digest) {
-                    return Err(self.corrupt(volume, range, "a chunk is not what its digest says"));
+                    return Err(self.corrupt(volume, range, "a chunk does not match its digest"));
                 }
             }
             out.push(unpacked.into());

@@ -53,7 +53,7 @@ impl Volume {
                     0 if entry.len == entry.packed_len => false,
                     8 => true,
                     other => {
-                        let why = format!("its member {name} is compressed in a way that is not read ({other})");
+                        let why = format!("its member {name} has an unsupported compression ({other})");
                         return Err(Error::failed(format!("{}: {why}", file.path())));
                     }
                 },
@@ -118,7 +118,7 @@ impl Volume {
             packed.into()
         };
         if libdeflater::crc32(&bytes) != found.crc {
-            return Err(fail("is not what its checksum says: the file is damaged"));
+            return Err(fail("does not match its checksum: the file is damaged"));
         }
         Ok(Some(bytes))
     }

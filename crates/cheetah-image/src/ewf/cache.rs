@@ -169,7 +169,7 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let left = self.committed.then(|| Err(Error::Invalid("reading the image broke off".into())));
+        let left = self.committed.then(|| Err(Error::Invalid("reading the image was interrupted".into())));
         for (chunk, slot) in self.todo.drain(..) {
             self.cache.forget(chunk);
             let _ = slot.set(left.clone());

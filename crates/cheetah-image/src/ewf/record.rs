@@ -87,7 +87,7 @@ impl Index {
     pub(super) fn push(&mut self, segment: Segment<'_>, table: Table) -> Result<()> {
         if table.first != self.chunks() {
             return Err(segment.fault(format_args!(
-                "a table begins with chunk {} where {} was to come",
+                "a table begins with chunk {} instead of {}",
                 table.first,
                 self.chunks()
             )));
@@ -161,7 +161,7 @@ impl EwfRecord {
             self.set_id = id;
         } else if id != [0; 16] && id != self.set_id {
             return Err(segment.refusal(format_args!(
-                "this segment is of another image than {}; put the one there that belongs to it",
+                "this segment is of another image than {}; replace it with the right one",
                 segment.all.name(0)
             )));
         }
@@ -185,7 +185,7 @@ impl EwfRecord {
     pub(super) fn finish(self, segments: &dyn Segments) -> Result<(EwfInfo, Index)> {
         let whole = Segment { all: segments, number: 0 };
         let Some(medium) = self.medium else {
-            return Err(whole.fault("nothing says how large the evidence is (there is no volume section)"));
+            return Err(whole.fault("the size of the evidence is unknown (there is no volume section)"));
         };
         let size = medium.sectors * u64::from(medium.sector_size);
         let chunk_size = medium.sectors_per_chunk * medium.sector_size;

@@ -117,7 +117,7 @@ impl Table {
         }
         if !sum.good {
             return Err(segment.fault(format_args!(
-                "the table at offset {entries} puts chunk {} of it before the one that comes before",
+                "the table at offset {entries} puts its chunk {} before the previous one",
                 offsets.seen
             )));
         }
@@ -127,7 +127,7 @@ impl Table {
         let end = if last < section.start { section.start } else { section.end };
         if last >= end {
             return Err(segment.fault(format_args!(
-                "the table at offset {entries} has its last chunk at {last}, where there is none"
+                "the table at offset {entries} has its last chunk at {last}, where no chunk can be"
             )));
         }
         let layout = Layout::V1 { base, end, wide: offsets.wide.unwrap_or(u32::MAX) };

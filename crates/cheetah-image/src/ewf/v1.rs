@@ -42,7 +42,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
     for number in 0.. {
         if number == segments.count() {
             return Err(Error::Evidence(format!(
-                "{} is missing: {} says that another segment follows; put it beside the others",
+                "{} is missing: {} is followed by another segment; put it beside the others",
                 segments.name(number),
                 segments.name(number - 1)
             )));
@@ -150,7 +150,7 @@ impl Reader {
             "xhash" => self.xhash(segment, section),
             "ltree" | "ltypes" => Err(logical(segment)),
             "incomplete" => Err(segment.refusal(format_args!(
-                "{section} says that the acquisition was broken off; no whole image can be read from it"
+                "{section} records that the acquisition was interrupted, so the image is incomplete"
             ))),
             // Chunks, which tables refer to; sessions of optical discs; programs' private data.
             _ => Ok(()),
@@ -271,7 +271,7 @@ fn check_file_header(segment: Segment<'_>) -> Result<()> {
         return Err(logical(segment));
     }
     if header[..8] != SIGNATURE || header[8] != 1 || header[11..] != [0, 0] {
-        return Err(segment.fault("it does not begin as a segment of an E01 image does"));
+        return Err(segment.fault("it does not have the header of a segment of an E01 image"));
     }
     let number = usize::from(u16_at(&header, 9));
     if number == segment.number + 1 {
@@ -279,7 +279,7 @@ fn check_file_header(segment: Segment<'_>) -> Result<()> {
     }
     Err(match segment.number {
         0 => segment.refusal(format_args!("this is segment {number} of an image; name its first segment (.E01)")),
-        _ => segment.fault(format_args!("it says it is segment {number} where {} was to come", segment.number + 1)),
+        _ => segment.fault(format_args!("its header has segment number {number} instead of {}", segment.number + 1)),
     })
 }
 
@@ -299,7 +299,7 @@ fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
     let section = Section { name, start: at, end: next };
     if next < data || next > segment.len() {
         return Err(segment.fault(format_args!(
-            "{section} is said to end at offset {next} of the {} bytes there are",
+            "{section} has an end at offset {next} in its descriptor, which is invalid in a file of {} bytes",
             segment.len()
         )));
     }
@@ -307,7 +307,7 @@ fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
     // size.
     if size != 0 && size != next - at {
         return Err(segment.fault(format_args!(
-            "{section} is said to be {size} bytes long, and to be followed by the next at offset {next}"
+            "{section} is {size} bytes long by its descriptor, but the next one is at offset {next}"
         )));
     }
     Ok((section, next))

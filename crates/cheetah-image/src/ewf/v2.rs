@@ -55,7 +55,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
     for number in 0.. {
         if number == segments.count() {
             return Err(Error::Evidence(format!(
-                "{} is missing: {} says that another segment follows; put it beside the others",
+                "{} is missing: {} is followed by another segment; put it beside the others",
                 segments.name(number),
                 segments.name(number - 1)
             )));
@@ -112,7 +112,7 @@ impl Reader {
             return Err(logical(segment));
         }
         if header[..8] != SIGNATURE {
-            return Err(segment.fault("it does not begin as a segment of an Ex01 image does"));
+            return Err(segment.fault("it does not have the header of a segment of an Ex01 image"));
         }
         if header[8] != 2 {
             return Err(segment.refusal(format_args!("version {}.{} of the format is not known", header[8], header[9])));
@@ -121,7 +121,7 @@ impl Reader {
         if usize::try_from(number) != Ok(wanted) {
             return Err(match segment.number {
                 0 => segment.refusal(format_args!("this is segment {number} of an image; name its first (.Ex01)")),
-                _ => segment.fault(format_args!("it says it is segment {number} where {wanted} was to come")),
+                _ => segment.fault(format_args!("its header has segment number {number} instead of {wanted}")),
             });
         }
         if let Some(id) = header[16..].first_chunk() {
@@ -253,7 +253,9 @@ fn sections(segment: Segment<'_>) -> Result<Vec<Section>> {
         let mut section = Section { kind: u32_at(&bytes, 0), flags: u32_at(&bytes, 4), start, len, integrity: [0; 16] };
         section.integrity.copy_from_slice(&bytes[32..48]);
         if start < FILE_HEADER || start > at || len > at - start {
-            return Err(segment.fault(format_args!("{section} is said to be {len} bytes long, but ends at {at}")));
+            return Err(
+                segment.fault(format_args!("{section} is {len} bytes long by its descriptor, but ends at {at}"))
+            );
         }
         if sections.len() >= SECTIONS_MAX {
             return Err(segment.refusal(format_args!("it has more than {SECTIONS_MAX} sections")));

@@ -179,7 +179,7 @@ fn is_setting(line: &str) -> bool {
 
 /// `RW SECTORS TYPE "FILE"`, and the offset in the file where the type is FLAT.
 fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
-    const ODD: &str = "a VMDK descriptor with a line that is no part of one";
+    const ODD: &str = "a VMDK descriptor with an unknown line";
     let mut rest = line;
     let mut word = || {
         let (word, behind) = rest.split_once(BLANK)?;
@@ -189,7 +189,7 @@ fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
     let access = word().ok_or(ODD)?;
     if ["RDONLY", "NOACCESS"].contains(&access) || line.ends_with("ZERO") {
         return Err(
-            "a VMDK with an extent that qemu leaves out (RDONLY, NOACCESS or ZERO), so that all behind it would \
+            "a VMDK with an extent that qemu leaves out (RDONLY, NOACCESS or ZERO), so that the data after it would \
                     be in the wrong place; convert it to raw with VMware's own tools",
         );
     }
@@ -202,14 +202,14 @@ fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
         "FLAT" | "VMFS" => &[],
         "SPARSE" | "VMFSSPARSE" => &[SPARSE, VMFS_SPARSE],
         "SESPARSE" => &[SE_SPARSE],
-        _ => return Err("a VMDK that stands for a disk of another machine; image that disk itself"),
+        _ => return Err("a VMDK that refers to a physical disk; image that disk itself"),
     };
     let name = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
     let (name, offset) = name.filter(|(name, _)| !name.is_empty()).ok_or("a VMDK with an extent that has no name")?;
     // A colon could name a protocol of qemu's, a slash a file anywhere on this machine.
     if name.contains(['/', '\\', ':', '\r']) || [".", ".."].contains(&name) || name.len() > NAME_LEN_MAX {
         return Err(
-            "a VMDK made of files in other folders; put them beside it, and correct their names in its descriptor",
+            "a VMDK with files in other folders; put them beside it, and correct their names in its descriptor",
         );
     }
     let is_right = match kind {
@@ -248,12 +248,12 @@ impl Extent<'_> {
         let start = read(&RawFile::open(&path)?, 0, SECTOR)?;
         if !self.magics.iter().any(|magic| start.starts_with(magic)) {
             return Err(Error::Evidence(format!(
-                "{}: its extent {name} does not begin like one: it is damaged, or something else",
+                "{}: its extent {name} has no signature of an extent: it is damaged, or in another format",
                 descriptor.display()
             )));
         }
         if start.starts_with(SPARSE) && capacity(&start) == 0 {
-            return Err(failed("holds no data and refers to further files, which no disk made by VMware has"));
+            return Err(failed("has no data and refers to further files, unlike any disk made by VMware"));
         }
         Ok(())
     }
@@ -353,7 +353,7 @@ mod tests {
         std::fs::write(&extent, [&header(0, 1)[..], inner.as_bytes(), &[0; 10240]].concat()).unwrap();
         assert!(refusal(&disk).contains("refers to further files"), "{}", refusal(&disk));
         std::fs::write(&extent, &inner).unwrap();
-        assert!(refusal(&disk).contains("does not begin like one"), "{}", refusal(&disk));
+        assert!(refusal(&disk).contains("no signature of an extent"), "{}", refusal(&disk));
         std::fs::write(&extent, header(1, 0)).unwrap();
         check(&disk, &RawFile::open(&disk).unwrap()).unwrap();
 

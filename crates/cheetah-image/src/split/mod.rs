@@ -55,7 +55,7 @@ impl Split {
         }
         let pool = Arc::new(Pool { parts: find(path, &name)?, open: Mutex::default() });
         let size = pool.parts[0].stamp.0;
-        let (last, others) = pool.parts.split_last().ok_or_else(|| Error::failed("an image of no parts"))?;
+        let (last, others) = pool.parts.split_last().ok_or_else(|| Error::failed("an image without parts"))?;
         if let Some(odd) = others.iter().find(|part| part.stamp.0 != size).or((last.stamp.0 > size).then_some(last)) {
             return Err(Error::Evidence(format!(
                 "{} has {} bytes, but the first part has {size}: one of them is cut short, or belongs to another image; \
@@ -79,12 +79,11 @@ impl Split {
 fn not_the_first(path: &Path, first: Option<&Path>) -> Error {
     let path = path.display();
     match first {
-        Some(first) => Error::misuse(format!(
-            "{path} is a later part of an image cut into files; give its first part, {}",
-            first.display()
-        )),
+        Some(first) => {
+            Error::misuse(format!("{path} is a later part of a split image; give its first part, {}", first.display()))
+        }
         None => Error::Evidence(format!(
-            "{path} is a later part of an image cut into files, and the first part is missing; to read this file alone, \
+            "{path} is a later part of a split image, and the first part is missing; to read this file alone, \
              say raw:{path}"
         )),
     }

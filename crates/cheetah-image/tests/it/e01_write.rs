@@ -347,7 +347,7 @@ async fn one_writer_at_a_time_and_only_with_its_own_checkpoint() {
     let error = E01Writer::resume(&image, size, options(), &checkpoint).err().unwrap();
     assert!(error.to_string().contains("another acquisition is writing it"), "{error}");
     let early = writer.finish(&Hashes::default()).await.unwrap_err();
-    assert!(early.to_string().contains("not whole"), "{early}");
+    assert!(early.to_string().contains("incomplete"), "{early}");
     assert!(!image.exists());
     for options in [E01Options { chunk_sectors: 128, ..options() }, E01Options { guid: Some([8; 16]), ..options() }] {
         assert_eq!(E01Writer::resume(&image, size, options, &checkpoint).err().unwrap().exit_code(), 2);

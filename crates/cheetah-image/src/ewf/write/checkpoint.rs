@@ -60,7 +60,7 @@ impl Shape {
     pub fn new(size: u64, options: &E01Options) -> Result<Self> {
         options.check()?;
         if size == 0 {
-            return Err(Error::misuse("an E01 image of nothing cannot be written"));
+            return Err(Error::misuse("an E01 image of 0 bytes cannot be written"));
         }
         let guid = match options.guid {
             Some(guid) => guid,
@@ -92,7 +92,7 @@ impl Shape {
             return Ok(());
         }
         Err(Error::misuse(
-            "the E01 image was begun with another size, compression, chunk size, segment size or GUID; go on with those",
+            "the E01 image was started with another size, compression, chunk size, segment size or GUID; use those",
         ))
     }
 }

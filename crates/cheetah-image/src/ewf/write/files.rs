@@ -66,7 +66,7 @@ impl Files {
         if len < end {
             let path = current.path.display();
             return Err(Error::Evidence(format!(
-                "{path}: has {len} bytes, but {end} were on stable storage; something cut it, so start again"
+                "{path}: has {len} bytes, but {end} were on stable storage; it was truncated, so start again"
             )));
         }
         current.file.set_len(end).map_err(|error| current.failed("cutting", &error))?;

@@ -198,7 +198,9 @@ impl E01Writer {
         self.check_listable()?;
         let (size, offset) = (self.shape.size, self.offset);
         if offset != size {
-            return Err(Error::failed(format!("only {offset} of {size} bytes were pushed, so the image is not whole")));
+            return Err(Error::failed(format!(
+                "only {offset} of {size} bytes were pushed, so the image is incomplete"
+            )));
         }
         let unreadable = sectors(&merged(&self.unreadable), u64::from(self.shape.sector_size))?;
         let hashes = Box::new(hashes.clone());

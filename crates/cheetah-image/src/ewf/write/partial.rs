@@ -89,7 +89,7 @@ impl Partial {
         if chunk != inner.size.div_ceil(inner.chunk_bytes) {
             let path = path.display();
             return Err(Error::Evidence(format!(
-                "{path}: the partial image does not hold what was acquired; start again"
+                "{path}: the partial image does not match the checkpoint; start again"
             )));
         }
         Ok(Self { inner: Arc::new(inner) })

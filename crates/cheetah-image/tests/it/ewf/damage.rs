@@ -171,8 +171,8 @@ fn inconsistent_segments_are_refused() {
     };
     // A chain that leads outside the file, is cyclic, or contradicts itself.
     assert!(with("sectors", &|bytes| number(bytes, 16, 1 << 60)).contains("'sectors'"));
-    assert!(with("sectors", &|bytes| number(bytes, 16, 13)).contains("is said to end at offset 13"));
-    assert!(with("sectors", &|bytes| number(bytes, 24, 100)).contains("is said to be 100 bytes long"));
+    assert!(with("sectors", &|bytes| number(bytes, 16, 13)).contains("an end at offset 13"));
+    assert!(with("sectors", &|bytes| number(bytes, 24, 100)).contains("is 100 bytes long by its descriptor"));
     // Sizes.
     assert!(volume(16, 641).contains("328192 bytes make 11 chunks"));
     assert!(volume(16, 6000).contains("but the tables of its 1 segments list 10"));
