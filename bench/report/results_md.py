@@ -101,16 +101,16 @@ PARTS = (
         "thesis",
         "The thesis's table 5.1, and its applications",
         "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted "
-        "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; what the "
-        "thesis measured against its disk of 2005 stands in brackets.",
+        "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; the "
+        "thesis's ratio, against its disk of 2005, is in brackets.",
     ),
     Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
     Part(
         "acquire",
         "An image to another machine",
         "`cheetah acquire` from an agent beside pipes through nc, until the receiver has written, flushed and hashed "
-        "the image (MD5). Of ours, the fastest method stands against the fastest pipe; on links with a rate, its "
-        "bytes on the wire against what iperf3 carries. 1 GiB over loopback, 512 MiB over 1 Gbit/s, 128 MiB over "
+        "the image (MD5). Our fastest method is compared with the fastest pipe; on links with a rate, its "
+        "bytes on the wire with iperf3's throughput. 1 GiB over loopback, 512 MiB over 1 Gbit/s, 128 MiB over "
         "100 Mbit/s and 20 ms; at most 256 MiB for gzip and 64 MiB for bzip2.",
         transfer_table,
     ),
@@ -142,7 +142,7 @@ PARTS = (
     Part(
         "readahead",
         "Read-ahead, read-behind and workers over a delayed link",
-        "What Makowski measured at the NFI in 2016 over iSCSI, again over NBD: every read extended by a fixed size, "
+        "Makowski's measurements over iSCSI (NFI, 2016), repeated over NBD: every read extended by a fixed size, "
         "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "
         "one way. The peers of ours are the fixed sizes.",
         prefetching.report,
@@ -155,7 +155,7 @@ PARTS = (
     Part(
         "probe",
         "Probe: packets on time, and what a path is",
-        "`cheetah probe` beside the tools people have, over a veth pair whose far end's kernel says when packets arrived, "
+        "`cheetah probe` beside other tools, over a veth pair whose far end's kernel stamps packets on arrival, "
         "and over emulated paths; then the tables of the paper that it follows (Mok et al., PAM 2015).",
         probe_tables.report,
         "bench.probe",
@@ -165,8 +165,8 @@ PARTS = (
         "Which storage makes forensic work fast",
         "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "
         "over loopback and behind links of 1 Gbit/s: 256 MiB of ext4, read from memory by the copy; caches cold, three "
-        "repetitions in turns. First what the harness itself costs, and how its figures stand "
-        "beside those by hand (`md5sum` and `strings` with bash's `time`, and fio), on the disk.",
+        "repetitions in turns. First the overhead of the harness, and its figures "
+        "beside those measured by hand (`md5sum` and `strings` with bash's `time`, and fio), on the disk.",
         storage_tables.report,
     ),
     Part(
@@ -262,9 +262,9 @@ def render() -> Any:
     lines = [
         "# Results",
         "",
-        "Written by `bench/run report`; how each figure comes about is in [README.md](README.md). Every figure stands",
-        "beside a peer measured in the same run, in turns; medians over the rounds [lowest – highest]. The ratio is of",
-        "the medians, and in brackets the lowest and highest of any one round.",
+        "Written by `bench/run report`; [README.md](README.md) describes the method of each figure. Every figure is compared",
+        "with a peer measured in the same run, interleaved; medians over the rounds [lowest – highest]. The ratio is that of",
+        "the medians; the brackets have the lowest and highest ratio of any one round.",
         "",
         f"**{met} of {met + missed} bars met.**",
         "",
