@@ -89,10 +89,10 @@ class Machine:
 class Worker(threading.Thread):
     """Writes a part of the drive, and reads it back over two exports: the writer's, and that of a reader elsewhere."""
 
-    def __init__(self, writer: Path, reader: Path | None, first: int, length: int, seed: int):
+    def __init__(self, writer: Path, reader: Path | None, first: int, content: bytes, seed: int):
         super().__init__(daemon=True)
         self.addresses = [str(writer)] + ([str(reader)] if reader else [])
-        self.first, self.content = first, bytearray(length)
+        self.first, self.content = first, bytearray(content)
         self.chance = random.Random(seed)
         self.ended = threading.Event()
         self.done = 0
@@ -189,13 +189,14 @@ def made(stage: Stage, stderr: str, layout: str, room: tuple[str, ...] = ()) -> 
 
 
 @contextlib.contextmanager
-def in_use(drive: Drive, seconds: int) -> Iterator[tuple[Server, list[Worker]]]:
+def in_use(drive: Drive, seconds: int, held: list[bytes] | None = None) -> Iterator[tuple[Server, list[Worker]]]:
     """The drive with a writer, a reader elsewhere, workers on both, and fio. None of them may see an error or a wrong byte."""
     with contextlib.ExitStack() as stack:
         writer, at = drive.export(stack, "--writable")
         _, elsewhere = drive.export(stack)
         part = SIZE // 2 // WORKERS
-        workers = [Worker(at, elsewhere, index * part, part, index) for index in range(WORKERS)]
+        held = held or [bytes(part)] * WORKERS
+        workers = [Worker(at, elsewhere, index * part, held[index], index) for index in range(WORKERS)]
         fio = _fio(drive.stage, at, seconds)
         if fio:
             stack.callback(_kill, fio)
@@ -211,7 +212,8 @@ def in_use(drive: Drive, seconds: int) -> Iterator[tuple[Server, list[Worker]]]:
         if fio:
             said, _ = fio.communicate(timeout=seconds + PATIENCE_S)
             if fio.returncode:
-                raise Broken(f"fio ended with {fio.returncode}: {said[-600:]}")
+                why = [line for line in said.splitlines() if "err=" in line or "verify" in line or "error" in line]
+                raise Broken(f"fio ended with {fio.returncode}: {why[:4]}")
 
 
 def _fio(stage: Stage, socket: Path, seconds: int) -> "subprocess.Popen[str] | None":
@@ -261,7 +263,7 @@ def faults(stage: Stage, stderr: str, layout: str, room: tuple[str, ...] = ()) -
     stopped. No request fails, and no byte is wrong."""
     rounds = stage.times(1, 3)
     with made(stage, stderr, layout, room) as drive:
-        with in_use(drive, rounds * 20) as (writer, workers):
+        with in_use(drive, rounds * 20 + LEASE_S) as (writer, workers):
             for turn in range(rounds):
                 for number, (name, fault) in enumerate(FAULTS.items()):
                     _progress(workers, f"before a node is {name}")
@@ -306,14 +308,16 @@ def _compare(drive: Drive, contents: list[tuple[int, bytes]], *more: str) -> Non
 def flipped_bits(stage: Stage, stderr: str, layout: str) -> None:
     """Bits of one node's memory flip under load. No byte that is read is wrong, and a check mends what nobody reads."""
     with made(stage, stderr, layout) as drive:
+        held = None
         for turn in range(stage.times(1, 3)):
-            with in_use(drive, 10) as (_, workers):
+            with in_use(drive, 10, held) as (_, workers):
                 _progress(workers, "before bits flip")
                 if not drive.machines[turn].flip_bits(random.Random(turn), 50):
                     raise Broken("the node's memory holds nothing")
                 for _ in range(stage.times(5, 20)):
                     _progress(workers, "after bits flipped")
             contents = [(worker.first, bytes(worker.content)) for worker in workers]
+            held = [content for _, content in contents]
             _compare(drive, contents)
             stage.must("repair", drive.path, "--check")
             # Every node is read instead of another one.
@@ -331,7 +335,7 @@ def two_writers(stage: Stage, stderr: str, layout: str) -> None:
             continue
         with made(stage, stderr, layout) as drive, contextlib.ExitStack() as stack:
             first, at = drive.export(stack, "--writable")
-            workers = [Worker(at, None, 0, 4 * MIB, 1), Worker(at, None, 4 * MIB, 4 * MIB, 2)]
+            workers = [Worker(at, None, index * 4 * MIB, bytes(4 * MIB), index) for index in range(2)]
             for worker in workers:
                 worker.start()
             _progress(workers, "before the second writer")

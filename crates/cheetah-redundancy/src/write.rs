@@ -261,7 +261,8 @@ impl Inner {
     where
         F: Future<Output = std::result::Result<(), Failure>>,
     {
-        let begun = Instant::now();
+        // Not since the beginning: this process may have been stopped meanwhile, and then has found every member silent.
+        let mut failing_since = None;
         loop {
             if !self.members.is_written(member) {
                 // Another write may have found it lost, and not have recorded that yet.
@@ -280,9 +281,10 @@ impl Inner {
                 }
                 Err(Failure::Lost(error) | Failure::Late(error)) => error,
             };
+            let failing_since = *failing_since.get_or_insert_with(Instant::now);
             match self.members.missed(member, &failure).await? {
                 Ok(()) => return Ok(()),
-                Err(_) if begun.elapsed() >= INDISPENSABLE_PATIENCE => return Err(failure),
+                Err(_) if failing_since.elapsed() >= INDISPENSABLE_PATIENCE => return Err(failure),
                 Err(_) => sleep(INDISPENSABLE_PAUSE).await,
             }
         }
