@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
 use super::readback::good_chunks;
-use super::recognise::{Compared, recognise};
+use super::recognise::{Compared, Unrecognised, recognise};
 use super::{EtaMeter, SinkQueues};
 use crate::acquire::{AcquireEvent, ErrorsMax, Evidence, LinkCounters, Opener};
 use crate::journal::{self, AcquisitionState, Cause, JournalRecord, Opening, now_s};
@@ -385,16 +385,16 @@ async fn known_again(
 ) -> Result<Option<Opening>> {
     match recognise(state, evidence, how, compared).await {
         Ok(opening) => Ok(Some(opening)),
-        Err(Error::Device { error, .. }) if is_lost(&error) => {
+        Err(Unrecognised::Failed(Error::Device { error, .. })) if is_lost(&error) => {
             tracing::debug!("the source was lost again: {error}");
             Ok(None)
         }
-        // Any machine may call: a wrong disk it serves says nothing about the source.
-        Err(error) if evidence.inbound => {
+        // Any machine may call: another disk says nothing about the source.
+        Err(Unrecognised::Another(error)) if evidence.inbound => {
             tracing::warn!("an agent that called is sent away: {error}");
             Ok(None)
         }
-        Err(error) => Err(error),
+        Err(why) => Err(why.into_error()),
     }
 }
 
@@ -408,12 +408,18 @@ pub async fn recognise_first(
     compared: Compared<'_>,
 ) -> Result<(Evidence, Opening)> {
     let how = (Cause::Resumed, same_source);
-    let error = match recognise(state, &evidence, how, compared).await {
+    let why = match recognise(state, &evidence, how, compared).await {
         Ok(opening) => return Ok((evidence, opening)),
-        Err(error) if !evidence.inbound => return Err(error),
-        Err(error) => error,
+        Err(why) if !evidence.inbound => return Err(why.into_error()),
+        Err(Unrecognised::Another(error)) => {
+            tracing::warn!("an agent that called is sent away: {error}");
+            format!("the source did not call, but another did: {error}")
+        }
+        Err(Unrecognised::Failed(Error::Device { error, .. })) if is_lost(&error) => {
+            format!("the source called, but was lost: {error}")
+        }
+        Err(Unrecognised::Failed(error)) => return Err(error),
     };
-    tracing::warn!("an agent that called is sent away: {error}");
     drop(evidence);
     let since = Instant::now();
     while since.elapsed() < retry_for {
@@ -425,7 +431,7 @@ pub async fn recognise_first(
             return Ok((evidence, opening));
         }
     }
-    Err(Error::failed(format!("the source did not call, but another did: {error}; run the same command to go on")))
+    Err(Error::failed(format!("{why}; run the same command to go on")))
 }
 
 #[cfg(test)]

@@ -6,10 +6,32 @@ use cheetah_device::coverage::State;
 use cheetah_drive::digests::{CHUNK_BYTES, digest};
 pub use cheetah_drive::recognise::Compared;
 use cheetah_drive::recognise::{Comparing, Pieces};
-use cheetah_error::Result;
+use cheetah_error::Error;
 
 use crate::acquire::Evidence;
 use crate::journal::{self, AcquisitionState, Cause, Comparison, Opening};
+
+/// Why a source is not recognised.
+pub enum Unrecognised {
+    /// It may be another source: facts about it differ.
+    Another(Error),
+    /// It is the source by all that is known of it, but has changed, or cannot be read.
+    Failed(Error),
+}
+
+impl From<Error> for Unrecognised {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Unrecognised {
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Another(error) | Self::Failed(error) => error,
+        }
+    }
+}
 
 /// Compares a source with the data acquired from it.
 ///
@@ -22,10 +44,13 @@ pub async fn recognise(
     evidence: &Evidence,
     (cause, same_source): (Cause, bool),
     compared: Compared<'_>,
-) -> Result<Opening> {
-    let now = &evidence.source.identity;
-    let mut vouched = journal::known_changes(&state.start.source, now, same_source)?;
-    state.start.same_protection(now)?;
+) -> Result<Opening, Unrecognised> {
+    let (then, now) = (&state.start.source, &evidence.source.identity);
+    // On the same machine and path, another size is a change.
+    let is_another = then.differences(now).iter().any(|difference| !difference.is_final);
+    let mut vouched = journal::known_changes(then, now, same_source)
+        .map_err(|error| if is_another { Unrecognised::Another(error) } else { Unrecognised::Failed(error) })?;
+    state.start.same_protection(now).map_err(Unrecognised::Another)?;
     let instance = now.instance();
     let comparison = if instance.is_some() && instance == state.instance.as_ref() {
         Comparison::SameInstance
@@ -34,7 +59,7 @@ pub async fn recognise(
         if client.is_none() && state.instance.is_some() {
             let why = "it is served by another process, which makes no digests to compare";
             if !same_source {
-                return Err(journal::unknown_source(&now.location, why));
+                return Err(Unrecognised::Another(journal::unknown_source(&now.location, why)));
             }
             vouched.push(why.to_owned());
         }

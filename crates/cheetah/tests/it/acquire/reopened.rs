@@ -114,6 +114,31 @@ fn a_restarted_agent_with_a_changed_disk_is_refused_even_with_same_source() {
 }
 
 #[test]
+fn an_agent_that_calls_again_with_a_changed_disk_ends_the_acquisition() {
+    let examiner = Examiner::new();
+    let (disk, content) = examiner.desk.image("disk.img", LEN);
+    let port = Port::held();
+    let (listen, raw) = (port.text(), examiner.desk.arg("x.raw"));
+    let args = ["--listen", &listen, &raw, "--checkpoint", "1MiB"];
+    let mut child = examiner.start(&args);
+    let agent = Service::start(&[&["serve", &disk, "--connect", &listen], &SLOW[..]].concat());
+    wait_for_checkpoints(&examiner, "x.raw.acquire", 3);
+    agent.kill();
+    // A caller with another disk is sent away.
+    let (other, _) = examiner.desk.image("other.img", LEN);
+    let other = Service::start(&["serve", &other, "--connect", &listen, "--name", "disk"]);
+    let mut changed = content;
+    changed[MIB as usize + 4711] ^= 1;
+    fs::write(&disk, &changed).unwrap();
+    let _agent = Service::start(&["serve", &disk, "--connect", &listen]);
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    drop(other);
+    examiner.acquire(&args).says(3, &["1048576+1048576", "another content", "--restart"]);
+    assert_eq!(examiner.log().matches(r#""event":"source_changed""#).count(), 2, "{}", examiner.log());
+    assert!(!examiner.desk.at("x.raw").exists());
+}
+
+#[test]
 fn a_foreign_server_replaced_within_the_time_out_is_compared_before_further_reads() {
     if !need::programs(&["nbdkit"]) {
         return;
