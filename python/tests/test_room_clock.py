@@ -74,7 +74,7 @@ def machines(tmp_path: Path, binary: str) -> Iterator[Machines]:
 def test_clocks_of_1970_and_2099_are_reported_and_no_reason_to_fail(machines: Machines, tmp_path: Path) -> None:
     differs = "the clock of this machine differs"
     machines.at("examiner", "room", "init", "lab")
-    machines.start("examiner", "room", "serve", "--listen", "127.0.0.1:0")
+    _, at_the_room = machines.start("examiner", "room", "serve", "--listen", "127.0.0.1:0")
 
     def invite(role: str) -> str:
         said, _ = machines.at("examiner", "room", "invite", "--no-serve", "--role", role, "--address", "127.0.0.1")
@@ -91,6 +91,8 @@ def test_clocks_of_1970_and_2099_are_reported_and_no_reason_to_fail(machines: Ma
     agent, _ = machines.start("future", "serve", image, "--listen", "127.0.0.1:0", "--room", invite("agent"))
     _, said = machines.at("past", "room", "join", invite("examiner"), "--name", "past-desk")
     assert differs in said
+    # The room's machine reports each of them.
+    assert at_the_room.read_text().count("from this machine's") == 4
 
     # A drive over both, made and read by machines of all three times, and a disk of one acquired by another.
     drive = tmp_path / "case42.drive"

@@ -212,7 +212,7 @@ impl Rule {
             Self::Foreign { trust, .. } => trust.check_serial(certificate).map(|()| None),
             Self::Authority(_) => {
                 let identity = Identity::of_certificate(certificate)?;
-                Expected::roles(Roles::of(&[Role::Room, Role::Examiner])).check(&identity)?;
+                Expected::role(Role::Room).check(&identity)?;
                 Ok(Some(identity))
             }
         }

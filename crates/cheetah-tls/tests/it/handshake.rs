@@ -155,18 +155,21 @@ async fn certificates_of_the_past_and_of_the_future_are_accepted() {
 }
 
 #[tokio::test]
-async fn a_joiner_accepts_only_the_room_that_the_invitation_names() {
+async fn a_joiner_accepts_only_the_enrolment_server_of_the_room_that_the_invitation_names() {
     let room = Room::new();
-    let examiner = room.credential("desk", Role::Examiner);
-    let server = examiner.enrolment_server().unwrap();
-    let (dialled, served) = meet(&ClientTls::for_enrolment(examiner.authority_key()).unwrap(), &server).await;
+    let enrols = room.credential("desk", Role::Room);
+    let server = enrols.enrolment_server().unwrap();
+    let joiner = ClientTls::for_enrolment(enrols.authority_key()).unwrap();
+    let (dialled, served) = meet(&joiner, &server).await;
     assert_eq!(dialled.unwrap().unwrap().name, "desk");
     assert!(served.unwrap().is_none());
     let other = Room::new().credential("desk", Role::Examiner).authority_key();
     assert!(meet(&ClientTls::for_enrolment(other).unwrap(), &server).await.0.is_err());
-    // A node of the room cannot pose as its enrolment server.
-    let node = room.credential("pc7", Role::Node).enrolment_server().unwrap();
-    assert!(meet(&ClientTls::for_enrolment(examiner.authority_key()).unwrap(), &node).await.0.is_err());
+    // No member of the room can pose as its enrolment server.
+    for role in [Role::Node, Role::Agent, Role::Analyst, Role::Examiner] {
+        let member = room.credential("pc7", role).enrolment_server().unwrap();
+        assert!(meet(&joiner, &member).await.0.is_err(), "{role}");
+    }
 }
 
 #[tokio::test]

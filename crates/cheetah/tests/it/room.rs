@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::lab::{Lab, port};
 use crate::support::run::{program, run};
 use crate::support::service::PATIENCE;
-use crate::support::{MIB, Node, Port, number, text};
+use crate::support::{MIB, Node, Port, Service, number, text};
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -83,6 +83,22 @@ fn an_invitation_that_is_used_up_expired_or_unknown_lets_nobody_in() {
     lab.at("two", &["room", "join", &unknown]).says(1, &["does not know the invitation"]);
     lab.at("two", &["room", "join", &once[..once.len() - 1]]).says(2, &["copy all of it"]);
     assert_eq!(lab.members().len(), 2);
+}
+
+#[test]
+fn disks_served_at_once_by_one_machine_cost_one_use_of_an_invitation() {
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let string = lab.invite(&["--role", "agent", "--uses", "1"]);
+    let (disk, _) = lab.0.image("disk.raw", MIB);
+    let serve = ["serve", &disk, "--listen", "127.0.0.1:0", "--room", &string];
+    let start = |_| Service::spawn(lab.command("suspect", &serve), "ready").map(drop);
+    let served: Vec<_> = std::thread::scope(|scope| {
+        let serving: Vec<_> = (0..3).map(|number| scope.spawn(move || start(number))).collect();
+        serving.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(served.iter().all(Result::is_ok), "{served:?}");
+    assert_ne!(lab.at("other", &serve).code, Some(0), "the use is gone");
 }
 
 #[test]

@@ -67,6 +67,15 @@ fn a_drive_is_written_by_examiners_read_by_analysts_and_closed_to_all_others() {
     }
     let shown = cheetah_plain(&["--room", &analyst, "status", &drive]).ok().out();
     assert!(shown.contains("connections: TLS 1.3, ") && shown.contains("as ann (analyst)"), "{shown}");
+    // An analyst hands the drive on for reading only.
+    let export = ["--room", &analyst, "export", &drive, "--listen", "127.0.0.1:0"];
+    assert_ne!(cheetah(&[&export[..], &["--writable"]].concat()).code, Some(0));
+    let exported = Service::start(&export);
+    let report = acting(&examiner, &["acquire", exported.ready["uri"].as_str().unwrap(), &desk.arg("exported.raw")]);
+    let server = &report.ok().json()["report"]["source"]["server"];
+    assert!(server["transport"].as_str().unwrap().contains("ann (analyst)"), "{server}");
+    assert!(std::fs::read(desk.at("exported.raw")).unwrap() == std::fs::read(&image).unwrap());
+    drop(exported);
     for stranger in &strangers[..3] {
         assert_ne!(acting(stranger, &["verify", &drive]).code, Some(0), "{stranger}");
     }
@@ -166,4 +175,25 @@ fn openssl_talks_to_the_control_port_with_the_right_certificate_only() {
     assert!(ask(Some((&room, Role::Agent))).contains("403"));
     assert!(!ask(Some((&other, Role::Examiner))).contains("HTTP/1.1"));
     assert!(!ask(None).contains("HTTP/1.1"));
+}
+
+#[test]
+fn a_server_in_clear_beyond_loopback_says_so_loudly_and_reports_of_its_content_record_it() {
+    let desk = Desk::new();
+    let disk = desk.file("disk.raw", &noise(MIB, 5));
+    let everywhere = ["--listen", "0.0.0.0:0", "--insecure"];
+    for words in [&["export", &disk][..], &["serve", &disk], &["node", "--memory", "16MiB"]] {
+        let server = Service::start(&[words, &everywhere].concat());
+        let said = server.stderr();
+        assert!(said.contains("INSECURE") && said.contains("neither encrypted nor authenticated"), "{words:?}: {said}");
+        if words[0] == "serve" {
+            let copy = desk.arg("copy.raw");
+            let uri = server.ready["uri"].as_str().unwrap().replace("0.0.0.0", "127.0.0.1");
+            let report = cheetah(&["acquire", &uri, &copy]).ok().json()["report"].clone();
+            assert_eq!(report["source"]["server"]["transport"], "in clear: neither encrypted nor authenticated");
+            assert!(
+                std::fs::read_to_string(format!("{copy}.custody")).unwrap().contains("in clear: neither encrypted")
+            );
+        }
+    }
 }
