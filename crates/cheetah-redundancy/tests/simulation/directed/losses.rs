@@ -203,3 +203,27 @@ fn a_member_of_two_that_is_indispensable_is_waited_for() {
         assert!(rig.write(&writer, 3).await.is_err(), "a write fails in the end rather than wait for ever");
     });
 }
+
+/// The writer's process is stopped in mid-write for longer than it repeats a write. When it goes on, all its connections have timed out.
+#[test]
+fn a_write_of_a_process_that_was_stopped_is_repeated_after_its_connections_have_timed_out() {
+    for redundancy in [PARITY, MIRROR] {
+        play(async move {
+            let mut rig = Rig::new(redundancy, 3);
+            let writer = rig.open().await;
+            rig.write(&writer, 1).await.unwrap();
+            (0..3).for_each(|node| rig.world.isolate(node, true));
+            let stopped = async {
+                sleep(Duration::from_millis(10)).await;
+                tokio::time::advance(Duration::from_secs(35)).await;
+                rig.world.break_connections(|connection| connection.process == writer.process.id);
+                sleep(Duration::from_secs(2)).await;
+                (0..3).for_each(|node| rig.world.isolate(node, false));
+            };
+            let (written, ()) = tokio::join!(rig.write(&writer, 2), stopped);
+            written.unwrap();
+            assert!(writer.until_complete(PATIENCE).await);
+            rig.check(&writer, 2).await;
+        });
+    }
+}
