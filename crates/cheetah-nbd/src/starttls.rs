@@ -6,7 +6,7 @@
 use std::io;
 
 use bytes::{BufMut, BytesMut};
-use cheetah_tls::{Channel, ClientTls, Identity};
+use cheetah_tls::{Channel, ClientTls, Identity, Standing};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::greeting;
@@ -20,6 +20,8 @@ pub(crate) struct Secured {
     pub channel: Channel,
     /// The server, if it is a member of a room.
     pub peer: Option<Identity>,
+    /// Whether that member's certificate is still accepted.
+    pub standing: Option<Standing>,
     /// Whether both sides omit the padding after `NBD_OPT_EXPORT_NAME`.
     pub no_zeroes: bool,
 }
@@ -53,7 +55,8 @@ pub(crate) async fn start<S: AsyncRead + AsyncWrite + Unpin>(
     if let Some(peer) = &peer {
         tracing::debug!("connected to {peer} at {host}:{port}");
     }
-    Ok(Secured { channel, peer, no_zeroes })
+    let standing = peer.as_ref().and_then(|peer| tls.standing(peer));
+    Ok(Secured { channel, peer, standing, no_zeroes })
 }
 
 /// Sends the client's flags and the option.

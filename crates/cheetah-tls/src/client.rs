@@ -22,7 +22,7 @@ use crate::handshake::{self, Completed};
 use crate::identity::{Fingerprint, Identity};
 use crate::provider::{provider, tls13_signatures};
 use crate::role::{Role, Roles};
-use crate::trust::{Trust, time_of};
+use crate::trust::{Standing, Trust, time_of};
 
 /// The most servers whose sessions can be resumed.
 const SESSIONS_MAX: usize = 256;
@@ -167,6 +167,15 @@ impl ClientTls {
     {
         let (channel, identity) = self.handshake(host, port, &mut stream).await?;
         Ok((Secured::new(stream, channel), identity))
+    }
+
+    /// Whether the certificate of a server with which a [`handshake`](Self::handshake) was made is still accepted, to be asked while
+    /// the connection lasts; `None` for servers that are no members of a room.
+    pub fn standing(&self, server: &Identity) -> Option<Standing> {
+        match &*self.rule {
+            Rule::Member { trust, .. } => Some(Standing::new(Arc::clone(trust), server.clone())),
+            Rule::Foreign { .. } | Rule::Authority(_) => None,
+        }
     }
 
     /// Whether servers are verified by name rather than as members of a room.

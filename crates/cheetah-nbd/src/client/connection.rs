@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::receive::{INPUT_LEN, Target};
 use cheetah_device::reconnect::{Backoff, PAUSE_MAX, tick_of, ticker};
-use cheetah_tls::Transport;
+use cheetah_tls::{Standing, Transport};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, sleep, timeout};
 
@@ -32,6 +32,7 @@ const FAR_TLS: Duration = Duration::from_millis(10);
 pub(super) struct Opened {
     pub agreement: Agreement,
     pub transport: Transport,
+    standing: Option<Standing>,
     reader: ReadHalf,
     writer: WriteHalf,
     /// Bytes received beyond the handshake.
@@ -95,7 +96,7 @@ pub(super) async fn open_first(
 }
 
 async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, OpenError> {
-    let Dialled { mut reader, writer, received: mut input, transport, secured } = dialled;
+    let Dialled { mut reader, writer, received: mut input, transport, standing, secured } = dialled;
     let mut out = BytesMut::new();
     let mut handshake = match secured {
         Some(no_zeroes) => ClientHandshake::secured(wanted.clone(), no_zeroes, &mut out),
@@ -105,7 +106,7 @@ async fn negotiate(dialled: Dialled, wanted: &ExportRequest) -> Result<Opened, O
         let step = handshake.advance(&mut input, &mut out);
         writer.write_all(&out.split()).await?;
         match step? {
-            Step::Done(agreement) => return Ok(Opened { agreement, transport, reader, writer, input }),
+            Step::Done(agreement) => return Ok(Opened { agreement, transport, standing, reader, writer, input }),
             Step::Read => {}
         }
         input.reserve(4096);
@@ -293,7 +294,7 @@ async fn carry(
     opened: Opened,
     heard: &mut Instant,
 ) -> Result<Arc<str>, OpenError> {
-    let Opened { agreement, mut reader, writer, mut input, .. } = opened;
+    let Opened { agreement, standing, mut reader, writer, mut input, .. } = opened;
     let writer = Arc::new(writer);
     let mut receiver = Receiver::new(&agreement);
     let mut tick = ticker(shared.timeout);
@@ -304,7 +305,11 @@ async fn carry(
     shared.health.up();
     link.receive(&mut receiver, &mut input)?;
     loop {
-        match next(link, &mut receiver, &mut reader, &mut input, blocked.then_some(&*writer), &mut tick).await? {
+        let event = next(link, &mut receiver, &mut reader, &mut input, blocked.then_some(&*writer), &mut tick).await?;
+        if let Some(server) = standing.as_ref().filter(|server| server.is_revoked()) {
+            return Err(io::Error::other(format!("the certificate of {} was revoked", server.identity().name)).into());
+        }
+        match event {
             Event::Received { len: 0, .. } => return Ok("the server closed the connection".into()),
             Event::Received { len, payload } => {
                 quiet = false;

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, BytesMut};
-use cheetah_tls::{ClientTls, Receiver, Sender, Transport};
+use cheetah_tls::{ClientTls, Receiver, Sender, Standing, Transport};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
@@ -52,6 +52,8 @@ pub(super) struct Dialled {
     /// The bytes received over it already.
     pub received: BytesMut,
     pub transport: Transport,
+    /// Whether the server's certificate is still accepted, if the server is a member of a room.
+    pub standing: Option<Standing>,
     /// With TLS, the greeting is over; whether both sides omit the padding after `NBD_OPT_EXPORT_NAME`.
     pub secured: Option<bool>,
 }
@@ -88,16 +90,16 @@ pub(super) async fn dial(to: &Destination) -> io::Result<Dialled> {
         }
     };
     let in_clear = if matches!(read, ReadSocket::Unix(_)) { Transport::Unix } else { Transport::Clear };
-    let (receiver, sender, secured, transport) = match secured {
-        Some(Secured { channel, peer, no_zeroes }) => {
+    let (receiver, sender, secured, transport, standing) = match secured {
+        Some(Secured { channel, peer, standing, no_zeroes }) => {
             let transport = Transport::Tls { cipher: channel.cipher, peer: peer.map(Box::new) };
             let (receiver, sender) = (Box::new(channel.receiver), Box::new(Mutex::new(channel.sender)));
-            (Some(receiver), Some(sender), Some(no_zeroes), transport)
+            (Some(receiver), Some(sender), Some(no_zeroes), transport, standing)
         }
-        None => (None, None, None, in_clear),
+        None => (None, None, None, in_clear, None),
     };
     let (reader, writer) = (ReadHalf { socket: read, receiver }, WriteHalf { socket: write, sender });
-    Ok(Dialled { reader, writer, received, transport, secured })
+    Ok(Dialled { reader, writer, received, transport, standing, secured })
 }
 
 impl ReadHalf {

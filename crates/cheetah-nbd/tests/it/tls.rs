@@ -136,6 +136,22 @@ async fn a_revoked_member_loses_its_connection_at_the_next_request() {
     refused(wanted).await;
 }
 
+#[tokio::test]
+async fn a_revoked_server_is_read_no_more_over_a_connection_that_is_open() {
+    let room = Room::new();
+    let node = room.credential("pc7", Role::Node);
+    let server = start(Some(&node), ServerConfig::default()).await;
+    let examiner = room.credential("desk", Role::Examiner);
+    let wanted = ClientConfig { timeout: Duration::from_secs(2), ..config(server, &examiner, Role::Node) };
+    let client = Client::connect(wanted.clone()).await.unwrap();
+    let range = ByteRange::new(0, 4096);
+    client.read(range).await.unwrap();
+    examiner.replace_revocations(&room.revocations(&[&node])).unwrap();
+    let error = client.read(range).await.unwrap_err();
+    assert!(error.to_string().contains("revoked"), "{error}");
+    refused(wanted).await;
+}
+
 /// A server in clear that refuses TLS, or a machine in between that pretends so.
 #[tokio::test]
 async fn a_client_of_a_room_never_falls_back_to_clear() {
