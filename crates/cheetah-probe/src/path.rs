@@ -134,9 +134,9 @@ pub struct Capacity {
     /// The estimate, in bits a second of whole Ethernet frames without preamble, check sequence and gap (as `tc`
     /// counts).
     pub bits_per_s: f64,
-    /// Where half of the measurements around the mode lie.
+    /// The lower end of the range around the mode that has half of the measurements.
     pub low_bits_per_s: f64,
-    /// See `low_bits_per_s`.
+    /// The upper end of that range.
     pub high_bits_per_s: f64,
     /// The confidence: the share of the measurements that lie in the mode, 0 to 1.
     pub confidence: f64,

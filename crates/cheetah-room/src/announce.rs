@@ -22,7 +22,7 @@ const SERVICE: &str = "_cheetah-room._tcp.local.";
 pub struct Announced {
     /// Its name.
     pub room: String,
-    /// Where machines are let in.
+    /// The address of the enrolment server.
     pub at: (Host, u16),
 }
 

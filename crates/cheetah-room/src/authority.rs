@@ -27,7 +27,7 @@ pub struct Authority {
     certificate: String,
 }
 
-/// What a certificate says.
+/// The content of a certificate.
 pub struct Subject<'a> {
     /// The member's name.
     pub name: &'a str,

@@ -40,7 +40,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// The pause between questions whether a machine was approved.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a machine says about itself.
+/// A machine's description of itself.
 #[derive(Debug, Clone, Default)]
 pub struct Me {
     /// The name that it would like.
@@ -57,7 +57,7 @@ pub struct Joined {
     pub pem: Zeroizing<String>,
     /// The room's name.
     pub room: String,
-    /// Where the room can be asked again, as `host:port`.
+    /// The addresses of the enrolment server, as `host:port`.
     pub at: Vec<String>,
     /// The clock of the room's machine minus this one's, in seconds.
     pub clock_offset_s: i64,

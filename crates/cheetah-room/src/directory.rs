@@ -153,7 +153,7 @@ impl OwnDirectory {
                 Err(errno) => Err(doing(errno)),
             });
         if !matches!(renamed, Ok(true)) {
-            // What cannot be removed is an unnamed part of nothing.
+            // A temporary file that cannot be removed is never read.
             let _ = rustix::fs::unlinkat(&self.fd, &*temporary, AtFlags::empty());
         }
         rustix::fs::fsync(&self.fd).map_err(doing)?;

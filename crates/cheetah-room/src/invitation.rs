@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-/// What every invitation begins with: its version.
+/// The beginning of every invitation: its version.
 pub const PREFIX: &str = "room1.";
 /// The most addresses in an invitation.
 pub const HOSTS_MAX: usize = 4;
@@ -169,7 +169,7 @@ impl Host {
 pub struct Invitation {
     /// The role that it gives. The room knows it by the token; here it only lets a machine refuse the wrong string.
     pub role: Role,
-    /// Where the room enrols members: 1 to [`HOSTS_MAX`] addresses, most promising first.
+    /// The addresses of the enrolment server: 1 to [`HOSTS_MAX`] addresses, most promising first.
     pub hosts: Vec<Host>,
     /// The port of all addresses.
     pub port: u16,

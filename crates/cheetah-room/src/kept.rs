@@ -3,7 +3,7 @@
 //! ```text
 //! credentials/                      0700
 //!   NAME-ID.ROLE.pem                key, certificate, authority, revoked certificates; ID is the start of the room's id.
-//!                                   Before them, a line says where the room can be asked again
+//!                                   Before them, a line has the addresses of the enrolment server
 //!   .ROOMID.ROLE.key.pem            a key whose certificate was asked for and has not arrived yet
 //!   lock                            held while a room is joined
 //! ```
@@ -29,7 +29,7 @@ pub const CREDENTIAL_LEN_MAX: usize = 2 << 20;
 const LOCK: &str = "lock";
 /// The list of revoked certificates is the last section of a credential's file.
 const LIST_BEGINS: &str = "-----BEGIN X509 CRL-----";
-/// How the line begins that says where the room can be asked again.
+/// The beginning of the line with the addresses of the enrolment server.
 const AT: &str = "Room-At:";
 /// The most addresses in that line.
 const AT_MAX: usize = 8;
@@ -46,7 +46,7 @@ pub struct Kept {
     pub room: String,
     /// The credential.
     pub credential: Credential,
-    /// Where the room can be asked again, as `host:port`.
+    /// The addresses of the enrolment server, as `host:port`.
     pub at: Vec<String>,
     /// Its file.
     pub path: PathBuf,
@@ -101,7 +101,7 @@ impl Credentials {
     ///
     /// If it cannot be written.
     pub fn keep(&self, joined: &Joined) -> Result<Kept> {
-        let identity = joined.credential.identity().ok_or_else(|| Error::failed("the credential is nobody's"))?;
+        let identity = joined.credential.identity().ok_or_else(|| Error::failed("the credential names no member"))?;
         let room = clean_name(&joined.room).replace('.', "-");
         let name = format!("{room}{}", suffix(identity.room, identity.role));
         let text = Zeroizing::new([&*places_line(&joined.at), joined.pem.as_str()].concat());
@@ -187,12 +187,12 @@ pub fn all() -> Result<Vec<Kept>> {
     Ok(kept)
 }
 
-/// The line that says where the room can be asked again. Readers of PEM ignore it.
+/// Returns the line with the addresses of the enrolment server. Readers of PEM ignore it.
 pub fn places_line(at: &[String]) -> String {
     if at.is_empty() { String::new() } else { format!("{AT} {}\n", at.join(" ")) }
 }
 
-/// Where the room of a credential can be asked again, as `host:port`.
+/// Returns the addresses of the enrolment server in the file of a credential, as `host:port`.
 pub fn places_in(pem: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(pem).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(AT)).unwrap_or_default();

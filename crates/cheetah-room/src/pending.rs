@@ -76,7 +76,7 @@ impl std::fmt::Display for Code {
     }
 }
 
-/// What a joining machine commits itself to.
+/// The commitment of a joining machine.
 pub fn commitment(key: &Fingerprint, joiner: &Nonce) -> [u8; 32] {
     let mut digest = Sha256::new_with_prefix(b"cheetah room commitment v1\0");
     digest.update(key.0);
@@ -97,7 +97,7 @@ impl Joiner {
         Self { key, nonce }
     }
 
-    /// What it sends first.
+    /// Its first message.
     pub fn commitment(&self) -> [u8; 32] {
         commitment(&self.key, &self.nonce)
     }
@@ -163,7 +163,7 @@ pub enum Refused {
     /// There is no such place, or its time is over.
     #[error("the request to join is not known, or older than ten minutes; ask again")]
     Unknown,
-    /// What it reveals is not what it committed itself to.
+    /// It revealed another value than it had committed itself to.
     #[error("the key is not the one that was committed to")]
     OtherKey,
 }
@@ -180,12 +180,12 @@ pub enum NotApproved {
     /// The machine asked for another role.
     #[error("the machine asks for the role {asked}; say --role {asked} if that is right")]
     OtherRole {
-        /// What it asked for.
+        /// The role that it asked for.
         asked: Role,
     },
 }
 
-/// What a machine reveals.
+/// The values that a machine reveals.
 #[derive(Debug, Clone)]
 pub struct Revealed {
     /// Its key's fingerprint.

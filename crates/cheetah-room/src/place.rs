@@ -1,4 +1,4 @@
-//! Where rooms and credentials are kept on a machine.
+//! The directories of rooms and credentials on a machine.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,7 +25,7 @@ pub fn configuration() -> Result<PathBuf> {
     config.ok_or_else(|| Error::misuse("no home directory for rooms; name one with XDG_CONFIG_HOME"))
 }
 
-/// Where this machine's rooms are.
+/// Returns the directory of this machine's rooms.
 ///
 /// # Errors
 ///
@@ -34,7 +34,7 @@ pub fn rooms() -> Result<PathBuf> {
     Ok(configuration()?.join("rooms"))
 }
 
-/// Where this machine's credentials for rooms of other machines are.
+/// Returns the directory of this machine's credentials for rooms of other machines.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What `--room ROOM` means: a room of this machine, a room that it has joined, a credential file, or an invitation.
+//! Resolves `--room ROOM`: a room of this machine, a room that it has joined, a credential file, or an invitation.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "CHEETAH_ROOM";
 /// The name that means no room: connections in clear.
 pub const NO_ROOM: &str = "none";
 
-/// What a command needs the room for.
+/// The purpose for which a command needs the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To lend memory.
@@ -57,7 +57,7 @@ pub struct Membership {
     pub file: Option<PathBuf>,
     /// The file that holds the credential, if one does.
     pub pem: Option<PathBuf>,
-    /// Where the room can be asked again, as `host:port`.
+    /// The addresses of the enrolment server, as `host:port`.
     pub at: Vec<String>,
     /// How it came about just now, if it did.
     pub new: Option<New>,
@@ -75,11 +75,11 @@ pub struct New {
 pub struct Wanted<'a> {
     /// The option's value, if it was given.
     pub text: Option<&'a str>,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
     /// Whether a credential that is made now is kept in memory only.
     pub ephemeral: bool,
-    /// What this machine says about itself when it joins.
+    /// The description of this machine, for joining.
     pub me: Me,
 }
 
@@ -97,7 +97,7 @@ pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
     }
 }
 
-/// Where to ask for being let in, if that is what `--room` names: `host:port`, or an address.
+/// Returns the address of the enrolment server to ask, if `--room` names one: `host:port`, or an address.
 pub fn place_to_ask(text: &str) -> Option<(Host, u16)> {
     let text = text.trim();
     if text.contains('/') || Invitation::is_meant(text) || Path::new(text).is_file() {
@@ -107,7 +107,7 @@ pub fn place_to_ask(text: &str) -> Option<(Host, u16)> {
     address.or_else(|| parse_place(text))
 }
 
-/// What names the room of a command: the option, else the variable.
+/// Returns the name of the room of a command: the option, else the variable.
 pub fn named_room(option: Option<&str>) -> Option<Zeroizing<String>> {
     let variable = || std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     option.map(str::to_owned).or_else(variable).map(Zeroizing::new)

@@ -335,7 +335,7 @@ impl Room {
         ))
     }
 
-    /// The same as a file to be carried to a machine: before it, a line says where the room can be asked again.
+    /// The same as a file to be carried to a machine: before it, a line has the addresses of the enrolment server.
     ///
     /// # Errors
     ///
@@ -459,7 +459,7 @@ impl Room {
         Ok(bytes.and_then(|bytes| toml::from_slice(&bytes).ok()))
     }
 
-    /// Where members can ask the room, as `host:port`: at the enrolment server that was recorded last, whose port is kept.
+    /// Returns the addresses of the enrolment server that was recorded last, as `host:port`. Its port is kept.
     ///
     /// # Errors
     ///

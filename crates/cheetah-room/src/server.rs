@@ -47,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A difference of clocks that is worth a line, in seconds.
 pub const CLOCK_TOLERANCE_S: u64 = 60;
 
-/// What an enrolment server reports.
+/// An event that an enrolment server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A machine joined.

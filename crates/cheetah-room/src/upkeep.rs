@@ -41,7 +41,7 @@ struct Upkeep {
     file: Option<PathBuf>,
     /// The room, if this is its machine.
     own: Option<Arc<Room>>,
-    /// Where the room can be asked, as `host:port`.
+    /// The addresses of the enrolment server, as `host:port`.
     at: Vec<String>,
     server: watch::Sender<Option<ServerAt>>,
     /// The room's list that was taken last.

@@ -97,7 +97,7 @@ pub struct ServerAt {
     pub control_port: Option<u16>,
 }
 
-/// What a member needs to know.
+/// The answer to a member that checks in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckedIn {
     /// The list of revoked certificates, in PEM.

@@ -20,22 +20,22 @@ const EXPLAINED_LEN_MAX: usize = 64 << 10;
 
 /// Both directions of a connection after its handshake.
 pub struct Channel {
-    /// What arrives.
+    /// Decrypts received records.
     pub receiver: Receiver,
-    /// Content to send.
+    /// Encrypts content to send.
     pub sender: Sender,
     /// The cipher of both, such as `AES-128-GCM`.
     pub cipher: &'static str,
 }
 
-/// Decrypts what arrives at a connection.
+/// Decrypts the received records of a connection.
 pub struct Receiver {
     inbound: Inbound,
     /// Grows while reads fill it.
     receive_len: usize,
 }
 
-/// Encrypts what a connection sends.
+/// Encrypts the sent content of a connection.
 pub struct Sender {
     sealer: Sealer,
     /// Encrypted, and not sent yet.

@@ -27,7 +27,7 @@ use crate::trust::{Standing, Trust, time_of};
 /// The most servers whose sessions can be resumed.
 const SESSIONS_MAX: usize = 256;
 
-/// What a client expects of a server. It is irrelevant for servers of others, which are verified by name.
+/// The roles and the key that a client expects of a server. Ignored for servers of others, which are verified by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Expected {
     /// The server has one of these roles.

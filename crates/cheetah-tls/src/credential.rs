@@ -1,4 +1,4 @@
-//! What a machine proves its identity with.
+//! The certificate and key with which a machine proves its identity.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

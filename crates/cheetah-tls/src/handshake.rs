@@ -99,7 +99,7 @@ fn cipher(suite: SupportedCipherSuite) -> &'static str {
     }
 }
 
-/// What a handshake needs next.
+/// The next step of a handshake.
 enum Need {
     Receive,
     Process,

@@ -1,4 +1,4 @@
-//! What arrived at a connection. No I/O.
+//! The received bytes of a connection. No I/O.
 
 use std::io;
 
@@ -6,16 +6,17 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use crate::record::{Opened, Opener};
 
-/// What arrived and is not taken yet.
+/// Received bytes that are not taken yet.
 pub(crate) struct Inbound {
     opener: Opener,
     /// Decrypted content that is not taken yet, of [`plain`](Self::plain) bytes, and then encrypted records.
     bytes: BytesMut,
-    /// Where the content is in `bytes`, and what follows it up to the next record.
+    /// The length of the decrypted content in `bytes`.
     plain: usize,
+    /// The length of the rest of its record, which follows it.
     behind: usize,
     closed: bool,
-    /// Why a record was refused; the content before it is good.
+    /// The error of a refused record; the content before it is good.
     broken: Option<io::Error>,
 }
 

@@ -43,7 +43,7 @@ const KEY_UPDATE: u8 = 24;
 /// The alert that ends one direction of a connection.
 const CLOSE_NOTIFY: u8 = 0;
 
-/// What derives new keys, and keeps tickets: rustls's connection.
+/// Derives new keys and keeps tickets. rustls's connection does both.
 pub(crate) trait Keys: Send {
     /// The next key for sending, or for receiving.
     fn next(&mut self, sending: bool) -> Result<ConnectionTrafficSecrets, rustls::Error>;
@@ -52,7 +52,7 @@ pub(crate) trait Keys: Send {
     fn ticket(&mut self, ticket: &[u8]) -> Result<(), rustls::Error>;
 }
 
-/// What both directions of a connection share.
+/// The state that both directions of a connection share.
 pub(crate) struct Shared {
     pub keys: Mutex<Box<dyn Keys>>,
     /// The peer has asked for a new sending key.
@@ -297,7 +297,7 @@ impl Opener {
                 (KEY_UPDATE, [wanted @ (0 | 1)]) if after.is_empty() => {
                     let secrets = self.shared.keys.lock().next(false).map_err(io::Error::other)?;
                     self.cipher = Cipher::new(0, &secrets)?;
-                    // A peer that asks for ever cannot make this side answer each time: one answer covers all.
+                    // One answer covers all requests before it, so a peer that asks without end gets few.
                     self.shared.key_wanted.fetch_or(*wanted == 1, Ordering::Relaxed);
                 }
                 (NEW_SESSION_TICKET, body) => {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a member of a room may do. It is part of the member's certificate.
+/// The rights of a member of a room. The role is part of the member's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Lends memory.

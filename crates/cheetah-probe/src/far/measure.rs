@@ -32,7 +32,7 @@ const TRAINS_TIME_MAX: Duration = Duration::from_secs(30);
 /// The most bulk data sent, in bytes.
 const BULK_BYTES_MAX: u64 = 256 << 20;
 
-/// What to measure with a far end.
+/// The quantities to measure with a far end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FarRequest {
     /// Whether to send trains, in both directions.
