@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,23 @@ SIZE = 24 * MIB
 WORKERS = 2
 LEASE_S = 35
 """Longer than leases last."""
-LAYOUTS = {"mirror": ("--layout", "mirror"), "parity": ("--layout", "parity")}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout over nodes, as many of which may be lost at once."""
+
+    nodes: int
+    losses: int
+    words: tuple[str, ...]
+
+
+LAYOUTS = {
+    "mirror": Layout(3, 1, ("--layout", "mirror")),
+    "parity": Layout(3, 1, ("--layout", "parity")),
+    "three copies": Layout(4, 2, ("--layout", "mirror", "--copies", "3")),
+    "two parities": Layout(5, 2, ("--layout", "parity", "--parity", "2")),
+}
 
 
 @dataclass
@@ -151,7 +168,11 @@ class Drive:
     stderr: str
     machines: list[Machine]
     path: Path
-    room: tuple[str, ...]
+    losses: int
+
+    def some(self, first: int) -> list[Machine]:
+        """As many machines as may be lost at once."""
+        return [self.machines[(first + number) % len(self.machines)] for number in range(self.losses)]
 
     def export(self, stack: contextlib.ExitStack, *more: str) -> tuple[Server, Path]:
         """Exports it at a Unix socket."""
@@ -179,13 +200,14 @@ class Drive:
 
 @contextlib.contextmanager
 def made(stage: Stage, stderr: str, layout: str, room: tuple[str, ...] = ()) -> Iterator[Drive]:
-    """Makes a drive over three nodes."""
+    """Makes a drive."""
     with contextlib.ExitStack() as stack:
-        machines = [Machine(stage, stderr, room, stack) for _ in range(3)]
+        shape = LAYOUTS[layout]
+        machines = [Machine(stage, stderr, room, stack) for _ in range(shape.nodes)]
         path = stage.path(".drive")
         names = ",".join(machine.address for machine in machines)
-        stage.must("create", path, "--nodes", names, "--size", str(SIZE), *LAYOUTS[layout])
-        yield Drive(stage, stderr, machines, path, room)
+        stage.must("create", path, "--nodes", names, "--size", str(SIZE), *shape.words)
+        yield Drive(stage, stderr, machines, path, shape.losses)
 
 
 @contextlib.contextmanager
@@ -250,6 +272,12 @@ def _cut(machine: Machine) -> None:
     machine.link.restore()
 
 
+def _at_once(fault: Callable[[Machine], None], machines: list[Machine]) -> None:
+    with ThreadPoolExecutor(len(machines)) as pool:
+        for ended in [pool.submit(fault, machine) for machine in machines]:
+            ended.result()
+
+
 FAULTS: dict[str, Callable[[Machine], None]] = {
     "frozen": _freeze,
     "held": _hold,
@@ -259,15 +287,15 @@ FAULTS: dict[str, Callable[[Machine], None]] = {
 
 
 def faults(stage: Stage, stderr: str, layout: str, room: tuple[str, ...] = ()) -> None:
-    """Node after node is frozen, cut off in two ways, and killed, each time until the drive is whole again. Then the writer is
-    stopped. No request fails, and no byte is wrong."""
+    """As many nodes as may be lost are frozen at once, cut off in two ways, and killed, each time until the drive is whole again. Then
+    the writer is stopped. No request fails, and no byte is wrong."""
     rounds = stage.times(1, 3)
     with made(stage, stderr, layout, room) as drive:
-        with in_use(drive, rounds * 20 + LEASE_S) as (writer, workers):
+        with in_use(drive, rounds * 20 + stage.times(0, LEASE_S)) as (writer, workers):
             for turn in range(rounds):
                 for number, (name, fault) in enumerate(FAULTS.items()):
                     _progress(workers, f"before a node is {name}")
-                    fault(drive.machines[(turn + number) % 3])
+                    _at_once(fault, drive.some(turn + number))
                     _progress(workers, f"after a node was {name}")
                     until(drive.is_whole, f"the drive is whole after a node was {name}")
                 writer.process.send_signal(signal.SIGSTOP)
@@ -321,10 +349,12 @@ def flipped_bits(stage: Stage, stderr: str, layout: str) -> None:
             _compare(drive, contents)
             stage.must("repair", drive.path, "--check")
             # Every node is read instead of another one.
-            other = drive.machines[(turn + 1) % 3]
-            other.link.cut()
+            others = drive.some(turn + 1)
+            for other in others:
+                other.link.cut()
             _compare(drive, contents)
-            other.link.restore()
+            for other in others:
+                other.link.restore()
 
 
 def two_writers(stage: Stage, stderr: str, layout: str) -> None:
