@@ -92,6 +92,9 @@ impl Drive {
         if options.writable && options.allow_lost {
             return Err(Error::misuse("a drive that has lost nodes can only be read; open it without --writable"));
         }
+        if options.writable {
+            file.check_one_name()?;
+        }
         if file.is_redundant() {
             let opened = Opened::open(file, &options).await?;
             let lost = if opened.readable { Vec::new() } else { opened.missing.clone() };

@@ -23,7 +23,8 @@ pub enum Form {
 /// A file to acquire into; its extension determines the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// As the user wrote it: the image, the first segment of an E01, or the drive file.
+    /// As the user wrote it: the image, the first segment of an E01, or the drive file. For a symbolic link to a drive file,
+    /// the path of the file itself, beside which its custody log is.
     pub path: PathBuf,
     /// Its format.
     pub form: Form,
@@ -60,7 +61,9 @@ impl FromStr for Destination {
                 )));
             }
         };
-        Ok(Self { path, form })
+        let is_linked = form == Form::Drive && path.is_symlink();
+        let drive_file = is_linked.then(|| path.canonicalize().ok()).flatten();
+        Ok(Self { path: drive_file.unwrap_or(path), form })
     }
 }
 
@@ -73,6 +76,17 @@ impl fmt::Display for Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_beside_a_linked_drive_file_are_beside_the_file_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("case42.drive"), dir.path().join("link.drive"));
+        std::os::unix::fs::symlink("case42.drive", &link).unwrap();
+        let destination = || path_to_text(&link).parse::<Destination>().unwrap();
+        assert_eq!(destination().path, link);
+        std::fs::write(&real, "").unwrap();
+        assert_eq!(destination().beside("custody"), with_suffix(&real.canonicalize().unwrap(), "custody"));
+    }
 
     #[test]
     fn the_extension_determines_the_kind() {

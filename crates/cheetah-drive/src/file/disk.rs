@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tempfile::NamedTempFile;
@@ -18,8 +18,9 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 impl DriveFile {
-    /// Reads and checks the drive file at `path`. The error says whether it is missing, damaged, edited, foreign, or newer
-    /// than this program.
+    /// Reads and checks the drive file at `path`. If a symbolic link is there, [`DriveFile::path`] is that of the file itself:
+    /// the file is changed there, and the files beside it are found there. The error says whether it is missing, damaged,
+    /// edited, foreign, or newer than this program.
     pub fn load(path: &Path) -> Result<Self> {
         let reading = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => {
@@ -27,6 +28,7 @@ impl DriveFile {
             }
             _ => Error::io(format_args!("reading the drive file {}", path.display()), &error),
         };
+        let path = &resolved(path).map_err(reading)?;
         let file = File::open(path).map_err(reading)?;
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(reading)?;
@@ -46,6 +48,9 @@ impl DriveFile {
     ///
     /// If the file is of another drive by now, another process keeps the lock, or it cannot be written.
     pub fn update(&mut self, change: impl FnOnce(&mut Self)) -> Result<()> {
+        // The file may have been moved since it was read, and a link put in its place.
+        self.path = resolved(&self.path)
+            .map_err(|error| Error::io(format_args!("following the link {}", self.path.display()), &error))?;
         let lock = Lock::take(&self.path)?;
         let now = if lock.is_some() { Self::load(&self.path)? } else { self.clone() };
         if now.id != self.id {
@@ -61,6 +66,19 @@ impl DriveFile {
         }
         *self = changed;
         Ok(())
+    }
+
+    /// Refuses a file with several names (hard links). A change replaces the file at one name; the other names would keep the
+    /// old file, which does not know of lost nodes.
+    pub(crate) fn check_one_name(&self) -> Result<()> {
+        let path = self.path.display();
+        match self.path.metadata().map(|metadata| metadata.nlink()) {
+            Ok(names) if names > 1 => Err(Error::failed(format!(
+                "{path} has {names} names (hard links), and a change would reach only one of them; remove the other names, \
+                 which `find DIRECTORY -samefile {path}` lists, and use symbolic links instead"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the file at [`DriveFile::path`], which must not exist.
@@ -105,10 +123,16 @@ impl Lock {
     }
 }
 
-/// Whether this open file is the one at `path` now.
+/// The path of the file that a symbolic link at `path` leads to; `path` itself, if there is no link. A file that is renamed to the
+/// path of a link replaces the link, and leaves the file behind it as it was.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    if path.is_symlink() { path.canonicalize() } else { Ok(path.to_owned()) }
+}
+
+/// Whether this open file is the one at `path` now, not behind a link there.
 fn is_at(file: &File, path: &Path) -> bool {
     let same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
-    file.metadata().is_ok_and(|open| path.metadata().is_ok_and(|there| same(&open, &there)))
+    file.metadata().is_ok_and(|open| path.symlink_metadata().is_ok_and(|there| same(&open, &there)))
 }
 
 /// Writes `bytes` to a temporary file beside `path`, and renames it once it is on stable storage.
@@ -149,6 +173,8 @@ pub(crate) fn directory(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use crate::file::tests::{example, redundant};
 
@@ -164,6 +190,44 @@ mod tests {
         assert_eq!(file.name, "renamed");
         assert_eq!(DriveFile::load(&file.path).unwrap(), file);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_file_opened_through_a_symbolic_link_is_changed_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link, second) =
+            (dir.path().join("case42.drive"), dir.path().join("link.drive"), dir.path().join("b"));
+        DriveFile { path: real.clone(), ..example() }.save_new().unwrap();
+        symlink("case42.drive", &link).unwrap();
+        symlink("link.drive", &second).unwrap();
+        let mut file = DriveFile::load(&second).unwrap();
+        assert_eq!(file.path, real.canonicalize().unwrap(), "the files beside it are found there");
+        file.update(|file| file.name = "renamed".into()).unwrap();
+        assert!(link.is_symlink() && second.is_symlink() && !real.is_symlink());
+        assert_eq!(DriveFile::load(&real).unwrap().name, "renamed");
+        std::fs::remove_file(&real).unwrap();
+        assert!(DriveFile::load(&link).unwrap_err().to_string().contains("there is no such drive file"));
+    }
+
+    #[test]
+    fn a_file_that_was_moved_behind_a_link_is_changed_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = example();
+        file.path = dir.path().join("case42.drive");
+        file.save_new().unwrap();
+        let (link, moved) = (file.path.clone(), dir.path().join("moved.drive"));
+        std::fs::rename(&link, &moved).unwrap();
+        symlink(&moved, &link).unwrap();
+        file.update(|file| file.name = "renamed".into()).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(DriveFile::load(&moved).unwrap().name, "renamed");
+        std::fs::remove_file(&moved).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        symlink(&moved, &link).unwrap();
+        file.path = link.clone();
+        let refusal = file.update(|file| file.name = "again".into()).unwrap_err().to_string();
+        assert!(refusal.contains("following the link"), "{refusal}");
+        assert!(link.is_symlink() && !moved.exists());
     }
 
     #[test]

@@ -152,6 +152,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
         return Err(Error::failed(format!("{name} is still being filled from {from}; enlarge it once it is complete")));
     }
     let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
+    file.check_one_name()?;
     let nodes = unused(file, request.timeout).await?;
     if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
         return Err(Error::failed(format!("{} is not whole, and cannot be enlarged: {problem}", file.name)));

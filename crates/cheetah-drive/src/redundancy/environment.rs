@@ -104,6 +104,7 @@ impl Holder {
     /// Takes the leases at the nodes of the map that are not stale, in order, so that of two writers only one goes on.
     /// Nodes that do not answer are left out. With `force`, leases are taken from another writer.
     pub async fn take(file: &DriveFile, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Taken> {
+        file.check_one_name()?;
         let (fence, begun) = (Arc::<Fence>::default(), Instant::now());
         let place = |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None };
         let shared = Arc::new(Shared {

@@ -6,6 +6,7 @@ use crate::common::*;
 use cheetah_control::ControlClient;
 use cheetah_control::api::LeaseRequest;
 use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
 use cheetah_drive::status::status;
@@ -70,6 +71,41 @@ async fn a_node_lost_under_an_open_drive_costs_no_error_and_no_byte() {
         assert!(read_all(&file).await == expected[..]);
         assert!(read_all(&DriveFile::load(&file.path).unwrap()).await == expected[..]);
         assert!(!status(&file, TIMEOUT).await.unwrap().healthy);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drive_file_behind_a_symbolic_link_knows_of_a_node_lost_under_the_link() {
+    let mut lab = Lab::new(&[16 * MIB; 2]);
+    let file = lab.create(MIRROR, 4 * MIB).await;
+    let link = lab.dir.path().join("link.drive");
+    std::os::unix::fs::symlink(&file.path, &link).unwrap();
+    let drive = Drive::open(&DriveFile::load(&link).unwrap(), options(true)).await.unwrap();
+    drive.device().write(0, vec![1; 100_000].into(), false).await.unwrap();
+    let lost = lab.nodes.remove(1);
+    let address = lost.nbd_address().to_string();
+    lost.shutdown().await;
+    drive.device().write(0, vec![2; 100_000].into(), false).await.unwrap();
+    drive.close().await.unwrap();
+    assert!(link.is_symlink());
+    let known = DriveFile::load(&file.path).unwrap();
+    let stale: Vec<_> = known.nodes().filter(|node| node.state.is_some()).map(|node| node.name.as_str()).collect();
+    assert_eq!(stale, [address]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drive_file_with_several_hard_links_can_only_be_read() {
+    let lab = Lab::new(&[16 * MIB; 2]);
+    for layout in [MIRROR, STRIPE] {
+        let file = lab.loaded(layout, &image(MIB)).await;
+        let other = lab.dir.path().join("other.drive");
+        std::fs::hard_link(&file.path, &other).unwrap();
+        let refusal = Drive::open(&file, options(true)).await.err().unwrap().to_string();
+        assert!(refusal.contains("2 names (hard links)"), "{refusal}");
+        assert_eq!(read_all(&file).await.len(), MIB);
+        std::fs::remove_file(&other).unwrap();
+        Drive::open(&file, options(true)).await.unwrap().close().await.unwrap();
+        destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
     }
 }
 

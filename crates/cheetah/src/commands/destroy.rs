@@ -40,7 +40,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
-    note(&args.drive, &lines, ui);
+    note(&file.path, &lines, ui);
     let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, WipeOutcome::Unreachable { .. }));
     let fate = match (destroyed.file_removed, unreachable) {
         (true, _) => "is removed",

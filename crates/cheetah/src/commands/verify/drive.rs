@@ -38,7 +38,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
-    let log_path = log_beside(path);
+    let log_path = log_beside(&file.path);
     let log = log_path.as_deref().map(|path| verify_log(path, &keys.trusted)).transpose()?;
     let state = file.image.as_ref().map(|image| image.state);
     let problems = problems(&report, state, log.as_ref());
