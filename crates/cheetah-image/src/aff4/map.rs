@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn invalid_entries_are_errors() {
         for (entries, word) in [
-            (vec![entry(0, 10, 0, 0), entry(9, 10, 0, 0)], "two things"),
+            (vec![entry(0, 10, 0, 0), entry(9, 10, 0, 0)], "two entries"),
             (vec![entry(95, 6, 0, 0)], "outside"),
             (vec![entry(u64::MAX, 2, 0, 0)], "outside"),
             (vec![entry(0, 1, 0, 3)], "stream number 3"),

@@ -292,7 +292,7 @@ mod tests {
             ("disk-flat.vmdk", &long, "other folders"),
             ("\"disk-flat.vmdk\"", "", "no name"),
             ("RW 20480 FLAT \"disk-flat.vmdk\"", "RW\t1\tFLAT\t\"../disk\"", "other folders"),
-            ("FLAT", "VMFSRDM", "another machine"),
+            ("FLAT", "VMFSRDM", "physical disk"),
             ("RW 20480 FLAT \"disk-flat.vmdk\" 0", "RW 8 ZERO", "leaves out"),
             ("RW 20480", "RDONLY 20480", "leaves out"),
             ("# Extent description\n", "", "blank line"),

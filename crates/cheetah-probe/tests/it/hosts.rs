@@ -87,7 +87,7 @@ fn a_host_that_limits_icmp_is_probed_by_tcp() {
         let report = net.probe(THERE, &only(&[Aspect::RoundTrip, Aspect::Capacity]));
         let trip = report.round_trip.unwrap();
         assert_eq!((trip.method, trip.loss), (Method::Tcp, 0.0), "{report:?}");
-        assert!(says(&report, "limit how often"), "{report:?}");
+        assert!(says(&report, "limit the rate"), "{report:?}");
         assert_eq!(report.capacity.map(|capacity| capacity.method), Some(Method::Tcp));
     });
 }
