@@ -50,7 +50,9 @@ pub(crate) struct Shared {
     file: Mutex<DriveFile>,
     pub(super) places: Mutex<Vec<Place>>,
     pub(super) members: OnceLock<Weak<Members>>,
-    /// The nodes of the map that was stored last.
+    /// Why the drive file, which has no vote, is behind the map that was stored last.
+    file_is_behind: Mutex<Option<String>>,
+    /// The nodes of the map that was stored last, and that the drive file has, too.
     stored_nodes: Mutex<Vec<SetNode>>,
     pub(super) stores: Stores,
     /// The newest epoch that is stored at a deciding set of nodes, and perhaps in the drive file.
@@ -113,6 +115,7 @@ impl Holder {
             file: Mutex::new(file.clone()),
             places: Mutex::new(map.nodes.iter().map(place).collect()),
             members: OnceLock::new(),
+            file_is_behind: Mutex::default(),
             stored_nodes: Mutex::new(map.nodes.clone()),
             stores: Stores::new(map.nodes.len()),
             stored_epoch: AtomicU64::new(0),
@@ -333,9 +336,38 @@ impl Shared {
             return Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")));
         }
         self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
-        self.save(&map)?;
-        *self.stored_nodes.lock() = map.nodes;
+        let has_vote = votes(&map.nodes, losses_max).of_file() > 0 || votes(&former, losses_max).of_file() > 0;
+        match self.save(&map) {
+            Ok(()) => {
+                *self.file_is_behind.lock() = None;
+                *self.stored_nodes.lock() = map.nodes;
+            }
+            Err(why) if has_vote => return Err(why),
+            // The nodes alone decide. Those that the file names still must: a process that opens it has to meet one of those that have this map.
+            Err(why) => self.note_file_is_behind(why),
+        }
         Ok(())
+    }
+
+    /// Notes that the drive file could not be saved. It is saved with the next map, or when the drive is closed.
+    fn note_file_is_behind(&self, why: String) {
+        let mut behind = self.file_is_behind.lock();
+        if behind.is_none() {
+            tracing::warn!(
+                "the nodes have recorded a change, but the drive file has not: {why}; make it writable again"
+            );
+        }
+        *behind = Some(why);
+    }
+
+    /// Warns if the drive file is still behind the nodes, when the drive is closed.
+    pub fn warn_if_file_is_behind(&self) {
+        if let Some(why) = self.file_is_behind.lock().take() {
+            tracing::warn!(
+                "the drive file does not have the last changes, which the nodes have recorded: {why}; make it writable, then \
+                 run cheetah repair"
+            );
+        }
     }
 
     /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; it has a vote on that. A drive

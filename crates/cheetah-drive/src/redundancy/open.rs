@@ -104,6 +104,7 @@ impl Opened {
         // Before the leases are released: a connection would take that for a lease lost.
         drop(redundant);
         if let Some(holder) = holder {
+            holder.shared().warn_if_file_is_behind();
             holder.release().await;
         }
         closed

@@ -94,6 +94,31 @@ async fn a_drive_file_behind_a_symbolic_link_knows_of_a_node_lost_under_the_link
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_drive_file_that_cannot_be_written_fails_writes_only_where_it_has_a_vote() {
+    for (layout, nodes, has_vote) in [(PARITY, 3, false), (MIRROR, 2, true)] {
+        let mut lab = Lab::new(&vec![16 * MIB; nodes]);
+        let file = lab.create(layout, 4 * MIB).await;
+        let drive = Drive::open(&file, options(true)).await.unwrap();
+        drive.device().write(0, vec![1; 100_000].into(), false).await.unwrap();
+        std::fs::remove_file(&file.path).unwrap();
+        std::fs::create_dir(&file.path).unwrap();
+        lab.nodes.remove(1).shutdown().await;
+        let written = drive.device().write(0, vec![2; 200_000].into(), false).await;
+        assert_eq!(written.is_err(), has_vote, "{layout:?}: {written:?}");
+        // The file is written anew with the map that says that the drive is closed.
+        std::fs::remove_dir(&file.path).unwrap();
+        drive.close().await.unwrap();
+        let known = DriveFile::load(&file.path).unwrap();
+        assert_eq!(known.nodes().filter(|node| node.state.is_some()).count(), 1, "{layout:?}");
+        if !has_vote {
+            let mut expected = vec![0; (4 * MIB) as usize];
+            expected[..200_000].fill(2);
+            assert!(read_all(&known).await == expected[..]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_drive_file_with_several_hard_links_can_only_be_read() {
     let lab = Lab::new(&[16 * MIB; 2]);
     for layout in [MIRROR, STRIPE] {

@@ -234,7 +234,7 @@ impl Members {
                     }
                 };
                 if let Some(epoch) = rejoined {
-                    members.record_return(member, epoch).await;
+                    members.record_return(member, epoch, "takes part again").await;
                     if members.ends_reconnecting(member) {
                         return;
                     }
@@ -300,7 +300,7 @@ impl Members {
         match writer.environment.reconnect(member).await {
             Ok(link) => {
                 if let Some(epoch) = self.reconnected(member, link, generation) {
-                    self.record_return(member, epoch).await;
+                    self.record_return(member, epoch, "takes part again").await;
                 }
                 self.is_written(member)
             }
@@ -329,7 +329,7 @@ impl Members {
         });
         match replaced.ok_or(Error::ReadOnly)? {
             Ok(epoch) => {
-                self.record_return(member, epoch).await;
+                self.record_return(member, epoch, "is replaced").await;
                 Ok(())
             }
             Err(why) => {
@@ -355,10 +355,10 @@ impl Members {
         }
     }
 
-    /// Stores that a member takes part again.
-    async fn record_return(self: &Arc<Self>, member: usize, epoch: Epoch) {
+    /// Stores that a member takes part again, or another in its place; `what` says which.
+    async fn record_return(self: &Arc<Self>, member: usize, epoch: Epoch, what: &str) {
         if let Err(error) = self.settle(epoch).await {
-            tracing::warn!("{} takes part again, which could not be recorded yet: {error}", self.name(member));
+            tracing::warn!("{} {what}, which could not be recorded yet: {error}", self.name(member));
         }
         self.work.notify_one();
     }
