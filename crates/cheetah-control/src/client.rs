@@ -248,12 +248,10 @@ impl ControlClient {
         self.post(Method::PUT, &notes_path(name), new).await.map(drop)
     }
 
-    /// Hands on the list of revoked certificates, in DER. A node that knows this list or a newer one is content, too.
+    /// Hands on the list of revoked certificates, in DER. It is a [conflict](ControlError::is_conflict) if the node knows a newer list,
+    /// or one with other certificates.
     pub async fn replace_revocations(&self, list: Vec<u8>) -> Result<()> {
-        match self.call(Method::PUT, revoked::PATH, list.into(), self.timeout).await {
-            Err(error) if error.is_conflict() => Ok(()),
-            told => told.map(drop),
-        }
+        self.call(Method::PUT, revoked::PATH, list.into(), self.timeout).await.map(drop)
     }
 
     /// Gets the node's metrics, as Prometheus text.

@@ -52,8 +52,8 @@ pub enum TlsError {
     /// The peer's certificate is revoked.
     #[error("the certificate of {0} is revoked")]
     Revoked(Box<Identity>),
-    /// A list of revoked certificates is older than the known one.
-    #[error("the list of revoked certificates is older than the one in use")]
+    /// A list of revoked certificates is older than the known one, or lacks certificates on it.
+    #[error("the list of revoked certificates is older than the one in use, or lacks certificates on that list")]
     OldRevocations,
     /// The enrolment server is another room's.
     #[error("another room answers: none of its certificates has the key that the invitation names")]

@@ -46,8 +46,8 @@ pub async fn recognise(
     compared: Compared<'_>,
 ) -> Result<Opening, Unrecognised> {
     let (then, now) = (&state.start.source, &evidence.source.identity);
-    // On the same machine and path, another size is a change.
-    let is_another = then.differences(now).iter().any(|difference| !difference.is_final);
+    // Where the machine and the path are known and equal, another size is a change.
+    let is_another = then.server.is_none() || then.differences(now).iter().any(|difference| !difference.is_final);
     let mut vouched = journal::known_changes(then, now, same_source)
         .map_err(|error| if is_another { Unrecognised::Another(error) } else { Unrecognised::Failed(error) })?;
     state.start.same_protection(now).map_err(Unrecognised::Another)?;

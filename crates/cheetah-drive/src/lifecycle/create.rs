@@ -260,7 +260,8 @@ async fn allocate_one(
 }
 
 /// Allocates `size` bytes on a node that is to take the place of node entry `index`. The epoch makes the export's name
-/// differ from those of the nodes that were there before.
+/// differ from those of the nodes that were there before, and a random part from that of a writer that was killed before it recorded
+/// the node.
 pub(crate) async fn allocate_spare(
     file: &DriveFile,
     index: usize,
@@ -269,7 +270,8 @@ pub(crate) async fn allocate_spare(
     size: u64,
     timeout: Duration,
 ) -> Result<SetNode> {
-    let name = format!("{}-e{epoch}", export_name(file, index));
+    let random = new_id()?;
+    let name = format!("{}-e{epoch}-{}", export_name(file, index), random.get(..8).unwrap_or(&random));
     allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
 }
 

@@ -230,7 +230,7 @@ async fn a_missing_unit_is_named_in_the_error() {
         (format!("{host}/iqn.2001-04.com.example:other/1"), "no target of that name".into()),
         (tgtd.uri(9), "check the LUN".into()),
         // tgtd's own LUN 0.
-        (tgtd.uri(0), "no disk but a storage array controller".into()),
+        (tgtd.uri(0), "not a disk but a storage array controller".into()),
     ] {
         let error = connect(&uri, TIMEOUT).await.err().unwrap().to_string();
         assert!(error.contains(&words), "{error}");

@@ -136,6 +136,8 @@ async fn a_revoked_member_is_refused_in_new_resumed_and_existing_connections() {
     assert!(dialled.is_err() && served.is_err());
     // An older list does not bring it back, nor does another room's.
     assert!(matches!(node.replace_revocations(&none), Err(TlsError::OldRevocations)));
+    // Nor does a newer one that lacks it.
+    assert!(matches!(node.replace_revocations(&room.revocations(&[])), Err(TlsError::OldRevocations)));
     assert!(node.replace_revocations(&Room::new().revocations(&[])).is_err());
     assert!(standing.is_revoked());
     // The client, too, refuses a revoked server.

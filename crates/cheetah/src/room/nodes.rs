@@ -25,6 +25,14 @@ pub struct Answers {
     pub reached: Vec<String>,
     /// Names of the others, and why not.
     pub missed: Vec<(String, String)>,
+    /// Names of those that know of other revoked certificates than this room, and refused the list.
+    pub refused: Vec<String>,
+}
+
+/// Why a server was not told.
+enum NotTold {
+    Refused,
+    Missed(String),
 }
 
 /// Tells the nodes and the agents of a room which certificates are revoked.
@@ -40,7 +48,8 @@ pub async fn tell_servers(room: &Room) -> Result<Answers> {
     for (told, name) in join_all(told).await {
         match told {
             Ok(()) => answers.reached.push(name),
-            Err(why) => answers.missed.push((name, why)),
+            Err(NotTold::Refused) => answers.refused.push(name),
+            Err(NotTold::Missed(why)) => answers.missed.push((name, why)),
         }
     }
     Ok(answers)
@@ -75,7 +84,7 @@ fn shown(member: &Member, server: &Server) -> String {
 }
 
 /// Tells one server, at the first of its addresses that answers.
-async fn tell(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), String> {
+async fn tell(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), NotTold> {
     let mut why = "no address is known".to_owned();
     let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);
     for host in &server.hosts {
@@ -83,10 +92,11 @@ async fn tell(member: &Member, server: &Server, list: &[u8]) -> std::result::Res
         let client = ControlClient::new(host.with_port(port)).with_timeout(TELL_TIMEOUT).expecting(expected);
         match client.replace_revocations(list.to_vec()).await {
             Ok(()) => return Ok(()),
+            Err(error) if error.is_conflict() => return Err(NotTold::Refused),
             Err(error) => why = error.to_string(),
         }
     }
-    Err(why)
+    Err(NotTold::Missed(why))
 }
 
 /// A member's servers. A node that has not reported any may be where nodes usually are.

@@ -1,5 +1,7 @@
 //! Members of a room: where they serve, and what they do after one of them was revoked.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::lab::{Lab, port};
@@ -106,6 +108,40 @@ fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
     lab.eventually("ann", &["acquire", &export, &lab.0.arg("never.raw"), "--timeout", "5"], |ran| ran.code != Some(0));
     assert_eq!((copy("bob", &disk), copy("bob", &export)), (Some(0), Some(0)));
     lab.at("bob", &["verify", &drive]).ok();
+}
+
+#[test]
+fn a_room_restored_from_a_backup_takes_back_no_revocation() {
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let node = lab.invite(&["--role", "node", "--uses", "1"]);
+    let node = lab.node("one", "a", &["--room", &node]);
+    let names = ["ann", "bob", "carol"];
+    for name in names {
+        let string = lab.invite(&["--role", "analyst", "--uses", "1"]);
+        lab.at(name, &["room", "join", &string, "--name", name]).ok();
+    }
+    until_known(&lab, &["a"]);
+    let (image, _) = lab.0.image("disk.raw", 2 * MIB);
+    let drive = lab.0.arg("case42.drive");
+    lab.at("examiner", &["create", &drive, "--nodes", node.address(), "--from", &image]).ok();
+    let (room, backup) = (lab.room_directory(), lab.0.dir("backup"));
+    let copy = |from: &Path, to: &Path| {
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    };
+    copy(&room, Path::new(&backup));
+    lab.at("examiner", &["room", "revoke", "ann"]).ok();
+    copy(Path::new(&backup), &room);
+    // As many certificates are revoked as before, but others.
+    lab.at("examiner", &["room", "revoke", "bob"]).says(1, &["not told: a", "backup"]);
+    lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
+    lab.at("examiner", &["room", "revoke", "ann"]).ok();
+    for name in ["ann", "bob"] {
+        lab.at(name, &["verify", &drive]).says(1, &["is revoked"]);
+    }
+    lab.at("carol", &["verify", &drive]).ok();
 }
 
 #[test]

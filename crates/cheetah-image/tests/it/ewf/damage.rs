@@ -196,7 +196,7 @@ fn inconsistent_segments_are_refused() {
         refusal(Ewf::from_memory(vec![bad]))
     };
     assert!(inserted("ltree", &[0; 48]).contains("logical evidence file"));
-    assert!(inserted("incomplete", &[]).contains("broken off"));
+    assert!(inserted("incomplete", &[]).contains("was interrupted"));
     let mut hash = [1; 36];
     seal(&mut hash);
     assert!(inserted("hash", &hash).contains("two different MD5"));

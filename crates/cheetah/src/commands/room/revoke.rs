@@ -46,10 +46,20 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     for (server, why) in &told.missed {
         text.push_str(&format!("\nnot told: {server} ({why}); it accepts the revoked until an examiner calls it"));
     }
-    let missed: Vec<_> = told.missed.iter().map(|(node, why)| json!({ "node": node, "why": why })).collect();
+    let known_otherwise = "it knows of other revoked certificates than this room";
+    let missed = told.missed.iter().map(|(node, why)| json!({ "node": node, "why": why }));
+    let refused = told.refused.iter().map(|node| json!({ "node": node, "why": known_otherwise }));
+    let not_told: Vec<_> = missed.chain(refused).collect();
     let value = json!({
-        "room": room.name(), "revoked": names, "closed_invitations": closed, "told": told.reached, "not_told": missed,
+        "room": room.name(), "revoked": names, "closed_invitations": closed, "told": told.reached, "not_told": not_told,
     });
     ui.answer(text, &value);
-    Ok(())
+    if told.refused.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "not told: {}: {known_otherwise}, as after the room's folder was restored from a backup; revoke again each member \
+         that was revoked since the backup",
+        list(&told.refused)
+    )))
 }
