@@ -66,7 +66,15 @@ def measure(settings: Settings) -> list[Figure]:
     with Scratch() as scratch, guest.room(scratch.ram_dir) as room:
         laps = _turns(room, scratch.ram_dir, settings.rounds)
     figures = [
-        Figure(f"boot/{key}", what, "s", "cheetah", {"cheetah": laps[key], "allowed": [allowed_s] * settings.rounds}, "lower", 1.0)
+        Figure(
+            f"boot/{key}",
+            what,
+            "s",
+            "cheetah",
+            {"cheetah": laps[key], "allowed": [allowed_s] * settings.rounds},
+            "lower",
+            1.0,
+        )
         for key, what, allowed_s in (
             ("e1000", "kernel's start to joined, adapter e1000", KERNEL_S),
             ("virtio", "kernel's start to joined, adapter virtio-net", KERNEL_S),
