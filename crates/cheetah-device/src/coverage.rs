@@ -1,7 +1,8 @@
 //! Coverage: which bytes of an image have been read, could not be read, or have not been read yet.
 //!
-//! Unread, unreadable and zero are three different things. An image that was not read in full comes with its coverage,
-//! as a map file in the format of GNU ddrescue ("Mapfile structure" in its manual), which the field's tools understand.
+//! Unread, unreadable and zero are three different things. An image that was not read in full is accompanied by its
+//! coverage: a map file in the format of GNU ddrescue ("Mapfile structure" in its manual), which other forensic tools
+//! understand.
 
 use std::collections::BTreeMap;
 use std::fmt;

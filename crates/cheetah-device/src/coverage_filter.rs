@@ -1,4 +1,4 @@
-//! Content with ranges that are not there: never read from its source, or unreadable there.
+//! Content with missing ranges: never read from its source, or unreadable there.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::coverage::State;
 use crate::layer::{Layer, Reads, Writes};
 use crate::{ByteRange, Coverage, Device, DynDevice, Error, Extent, Io, Result};
 
-/// Fails reads of ranges that were not read from the source, or could not be: the device below has zeros there, which
-/// mean nothing. Read-only.
+/// Fails reads of ranges that were not read from the source, or were unreadable: the device below has zeros there,
+/// which are not the source's content. Read-only.
 pub struct CoverageFilter {
     below: DynDevice,
     coverage: Coverage,
@@ -69,7 +69,7 @@ mod tests {
     use crate::memory::Memory;
 
     #[tokio::test]
-    async fn what_could_not_be_read_is_an_error_and_never_a_hole() {
+    async fn an_unreadable_range_is_an_error_and_never_a_hole() {
         let mut coverage = Coverage::new(100);
         coverage.set(ByteRange::new(0, 100), State::Read);
         coverage.set(ByteRange::new(40, 10), State::Unreadable);

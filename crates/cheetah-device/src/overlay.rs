@@ -260,7 +260,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let base = Arc::new(Memory::new(vec![b'.'; 8]));
             let overlay = Overlay::in_file(base, &directory.path().join("changes")).unwrap();
-            // Nothing gets to the file while its only thread is busy.
+            // Nothing is written to the file while its only thread is busy.
             let (let_go, held) = std::sync::mpsc::channel::<()>();
             let holding = tokio::task::spawn_blocking(move || held.recv());
 

@@ -1,4 +1,5 @@
-//! Paths as text, for JSON, logs and journals, without loss. A path on Linux is any bytes, and text is UTF-8.
+//! Paths as text, for JSON, logs and journals, without loss. A path on Linux is a sequence of arbitrary bytes, and text
+//! is UTF-8.
 //!
 //! A path that is UTF-8 is written unchanged. Any other is written as `bytes:` and the path, in which each byte that
 //! does not belong to a UTF-8 sequence is `%` and two hexadecimal digits, as are control characters and the percent

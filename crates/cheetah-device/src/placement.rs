@@ -1,9 +1,9 @@
 //! The mapping of bytes to children in linear and striped devices.
 //!
-//! A placement is a list of adjacent *zones*. In a zone every member child takes part from the same offset on, one unit
-//! in turn; a zone of one member is a range of that child. A linear placement has a zone for each child. A stripe over
-//! equal children is one zone over all of them. Over unequal children it is that of md's raid0: over all children until
-//! the smallest is full, then over the rest, and so on.
+//! A placement is a list of adjacent *zones*. A zone begins at the same offset on each of its member children, and its
+//! units rotate over them. A zone of one member is a range of that child. A linear placement has a zone for each child.
+//! A stripe over equal children is one zone over all of them. Over unequal children it is that of md's raid0: over all
+//! children until the smallest is full, then over the rest, and so on.
 //!
 //! The layers above rely on two properties of every placement: a range of the whole is *one* range on each child it
 //! touches, and its parts come in order there.
@@ -207,10 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn unequal_children_go_on_without_the_full_ones() {
+    fn a_stripe_over_unequal_children_continues_without_the_full_ones() {
         let unit = 4 * KIB;
         let layout = Layout::Stripe { unit };
-        // 1, 3 and 2 units (and a useless rest): three rows, of 3, 2 and 1.
+        // 1, 3 and 2 units (and an unused remainder): three rows, of 3, 2 and 1.
         let sizes = [unit, 3 * unit + 100, 2 * unit];
         let placement = Placement::new(layout, &sizes).unwrap();
         assert_eq!(placement.size(), 6 * unit);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_end() {
+    fn ranges_beyond_the_end_map_to_nothing() {
         assert_eq!(pieces(Layout::Linear, &[10], ByteRange::new(10, 5)), []);
         assert_eq!(pieces(Layout::Linear, &[10], ByteRange::new(u64::MAX, u64::MAX)), []);
         assert_eq!(pieces(Layout::Linear, &[10], ByteRange::new(8, u64::MAX)), [(0, 8, 2)]);

@@ -37,8 +37,8 @@ impl Target<'_> {
     }
 }
 
-/// Accounts for `len` bytes received into the buffer of a payload that missed `missing`: moves those behind the payload
-/// to `input`. Returns the number of bytes still missing.
+/// Accounts for `len` bytes received into the buffer of a payload that lacked `missing` bytes: moves those behind the
+/// payload to `input`. Returns the number of bytes still missing.
 pub fn split_surplus(buffer: &mut BytesMut, missing: usize, len: usize, input: &mut BytesMut) -> usize {
     let surplus = len.saturating_sub(missing);
     let end = buffer.len() - surplus;

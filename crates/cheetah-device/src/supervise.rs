@@ -1,7 +1,8 @@
 //! Containment of panics: a request, a connection, or the process in order.
 //!
 //! A panic is a defect of the program. It stops one thread or task; the rest of the process would carry on without it,
-//! as a server that still answers on one port and no longer listens on another. So there are two kinds of work:
+//! for instance a server that still answers on one port but no longer listens on another. So there are two kinds of
+//! work:
 //!
 //! * **Contained** ([`contain`], [`contained`], [`spawn_blocking`]): a connection, a request, accepting a client. A
 //!   panic ends that alone. It is logged and counted, and the peer or the caller sees an error.
@@ -10,7 +11,7 @@
 //!   order (wipe memory, unmount, flush) with an error, and [`WIND_UP_MAX`] later the process exits in any case. An
 //!   essential task that ends without a panic reports that with [`fail`].
 //!
-//! The panic hook does this, and therefore it holds for threads of libraries, too.
+//! The panic hook implements this, so threads of libraries are covered, too.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -32,18 +33,19 @@ pub const WIND_UP_MAX: Duration = Duration::from_secs(120);
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// The exit code of a process that did not end in order.
 const EXIT_FAILED: i32 = 1;
-/// Threads that libraries start, and whose panics their users notice: discovery must not cost a node its content.
+/// Threads started by libraries whose panics are contained, because their users notice them: a failure of discovery
+/// must not cost a node its content.
 const CONTAINED_THREADS: [&str; 1] = ["mDNS_daemon"];
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static CONTAINED_TOTAL: AtomicU64 = AtomicU64::new(0);
 /// Why the process has failed.
 static FAILURE: OnceLock<String> = OnceLock::new();
-/// Whether it has, for tasks to wait on.
+/// Whether the process has failed; tasks can wait for a change.
 static FAILED: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
 thread_local! {
-    /// How many calls of contained work this thread is inside of.
+    /// The nesting depth of contained work on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -98,7 +100,7 @@ pub async fn contain<F: Future>(what: &str, work: F) -> Result<F::Output, Panick
     poll.await.inspect_err(|panicked| tracing::error!("{what} ended: {panicked}"))
 }
 
-/// `work` for another thread, whose panics the thread's owner deals with: `join` returns them.
+/// Wraps `work` for another thread whose owner handles its panics: `join` returns them.
 pub fn contained<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     move || {
         let _inside = Inside::enter();
@@ -106,7 +108,7 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// [`tokio::task::spawn_blocking`], for callers that turn a panic of `work` into an error of theirs.
+/// [`tokio::task::spawn_blocking`], for callers that turn a panic of `work` into an error of their own.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     tokio::task::spawn_blocking(contained(work))
 }

@@ -10,8 +10,8 @@ use std::fmt::{self, Display, Write};
 #[derive(Debug, Clone, Copy)]
 pub struct Visible<T>(pub T);
 
-/// Displays a value on one line: as [`Visible`], with newlines and tabs escaped as well. For text of others inside a
-/// line of our own.
+/// Displays a value on one line: as [`Visible`], with newlines and tabs escaped as well. For foreign text within a line
+/// of output.
 #[derive(Debug, Clone, Copy)]
 pub struct OneLine<T>(pub T);
 

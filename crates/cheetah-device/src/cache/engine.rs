@@ -124,7 +124,7 @@ impl CacheEngine {
 
     /// Notes that a fetch is over; without data it failed, or was cancelled.
     pub(super) fn fetched(&mut self, fetch: &CacheFetch, data: Option<Data>, now: Duration) {
-        // A device that sends less than was requested is broken; nothing of it is used.
+        // A device that returns fewer bytes than requested is broken, so none of them are used.
         let data = data.filter(|data| data.len() == fetch.range.len);
         self.window.finished(fetch.sent, data.is_some(), now);
         self.hinted -= if fetch.origin == Origin::Demand { 0 } else { fetch.range.len };
@@ -143,7 +143,8 @@ impl CacheEngine {
         self.entries.forget(id, range);
     }
 
-    /// Notes that the data of a fetch came back different from the file; returns whether it should not have.
+    /// Notes that data read back from the file differs from the data of a fetch. Returns whether that is damage: the
+    /// entry was still there.
     pub(super) fn corrupted(&mut self, id: CacheFetchId, range: ByteRange) -> bool {
         let known = self.entries.forget(id, range);
         if known {
@@ -164,7 +165,8 @@ impl CacheEngine {
             let absent = self.entries.absent(range);
             let bytes: u64 = absent.iter().map(|part| part.len).sum();
             let in_flight = self.window.in_flight();
-            // One hint may always be in flight beside the reads: a reader that never pauses would stop them altogether.
+            // One hint may always be in flight beside the reads. Otherwise a reader that never pauses would stop all
+            // hints.
             if self.hinted > 0 && bytes > 0 && in_flight.saturating_add(bytes) > self.window.bytes(now) {
                 return;
             }

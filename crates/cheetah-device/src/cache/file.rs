@@ -1,4 +1,4 @@
-//! The cache's file. It has no name, so it goes with the process, however that ends.
+//! The cache's file. It has no name, so its space is freed when the process ends, even if it is killed.
 //!
 //! Bytes are at the same offset as on the device, so there is nothing to allocate and nothing to look up; an evicted
 //! range becomes a hole again. The file system must support sparse files.
@@ -49,7 +49,7 @@ impl CacheFile {
         // Both begin at multiples of a grain.
         let range = part.aligned_to(GRAIN).intersection(whole)?;
         let mut bytes = vec![0; usize::try_from(range.len).ok()?];
-        // A hole at the end is not part of the file, and is zeros all the same.
+        // A hole at the end is beyond the end of the file, and counts as zeros.
         let mut filled = 0;
         while filled < bytes.len() {
             match self.file.read_at(bytes.get_mut(filled..)?, range.offset + filled as u64) {
@@ -65,7 +65,7 @@ impl CacheFile {
         (expected == &*found).then(|| Data::from(Bytes::from(bytes)).slice(part.offset - range.offset, part.len))
     }
 
-    /// Gives the space of a range back.
+    /// Returns the space of a range to the file system.
     pub(super) fn punch(&self, range: ByteRange) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(&self.file, flags, range.offset, range.len)?)

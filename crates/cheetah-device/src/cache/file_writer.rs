@@ -53,7 +53,7 @@ impl FileWriter {
         self.commands.send(FileCommand::Write(range, data, written)).is_ok()
     }
 
-    /// Queues a range to be given back to the file system.
+    /// Queues a range whose space is to be returned to the file system.
     pub(super) fn punch(&self, range: ByteRange) {
         let _ = self.commands.send(FileCommand::Punch(range));
     }

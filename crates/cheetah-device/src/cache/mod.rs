@@ -2,9 +2,10 @@
 //!
 //! # Cached ranges
 //!
-//! All data that arrives, up to a budget, in memory or in an unnamed file in a directory. The least recently used goes
-//! first. A fetch is the missing part of a read, widened to whole grains of 4 KiB and no further: over a slow link
-//! every byte costs time, and a caller that knows the next reads can announce them with a hint.
+//! The layer keeps all data that arrives, up to a budget, in memory or in an unnamed file in a directory. It evicts the
+//! least recently used data first. A fetch is the missing part of a read, widened to whole grains of 4 KiB and no
+//! further: over a slow link every byte costs time, and a caller that knows the next reads can announce them with a
+//! hint.
 //!
 //! # Single flight
 //!
@@ -15,8 +16,8 @@
 //!
 //! [`Device::cache`] and [`Cache::fetch_ahead`] request a range before it is read. Hints wait in queues, by
 //! [`Urgency`], and are fetched in small requests while less is in flight than keeps the link busy (`hint_window`). A
-//! read never waits in those queues, and so queues behind one more round trip's worth of bytes at most. A hint that
-//! fails is not reported.
+//! read never waits in those queues, so at most one more round trip's worth of bytes is ahead of it. A hint that fails
+//! is not reported.
 //!
 //! # Correctness
 //!
@@ -57,9 +58,9 @@ use crate::{ByteRange, Data, Device, DynDevice, Io, Result};
 const GRAIN: u64 = 4 << 10;
 /// The largest request for a read, in bytes.
 const DEMAND_BYTES_MAX: u64 = 1 << 20;
-/// The largest request for a hint, in bytes: a read of its middle should not wait for much else.
+/// The largest request for a hint, in bytes: a read of a part of it should wait for few other bytes.
 const FETCH_BYTES: u64 = 256 << 10;
-/// The same while the link starts: each connection brings little at first, so the bytes are spread over many.
+/// The same while the link starts: each connection delivers little at first, so the bytes are spread over many.
 const FETCH_BYTES_FIRST: u64 = 64 << 10;
 
 /// Where a [`Cache`] keeps its data.

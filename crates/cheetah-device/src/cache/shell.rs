@@ -1,5 +1,5 @@
-//! The I/O around the [`CacheEngine`]: it asks the device, waits, and reports back. A guard holds every fetch, so that
-//! it is reported even when a future is dropped half-way.
+//! The I/O around the [`CacheEngine`]: it sends requests to the device, waits for them, and reports the outcomes. A
+//! guard owns every fetch, so that its end is reported even if a future is dropped early.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,8 +107,8 @@ impl CacheShared {
         }
     }
 
-    /// Passes arrived data to the file's thread, and then the ranges evicted for it. Both under the lock, so that a
-    /// place is never written before it is emptied.
+    /// Passes arrived data to the file's thread, and then the ranges evicted for it. Both are queued under the lock, so
+    /// that a later write to an evicted range is queued after its hole.
     fn store(self: &Arc<Self>, engine: &mut CacheEngine, fetch: &CacheFetch, data: Option<Data>) {
         let Some(writer) = &self.writer else { return drop(engine.take_dropped()) };
         if let Some(data) = data.filter(|data| !is_hole(data)) {
@@ -125,7 +125,7 @@ impl CacheShared {
         engine.take_dropped().into_iter().for_each(|range| writer.punch(range));
     }
 
-    /// Gets a part from its entry, or anew where that fails.
+    /// Gets a part from its entry, or requests it again if that fails.
     async fn known(self: &Arc<Self>, part: CachedPart, tries: u32) -> Result<Data> {
         match part {
             CachedPart::InMemory(data) => Ok(data),
@@ -142,7 +142,7 @@ impl CacheShared {
                     self.again(part, tries).await
                 }
             },
-            // Never made: see `CacheReadStep::Known`.
+            // Unreachable: see `CacheReadStep::Known`.
             CachedPart::Absent(range) => self.inner.read(range).await,
         }
     }

@@ -1,19 +1,21 @@
 //! The pace of the background copy: how many bytes it keeps in flight, and when it pauses.
 //!
 //! A reader that waits for the source shares the link with the background copy, and queues behind what the copy has in
-//! flight; nothing at the receiving end can recall that. So while any reader waits, the copy keeps one small request in
-//! flight. When none does, it starts as small and grows by what arrives, which doubles it each round trip, up to what
-//! keeps the link busy. A reader that pauses for a moment between two reads finds the queue as short as it left it.
+//! flight; the receiving end cannot recall those bytes. So while any reader waits, the copy keeps one small request in
+//! flight. When none waits, the limit starts as small and grows by the bytes that arrive: it doubles each round trip,
+//! up to the bytes that keep the link busy. A reader that pauses briefly between two reads therefore still finds a
+//! short queue.
 //!
-//! The limit is half as much again as the bandwidth-delay product: more only makes the queue longer.
+//! The limit is at most 1.5 times the bandwidth-delay product (more on links with very short round trips): a higher one
+//! only lengthens the queue.
 
 use std::time::Duration;
 
 use super::{FETCH_BYTES_MAX, GRAIN};
 use crate::link_estimate::{LinkEstimator, LinkModel, TURNAROUND, TrackedRequest};
 
-/// Bytes the background copy has in flight when it starts and no reader waits. However slow the source, this much is
-/// allowed in the end.
+/// The limit of bytes in flight at the start. While no reader waits, the limit grows at least this far, however slow
+/// the source is.
 const START_BYTES: u64 = 4 * GRAIN;
 /// Background requests in flight at once, however small they are.
 const REQUESTS_MAX: usize = 64;
@@ -37,7 +39,7 @@ pub(super) struct CopyPacer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PacedRequest {
     request: TrackedRequest,
-    /// It is the background copy's; a reader waits for any other.
+    /// Whether it is the background copy's; otherwise a reader waits for it.
     ahead: bool,
 }
 
@@ -125,7 +127,7 @@ impl CopyPacer {
     }
 }
 
-/// Pauses requests to something that fails; then a single request tries it again.
+/// Pauses requests to a source or drive that fails; after the pause, a single request tests it.
 #[derive(Debug, Default)]
 struct BackOff {
     until: Option<Duration>,

@@ -232,7 +232,7 @@ impl CopyEngine {
         }
     }
 
-    /// Has a transfer's range requested again.
+    /// Marks a transfer's range to be requested again.
     fn give_up(&mut self, transfer: &CopyTransfer) {
         match transfer.unit {
             Some(unit) => self.suspects.add(transfer.range, unit),

@@ -1,8 +1,8 @@
 //! Copies a source to a drive in the background, while reads of the drive are answered.
 //!
-//! A read of a range the drive has is a read of the drive. Any other read goes to the source at once, ahead of the
-//! background copy, and its data is both the answer and a part of the copy. (The idea is that of fusecoraw, which put a
-//! cache between a slow link and the tools. Here the cache is the drive itself, and it fills.)
+//! A read of a range that the drive has is answered by the drive. Any other read is sent to the source at once, ahead
+//! of the background copy, and its data is both the answer and a part of the copy. (fusecoraw put a cache between a
+//! slow link and the tools. Here the drive itself is that cache.)
 //!
 //! # Exactly once
 //!
@@ -14,19 +14,19 @@
 //!
 //! # Correctness
 //!
-//! * Nothing is read from the drive that was not written to it before: until then a drive is full of zeros that mean
-//!   nothing.
+//! * No range is read from the drive before it has been written there: until then the drive returns zeros, which are
+//!   not the source's content.
 //! * A range the source cannot read is retried in smaller units, down to a sector, and then never again. It is an error
 //!   to every reader, and `unreadable` in the coverage.
 //! * If the source does not answer at all, the reads that wait for it fail; reads of copied ranges still succeed,
 //!   and the background copy retries, at growing intervals, until the source is back.
-//! * The recorded coverage is that of a moment *before* a successful flush of the drive. So a record is never ahead of
-//!   what the drive has on stable storage, whenever this process dies.
+//! * The recorded coverage is that of a moment *before* a successful flush of the drive. So every range recorded as
+//!   read is on the drive's stable storage, even if this process is killed at any moment.
 //!
 //! # Priority
 //!
-//! A demand read is sent at once, but queues behind the requests in flight. So the background copy keeps little in
-//! flight while any reader waits, and fills the link when none does (`copy_pacer`).
+//! A demand read is sent at once, but queues behind the requests in flight. So the background copy keeps few bytes in
+//! flight while any reader waits, and fills the link when none waits (`copy_pacer`).
 //!
 //! # The parts
 //!
@@ -117,7 +117,7 @@ pub trait CopyRecord: Send + Sync {
     /// Takes data that has arrived from the source and is about to be written to the drive.
     fn passed(&self, range: ByteRange, data: &Data);
 
-    /// Puts a coverage on stable storage. The drive has flushed everything it calls read.
+    /// Puts a coverage on stable storage. The drive has flushed every range that the coverage calls read.
     fn record(&self, coverage: Coverage) -> Io<'_, ()>;
 }
 
@@ -167,8 +167,7 @@ impl CopyOnRead {
         self.shared.forget(ranges);
     }
 
-    /// Stops copying, waits for writes in progress, and records the coverage. Reads of copied ranges go on
-    /// working.
+    /// Stops copying, waits for writes in progress, and records the coverage. Reads of copied ranges still succeed.
     pub async fn close(&self) -> Result<()> {
         self.shared.close().await
     }

@@ -1,4 +1,4 @@
-//! The I/O around the [`CopyEngine`]: it asks the source, writes to the drive, waits, and reports back.
+//! The I/O around the [`CopyEngine`]: it reads the source, writes to the drive, waits, and reports the outcomes.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -116,7 +116,7 @@ impl CopyShared {
         self.happened.notify_one();
     }
 
-    /// Starts all fetches that may start. Returns the time of the next call, if no event comes before.
+    /// Starts all fetches that may start. Returns the time of the next call, if no event arrives before.
     fn pump(self: &Arc<Self>) -> Option<Duration> {
         let now = self.background.now();
         let mut state = self.state.lock();

@@ -344,7 +344,7 @@ fn an_invalidated_range_is_fetched_again_before_it_is_read() {
 }
 
 #[test]
-fn a_lost_lease_ends_the_copy_but_not_reads_of_what_is_there() {
+fn a_lost_lease_ends_the_copy_but_not_reads_of_copied_ranges() {
     let mut world = World::new(vec![], Coverage::new(SIZE));
     world.step(Step::Read { offset: 0, len: GRAIN });
     world.step(Step::Fetched(0, Outcome::Answered));

@@ -1,5 +1,5 @@
-//! What the layers that fetch ([prefetch](crate::prefetch), [cache](crate::cache), [copy-on-read](crate::copy_on_read))
-//! share.
+//! Code shared by the layers that fetch: [prefetch](crate::prefetch), [cache](crate::cache),
+//! [copy-on-read](crate::copy_on_read).
 
 mod background;
 mod pending;

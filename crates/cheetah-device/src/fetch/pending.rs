@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 
 use crate::{ByteRange, Data};
 
-/// A fetch that readers can wait for. It completes once: with the data, or without if it failed. A reader that found it
-/// before its range was invalidated gets its data all the same.
+/// A fetch that readers can wait for. It completes once: with the data, or without if it failed. A reader that began to
+/// wait before its range was invalidated still gets its data.
 #[derive(Debug, Default)]
 pub(crate) struct PendingFetch {
     outcome: OnceLock<Option<Data>>,

@@ -1,11 +1,12 @@
 //! Layers: devices that hand on to the device below every operation they do not handle themselves.
 //!
-//! A type that implements [`Device`] itself and leaves a method out gets that method's default, which for a device with
-//! another one below it is a capability lost silently. A type that implements [`Layer`] is a device too, and passes on
-//! every operation, hint and capability that it does not handle.
+//! A type that implements [`Device`] itself and omits a method gets that method's default. If it has a device below it,
+//! it thereby loses a capability silently. A type that implements [`Layer`] is a device too, and passes on every
+//! operation, hint and capability that it does not handle.
 //!
 //! A layer has the size, the offsets and the content of the device below it. One that moves or changes bytes (a window,
-//! a stripe, an overlay) is not a layer: it implements [`Device`], because nothing of the kind can be passed on for it.
+//! a stripe, an overlay) is not a layer: it implements [`Device`], because its operations cannot be passed on
+//! unchanged.
 
 pub mod conformance;
 

@@ -7,7 +7,7 @@ use super::filter::WindowedFilter;
 
 /// Samples of the delivery rate in a window.
 const RATE_WINDOW_SAMPLES: u32 = 64;
-/// The length of a window of round-trip times, and the longest time until the link is to run idle.
+/// The length of a window of round-trip times, and the longest time between two moments at which the link runs idle.
 const ROUND_TRIP_WINDOW: Duration = Duration::from_secs(10);
 /// A link with no more than this in flight counts as idle.
 const IDLE_BYTES_MAX: u64 = 16 << 10;
@@ -39,9 +39,9 @@ pub struct TrackedRequest {
     sent_at: Duration,
     /// Bytes delivered when it left.
     delivered: u64,
-    /// It found the link idle; how long the last one that did was ago.
+    /// If it found the link idle, the time since the previous request that did.
     idle: Option<Duration>,
-    /// The link was saturated when it left, as far as was known.
+    /// Whether the link was saturated when it left, by the estimate at that time.
     saturated: bool,
 }
 
@@ -126,7 +126,7 @@ impl LinkEstimator {
         // An underestimated bandwidth would make the latency too short, so no more than a quarter is subtracted.
         let transfer = Duration::from_nanos(u64::try_from(transfer_ns).unwrap_or(u64::MAX)).min(self.latency / 4);
         let sample = self.latency - transfer;
-        // An average that is out of date counts for little.
+        // An outdated average gets less weight.
         let weight = if since >= ROUND_TRIP_WINDOW { 2 } else { 8 };
         self.idle_latency = Some(self.idle_latency.map_or(sample, |old| old - old / weight + sample / weight));
     }

@@ -16,8 +16,8 @@
 //! # Round-trip time
 //!
 //! Requests that queue behind others overestimate the round trip, so the filter keeps the minimum of the last 10–20 s.
-//! Only a request that found the link idle ages it: queued requests would replace the round trip by the queue, and a
-//! window made from that would lengthen the queue. A link that is kept full is never idle, so every 10 s
+//! Only a request that found the link idle ages it: queued requests would replace the round trip by the queueing delay,
+//! and a window computed from that would lengthen the queue. A link that is kept full is never idle, so every 10 s
 //! [`must_drain`](LinkEstimator::must_drain) asks its user to let it run idle once (BBR's ProbeRTT). Without that a
 //! window shrinks for good when the delay rises: the same bytes in flight take longer, which looks like a lower
 //! bandwidth.
@@ -63,9 +63,8 @@ impl LinkModel {
     }
 
     /// Returns the bytes in flight that keep the link busy although the estimate may be low: twice the bandwidth-delay
-    /// product, plus the bytes that arrive during [`TURNAROUND`]. Once the product would do if it were exact; twice
-    /// lets the estimate rise where the window itself limits it, and delays a read that comes meanwhile by one round
-    /// trip at most.
+    /// product, plus the bytes that arrive during [`TURNAROUND`]. If the product were exact, once would suffice. Twice
+    /// lets the estimate rise where the window itself limits it, and delays a demand read by at most one round trip.
     pub fn window(self) -> u64 {
         self.bytes_in(self.round_trip.saturating_mul(2).saturating_add(TURNAROUND))
     }

@@ -61,7 +61,7 @@ impl Simulation {
         self.estimate.finished(request, true, self.now);
     }
 
-    /// Keeps the link full for so long; returns the bytes delivered a second.
+    /// Keeps the link full for `time`; returns the bytes delivered a second.
     fn fill(&mut self, time: Duration) -> u64 {
         let (until, before) = (self.now + time, self.estimate.delivered());
         while self.now < until {
@@ -157,7 +157,7 @@ fn an_unsaturated_link_does_not_look_slow() {
 }
 
 #[test]
-fn one_request_at_a_time_says_nothing_of_the_bandwidth() {
+fn one_request_at_a_time_does_not_saturate_the_link() {
     let mut simulation = Simulation::new(mbit(1000), ms(20));
     (0..100).for_each(|_| simulation.burst(1, 64 * KIB));
     assert!(!simulation.estimate.has_been_saturated());
@@ -187,12 +187,12 @@ fn draining_costs_little_time() {
 }
 
 #[test]
-fn a_link_that_readers_keep_busy_is_not_waited_for() {
+fn draining_gives_up_on_a_link_that_readers_keep_busy() {
     let mut simulation = Simulation::new(mbit(100), ms(40));
     simulation.fill(ms(1000));
     let (mut drains, mut checks) = (0, 0);
     while simulation.now < ms(100_000) {
-        // Readers that know nothing of draining.
+        // Readers that do not pause for draining.
         while simulation.in_flight.len() < 16 {
             simulation.send(REQUEST);
         }

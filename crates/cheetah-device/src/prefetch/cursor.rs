@@ -1,6 +1,7 @@
-//! One stream of reads: the position of its reader, how far ahead it has been fetched, and what to fetch next.
+//! One stream of reads: the position of its reader, the range fetched ahead, and the next range to fetch.
 //!
-//! A stream going down is a stream going up on a mirrored device, so everything here goes up. [`Cursor::view`] mirrors.
+//! A descending stream is an ascending one on a mirrored device ([`Cursor::view`]), so all other code here assumes
+//! ascending offsets.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ const SLACK_MAX: u64 = 16 * MIB;
 /// Bounds of the number of records fetched ahead of a strided stream.
 const RECORDS_MIN: u64 = 2;
 const RECORDS_MAX: u64 = 1024;
-/// Data handed out ahead of its reader: up to this many records, or runs of this many bytes. A kernel takes as long to
+/// Data handed out ahead of its reader: up to this many records, or runs of this many bytes. A kernel needs as long to
 /// store some hundred KiB as one request takes.
 const PREDICTED_RECORDS_MAX: usize = 32;
 const PREDICTED_RUNS_MAX: u64 = 4;
@@ -86,7 +87,7 @@ enum StreamShape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fetching {
     Active,
-    /// A fetch failed: not before the reader gets to this offset.
+    /// A fetch failed: nothing is fetched until the reader reaches this offset.
     PausedUntil(u64),
 }
 
@@ -237,7 +238,8 @@ impl Cursor {
         }
     }
 
-    /// Notes that a fetch for this stream failed. The reader passes the place by itself, and some distance more.
+    /// Notes that a fetch for this stream failed. The reader reads the failed range, and some distance beyond it,
+    /// without read-ahead.
     pub(super) fn failed(&mut self, range: ByteRange) {
         let until = self.view(range).end().saturating_add(self.setback);
         let before = if let Fetching::PausedUntil(before) = self.fetching { before } else { 0 };
@@ -246,7 +248,8 @@ impl Cursor {
         self.frontier = self.position;
     }
 
-    /// Returns the range to fetch next, with a window of at most `limit` bytes. [`fetching`](Self::fetching) moves on.
+    /// Returns the range to fetch next, with a window of at most `limit` bytes. [`fetching`](Self::fetching) then
+    /// advances the frontier.
     pub(super) fn next_fetch(&self, limit: u64) -> Option<ByteRange> {
         debug_assert!(self.frontier >= self.position, "the reader is ahead of what has been fetched");
         if self.fetching != Fetching::Active {
@@ -341,7 +344,7 @@ impl Cursor {
         }
     }
 
-    /// Whether more than a quarter of the bytes it passed lately was not read.
+    /// Whether more than a quarter of the bytes that it passed recently were not read.
     pub(super) fn has_gaps(&self) -> bool {
         match &self.shape {
             StreamShape::Sequential { density, .. } => {

@@ -39,10 +39,10 @@ pub(super) struct PrefetchRequest {
 #[derive(Debug)]
 pub(super) enum FetchOutcome {
     Arrived(Data),
-    /// The device had the data at hand (a cache below, say), so nothing follows about the link.
+    /// The device had the data at hand (in a cache below it, say), so the answer does not measure the link.
     AnsweredAtOnce(Data),
     Failed,
-    /// It was never sent, or not waited for.
+    /// The fetch was never sent, or its answer was not awaited.
     Cancelled,
 }
 
@@ -112,8 +112,8 @@ impl PrefetchEngine {
         plan
     }
 
-    /// Returns prefetched data predicted to follow `range`, read on behalf of its stream. Nothing of a stream that goes
-    /// forward without gaps: a kernel reads ahead of that by itself.
+    /// Returns prefetched data predicted to follow `range`, read on behalf of its stream. Empty for a stream that reads
+    /// forward without gaps: a kernel reads ahead there by itself.
     pub(super) fn take_prefetched(
         &mut self,
         range: ByteRange,
@@ -169,7 +169,7 @@ impl PrefetchEngine {
     pub(super) fn fetched(&mut self, fetch: &PrefetchRequest, outcome: FetchOutcome, now: Duration) {
         let crossed = matches!(outcome, FetchOutcome::Arrived(_));
         let data = match outcome {
-            // A device that sends less than was requested is broken; nothing of it is used.
+            // A device that returns fewer bytes than requested is broken, so none of them are used.
             FetchOutcome::Arrived(data) | FetchOutcome::AnsweredAtOnce(data) if data.len() == fetch.range.len => {
                 Some(data)
             }
@@ -320,7 +320,7 @@ impl PrefetchEngine {
 /// The result of an attempt to fetch a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FetchStart {
-    /// It is in flight, or held, or must not be fetched: on to the next.
+    /// The range is in flight, held, or must not be fetched: continue with the next one.
     Done,
     /// The window of the link is full; try again when a request is over.
     LinkFull,

@@ -20,7 +20,7 @@ const ADJACENT: usize = 3;
 pub(super) struct History {
     starts: [u64; READS],
     ends: [u64; READS],
-    /// Where the next read goes; the slot before it holds the latest.
+    /// The slot for the next read; the slot before it holds the latest.
     next: usize,
 }
 

@@ -14,22 +14,24 @@
 //! # The read-ahead window
 //!
 //! A stream's window begins at 128 KiB. It doubles whenever the reader *starves*, that is, requests bytes that are not
-//! held yet. It does not grow because a stream goes on: a slow reader needs no more. Its limits are the window of the
-//! link (`link_window`), twice the measured bandwidth-delay product, and an equal share of the memory budget. No more
-//! than the window of the link is in flight for all streams together, so a read that must go to the device never finds
-//! a long queue before it; and a read's own bytes are always requested before anything is fetched on its account.
+//! held yet. It does not grow merely because a stream continues: a slow reader needs no larger window. Its limits are
+//! the window of the link (`link_window`), twice the measured bandwidth-delay product, and an equal share of the memory
+//! budget. No more than the window of the link is in flight for all streams together, so a read that must go to the
+//! device never finds a long queue before it; and a read's own bytes are always requested before anything is fetched on
+//! its account.
 //!
 //! Sequential streams are fetched in aligned chunks of a quarter of the window, 64 KiB to 1 MiB. Of a strided stream
 //! only the records are fetched, many at a time, unless carrying the gaps takes less time than the requests they save.
 //!
-//! The thesis this began with doubled its read-ahead from 4 KiB to 128 KiB with each adjacent block, and fell back to 4
-//! KiB at the first other read: one stream, forward only, lost to any read in between.
+//! The thesis on which this design is based doubled its read-ahead from 4 KiB to 128 KiB with each adjacent block, and
+//! fell back to 4 KiB at the first other read. It followed a single stream, forward only, and lost it at any read in
+//! between.
 //!
 //! # Resident data
 //!
 //! Chunks are held until they have been read, and a little longer; then they are the first to be dropped when memory is
-//! needed. Unread chunks are dropped only when their stream is idle; while it is not, a stream that needs room goes
-//! without. A read that overlaps an in-flight fetch waits for that fetch, and requests only the rest from the device.
+//! needed. Unread chunks are dropped only when their stream is idle; until then, a stream that needs room fetches
+//! nothing. A read that overlaps an in-flight fetch waits for that fetch, and requests only the rest from the device.
 //!
 //! # Correctness
 //!
@@ -38,7 +40,7 @@
 //!   failed.
 //! * A failed fetch is not an error. Readers that wait for it request their bytes themselves; the stream's window
 //!   closes, and opens again some distance behind the place.
-//! * Writes that reach the device by another way than through this layer are not seen.
+//! * The layer does not see writes that reach the device without passing through it.
 //!
 //! # The parts
 //!
@@ -110,7 +112,7 @@ impl Prefetch {
         Arc::new(Self { shared: Arc::new(PrefetchShared::new(inner, PrefetchEngine::new(config, size))) })
     }
 
-    /// Drops prefetched data in `range`: the device below has other content there by now.
+    /// Drops prefetched data in `range`, because the content of the device below has changed there.
     pub fn forget(&self, range: ByteRange) {
         // Like a write that has ended.
         drop(WriteGuard::begin(&self.shared, range).around(Io::ok(())));

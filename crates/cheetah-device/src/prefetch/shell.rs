@@ -1,5 +1,5 @@
-//! The I/O around the [`PrefetchEngine`]: it asks the device, waits, and reports back. A guard holds everything that
-//! must be reported, so that it is reported even when a future is dropped half-way.
+//! The I/O around the [`PrefetchEngine`]: it sends requests to the device, waits for them, and reports the outcomes. A
+//! guard owns everything that must be reported, so that its end is reported even if a future is dropped early.
 
 use std::pin::pin;
 use std::sync::Arc;

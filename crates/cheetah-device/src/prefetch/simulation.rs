@@ -13,7 +13,7 @@ use super::{MIB, PrefetchConfig};
 use crate::link_estimate::TrackedRequest;
 use crate::{ByteRange, Data};
 
-/// Bytes around every answer: an NBD header, and its share of Ethernet, IP and TCP.
+/// The overhead of every answer in bytes: an NBD header, and a share of the Ethernet, IP and TCP headers.
 const OVERHEAD: u64 = 100;
 
 /// A link that answers in order.

@@ -35,7 +35,7 @@ async fn every_layer_hands_on_what_it_does_not_handle() {
 }
 
 #[tokio::test]
-async fn devices_with_offsets_or_content_of_their_own_hand_on_what_still_holds() {
+async fn devices_with_offsets_or_content_of_their_own_hand_on_the_hints_that_still_apply() {
     let whole = ByteRange::new(0, SIZE);
     assert_hands_on(|below| Arc::new(Window::new(below, whole).unwrap()), &[]).await;
     let of_several = &[Lend, AnswersAtOnce, TakePrefetched];
