@@ -1,8 +1,8 @@
 //! Prints the speed of each kernel on one core: `cargo run --release -p cheetah-parity --example parity_speed`.
 //!
 //! Shards are 64 KiB and in the processor's cache. GB/s counts the bytes of all shards that are read, not of those
-//! written. There are two figures: of the best of 40 runs of 50 ms, and of the best single call, of 5 to 50 µs. Other
-//! load on the machine lowers the first much more.
+//! written. Two rates are printed: that of the best of 40 runs of 50 ms each, and that of the best single call, which
+//! takes 5 to 50 µs. Other load on the machine lowers the first much more.
 #![allow(clippy::print_stdout, reason = "a program whose output is the result")]
 
 use std::hint::black_box;

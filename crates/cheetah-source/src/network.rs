@@ -1,4 +1,5 @@
-//! Sources at the other end of a connection: NBD exports, dialled or calling us, and iSCSI logical units.
+//! Sources at the other end of a connection: NBD exports, whether we connect to them or they to us, and iSCSI logical
+//! units.
 
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -49,8 +50,8 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
     Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
 }
 
-/// Returns how to connect to an agent for digests. Its description must be `description`, which proves that it is the same
-/// process.
+/// Returns a function that connects to an agent for digests. Its description must be `description`, which proves that
+/// it is the same process.
 fn digests(uri: NbdUri, description: Option<&str>, timeout: Duration) -> ConnectDigests {
     let description: Option<Arc<str>> = description.map(Arc::from);
     Arc::new(move || {

@@ -11,7 +11,8 @@ pub struct SourceOptions {
     pub link: LinkUse,
     /// How long a peer may be silent.
     pub timeout: Duration,
-    /// Whether what the coverage map beside an image calls missing is unreadable, rather than the zeros in the file.
+    /// Whether reads of ranges that the coverage map beside an image calls missing fail. If not, they return the zeros
+    /// in the file.
     pub heed_map: bool,
     /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it. If not, reads
     /// fail with [`cheetah_device::Error::Lost`] once a connection is lost, and the source must be opened again.

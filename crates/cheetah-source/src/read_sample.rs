@@ -1,7 +1,7 @@
 //! A random sample of the pages that were read of a source, by which the source is recognised later. No I/O.
 //!
-//! The pages are those whose keyed hashes are the smallest, so that every page that was read has the same chance to be in
-//! the sample, however often it was read, and nobody knows the sample in advance. Only pages that enter the sample are
+//! The pages are those whose keyed hashes are the smallest, so that every page that was read has the same chance to be
+//! in the sample, however often it was read, and the sample cannot be predicted. Only pages that enter the sample are
 //! digested.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! A remote source whose server cannot prove that it is the same process: it is opened again when a connection is lost, and
-//! read again only if it is recognised by what it says of itself and by a sample of the bytes that were read before.
+//! A remote source whose server cannot prove that it is the same process: it is opened again when a connection is lost,
+//! and read again only if its identity and a sample of the bytes read before are the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Evidence>> + Se
 const AT_ONCE: usize = 8;
 /// The pause between attempts to open the source.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
-/// How long a failed attempt stands for those of other reads that waited for it.
+/// For how long other reads that waited for a failed attempt fail with its error, without an attempt of their own.
 const ATTEMPT_HOLDS: Duration = Duration::from_millis(500);
 
 /// The source; see the module.
@@ -41,7 +41,7 @@ pub(crate) struct Reopening {
 
 struct State {
     device: DynDevice,
-    /// How many devices there were before this one.
+    /// The number of devices before this one.
     nth: u64,
     /// Since when this device is lost.
     lost_at: Option<Instant>,
@@ -72,7 +72,7 @@ impl Reopening {
         DeviceError::Lost { device: self.name.clone(), range, why }
     }
 
-    /// Returns the device, and how many there were before.
+    /// Returns the device, and the number of devices before it.
     fn device(&self) -> std::result::Result<(DynDevice, u64), Arc<str>> {
         let state = self.state.lock();
         state.gone.clone().map_or_else(|| Ok((state.device.clone(), state.nth)), Err)
@@ -98,7 +98,7 @@ impl Reopening {
         }
     }
 
-    /// Replaces the device that `nth` others came before, unless another read has done so. Says why it cannot.
+    /// Replaces the device that `nth` others preceded, unless another read has done so. Fails with the reason.
     async fn reopen(&self, nth: u64) -> std::result::Result<(), Arc<str>> {
         let _turn = self.turn.lock().await;
         let lost_at = {
@@ -162,7 +162,7 @@ impl Reopening {
             match read {
                 Ok(data) if digest(&data) == known => equal += 1,
                 Ok(_) => return Err(another(format_args!("{page} has another content now"))),
-                // What became a bad sector meanwhile says nothing.
+                // A sector that has gone bad since then proves nothing.
                 Err(error) if error.is_bad_sector() => unreadable = Some(error),
                 Err(error) => return Err(Error::failed(error.to_string())),
             }
@@ -199,7 +199,7 @@ impl Device for Reopening {
         let Ok((device, _)) = self.device() else { return Io::ok(vec![Extent::data(range.len)]) };
         Io::later(async move {
             match device.extents(range).await {
-                // Whether the source is still there, reading tells.
+                // A read finds out whether the source is still there.
                 Err(DeviceError::Lost { .. }) => Ok(vec![Extent::data(range.len)]),
                 extents => extents,
             }
