@@ -26,7 +26,7 @@ pub struct Prepared {
     pub state: AcquisitionState,
     /// One sink for each destination, in order.
     pub sinks: Vec<Box<dyn Sink>>,
-    /// The hashes of the whole, which have hashed the content of the sinks.
+    /// The hashes of the whole, which already include the content of the sinks.
     pub hashing: Hashing,
     /// The source.
     pub evidence: Evidence,

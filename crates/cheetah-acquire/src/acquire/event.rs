@@ -75,7 +75,7 @@ pub enum AcquireEvent {
     },
 }
 
-/// How much is done, and how fast.
+/// Bytes done, rate and estimated time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Progress {
     /// Bytes done.

@@ -8,11 +8,11 @@ use cheetah_error::Result;
 use super::{AcquireEvent, Destination};
 use crate::custody::{self, CustodyLog, SigningKey, Span};
 
-/// The most unreadable ranges and retries that get a record of their own. The coverage map has all of them, and the
-/// last record their total size.
+/// The maximum number of unreadable ranges and retries with a record of their own. The coverage map has all of them,
+/// and the last record their total size.
 const TROUBLES_LOGGED_MAX: u64 = 10_000;
 
-/// Connections that were lost and replaced, that go into a custody log one by one. The report has their number.
+/// The maximum number of replaced connections with a record of their own. The report has the total.
 const RECONNECTS_LOGGED_MAX: u64 = 10_000;
 
 /// Passes events on.
@@ -29,7 +29,7 @@ impl<'a> Recorder<'a> {
         Self { events, logs: Vec::new(), troubles: 0, reconnects: 0 }
     }
 
-    /// Opens the logs beside the destinations, signed with `key`; from now on events go there, too.
+    /// Opens the logs beside the destinations, signed with `key`; from now on events are recorded there, too.
     pub fn keep_logs(&mut self, destinations: &[Destination], key: &SigningKey) -> Result<()> {
         for destination in destinations {
             match CustodyLog::open(&CustodyLog::path_for(&destination.path), key.clone()) {

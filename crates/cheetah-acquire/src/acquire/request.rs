@@ -89,7 +89,7 @@ pub struct Request {
     pub retry_for: Duration,
     /// The number of bytes between checkpoints; at most twice as many are read again after an interruption.
     pub checkpoint_bytes: u64,
-    /// Bytes to have on their way from the source at first; as many as usual if `None`. It grows and shrinks by itself.
+    /// The initial number of bytes in flight; the default if `None`. The window then adapts to the link.
     pub window_bytes: Option<u64>,
     /// The time without an answer after which a node counts as lost.
     pub timeout: Duration,
@@ -99,7 +99,7 @@ pub struct Request {
     pub same_source: bool,
     /// Read every destination back in the end, and compare.
     pub verify: bool,
-    /// Forget an acquisition that was interrupted, and begin again.
+    /// Discard an interrupted acquisition, and begin again.
     pub restart: bool,
     /// Replace existing images, and the image that a drive holds.
     pub force: bool,
@@ -108,7 +108,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The usual: all hashes, one retry, no unreadable range, nothing replaced, no custody log.
+    /// The defaults: all hashes, one retry, no unreadable range, nothing replaced, no custody log.
     pub fn new(source: Opener, destinations: Vec<Destination>) -> Self {
         Self {
             source,

@@ -20,7 +20,8 @@ use crate::journal::{AcquisitionState, Journal, Opening};
 use crate::reader::{Bad, Salvage};
 use crate::sink::Sink;
 
-/// Acquires a source, or resumes an interrupted acquisition. `stop` asks it to stop in good order; a kill is as safe.
+/// Acquires a source, or resumes an interrupted acquisition. `stop` asks it to stop in good order; it can also be
+/// resumed after a kill.
 ///
 /// On success every image has its name, and everything is on stable storage, including on nodes. Unreadable parts of
 /// the source are not an error here; see [`Report::is_whole`].
@@ -157,8 +158,8 @@ async fn give_up(
     recorder.record_end(&why, !why.starts_with("stopped by"));
 }
 
-/// Notes of how the source was known again that go into the last record of a custody log. Each is in a record of its
-/// own, too.
+/// The maximum number of notes on how the source was recognised in the last record of a custody log. Each note is in a
+/// record of its own, too.
 const NOTES_LOGGED_MAX: usize = 100;
 
 /// A pass that reached the end of the source.

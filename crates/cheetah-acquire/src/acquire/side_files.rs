@@ -12,7 +12,7 @@ pub const MAP: OwnFile =
 /// The report: `x.raw.report.txt`.
 pub const REPORT: OwnFile = OwnFile { name: "report", begins: |head| head.starts_with(b"Acquisition report, Cheetah") };
 
-/// Fails if a file that is not Cheetah's stands where the map or the report of `destination` will be written.
+/// Fails if a file that is not Cheetah's occupies the path of the map or the report of `destination`.
 pub fn check(destination: &Destination) -> Result<()> {
     REPORT.check(&destination.beside("report.txt"))?;
     match destination.form {

@@ -96,8 +96,8 @@ impl Layer for ReadLimiter {
 }
 
 /// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By
-/// that id a client knows an agent that was started again, which may serve another disk, and a further call from one
-/// that somebody else makes.
+/// that id a client recognises that an agent was restarted, and may serve another disk, and distinguishes further
+/// connections of the same agent from those of others.
 pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_error::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut run = [0; 16];

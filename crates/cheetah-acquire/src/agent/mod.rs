@@ -53,7 +53,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// If the device cannot be read, the address cannot be had, or either goes beyond loopback without leave.
+    /// If the device cannot be read, the address cannot be used, or the agent would go beyond loopback without
+    /// permission.
     pub async fn start(config: AgentConfig) -> Result<Self> {
         check(&config)?;
         let tls = tls(&config)?;

@@ -1,8 +1,8 @@
 //! Having the kernel refuse writes to a disk.
 //!
-//! An agent never writes; but the machine it runs on might. Where the device is a disk that nothing uses, the kernel is
-//! made to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would lose what
-//! it writes, and an examiner of a live machine does not want that.
+//! An agent never writes, but other programs on its machine might. Where the device is a disk that nothing uses, the
+//! kernel is made to treat it as read-only (`blockdev --setro`). A disk in use is left alone: the running system would
+//! lose what it writes, which an examiner of a live machine does not want.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -25,11 +25,11 @@ pub enum Protection {
     Not(String),
 }
 
-/// Protects `device` if that is `wanted` and possible. As long as the file lives, no other process can claim the
-/// device, by mounting it for one.
+/// Protects `device` if that is `wanted` and possible. As long as the returned file is open, no other process can claim
+/// the device, for example by mounting it.
 ///
 /// Only then does the read-only flag protect: a process that had the device open for writing before may continue to
-/// write to it (Linux warns of it, no more).
+/// write to it (Linux only logs a warning).
 pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>) {
     let not = |why: String| (Protection::Not(why), None);
     let Ok(metadata) = fs::metadata(device) else { return not("it cannot be looked at".to_owned()) };
@@ -63,8 +63,8 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
     (protection, Some(claimed))
 }
 
-/// Opens the device for reading, exclusively. Fails with `BUSY` if it is claimed already: by a file system, whatever
-/// number it is mounted under, a RAID, a virtual machine.
+/// Opens the device for reading, exclusively. Fails with `BUSY` if it is claimed already: by a file system (also one
+/// mounted under another device number), a RAID or a virtual machine.
 fn claim(device: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::fs::open(device, flags, Mode::empty()).map(File::from)

@@ -49,8 +49,8 @@ pub struct Audit {
     /// Everything that is wrong, a sentence each. Includes ranges that were unreadable or unread when the image was
     /// made.
     pub problems: Vec<String>,
-    /// Whether the image is as it was made: nothing recorded about it, and nothing about its log, says otherwise.
-    /// Ranges that were unreadable or unread when it was made do not count.
+    /// Whether the image is as it was made: no record of it, and no problem of its log, contradicts that. Ranges that
+    /// were unreadable or unread when it was made do not count.
     pub unchanged: bool,
 }
 
@@ -89,7 +89,7 @@ impl Audit {
 }
 
 /// Reads the whole image in one pass and compares it with its records. Its log and its map are looked for beside
-/// `path`: `None` for a source that is no file. The source must be opened without heeding that map
+/// `path`: `None` for a source that is not a file. The source must be opened without heeding that map
 /// ([`heed_map`](cheetah_image::OpenOptions::heed_map)), since hashes are of the image with zeros for missing ranges.
 /// `progress` gets the number of bytes read.
 ///

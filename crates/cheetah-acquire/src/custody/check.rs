@@ -21,7 +21,7 @@ use super::record::{ORIGIN, Parsed, PrevDigest};
 use super::report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 
-/// A custody log beside an image. Whether it is one, its records tell: nothing is appended to any other file.
+/// A custody log beside an image. Its records show whether it is one; nothing is appended to any other file.
 pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true };
 /// Bytes that the beginning of a record takes at most: `{"seq":18446744073709551615,`.
 const RECORD_BEGINS_MAX: usize = 28;

@@ -16,8 +16,8 @@ use super::{CustodyEvent, CustodyLog, Finished, SigningKey, Span, Started, sourc
 /// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
 const RANGES_LOGGED_MAX: usize = 10_000;
 
-/// A drive's custody log while the drive is filled or loaded. It is opened at the first event, so that a process that loses
-/// the race for a drive fails because of the drive and not because its log is locked.
+/// A drive's custody log while the drive is filled or loaded. It is opened at the first event, so that a process that
+/// loses the race for a drive fails with the drive's error, not with that of a locked log.
 #[derive(Debug)]
 pub struct FillLog {
     path: PathBuf,

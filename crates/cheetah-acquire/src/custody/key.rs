@@ -88,7 +88,7 @@ impl SigningKey {
             opened => opened.map_err(|error| Error::io(doing(), &error))?,
         };
         let metadata = file.metadata().map_err(|error| Error::io(doing(), &error))?;
-        // Links are followed, since a key may be kept elsewhere; but the file must be ours.
+        // Links are followed, since a key may be kept elsewhere, but the file must belong to this user.
         let user = rustix::process::geteuid();
         if !metadata.is_file() || !(user.is_root() || metadata.uid() == user.as_raw()) {
             return Err(Error::failed(format!(
@@ -217,7 +217,7 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// The error for a text that is no public key.
+/// The error for a text that is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ed25519 public key in base64 of DER")]
 pub struct BadKey;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_make_it_at_once_get_the_same() {
+    fn threads_that_create_a_key_at_once_get_the_same_key() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("custody.key");
         let make = || SigningKey::load_or_make(&path).unwrap().public().id();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_or_weak_key_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("custody.key");
         std::fs::write(&path, "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n").unwrap();

@@ -130,7 +130,7 @@ impl CustodyLog {
     ///
     /// If it cannot be written (a full disk). The log is then as it was before, and the append may be tried again.
     pub fn append(&mut self, event: &CustodyEvent) -> Result<Receipt> {
-        // Put back when all went well: after a failed write, the end is looked for again.
+        // Restored only on success: after a failed write, the next append searches for the end again.
         let mut end = match self.end.take() {
             Some(end) => end,
             None => self.find_end()?,
@@ -232,7 +232,7 @@ impl CustodyLog {
 }
 
 impl Drop for CustodyLog {
-    /// Leaves no empty log behind: one without a record would be taken for one that was cut off.
+    /// Removes an empty log: without a record it would look like a log that was cut off.
     fn drop(&mut self) {
         if self.made && self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             let _ = std::fs::remove_file(&self.path);

@@ -75,7 +75,7 @@ pub async fn read_in_full(
     Ok(found)
 }
 
-/// Whether an error says something about the range, and nothing about the rest.
+/// Whether an error concerns only the range, and not the rest of the device.
 fn is_local(error: &DeviceError) -> bool {
     match error {
         DeviceError::Unreadable { .. } | DeviceError::Corrupt { .. } => true,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn zeros_stand_for_what_is_unreadable() {
+    async fn unreadable_ranges_are_hashed_as_zeros() {
         let bad = ByteRange::new((1 << 20) + 1024, 1024);
         let found = read(Disk { unreadable: Some(bad), corrupt: None }).await;
         assert_eq!((&found.unreadable[..], &found.damaged[..]), (&[bad][..], &[][..]));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_damaged_has_no_hash() {
+    async fn a_device_with_damaged_ranges_has_no_hash() {
         let bad = ByteRange::new(64 << 10, 32 << 10);
         let found = read(Disk { unreadable: None, corrupt: Some(bad) }).await;
         assert_eq!(found.damaged, [Damage { range: bad.into(), why: "it does not match its checksum".into() }]);

@@ -70,7 +70,7 @@ impl Checkpoints {
         matches!(self.journal, State::Busy(_)) && at - self.asked_at >= self.every_bytes
     }
 
-    /// Starts a checkpoint at `at`, which is written once `marks` are there. None may be in progress.
+    /// Starts a checkpoint at `at`, which is written once `marks` resolves. None may be in progress.
     pub fn begin(
         &mut self,
         at: u64,

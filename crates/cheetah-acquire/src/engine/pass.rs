@@ -20,7 +20,7 @@ use crate::reader::{Bad, Chunk, Liveness, Reader, Salvage};
 
 /// The interval of progress events.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// Chunks read before that are used to tell whether the source is still readable.
+/// The number of chunks read earlier by which a source is tested for being readable.
 const GOOD_CHUNKS: u64 = 16;
 /// The pause between attempts to reopen a lost source.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -68,8 +68,8 @@ pub type StopSignal<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Un
 /// The extent of unreadable ranges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// The number of errors: ranges, adjacent ones joined, and each started MiB of a longer range. So a dying disk
-    /// cannot lose any number of sectors in a row as one error.
+    /// The number of errors: ranges, adjacent ones joined, and each started MiB of a longer range. So a long run of
+    /// unreadable sectors on a dying disk does not count as a single error.
     pub errors: u64,
     /// Bytes.
     pub bytes: u64,
@@ -169,7 +169,7 @@ impl Pass<'_> {
             if stuck.0 != self.state.at {
                 stuck = (self.state.at, Instant::now());
             }
-            // The source may stay away for long.
+            // The source may be unavailable for long.
             self.make_safe().await.map_err(Failed::Hard)?;
             evidence = tokio::select! {
                 biased;
@@ -277,8 +277,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Puts on record every connection that was replaced without reading being interrupted: the client does that itself
-    /// where the server shows that it is the same process.
+    /// Records every connection that was replaced without interrupting reads: the client does that itself if the server
+    /// proves that it is the same process.
     fn note_reconnects(&mut self, evidence: &Evidence) -> Result<()> {
         let reconnects = evidence.wire.as_ref().map_or(0, |wire| wire().reconnects);
         while self.tally.reconnects < reconnects {
@@ -299,7 +299,7 @@ impl Pass<'_> {
         while since.elapsed() < self.retry_for {
             tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
             self.tell_progress()?;
-            // One that calls us may never do so.
+            // An agent that connects to us may never do so again.
             let left = self.retry_for.saturating_sub(since.elapsed());
             let Ok(opened) = tokio::time::timeout(left, open(&self.source)).await else { break };
             let Some(evidence) = opened else { continue };
@@ -323,7 +323,7 @@ impl Pass<'_> {
         Ok(None)
     }
 
-    /// Puts on record that the source is there again.
+    /// Records that the source is available again.
     async fn reopened(&mut self, evidence: &Evidence, opening: Opening) -> std::result::Result<(), Failed> {
         let now = &evidence.source.identity;
         self.checkpoints.append(JournalRecord::Reopen(Box::new(opening.clone()))).await.map_err(Failed::Hard)?;
@@ -346,7 +346,7 @@ impl Pass<'_> {
     fn unacquirable(&self, error: DeviceError) -> Error {
         let source = &self.state.start.source.location;
         match error {
-            // Its checksums do not match, or it was written to.
+            // The source's checksums do not match, or it was written to.
             DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
                 Error::Evidence(format!("{source} cannot be acquired: {error}"))
             }
@@ -370,13 +370,13 @@ fn is_lost(error: &DeviceError) -> bool {
     matches!(error, DeviceError::Lost { .. })
 }
 
-/// Opens the source; `None` if it is not there yet.
+/// Opens the source; `None` if it is not available yet.
 async fn open(source: &Opener) -> Option<Evidence> {
     source().await.inspect_err(|error| tracing::debug!("the source is not there yet: {error}")).ok()
 }
 
-/// Whether `evidence` is the source of which a part was acquired before; `None` if that cannot be told now, and it is
-/// to be opened once more.
+/// Whether `evidence` is the source of which a part was acquired before; `None` if that cannot be decided now, so that
+/// it must be opened once more.
 async fn known_again(
     state: &AcquisitionState,
     evidence: &Evidence,
@@ -389,7 +389,7 @@ async fn known_again(
             tracing::debug!("the source was lost again: {error}");
             Ok(None)
         }
-        // Any machine may call: another disk says nothing about the source.
+        // Any machine may connect: another disk proves nothing about the source.
         Err(Unrecognised::Another(error)) if evidence.inbound => {
             tracing::warn!("an agent that called is sent away: {error}");
             Ok(None)
@@ -398,8 +398,8 @@ async fn known_again(
     }
 }
 
-/// The source of which a part was acquired by an earlier run of the command: `evidence`, if that is it. Of those that
-/// call us, others are sent away, and the right one is waited for, for `retry_for`.
+/// Returns the source of which an earlier run of the command acquired a part: `evidence`, if it is that source. If
+/// agents connect to us, those with another source are refused, and the right one is awaited for up to `retry_for`.
 pub async fn recognise_first(
     source: &Opener,
     state: &AcquisitionState,
@@ -444,7 +444,7 @@ mod tests {
         let errors = |list: &[Bad]| Damage::of(list).errors;
         assert_eq!(errors(&[bad(0, 512), bad(512, 512), bad(2048, 512)]), 2);
         assert_eq!(errors(&[bad(0, 1 << 20)]), 1);
-        // In chunks, as they come.
+        // In chunks, as they are read.
         let chunks: Vec<_> = (0..100).map(|chunk| bad(chunk << 20, 1 << 20)).collect();
         assert_eq!(errors(&chunks), 100);
         assert_eq!(errors(&[bad((1 << 20) - 512, 512), bad(1 << 20, 1 << 20), bad(2 << 20, 512)]), 2);

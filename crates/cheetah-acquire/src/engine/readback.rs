@@ -31,8 +31,8 @@ pub async fn unreadable_are_zeros(
     Ok(whole)
 }
 
-/// Reads the first `size` bytes of `device`, which errors call `name`, compares every chunk with its digest, and hands
-/// them to `hashing`. Fails, with [`Error::Evidence`], naming the ranges that differ.
+/// Reads the first `size` bytes of `device`, which errors call `name`, compares every chunk with its digest, and passes
+/// the bytes to `hashing`. Fails, with [`Error::Evidence`], naming the ranges that differ.
 pub async fn read_back(
     device: &DynDevice,
     name: &str,

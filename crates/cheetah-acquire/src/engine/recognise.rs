@@ -15,7 +15,7 @@ use crate::journal::{self, AcquisitionState, Cause, Comparison, Opening};
 pub enum Unrecognised {
     /// It may be another source: facts about it differ.
     Another(Error),
-    /// It is the source by all that is known of it, but has changed, or cannot be read.
+    /// By all known facts it is the source, but its content has changed or cannot be read.
     Failed(Error),
 }
 

@@ -32,7 +32,8 @@ pub use cheetah_drive::recognise::{Cause, Comparison, Opening, now_s};
 pub use file::Journal;
 pub(crate) use file::sync_directory_of;
 
-/// The version of the format. Version 1 has no record of how the source was known again; later ones are refused.
+/// The version of the format. Version 1 does not record how the source was recognised; versions above this one are
+/// refused.
 pub const VERSION: u32 = 2;
 /// The maximum number of reopenings that the journal and the report describe.
 const OPENINGS_MAX: usize = 10_000;
@@ -133,8 +134,8 @@ impl Start {
     }
 }
 
-/// Returns the known differences between the source as found `then` and `now`, a sentence each; empty if they may
-/// be the same. That their bytes are the same, only a comparison can tell.
+/// Returns the known differences between the source as found `then` and `now`, a sentence each; empty if they may be
+/// the same. Only a comparison can show that their bytes are the same.
 ///
 /// # Errors
 ///
@@ -289,7 +290,7 @@ impl AcquisitionState {
     /// Adds an opening of the source.
     pub fn reopened(&mut self, opening: Opening) {
         self.instance.clone_from(&opening.instance);
-        // A server that is lost every second for weeks must not fill the memory.
+        // The list is limited, since a server may be lost every second for weeks.
         if self.openings.len() < OPENINGS_MAX {
             self.openings.push(opening);
         }

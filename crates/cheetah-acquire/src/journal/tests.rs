@@ -25,7 +25,7 @@ fn bad(offset: u64, len: u64) -> Bad {
 }
 
 #[test]
-fn tells_what_it_was_told() {
+fn a_journal_returns_the_state_that_was_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.raw.acquire");
     assert!(Journal::open(&path).unwrap().is_none());
@@ -62,7 +62,7 @@ fn invalid_records_are_refused() {
 }
 
 #[test]
-fn another_wish_and_another_source_are_told_apart() {
+fn a_changed_request_and_a_changed_source_are_different_errors() {
     let then = start(MIB);
     then.same_wish(&then).unwrap();
     let other = Start { hashes: "md5".into(), ..then.clone() };
@@ -80,7 +80,7 @@ fn another_wish_and_another_source_are_told_apart() {
 }
 
 #[test]
-fn an_interruption_is_counted_and_kept_with_how_the_source_was_known_again() {
+fn an_interruption_is_counted_and_recorded_with_the_recognition_of_the_source() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.raw.acquire");
     let opening = |cause, instance: &str| Opening {
@@ -117,7 +117,10 @@ fn an_interruption_is_counted_and_kept_with_how_the_source_was_known_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn cut_off_anywhere_it_tells_a_part_and_damaged_anywhere_no_lie(cut in 0usize..2000, flip in 0usize..2000) {
+    fn a_truncated_journal_yields_an_earlier_state_and_a_damaged_one_never_a_wrong_state(
+        cut in 0usize..2000,
+        flip in 0usize..2000,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let mut journal = Journal::create(&path, &start(8 * MIB)).unwrap();
@@ -133,7 +136,7 @@ proptest! {
             None => prop_assert!(whole == 0 && !path.exists()),
             Some((mut journal, state)) => {
                 prop_assert_eq!(state.at, (whole - 1) * MIB);
-                // And it can be gone on with.
+                // The journal can be continued.
                 journal.append(&JournalRecord::Resume { at_s: 1, write_protected: None, opening: None }).unwrap();
                 drop(journal);
                 prop_assert_eq!(Journal::open(&path).unwrap().unwrap().1.resumes, 1);

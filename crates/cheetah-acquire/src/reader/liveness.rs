@@ -15,11 +15,11 @@ const PLACES: u64 = 4;
 /// The most readable ranges remembered.
 const GOOD_MAX: usize = 64;
 
-/// Tells a bad sector from a source that died. Both fail with the same error, and only the first says something about
-/// the evidence. A source lives if it can be read elsewhere.
+/// Tells a bad sector from a source that died. Both fail with the same error, but only the first concerns the evidence.
+/// A source is alive if it can be read elsewhere.
 ///
 /// Ranges read before may come from a cache, ours or the server's, long after the disk died. So unread places are tried
-/// first, then several that were read, none of which may fail, and a local source must also let itself be opened again.
+/// first, then several that were read, none of which may fail. A local source must also be openable again.
 pub struct Liveness {
     name: Arc<str>,
     /// Opens the source again; `None` for remote sources.

@@ -1,4 +1,4 @@
-//! How many chunks to keep in flight.
+//! The number of chunks to keep in flight.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const CHUNKS_FIRST: usize = 8;
 const CHUNKS_MIN: usize = 2;
 /// The most, which bounds memory: this many MiB.
 const CHUNKS_MAX: usize = 32;
-/// A chunk that takes longer has waited in a queue that more requests would lengthen.
+/// A chunk that takes longer has waited in a queue, which more requests would lengthen.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// The number of chunks that may be in flight. Grows when the reader finds no chunk ready; shrinks when chunks take so long

@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn other_errors_are_no_bad_sectors() {
+async fn other_errors_are_not_bad_sectors() {
     struct Gone;
     impl Device for Gone {
         fn geometry(&self) -> Geometry {
@@ -143,13 +143,13 @@ async fn read_all(disk: Dies) -> (u64, Option<DeviceError>, u64) {
 }
 
 #[tokio::test]
-async fn a_disk_that_died_is_no_disk_of_bad_sectors() {
+async fn a_disk_that_died_is_lost_and_yields_no_bad_sectors() {
     for reads in [0, 1, 5] {
         let (read, error, bad) = read_all(Dies { size: 20 << 20, reads_left: Mutex::new(reads), from: 0 }).await;
         assert!(matches!(error, Some(DeviceError::Lost { .. })), "{error:?}");
         assert_eq!((read, bad), (u64::from(reads) << 20, 0));
     }
-    // In the midst of a chunk that has a bad sector, which made it to be read in pieces.
+    // Within a chunk that is read in pieces because of a bad sector.
     let mut failures = vec![0; 20 << 11];
     failures[5] = u32::MAX;
     struct Then(Scratched, Mutex<u32>);
@@ -179,7 +179,7 @@ async fn a_disk_that_died_is_no_disk_of_bad_sectors() {
 }
 
 #[tokio::test]
-async fn half_a_disk_that_cannot_be_read_is_just_that() {
+async fn an_unreadable_half_of_a_disk_is_not_a_lost_source() {
     let disk = Dies { size: 4 << 20, reads_left: Mutex::new(0), from: 2 << 20 };
     assert_eq!(read_all(disk).await, (4 << 20, None, 2 << 20));
 }

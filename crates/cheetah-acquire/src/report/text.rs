@@ -114,7 +114,7 @@ impl Report {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
-    // Some values come from the source: none may look like a line of its own, or control a terminal.
+    // Some values come from the source: none may appear as a line of its own, or control a terminal.
     writeln!(f, "{name:<NAMES$}{}", OneLine(value))
 }
 

@@ -97,7 +97,7 @@ impl Sink for Drive {
 
     fn finish<'a>(self: Box<Self>, whole: &'a Whole) -> BoxFuture<'a, Result<Vec<PathBuf>>> {
         let Self { path, loader, device, writer } = *self;
-        // They would write under a lease that is given back.
+        // They would write under a lease that has been released.
         drop((device, writer));
         async move {
             let found = (Some(&whole.coverage), whole.differ_bytes_max);

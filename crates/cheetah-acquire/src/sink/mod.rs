@@ -36,8 +36,8 @@ pub trait Sink: Send {
     /// Takes the next chunk; waits while too much is in flight. An error may be that of an earlier chunk.
     fn push<'a>(&'a mut self, chunk: &'a Chunk) -> BoxFuture<'a, Result<()>>;
 
-    /// Resolves when all pushed chunks have left the sink's own queues, to a future that resolves when they are
-    /// durable.
+    /// When all pushed chunks have left the sink's own queues, resolves to a second future, which resolves when the
+    /// chunks are durable.
     fn checkpoint(&mut self) -> BoxFuture<'_, Result<Durable>>;
 
     /// Completes the image and names it. Everything is durable when this is called. Returns the files of the image, the

@@ -61,7 +61,7 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
 pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resumed> {
     let partial = partial(destination);
     if !partial.exists() {
-        // Interrupted after it was renamed, and before the journal was removed.
+        // The image was renamed already, but the journal not yet removed.
         if !destination.path.exists() || at != setup.size {
             return Err(gone(destination, &format!("{} is not there", partial.display())));
         }
@@ -82,7 +82,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resum
     Ok(Resumed { sink: sink(destination, partial, file, setup)?, held })
 }
 
-/// Opens a file to be written, but none that a symbolic link leads to.
+/// Opens a file for writing; refuses symbolic links.
 fn open_partial(partial: &Path) -> std::io::Result<File> {
     not_following_links(OpenOptions::new().write(true)).open(partial)
 }

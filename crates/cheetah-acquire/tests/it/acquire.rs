@@ -62,7 +62,7 @@ fn a_whole_disk_into_several_images_at_once() {
 }
 
 #[test]
-fn bad_sectors_stop_it_unless_told_otherwise() {
+fn bad_sectors_stop_an_acquisition_unless_they_are_tolerated() {
     let dir = tempdir().unwrap();
     let mut disk = Disk::noisy(4 * MIB);
     disk.bad.extend([100, 101, 5000]);
@@ -86,7 +86,7 @@ fn bad_sectors_stop_it_unless_told_otherwise() {
 }
 
 #[test]
-fn killed_anywhere_it_goes_on_and_the_e01_is_the_same_file() {
+fn an_acquisition_killed_anywhere_resumes_and_the_e01_is_the_same_file() {
     let undisturbed = tempdir().unwrap();
     let mut disk = Disk::noisy(40 * MIB + 1024);
     disk.bad.extend([7, 9000, 9001, 40_000]);
@@ -97,8 +97,8 @@ fn killed_anywhere_it_goes_on_and_the_e01_is_the_same_file() {
     let mut kills = 0;
     disk.read_bytes.store(0, Ordering::SeqCst);
     let report = loop {
-        // Always further, so that it comes to an end although what was acquired is compared with the disk each time;
-        // never at a place that was chosen beforehand.
+        // Further each time, so that the acquisition ends although the acquired data is compared with the disk each
+        // time; at no particular place.
         let hang_at = disk.read_so_far() + 13 * MIB + kills * 9_777_777;
         disk.hang_at.store(hang_at, Ordering::SeqCst);
         match run_until_it_hangs(&disk, request(&disk, dir.path(), &["x.raw", "x.E01"])) {
@@ -116,13 +116,14 @@ fn killed_anywhere_it_goes_on_and_the_e01_is_the_same_file() {
         let read = |dir: &Path| std::fs::read(dir.join(name)).unwrap();
         assert!(read(dir.path()) == read(undisturbed.path()), "{name} is another file");
     }
-    // The chunks in flight, those not yet safe, and those by which the source is known again: all, of so small a disk.
+    // The chunks in flight, those not yet durable, and those compared to recognise the source: all of them on so small
+    // a disk.
     let again = disk.read_so_far() - size;
     assert!(again <= kills * (12 + 2 * 2 + 41) * MIB, "{again} bytes were read again after {kills} kills");
 }
 
 #[test]
-fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
+fn a_source_behind_a_cut_link_is_awaited_and_recognised() {
     let dir = tempdir().unwrap();
     let disk = Arc::new(Disk::noisy(12 * MIB));
     let mut request = request(&disk, dir.path(), &["x.raw", "x.E01"]);
@@ -146,7 +147,7 @@ fn a_link_that_is_cut_is_waited_for_and_the_source_known_again() {
 }
 
 #[test]
-fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
+fn without_a_retry_time_a_cut_ends_an_acquisition_and_the_same_command_resumes_it() {
     let dir = tempdir().unwrap();
     let disk = Arc::new(Disk::noisy(12 * MIB));
     let cut = opener_with_cuts(&disk, vec![6 * MIB]);
@@ -155,9 +156,9 @@ fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
     assert_eq!(error.exit_code(), 1);
     assert!(error.to_string().contains("run the same command"), "{error}");
     let map: Coverage = std::fs::read_to_string(dir.path().join("x.E01.map")).unwrap().parse().unwrap();
-    // How much was safe by then depends on which chunks came first.
+    // The order in which chunks arrive determines which were durable by then.
     assert!(map.bytes(State::Unread) >= MIB && map.bytes(State::Unreadable) == 0, "{map}");
-    // Wanting something else by the way is refused.
+    // A resumption with other options is refused.
     let other = Request { hashes: HashChoice::NONE.with(HashKind::Md5), ..cut.clone() };
     let refused = run(other).unwrap_err();
     assert!(refused.exit_code() == 2 && refused.to_string().contains("--hash"), "{refused}");
@@ -166,8 +167,8 @@ fn without_patience_a_cut_ends_it_and_the_same_command_goes_on() {
     assert_eq!(report.interruptions, 1);
 }
 
-/// Part of an acquisition, cut after 6 MiB: the first range that is safe. Which chunks come before the cut is not ours
-/// to say; should none have, it goes on to the next cut.
+/// Acquires a part, up to a cut after 6 MiB, and returns the first durable range. The order of chunks before the cut
+/// varies; if none is durable, continues to the next cut.
 fn part(disk: &Arc<Disk>, dir: &Path) -> ByteRange {
     loop {
         let cut = opener_with_cuts(disk, vec![6 * MIB; 100]);
@@ -180,7 +181,7 @@ fn part(disk: &Arc<Disk>, dir: &Path) -> ByteRange {
 }
 
 #[test]
-fn another_source_in_its_place_is_noticed() {
+fn another_source_in_place_of_the_first_is_refused() {
     let other_serial = Disk { serial: Some("S2".into()), ..Disk::noisy(12 * MIB) };
     let truncated = Disk::noisy(12 * MIB - 512);
     let mut content = Disk::noisy(12 * MIB);
@@ -191,14 +192,14 @@ fn another_source_in_its_place_is_noticed() {
         let other = Arc::new(other);
         let changed = run(request(&other, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
         assert!(changed.exit_code() == 3 && changed.to_string().contains(word), "{changed}");
-        // Begun again, it is as good as any.
+        // With `restart`, the other source is acquired.
         let restarted = Request { restart: true, ..request(&other, dir.path(), &["x.raw", "x.E01"]) };
         check(&other, dir.path(), &run(restarted).unwrap());
     }
 }
 
 #[test]
-fn what_happened_to_the_half_made_image_is_noticed() {
+fn a_missing_or_changed_partial_image_is_refused() {
     let disk = Arc::new(Disk::noisy(12 * MIB));
     let dir = tempdir().unwrap();
     let safe = part(&disk, dir.path());
@@ -219,10 +220,10 @@ fn what_happened_to_the_half_made_image_is_noticed() {
 }
 
 #[test]
-fn stopped_between_naming_the_images_and_forgetting_the_journal() {
+fn an_acquisition_killed_before_its_journal_is_removed_completes_on_resumption() {
     let disk = Arc::new(Disk::noisy(5 * MIB));
     let dir = tempdir().unwrap();
-    // Everything is safe, and then it is cut: the journal as it is just before the images get their names.
+    // A cut after everything is durable: the journal is as it is just before the images get their names.
     let journal = dir.path().join("x.raw.acquire");
     let mut saved = None;
     let request = || request(&disk, dir.path(), &["x.raw", "x.E01"]);
@@ -240,7 +241,7 @@ fn stopped_between_naming_the_images_and_forgetting_the_journal() {
 }
 
 #[test]
-fn everything_is_on_record() {
+fn custody_logs_record_every_kind_of_event() {
     let dir = tempdir().unwrap();
     let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
     let mut disk = Disk::noisy(12 * MIB);
@@ -265,7 +266,7 @@ fn everything_is_on_record() {
 }
 
 #[test]
-fn what_was_read_back_wrong_is_not_said_to_have_the_hashes() {
+fn an_image_that_differs_when_read_back_is_not_recorded_with_the_hashes() {
     let dir = tempdir().unwrap();
     let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
     let disk = Arc::new(Disk::noisy(3 * MIB));
@@ -308,7 +309,7 @@ fn opener_changed(
 }
 
 #[test]
-fn what_another_command_is_acquiring_is_not_thrown_away() {
+fn restart_does_not_discard_an_acquisition_in_progress() {
     let dir = tempdir().unwrap();
     let (slow, disk) = (Arc::new(Disk::noisy(12 * MIB)), Arc::new(Disk::noisy(5 * MIB)));
     slow.hang_at.store(6 * MIB, Ordering::SeqCst);
@@ -318,7 +319,7 @@ fn what_another_command_is_acquiring_is_not_thrown_away() {
         let acquisition = tokio::spawn(acquire(under_way, std::future::pending(), |_| {}));
         slow.hanging.notified().await;
         let before = names(dir.path());
-        // Its journal lies beside the first.
+        // The journal is beside the first destination.
         for (mine, word) in [(vec!["x.raw"], "in use"), (vec!["y.raw", "x.E01"], "another command")] {
             let again = Request { restart: true, ..request(&disk, dir.path(), &mine) };
             let error = acquire(again, std::future::pending(), |_| {}).await.unwrap_err();
@@ -333,7 +334,7 @@ fn what_another_command_is_acquiring_is_not_thrown_away() {
 }
 
 #[test]
-fn one_that_never_calls_again_is_not_waited_for_forever() {
+fn an_agent_that_never_calls_again_is_awaited_for_a_limited_time() {
     let dir = tempdir().unwrap();
     let disk = Arc::new(Disk::noisy(12 * MIB));
     let source = opener_changed(&disk, 6 * MIB, |time, evidence| (time == 0).then_some(evidence));
@@ -343,7 +344,7 @@ fn one_that_never_calls_again_is_not_waited_for_forever() {
 }
 
 #[test]
-fn a_stranger_that_calls_is_sent_away() {
+fn an_agent_with_another_source_is_refused_and_the_right_one_awaited() {
     let dir = tempdir().unwrap();
     let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
     let (disk, stranger) = (Arc::new(Disk::noisy(12 * MIB)), Arc::new(Disk::noisy(2 * MIB)));
@@ -372,7 +373,7 @@ fn a_stranger_that_calls_is_sent_away() {
 }
 
 #[test]
-fn protection_that_does_not_last_is_not_claimed() {
+fn write_protection_that_ended_is_not_claimed() {
     let dir = tempdir().unwrap();
     let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
     let protected = |disk: &Arc<Disk>, protected: &'static [bool], cut| {
@@ -396,7 +397,7 @@ fn protection_that_does_not_last_is_not_claimed() {
             assert!(run(Request { source: protected(&disk, &[true], u64::MAX), ..wanted }).unwrap().is_whole());
         }
     }
-    // A link that came back is on record, too.
+    // The change is recorded after a lost link, too.
     let disk = Arc::new(Disk::noisy(12 * MIB));
     let wanted = Request { key: Some(key), ..request(&disk, dir.path(), &["y.raw"]) };
     let retry_for = Duration::from_secs(60);
@@ -408,7 +409,7 @@ fn protection_that_does_not_last_is_not_claimed() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_can_be_gone_on_with() {
+fn a_full_disk_is_reported_and_the_acquisition_can_be_resumed() {
     // A file system that is always full, also for root: /dev/full under another name.
     let dir = tempdir().unwrap();
     let disk = Arc::new(Disk::noisy(5 * MIB));
@@ -438,7 +439,7 @@ fn mount_tmpfs(dir: &Path, options: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
-    fn whatever_goes_wrong_the_images_are_those_of_an_undisturbed_run(
+    fn after_any_failures_the_images_equal_those_of_an_undisturbed_run(
         // Large enough to be partly readable: a source without any readable range counts as lost.
         size in MIB / 8..10 * MIB,
         bad in prop::collection::vec((0u64..20_480, 1u64..20), 0..5),

@@ -31,7 +31,8 @@ fn source() -> tempfile::NamedTempFile {
     file
 }
 
-/// Enters the default export the old way, after which replies are simple. Says whether it is called read-only.
+/// Enters the default export with NBD_OPT_EXPORT_NAME, after which replies are simple. Returns whether its flags say
+/// read-only.
 fn enter(server: SocketAddr) -> (TcpStream, bool) {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -84,7 +85,7 @@ async fn a_client_that_writes_nonetheless_is_refused_and_the_source_untouched() 
 }
 
 #[tokio::test]
-async fn clients_of_ours_are_told_what_they_read() {
+async fn the_identity_of_the_source_is_the_description_of_the_export() {
     let file = source();
     let (address, identity) = agent(&file).await;
     let address = Address::Tcp { host: address.ip().to_string(), port: address.port() };

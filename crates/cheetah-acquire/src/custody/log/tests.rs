@@ -74,7 +74,7 @@ fn finished() -> CustodyEvent {
 }
 
 #[test]
-fn what_is_written_is_in_order() {
+fn a_log_passes_the_check_as_written() {
     let desk = Desk::new();
     let lines = desk.six();
     let report = desk.check(&lines);
@@ -200,7 +200,7 @@ fn an_unfinished_line_that_begins_no_record_is_tampering() {
 }
 
 #[test]
-fn a_file_that_is_no_log_is_left_alone() {
+fn a_file_that_is_not_a_log_is_left_unchanged() {
     let desk = Desk::new();
     std::fs::write(desk.path(), "notes without a newline").unwrap();
     assert_eq!(CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err().exit_code(), 3);
@@ -257,7 +257,8 @@ fn two_examiners_may_share_a_log() {
     let (first, second) = (desk.key.public(), desk.other_key().public());
     let lines = desk.lines();
     assert!(desk.check_with(&lines, &[first, second]).is_ok());
-    // Not so if the second one is unknown; if the first is, the log is still in order, but not by keys that were named.
+    // An unknown second key is a fault. If the first key is unknown, the log is in order, but not signed by trusted
+    // keys alone.
     assert_eq!(desk.fault(&lines), (2, Fault::Foreign));
     let report = desk.check_with(&lines, &[second]);
     assert!(report.problem.is_none() && !report.is_ok(), "{report:?}");
@@ -327,7 +328,7 @@ fn unfinished_lines_in_logs_of_earlier_versions_are_covered_by_the_next_record()
 }
 
 #[test]
-fn only_the_newline_was_cut_off() {
+fn a_log_that_lacks_only_its_last_newline_is_continued_without_a_repair_record() {
     let desk = Desk::new();
     let bytes = desk.six().concat();
     std::fs::write(desk.path(), &bytes[..bytes.len() - 1]).unwrap();
@@ -337,7 +338,7 @@ fn only_the_newline_was_cut_off() {
 }
 
 #[test]
-fn crashes_may_follow_one_another_from_the_first_record_on() {
+fn a_log_of_two_crashes_before_its_first_record_can_be_continued() {
     let desk = Desk::new();
     std::fs::write(desk.path(), "{\"seq\":1,\n{\"se").unwrap();
     let mut log = desk.log();

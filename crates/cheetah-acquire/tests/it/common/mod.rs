@@ -38,8 +38,8 @@ pub fn run_telling(request: Request, events: impl FnMut(AcquireEvent) + Send) ->
     runtime.block_on(acquire(request, std::future::pending(), events))
 }
 
-/// Runs it until the disk hangs, and kills it there: all of its tasks are gone, wherever they were. The result if it
-/// got to its end before.
+/// Runs it until the disk hangs, then kills it: all of its tasks end wherever they are. Returns the result if it ends
+/// before that.
 pub fn run_until_it_hangs(disk: &Disk, request: Request) -> Option<Result<Report>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -109,7 +109,7 @@ pub fn opener(disk: &Arc<Disk>) -> Opener {
     })
 }
 
-/// The disk, but cut only the first time it is opened.
+/// Opens the disk. The link of the n-th opening is cut after `cuts[n]` bytes, those of later openings never.
 pub fn opener_with_cuts(disk: &Arc<Disk>, cuts: Vec<u64>) -> Opener {
     let (plain, disk) = (opener(disk), disk.clone());
     Arc::new(move || {
