@@ -1,4 +1,4 @@
-//! The errors that a user sees, in sentences to act on. Each has an exit code.
+//! The errors that a user sees: one sentence with the next step, and an exit code.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +10,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The request makes no sense, however often it is tried (exit code 2).
+    /// The request is invalid, and repeating it does not help (exit code 2).
     #[error("{0}")]
     Misuse(String),
     /// The operation failed (exit code 1).
     #[error("{0}")]
     Failed(String),
-    /// The evidence is not what it should be: changed, unreadable or incomplete (exit code 3).
+    /// The evidence is changed, unreadable or incomplete (exit code 3).
     #[error("{0}")]
     Evidence(String),
     /// A device reported an error (exit code 1).
