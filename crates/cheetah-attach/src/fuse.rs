@@ -1,8 +1,8 @@
 //! A device as files, through FUSE.
 //!
-//! A few threads of fuser's read the kernel's requests. A request runs on that thread until it has to wait (`task`), and is
-//! then finished on the runtime on which the mount was made. That runtime must be multi-threaded: a thread of its own that
-//! used the files would wait for itself.
+//! A few threads of fuser's read the kernel's requests. A request runs on that thread until it has to wait (`task`),
+//! and is then finished on the runtime on which the mount was made. That runtime must be multi-threaded: on a runtime
+//! of one thread, a task that uses the files would wait for itself.
 
 mod filesystem;
 mod kernel;
@@ -42,8 +42,8 @@ const NAME_BYTES_MAX: usize = 200;
 /// The maximum number of threads that read requests; they do not wait, so a few suffice.
 const THREADS_MAX: usize = 4;
 
-/// Whether the kernel's requests are served: `None` while they are, then how that ended. Without a value for an end if the
-/// thread that serves them panicked.
+/// Whether the kernel's requests are served: `None` while they are, then how serving ended. If the serving thread
+/// panicked, the sender is dropped without a value.
 type Ended = watch::Receiver<Option<End>>;
 /// How serving ended: by unmounting, or for this reason.
 type End = std::result::Result<(), Arc<str>>;

@@ -1,4 +1,4 @@
-//! Mounted devices, used as tools use them. Needs /dev/fuse, and for some tests root; without them the tests print that
+//! Mounted devices, used as tools use them. The tests need /dev/fuse, and some of them root; otherwise they print that
 //! they are skipped, and pass.
 #![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 

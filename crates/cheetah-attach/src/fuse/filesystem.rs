@@ -312,7 +312,7 @@ impl Filesystem for ViewFiles {
         reply.statfs(blocks, 0, 0, self.views.len() as u64, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
     }
 
-    // The rest is required of every file system, and trivial here.
+    // Every file system must have the remaining operations; here they are trivial.
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
         reply.ok();

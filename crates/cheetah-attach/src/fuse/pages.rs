@@ -46,7 +46,7 @@ impl Pages {
             }
             let stored = in_one_piece(&data, |bytes| notifier.store(ino, offset, bytes));
             if let Err(error) = stored {
-                // The kernel will request it, then.
+                // The kernel will request the data.
                 return tracing::debug!("storing pages at {offset}: {error}");
             }
         }

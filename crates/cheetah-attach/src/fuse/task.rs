@@ -12,11 +12,11 @@ type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs `request` on this thread until it has to wait, and the rest on `runtime`.
 ///
-/// So a request that is answered from memory needs no thread switch. A request that waits is handed to the runtime only when
-/// it can continue: spawning it at once would wake a thread of the runtime for nothing, and waking an idle processor takes
-/// longer than many a read.
+/// A request that is answered from memory therefore needs no thread switch. A request that waits is handed to the
+/// runtime only when it can continue: spawning it at once would wake a thread of the runtime needlessly, and waking an
+/// idle processor takes longer than many reads.
 ///
-/// A request that panics is over; dropping its reply sends an error.
+/// A request that panics ends; dropping its reply sends an error.
 pub(super) fn run(runtime: &Handle, request: impl Future<Output = ()> + Send + 'static) {
     let task = Arc::new(RequestTask { runtime: runtime.clone(), state: Mutex::new(State::Polled) });
     let waker = Waker::from(Arc::clone(&task));

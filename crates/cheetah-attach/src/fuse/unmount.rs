@@ -1,4 +1,4 @@
-//! Unmounting from another process than the one that serves the mount.
+//! Unmounting by a process other than the one that serves the mount.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,7 +42,7 @@ fn find(dir: &Path) -> Result<(PathBuf, u64, Option<OwnedFd>)> {
     let failed = |error: io::Error| Error::Io { context: format!("looking at {}", dir.display()), error };
     let path = match dir.canonicalize() {
         Ok(path) => path,
-        // A mount whose process is gone cannot be looked at.
+        // The metadata of a mount cannot be read after its process is gone.
         Err(error) if is_stale(&error) => std::path::absolute(dir).map_err(failed)?,
         Err(error) => return Err(failed(error)),
     };
