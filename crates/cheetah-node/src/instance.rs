@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// 128 random bits, new at each start. A client that wrote to one instance and finds another knows that its content is
-/// gone.
+/// 128 random bits, new at each start. A client that wrote to one instance and finds another can conclude that its
+/// content is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instance(u128);
 

@@ -20,7 +20,7 @@ pub struct Maps {
 /// Why a map was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MapRefusal {
-    /// It is not newer than the one here.
+    /// It is not newer than the stored map.
     #[error("the export holds a map of epoch {0}: a new one must have a later epoch")]
     Outdated(u64),
     /// It is too long.
@@ -98,7 +98,7 @@ mod tests {
         maps.store("short", map(1, "")).unwrap();
         assert_eq!(maps.store("short", map(2, "x")), Err(MapRefusal::NoRoom));
         assert_eq!(maps.get("short"), Some(&map(1, "")));
-        // A map makes room for its own successor.
+        // The length of a map does not count against the map that replaces it.
         maps.store("0", map(2, &*longest)).unwrap();
         maps.remove("0");
         maps.remove("0");

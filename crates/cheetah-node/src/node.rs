@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::{control, disks, join, spare};
 use cheetah_control::api::{Join, NodeReceipt, Status};
 
-/// How long connections get to notice that the node ends.
+/// How long to wait for connections to end when the node ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The configuration of a node.
@@ -142,7 +142,7 @@ impl Node {
                 wallet::server_as(config.credential.as_ref(), address, config.insecure).map_err(NodeError::Exposed)?;
         }
         let memory_bytes = match config.dedicated {
-            // All that can be spared was measured before the machine joined its room; a little less may be left now.
+            // The spare memory was measured before the machine joined its room; slightly less may be available now.
             true => {
                 spare::spare_bytes(true).map_or(config.memory_bytes, |now| config.memory_bytes.min(now >> 20 << 20))
             }
@@ -213,12 +213,12 @@ impl Node {
     /// Ends the node: cuts every connection, wipes all memory in use, reads it back, and unmaps it.
     pub async fn shutdown(mut self) -> NodeReceipt {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        // On a thread of its own: wiping takes seconds, and a runtime cannot be shut down within another. If no thread can
-        // be started, dropping the node ends it, without a receipt.
+        // The node is ended on a separate thread: wiping takes seconds, and a runtime cannot be shut down within
+        // another. If no thread can be started, dropping the node ends it, without a receipt.
         let _ = thread::Builder::new().name("end".into()).spawn(move || {
             let receipt = self.end(|runtime| runtime.shutdown_timeout(STOP_TIMEOUT));
             drop(self);
-            // If the caller has gone, the node has ended all the same.
+            // The node has ended even if the caller is gone.
             let _ = sender.send(receipt);
         });
         receiver.await.ok().flatten().unwrap_or_default()

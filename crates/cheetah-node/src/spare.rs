@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
 
-/// What a machine keeps that other programs use too: 5 % of its memory, at least 256 MiB.
+/// The reserve of a machine that other programs use too: 5 % of its memory, at least 256 MiB.
 const SHARED: Kept = Kept { bytes_min: 256 << 20, bytes_fixed: 0, share: 20 };
-/// What a machine keeps that runs only a node, for the kernel, its network buffers and the node's own requests.
+/// The reserve of a machine that runs only a node, for the kernel, its network buffers and the node's own requests.
 const DEDICATED: Kept = Kept { bytes_min: 0, bytes_fixed: 48 << 20, share: 64 };
 
 /// The memory that a machine does not lend.
 struct Kept {
     bytes_min: u64,
     bytes_fixed: u64,
-    /// One part in this many of its size.
+    /// The divisor of the memory's size that gives the reserve.
     share: u64,
 }
 
@@ -77,7 +77,7 @@ pub fn spare_bytes(dedicated: bool) -> Option<u64> {
     Some(room.spare_bytes(dedicated))
 }
 
-/// Checks that a machine that is used otherwise, too, can lend `bytes`.
+/// Checks that a machine that other programs use too can lend `bytes`.
 pub fn check(bytes: u64) -> Result<(), String> {
     match spare_bytes(false) {
         Some(spare) if bytes > spare => {

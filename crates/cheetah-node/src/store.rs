@@ -14,7 +14,7 @@ use cheetah_control::api::MemoryStatus;
 /// The most bytes of all exports of a node together, holes included: the roots of their tables then take 12 MiB.
 pub const SPAN_BYTES_MAX: u64 = 32 << 40;
 
-/// The leaves of tables that every node may have: 24 MiB, enough for content scattered over 256 GiB.
+/// The minimum limit of table leaves on a node: 24 MiB, enough for content scattered over 256 GiB.
 const LEAVES_MIN: u64 = 4096;
 
 /// The memory a node lends, shared by its exports.

@@ -1,7 +1,8 @@
 //! The server of the control API.
 //!
-//! It limits bodies and the time they take to arrive; [`http`] limits the rest. Bodies must be declared as JSON: a browser
-//! lets another site's page send that, or a DELETE, only after a preflight request, which gets no answer.
+//! It limits the length of bodies and the time in which they must arrive; [`http`] has the other limits. Bodies must be
+//! declared as JSON: a browser lets another site's page send that, or a DELETE, only after a preflight request, which
+//! gets no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,8 +69,8 @@ fn router(node: Arc<Shared>) -> Router {
         .layer(middleware::from_fn(by_role))
 }
 
-/// Refuses what a member's role does not allow: examiners may do everything, analysts may look, other members neither. The list
-/// of revoked certificates is signed by the room, so any member may hand it on.
+/// Refuses what a member's role does not allow: examiners may do everything, analysts may only read, and other members
+/// may do neither. The list of revoked certificates is signed by the room, so any member may forward it.
 async fn by_role(Extension(member): Extension<Member>, request: Request, next: Next) -> Response {
     let roles = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, _) => Roles::READERS,

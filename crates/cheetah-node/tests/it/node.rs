@@ -315,7 +315,7 @@ async fn silent_callers_do_not_block_others() {
     for _ in 0..200 {
         idle.push(TcpStream::connect(client.addr()).await.unwrap());
     }
-    // Too many are closed at once, and there is room as soon as some have gone.
+    // Connections above the limit are closed at once; new ones are accepted as soon as some have ended.
     drop(idle);
     let began = Instant::now();
     while client.status().await.is_err() {
@@ -420,7 +420,7 @@ async fn a_node_offers_itself_until_it_is_accepted() {
     let examiner = tokio::net::TcpListener::bind(loopback(0)).await.unwrap();
     let join = vec![examiner.local_addr().unwrap().to_string()];
     let node = Node::start(NodeConfig { join, ..NodeConfig::new(MIB, loopback(0)) }).unwrap();
-    // Gone without an answer, not ready yet, and at last willing.
+    // The examiner first closes without an answer, then is not ready, and then accepts.
     drop(examiner.accept().await.unwrap());
     answer(&examiner, "503 Service Unavailable").await;
     let request = answer(&examiner, "200 OK").await;

@@ -80,13 +80,13 @@ enum First {
     Carry,
     /// Withhold the requests of the client.
     Withhold,
-    /// Let the client go, and still withhold.
+    /// Close the client's connection, and keep withholding the requests.
     HangUp,
     /// Deliver the withheld requests to the node.
     Deliver,
 }
 
-/// Carries connections to a node, and may be late with the first.
+/// A proxy to a node, which can delay the first connection.
 struct Proxy {
     addr: SocketAddr,
     first: watch::Sender<First>,
@@ -244,7 +244,7 @@ async fn the_late_copy_of_an_abandoned_write_is_refused() {
         let config = proxy.client(contexts(&node), connections, SHORT);
         let client = Client::connect(config).await.unwrap();
         client.write(0, vec![0; 5000].into(), false).await.unwrap();
-        // Where its reply comes, nothing is in the way of others.
+        // Once its reply has arrived, other changes are not held up.
         assert!(client.write(0, old(), false).now_or_never().is_none());
         client.write(0, new(), false).await.unwrap();
         holds_the_new(&client).await;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const MIB: u64 = 1 << 20;
 const EXPORT: &str = "case42";
 
-/// Who tries.
+/// The client that tries an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Actor {
     Member(Role),
@@ -25,7 +25,7 @@ enum Actor {
     Revoked,
     /// An examiner of another room.
     Stranger,
-    /// Nobody: a connection in clear.
+    /// A client without a credential, over an unencrypted connection.
     Clear,
 }
 
@@ -39,7 +39,7 @@ const ACTORS: [Actor; 7] = [
     Actor::Clear,
 ];
 
-/// Defines what is tried, and the list of all of it.
+/// Defines the operations, and the list of all of them.
 macro_rules! operations {
     ($($name:ident,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,7 +243,7 @@ async fn a_list_of_revoked_certificates_is_taken_from_any_member_if_the_room_sig
     assert!(client.status().await.is_err(), "it is revoked now");
 }
 
-/// Nobody learns by trying which exports or paths there are.
+/// Refusals do not reveal which exports or paths exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_path_is_refused_before_it_is_looked_up() {
     let stage = Stage::new().await;

@@ -1,4 +1,4 @@
-//! The RAM store as a device: against a naive model, with broken memory, and with too little of it.
+//! The RAM store as a device: compared with a naive model, with defective memory, and with too little memory.
 
 use std::sync::Arc;
 
@@ -71,7 +71,8 @@ fn parts(at: ByteRange, fill: u8) -> Data {
     data
 }
 
-/// Does the step. `trim` stands for trimming: the store promises zeros, the model gets them the long way.
+/// Does the step. For a trim, the model is written with zeros, since the store promises that trimmed ranges read as
+/// zeros.
 fn apply<D: Device>(device: &D, trim: fn(&D, ByteRange), step: &Step) -> Option<Vec<u8>> {
     match step.clone() {
         Step::Write { at, fill } => block_on(device.write(at.offset, content(at, fill).into(), false)).unwrap(),
@@ -304,7 +305,7 @@ fn a_reader_across_a_hole_and_a_writer_beside_it_do_not_deadlock() {
         write(&export, chunk * CHUNK, vec![1; 65_536]);
     }
     std::thread::scope(|scope| {
-        // Not lent, for there are holes in it.
+        // A range with holes is not lent.
         scope.spawn(|| (0..5_000).for_each(|_| drop(read(&export, ByteRange::new(0, 4 * CHUNK)).unwrap())));
         for chunk in [0, 1] {
             let export = &export;
