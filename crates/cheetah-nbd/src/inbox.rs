@@ -163,7 +163,7 @@ impl Caller {
 }
 
 async fn accept(listener: TcpListener, waiting: Arc<Waiting>, tls: Option<ClientTls>) {
-    // However many strangers call and say nothing, the next caller has a place.
+    // The number of callers that have not greeted is limited, so that the next caller always has a place.
     let lobby = Arc::new(Lobby::default());
     let mut meetings = JoinSet::new();
     loop {
@@ -186,7 +186,7 @@ async fn accept_one(
     let (stream, from) = match listener.accept().await {
         Ok(accepted) => accepted,
         Err(error) => {
-            // Such as no file handle left; later callers may fare better.
+            // For example, no file handle is left; later calls may succeed.
             tracing::warn!("could not take a call: {error}");
             return tokio::time::sleep(ACCEPT_PAUSE).await;
         }

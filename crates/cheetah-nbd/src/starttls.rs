@@ -1,7 +1,7 @@
 //! The client's way into TLS: `NBD_OPT_STARTTLS`, before any other option.
 //!
-//! Nothing that the server sends before is used, other than its greeting: text in clear can come from any machine on the
-//! way (CVE-2021-3716).
+//! Of the bytes that arrive before TLS, only the server's greeting is used: a machine in between can send unencrypted
+//! bytes (CVE-2021-3716).
 
 use std::io;
 
@@ -90,7 +90,8 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     }
 }
 
-/// The error for a server without TLS. There is no way back to clear: anyone on the way could force it.
+/// The error for a server without TLS. The client never falls back to an unencrypted connection, which a machine in
+/// between could force.
 fn no_tls(why: &str) -> io::Error {
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.escape_debug()) };
     io::Error::other(format!("it does not speak TLS{why}, which this room's connections need; start it with --room"))

@@ -30,7 +30,7 @@ pub struct NbdUri {
 /// Whether connections have TLS, and with which credential.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Security {
-    /// `nbd://`: over TCP, as a member of this process's room, if it is in one; otherwise in clear.
+    /// `nbd://`: over TCP, as a member of this process's room, if it is in one; otherwise unencrypted.
     #[default]
     Usual,
     /// `nbds://`: as a member of a room. Drive files name the room and the node's key as parameters, `room` and `key`.

@@ -140,7 +140,7 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
         InitialConnection::Opened(opened) => Some(*opened),
         InitialConnection::Opening(mut opening) => match watched(&shared, link, opening.join_next()).await.flatten() {
             Some(Ok(Ok(opened))) if shared.recognise(&opened.agreement).is_ok() => Some(opened),
-            // An extra connection: the server may have none to spare.
+            // The server may refuse an extra connection for lack of capacity.
             _ => return link.note_refused(),
         },
         InitialConnection::None => None,
@@ -176,7 +176,7 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
     }
 }
 
-/// Reconnects, with as many attempts as it takes. `None` once the client is over.
+/// Reconnects, with an unlimited number of attempts. `None` once the client has ended.
 async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
     let mut backoff = Backoff::default();
     let to = &shared.to;

@@ -22,7 +22,7 @@ use crate::busy;
 use crate::handshake::client::ExportRequest;
 use crate::proto::{CommandFlags, Request, Violation};
 
-/// The reply to a request of up to this many bytes arrives before going to sleep would pay.
+/// The reply to a request of up to this length, in bytes, arrives sooner than a thread can sleep and wake.
 const SMALL_LEN_MAX: u64 = 64 << 10;
 /// The load of a connection that is down.
 const DOWN: usize = usize::MAX;
@@ -44,7 +44,7 @@ pub(super) struct ConnectionHandle {
     has_abandoned_change: AtomicBool,
     /// An attempt to replace the lost connection has failed.
     is_refused: AtomicBool,
-    /// The task has something to look at.
+    /// Set when the task must check the connection's state again.
     nudged: AtomicBool,
     task: AtomicWaker,
 }
@@ -76,7 +76,7 @@ pub(super) struct Call<'a> {
 pub(super) enum Written {
     /// Nothing is left.
     All,
-    /// The socket takes no more for now.
+    /// The socket's buffer is full.
     Blocked,
 }
 

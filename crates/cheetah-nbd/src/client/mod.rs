@@ -67,14 +67,14 @@ const CONNECTIONS_FAR: usize = 8;
 /// The roles of servers that are no nodes.
 const SOURCES: Roles = Roles::of(&[Role::Agent, Role::Examiner, Role::Analyst]);
 
-/// What to connect to, and how.
+/// The export to connect to, and the options of the connection.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     /// The export.
     pub uri: NbdUri,
-    /// What the server must be, where the connection has TLS.
+    /// The role and the key that the server must have, if the connection has TLS.
     pub expected: Expected,
-    /// The credential for TLS; the process's if `None`. It does not matter where the URI names certificates.
+    /// The credential for TLS; the process's if `None`. It is not used if the URI names certificates.
     pub credential: Option<Credential>,
     /// The name for errors and logs.
     pub name: Arc<str>,
@@ -386,7 +386,8 @@ impl Shared {
     /// Checks that a new connection leads to the same export as before.
     fn recognise(&self, agreement: &Agreement) -> std::result::Result<(), Refused> {
         let refuse = |fenced, why: String| Err(Refused { fenced, why: why.into() });
-        // A client that only reads can do without what concerns changes: while another holds a lease, an export offers it less.
+        // A client that only reads needs no flags of changes: an export grants fewer of them while another client holds
+        // a lease.
         let flags = match self.writable {
             true => self.flags.without(TransmissionFlags::READ_ONLY),
             false => self.flags.without(TransmissionFlags::READ_ONLY | TransmissionFlags::CHANGES),

@@ -164,14 +164,14 @@ impl Shared {
         }
         match self.bare(Command::Cache, CommandFlags::NONE, self.widened(range)).await {
             Err(lost @ (Error::Lost { .. } | Error::Fenced(_))) => Err(lost),
-            // Only a hint: that it was not taken means nothing.
+            // This is only a hint, so its failure is ignored.
             _ => Ok(()),
         }
     }
 
     pub async fn flush(&self) -> Result<()> {
         if !self.offers(TransmissionFlags::SEND_FLUSH) {
-            // The server says by this that it has no cache to flush.
+            // Without this flag, the server has no cache to flush.
             return Ok(());
         }
         let range = ByteRange::new(0, 0);

@@ -25,7 +25,7 @@ pub(super) fn buffer(len: usize) -> BytesMut {
         return BytesMut::with_capacity(len);
     }
     let mut kept = KEPT.lock();
-    // Not one that is much too large: a reader that keeps its data would pin the rest, too.
+    // A buffer that is much too large is not used: a reader that keeps its data would pin the unused rest, too.
     let fits = |buffer: &BytesMut| (len..=len + len / 4).contains(&buffer.capacity());
     match kept.buffers.iter().rposition(fits) {
         Some(index) => {
@@ -56,7 +56,7 @@ impl Drop for Lent {
         let mut buffer = std::mem::take(&mut self.0);
         buffer.clear();
         let mut kept = KEPT.lock();
-        // The oldest go first: their size has not been asked for longest.
+        // The oldest buffers are freed first: their size has gone unrequested for the longest time.
         while kept.len + buffer.capacity() > KEPT_LEN_MAX && !kept.buffers.is_empty() {
             let oldest = kept.buffers.remove(0);
             kept.len -= oldest.capacity();

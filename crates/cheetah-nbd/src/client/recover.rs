@@ -120,7 +120,7 @@ impl Shared {
     /// The error for a range whose server is lost.
     pub fn lost(&self, range: ByteRange, why: Arc<str>) -> Error {
         let error = Error::Lost { device: Arc::clone(&self.name), range, why };
-        // A client that does not wait has others to ask: that is logged by the layer above.
+        // If the client does not wait for replacements, the layer above uses other servers and logs the failure.
         match self.wait_for_replacement {
             true => tracing::warn!("{error}"),
             false => tracing::debug!("{error}"),

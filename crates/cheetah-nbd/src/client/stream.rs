@@ -14,11 +14,11 @@ use crate::starttls::{self, Secured};
 use crate::tune::tune;
 use crate::uri::Address;
 
-/// A server, and how it is spoken to.
+/// A server, and the protection of the connection to it.
 #[derive(Debug, Clone)]
 pub(super) struct Destination {
     pub address: Address,
-    /// `None`: in clear.
+    /// `None` for an unencrypted connection.
     pub tls: Option<ClientTls>,
 }
 

@@ -208,7 +208,7 @@ impl ClientHandshake {
     /// The likely reason why the server closed the connection now.
     pub fn closed(&self) -> Failure {
         match self.state {
-            // The old way in cannot be refused politely.
+            // `NBD_OPT_EXPORT_NAME` has no error reply, so a refusal closes the connection.
             State::ExportName => Failure::UnknownExport { name: self.wanted.export.clone(), names: Vec::new() },
             _ => Failure::Refused("it closed the connection during the negotiation".into()),
         }
@@ -473,7 +473,7 @@ impl ClientHandshake {
         });
     }
 
-    /// The old way in, for servers that know no other.
+    /// Sends `NBD_OPT_EXPORT_NAME`, for servers without `NBD_OPT_GO`.
     fn ask_by_name(&mut self, out: &mut BytesMut) -> Result<(), Failure> {
         if let Some(context) = self.wanted.contexts.first()
             && self.contexts.is_empty()
@@ -485,7 +485,7 @@ impl ClientHandshake {
         Ok(())
     }
 
-    /// Says goodbye and fails.
+    /// Sends `NBD_OPT_ABORT` and fails.
     fn fail(&self, failure: Failure, out: &mut BytesMut) -> Result<(), Failure> {
         put_option(out, option::ABORT, |_| {});
         Err(failure)

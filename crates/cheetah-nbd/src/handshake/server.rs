@@ -125,11 +125,11 @@ enum State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tls {
-    /// The connection stays in clear.
+    /// The connection stays unencrypted.
     None,
     /// The client must start TLS before anything else.
     Required,
-    /// It has.
+    /// The client has started TLS.
     Started,
 }
 
@@ -154,8 +154,8 @@ impl ServerHandshake {
         Self::greet(Tls::Required, out)
     }
 
-    /// The handshake on the same connection once it has TLS. Nothing is kept of what the client said before, but its
-    /// flags: anyone on the way can have said it (CVE-2021-3716).
+    /// The handshake on the same connection once it has TLS. Of the messages before TLS only the client's flags are
+    /// kept, since a machine in between could have sent them (CVE-2021-3716).
     #[must_use]
     pub fn secured(self) -> Self {
         Self {

@@ -147,7 +147,7 @@ mod tests {
     struct World {
         link_rate: f64,
         processors: f64,
-        /// How fast this machine is, beside the usual.
+        /// The speed of this machine, relative to the initial estimates.
         pace: f64,
     }
 
@@ -179,8 +179,8 @@ mod tests {
             PIECE as f64 * wire.max(1.0 / (self.speed(how) * self.processors))
         }
 
-        /// Lets a new policy pack that number of pieces of text. Returns the time it takes, once it had a fifth of a
-        /// second to learn, over the best there is.
+        /// Lets a new policy pack that number of pieces of text. Returns the time it takes after a fifth of a second of
+        /// learning, relative to that of the best method.
         fn run(&self, pieces: usize) -> (f64, Compression) {
             let (mut auto, mut link) = (Auto::default(), LinkRate::default());
             let (mut total, mut how) = (0.0, Compression::Stored);

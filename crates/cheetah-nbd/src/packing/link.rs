@@ -108,7 +108,7 @@ mod tests {
         let mut link = LinkRate::default();
         (0..40).for_each(|_| link.flowed(1_000_000, Duration::from_millis(1)));
         assert!(link.rate() > 10.0 * RATE_INITIAL);
-        // Once it has waited, it takes more to think so.
+        // After a wait, more bytes without one are needed to raise the estimate.
         send(&mut link, 12e6, 0, 40_000_000);
         (0..60).for_each(|_| link.flowed(1_000_000, Duration::from_millis(1)));
         assert!(link.rate() < 14e6, "{}", link.rate());

@@ -208,7 +208,8 @@ impl Press {
             Compression::Stored => return None,
             Compression::Lz4 => (Codec::Lz4, lz4_flex::block::compress_into(content, &mut self.scratch).ok()?),
             Compression::Zstd(level) => {
-                // No room for what does not shrink: it fails, and is stored.
+                // The buffer is one byte shorter than the content, so that compressing incompressible content fails;
+                // the content is then stored.
                 let room = content.len().saturating_sub(1);
                 let zstd = self.zstd(level)?;
                 (Codec::Zstd, zstd.0.compress_to_buffer(content, &mut zstd.1[..room]).ok()?)
@@ -349,7 +350,7 @@ mod tests {
         let bomb = lz4_flex::block::compress(&vec![7; 64 << 20]);
         let head = Head { codec: Codec::Lz4, ..head };
         assert!(unpacked(&head, &bomb).is_err());
-        // Less than was promised is as wrong as more.
+        // Content shorter than stated is refused like longer content.
         let short = zstd::bulk::compress(&[7; 1000], 1).unwrap();
         assert!(unpacked(&Head { codec: Codec::Zstd, len: 1001, ..head }, &short).is_err());
     }

@@ -230,7 +230,7 @@ impl ErrorPayload {
             ChunkKind::ErrorOffset => Some(reader.u64().ok_or_else(malformed)?),
             _ => None,
         };
-        // An error chunk without an error is still one: "MUST consider the current reply as errored".
+        // An error chunk whose error number is 0 still fails the reply: "MUST consider the current reply as errored".
         let code = code.err().unwrap_or(ErrorCode::Inval);
         Ok(Self { code, message: String::from_utf8_lossy(message).into_owned(), offset })
     }

@@ -7,12 +7,12 @@ use cheetah_tls::{Role, Standing};
 /// Prefixes of the contexts by which a client becomes the writer.
 const WRITER_CONTEXTS: [&str; 2] = ["x-cheetah:lease/", "x-cheetah:connection/"];
 
-/// A client, as far as it is known.
+/// A client, and its identity if it has one.
 #[derive(Debug, Clone)]
 pub(super) struct Peer(Option<Arc<Standing>>);
 
 impl Peer {
-    /// A client in clear.
+    /// A client over an unencrypted connection.
     pub(super) const UNKNOWN: Self = Self(None);
 
     /// A member of the room.
@@ -25,7 +25,8 @@ impl Peer {
         self.0.as_ref().is_some_and(|standing| standing.is_revoked())
     }
 
-    /// Why it may read no export, if it may not. A client in clear may: whether there are any is the command's decision.
+    /// Why it may not read exports, if that is so. A client over an unencrypted connection may read them: the command
+    /// decides whether to accept such clients.
     pub(super) fn refusal(&self) -> Option<String> {
         let identity = self.0.as_ref()?.identity();
         match identity.role {

@@ -1,7 +1,8 @@
 //! How much memory connections may hold for requests and replies.
 //!
-//! Without a limit, clients that ask for much and read nothing could make the server hold any amount. With one limit
-//! for all, a few of them could hold all of it, and no other client would be answered. So the memory has parts:
+//! Without a limit, clients that send large requests and read no replies could make the server hold any amount of
+//! memory. With one common limit, a few such clients could hold all of the memory, and no other client would be
+//! answered. So the memory has parts:
 //!
 //! * **An own share** of each connection, [`FREE_BYTES`]: always there. Reads that may be answered in parts need no more.
 //! * **The pool**, from which a connection takes free memory, up to half of it. No connection waits for it.
@@ -109,8 +110,8 @@ impl Allowance {
         true
     }
 
-    /// Ready once the connection, which holds `held` bytes, may hold `cost` more for a request that cannot be split.
-    /// Not before it has let go of some, if it holds more than its part.
+    /// Ready once the connection, which holds `held` bytes, may hold `cost` more for a request that cannot be split. A
+    /// connection that holds more than its part must first release some.
     pub(super) fn poll_hold(&mut self, held: usize, cost: usize, cx: &mut Context<'_>) -> Poll<()> {
         while !self.try_hold(held + cost) {
             let (memory, granted) = (&self.memory, self.granted());

@@ -128,7 +128,7 @@ impl BatchPolicy {
 mod tests {
     use super::*;
 
-    /// The share of turns after which a server goes each `mode`, when a turn takes `turn_us(mode)` and brings
+    /// The share of turns after which a server chooses each mode, if a turn takes `turn_us(mode)` and brings
     /// `requests(mode, turn)`.
     fn share(
         of: BatchMode,
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_client_of_depth_1_finds_the_server_awake() {
         assert!(share(BatchMode::Awake, 10_000, |_| 20, |_, _| 1) > 0.99);
-        // Once in a while there are two.
+        // Occasionally a batch has two requests.
         assert!(share(BatchMode::Awake, 100_000, |_| 20, |_, turn| 1 + u32::from(turn % 5_000 == 0)) > 0.9);
     }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn gathering_stops_where_batches_stay_small() {
-        // One of several servers of a drive: its latency is not what limits its client.
+        // This is one of several servers of a drive: its latency does not limit its client.
         let asleep = share(BatchMode::Asleep, 100_000, |_| 200, |_, turn| 1 + u32::from(turn % 10 == 0));
         assert!(asleep > 0.9, "{asleep}");
     }

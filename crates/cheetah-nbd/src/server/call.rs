@@ -48,7 +48,7 @@ impl Server {
     /// Calls `to` (`HOST:PORT`) repeatedly, and serves the client there. Runs until it is dropped, which cuts every
     /// connection made here.
     pub async fn call(&self, to: &str) -> std::convert::Infallible {
-        // Each ends with how long it was in use, if it was.
+        // Each task returns the time for which its connection was in use, if it was used.
         let mut connections: JoinSet<Option<Duration>> = JoinSet::new();
         let mut patience = Patience(PAUSE_MIN);
         loop {

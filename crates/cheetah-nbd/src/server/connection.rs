@@ -35,14 +35,14 @@ pub(super) struct Limits {
 
 /// How long a client may take to authenticate.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to learn that the connection ends.
+/// How long to wait for a client to accept the end of the connection.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A client's place among those that the server serves.
 pub(super) enum Admission {
-    /// It has one.
+    /// It has a place.
     Seated(OwnedSemaphorePermit),
-    /// It gets one of these once it has shown that it is a member.
+    /// It gets one of these places after it has authenticated as a member.
     Lobby(Arc<Semaphore>, Guest),
 }
 
@@ -144,7 +144,7 @@ async fn start_tls(stream: &mut TcpStream, tls: &ServerTls) -> io::Result<(Chann
     Ok((channel, standing, handshake.secured()))
 }
 
-/// What there is for clients without TLS.
+/// The exports offered to clients without TLS: none.
 struct NoExports;
 
 impl ExportLookup for NoExports {

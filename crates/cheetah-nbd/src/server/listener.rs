@@ -22,7 +22,7 @@ pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may be gone already, and other errors have no recipient.
+        // The file may be gone already, and nothing can handle other errors here.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -166,7 +166,8 @@ impl Server {
         let accepted = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Such as no file handle left. The other clients are still served, and one of them may free some.
+                // For example, no file handle is left. The other clients are still served, and one of them may free a
+                // handle.
                 tracing::warn!("could not accept a client: {error}");
                 return tokio::time::sleep(ACCEPT_PAUSE).await;
             }

@@ -1,9 +1,9 @@
 //! Reads that are answered in parts.
 //!
 //! A structured reply may come in chunks, in any order. So a large read is carried out as several smaller ones, as many
-//! at a time as the connection's share of the memory allows, and each is sent as soon as it is ready. However large the
-//! read, and however little memory is free, the connection goes on with what it may hold in any case. The parts of
-//! packed reads are packed, too.
+//! at a time as the connection's share of the memory allows, and each is sent as soon as it is ready. For any length of
+//! the read and any amount of free memory, the connection's own share suffices to continue. The parts of packed reads
+//! are packed, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

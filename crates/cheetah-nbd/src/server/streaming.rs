@@ -76,7 +76,8 @@ impl<'d> Streaming<'d> {
         u64::from(request.len) > piece_bytes(request.command)
             && device.answers_at_once()
             && match request.command {
-                // Only structured replies can say in mid-read that the rest failed. Packed reads have pieces of their own.
+                // Only structured replies can report an error in the middle of a read. Packed reads have pieces of
+                // their own.
                 Command::Read => terms.structured && terms.packs.is_none() && !request.flags.has(CommandFlags::DF),
                 Command::Write | Command::WriteZeroes | Command::Trim => true,
                 _ => false,

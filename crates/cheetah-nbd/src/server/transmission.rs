@@ -36,7 +36,7 @@ const REQUESTS_MAX: usize = 512;
 const TURNS_MAX: usize = 32;
 /// How long a client may hold shared memory without sending or receiving a byte.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Up to this size, wake-ups matter beside copying.
+/// Up to this size, wake-ups cost a significant part of the time of copying.
 const SMALL_BYTES_MAX: u32 = 1 << 20;
 
 /// The state of one connection in transmission.
@@ -142,7 +142,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             return Poll::Pending;
         }
         let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
-        // While the device is at work, the client is not at fault.
+        // The delay is not the client's while the device processes a request.
         if progress || !self.slow.is_empty() {
             patience.as_mut().reset(Instant::now() + PATIENCE);
         }
@@ -282,7 +282,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         }
     }
 
-    /// Goes on with a request that is dealt with in pieces. True once it is finished, and others get their turn.
+    /// Continues a request that is processed in pieces. True once it is finished, and others can follow.
     fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let Some(streaming) = &mut self.streaming else { return Ok(false) };
         let mut path = ReplyPath { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };

@@ -11,8 +11,8 @@ use super::split::Whole;
 use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, Request};
 
-/// How much of a range is looked at for one question about its allocation; a reply may cover less than was asked.
-/// At worst each 4 KiB are an extent of their own.
+/// The longest range whose allocation one reply covers; a reply may cover less than the request. At worst each 4 KiB
+/// are an extent of their own.
 const STATUS_RANGE_MAX: u64 = 256 << 20;
 /// The memory that a reply about allocation may take.
 const STATUS_COST_BYTES: usize = 8 * EXTENTS_SENT_MAX;
@@ -64,7 +64,7 @@ pub(super) enum Work<'d> {
 }
 
 impl Work<'_> {
-    /// The outcome, where the device had it at hand.
+    /// The outcome, if the device returned it at once.
     pub(super) fn settled(self) -> Result<Outcome, Self> {
         match self {
             Self::Read(Io::Done(Some(result))) => Ok(Outcome::Read(result)),

@@ -1,4 +1,4 @@
-//! A server whose clients ask for much and read nothing still answers the others.
+//! A server with clients that send large requests and read no replies still answers its other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -99,8 +99,8 @@ fn read_request(cookie: u64, offset: u64, len: u32) -> BytesMut {
     out
 }
 
-/// Clients that ask for as much as they may, and read nothing. Returns once the server has begun to answer each it has
-/// memory for.
+/// Clients that request the maximum and read nothing. Returns once the server has begun to answer each client for which
+/// it has memory.
 fn greedy_clients(server: SocketAddr) -> Vec<TcpStream> {
     let clients: Vec<_> = (0..GREEDY_CLIENTS).map(|number| enter(server, number % 2 == 0)).collect();
     for mut client in &clients {

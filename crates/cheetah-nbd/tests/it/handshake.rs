@@ -1,4 +1,4 @@
-//! The two sides of the negotiation against each other, and against nonsense.
+//! The two sides of the negotiation, tested against each other and against arbitrary bytes.
 
 use bytes::{Buf, BufMut, BytesMut};
 use cheetah_nbd::handshake::BlockSizes;

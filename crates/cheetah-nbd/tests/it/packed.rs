@@ -157,7 +157,7 @@ async fn a_read_that_fails_in_part_fails_as_a_whole_and_disturbs_no_other() {
     assert_eq!(client.stats().reconnects, 0);
 }
 
-/// Passes bytes on between clients and a server, and does harm to those that come from the server.
+/// A proxy between clients and a server that corrupts or cuts the server's bytes.
 async fn meddler(server: SocketAddr, harm: impl Fn(usize, usize) -> Harm + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -206,7 +206,7 @@ async fn a_byte_that_changes_in_transit_is_an_error() {
     let content: Vec<u8> = content()[3 * MIB..4 * MIB].iter().map(|byte| byte & 0x3f).collect();
     let address = listening(serving(content.clone(), true, None, ServerConfig::default())).await;
     for method in Method::ALL {
-        // Always the same byte, however the bytes come: it must not be one of those between pieces.
+        // Always the same byte of content, in any division of the stream: it must not be a byte of a header.
         const AT: usize = 300_000;
         let flipped = AtomicUsize::new(0);
         let harm = move |_, passed| {
@@ -255,7 +255,7 @@ async fn a_server_that_connects_to_the_client_serves_several_connections_and_rec
     let content = content();
     let inbox = Inbox::listen(([127, 0, 0, 1], 0).into(), None).await.unwrap();
     let place = inbox.address();
-    // Strangers: one is silent, one speaks something else, one leaves.
+    // Callers that are no NBD servers: one is silent, one speaks another protocol, one disconnects.
     let _silent = TcpStream::connect(place).await.unwrap();
     let mut other = TcpStream::connect(place).await.unwrap();
     other.write_all(b"GET / HTTP/1.1\r\nHost: examiner\r\n\r\n").await.unwrap();

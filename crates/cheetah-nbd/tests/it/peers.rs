@@ -1,4 +1,4 @@
-//! The client against the servers of others.
+//! The client against other implementations' servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,7 +157,7 @@ async fn a_killed_server_is_lost_until_it_is_started_again() {
         assert!(matches!(client.read(ByteRange::new(0, 1)).await, Err(Error::Lost { .. })));
     }
     assert!(start.elapsed() < timeout * 10, "a tenth of what it takes if each waits");
-    // Another server on the same socket: without an instance to insist on, the client takes it for the same.
+    // Another server on the same socket: without an instance id, the client cannot distinguish the two.
     std::fs::remove_file(peer.socket()).unwrap();
     let socket = peer.socket();
     let again =

@@ -20,8 +20,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Instant;
 
 const SIZE: u64 = 1 << 20;
-/// The clock of these tests is put forward whenever everybody waits, be it only for a socket: this is a thousand times
-/// or so, and takes no time. So no machine is too slow for them.
+/// The paused clock of these tests advances whenever all tasks wait, even if only for a socket. That happens about a
+/// thousand times and takes no real time, so the tests pass on slow machines, too.
 const TIMEOUT: Duration = Duration::from_secs(500);
 const INSTANCE: &str = "x-cheetah:instance/1";
 const LEASE: &str = "x-cheetah:lease/1";
@@ -29,15 +29,15 @@ const LEASE: &str = "x-cheetah:lease/1";
 /// How a server treats one connection.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// As it should.
+    /// Correctly.
     Well,
     /// Cuts the connection after that number of bytes of replies.
     CutAfter(usize),
     /// Reads requests, and never replies.
     Silent,
-    /// Does not even greet.
+    /// Sends no greeting.
     Mute,
-    /// Replies with bytes that make no sense.
+    /// Replies with invalid bytes.
     Mad,
     /// Says that it is shutting down.
     Leaving,
@@ -47,7 +47,7 @@ enum Manner {
     Forget,
 }
 
-/// A server whose manners can be changed.
+/// A server whose behaviour can be changed.
 #[derive(Clone)]
 struct Server {
     device: Arc<Memory>,
@@ -66,13 +66,13 @@ struct State {
     life: Life,
 }
 
-/// How a server's process fares.
+/// The state of a server's process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Life {
     Awake,
     /// Stopped: connections exist and can be made, but are not served.
     Stopped,
-    /// Killed: all connections end, and none comes to be.
+    /// Killed: all connections end, and new ones fail.
     Killed,
 }
 

@@ -1,4 +1,4 @@
-//! The client's core, fed with replies in every order, cut at every byte, and with nonsense.
+//! The client's core, fed with replies in every order, cut at every byte, and with arbitrary bytes.
 
 use std::task::{Poll, Waker};
 use std::time::Duration;

@@ -94,7 +94,7 @@ fn start(config: ServerConfig) -> SocketAddr {
     receive.recv().unwrap()
 }
 
-/// Enters `export` the old way, after which replies are simple.
+/// Opens `export` with `NBD_OPT_EXPORT_NAME`, after which replies are simple.
 fn enter(server: SocketAddr, export: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -208,7 +208,7 @@ fn clients_beyond_the_limit_are_refused_and_later_ones_served() {
     let mut third = TcpStream::connect(server).unwrap();
     assert_eq!(third.read(&mut [0; 1]).unwrap_or(0), 0);
     drop((first, second));
-    // The server notices in its own time.
+    // The server may take a while to detect the closed connections.
     let began = Instant::now();
     while TcpStream::connect(server).unwrap().read_exact(&mut [0; 18]).is_err() {
         assert!(began.elapsed() < PATIENCE, "seats of clients that left were not given to others");
@@ -216,7 +216,7 @@ fn clients_beyond_the_limit_are_refused_and_later_ones_served() {
     }
 }
 
-/// A device that answers only once it may, however long that takes.
+/// A device that answers only once it is permitted to.
 struct Held(Memory, Arc<tokio::sync::Semaphore>);
 
 impl Device for Held {

@@ -1,4 +1,4 @@
-//! Connections with TLS, on the wire: members, strangers, and those in between.
+//! Connections with TLS, on the wire: members, clients without a credential, and machines in between.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn exports() -> Arc<One> {
     Arc::new(One(Arc::new(Memory::new(pattern(SIZE, 1)))))
 }
 
-/// Starts a server with this credential, or in clear.
+/// Starts a server with this credential, or without encryption.
 async fn start(credential: Option<&Credential>, config: ServerConfig) -> SocketAddr {
     let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.tcp_address().unwrap();
@@ -152,7 +152,7 @@ async fn a_revoked_server_is_read_no_more_over_a_connection_that_is_open() {
     refused(wanted).await;
 }
 
-/// A server in clear that refuses TLS, or a machine in between that pretends so.
+/// An unencrypted server that refuses TLS, or a machine in between that pretends to be one.
 #[tokio::test]
 async fn a_client_of_a_room_never_falls_back_to_clear() {
     let server = start(None, ServerConfig::default()).await;
@@ -161,7 +161,7 @@ async fn a_client_of_a_room_never_falls_back_to_clear() {
 }
 
 #[tokio::test]
-async fn a_client_in_clear_is_told_about_the_room() {
+async fn an_unencrypted_client_gets_an_error_that_names_the_room() {
     let server = start(Some(&Room::new().credential("pc7", Role::Node)), ServerConfig::default()).await;
     let address = Address::Tcp { host: server.ip().to_string(), port: server.port() };
     let error = refused(ClientConfig::new(NbdUri::new(address, ""))).await;
@@ -193,7 +193,7 @@ async fn say(to: SocketAddr, bytes: &[u8]) -> (Vec<u8>, bool) {
 const STARTTLS: u32 = 5;
 
 #[tokio::test]
-async fn before_tls_every_option_is_refused_and_nothing_is_told() {
+async fn before_tls_every_option_is_refused_and_nothing_is_disclosed() {
     let server = start(Some(&Room::new().credential("pc7", Role::Node)), ServerConfig::default()).await;
     let named = [&0u32.to_be_bytes()[..], &0u16.to_be_bytes()].concat();
     // LIST, INFO, GO, STRUCTURED_REPLY, LIST_META_CONTEXT, SET_META_CONTEXT, EXTENDED_HEADERS
@@ -217,7 +217,7 @@ async fn plaintext_behind_the_request_for_tls_ends_the_connection() {
 
 /// A machine in between that speaks first, and then passes on the client's TLS.
 #[tokio::test]
-async fn what_was_said_before_tls_does_not_count_after_it() {
+async fn negotiation_before_tls_is_discarded() {
     let room = Room::new();
     let server = start(Some(&room.credential("pc7", Role::Node)), ServerConfig::default()).await;
     let mut stream = TcpStream::connect(server).await.unwrap();
@@ -280,7 +280,7 @@ async fn strangers_that_never_finish_a_handshake_take_no_members_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_calls_is_verified_and_knows_whom_it_calls() {
+async fn a_server_that_calls_and_its_client_verify_each_other() {
     let (room, other) = (Room::new(), Room::new());
     let examiner = room.credential("desk", Role::Examiner);
     let agents_only = |credential: &Credential| credential.client(Expected::role(Role::Agent)).unwrap();
@@ -294,7 +294,7 @@ async fn a_server_that_calls_is_verified_and_knows_whom_it_calls() {
         )
     };
     let inbox = listen(&examiner).await;
-    // Neither another room's agent nor a node nor one in clear is taken for the agent.
+    // The client accepts neither another room's agent, nor a node, nor an agent without TLS.
     let strangers = [
         call(other.credential("suspect", Role::Agent), &inbox),
         call(room.credential("pc7", Role::Node), &inbox),
@@ -453,7 +453,7 @@ async fn servers_of_others_with_tls_are_read_with_the_right_certificates_only() 
     refused(config(uri(&theirs))).await;
     let error = refused(config(format!("nbd://localhost:{port}/"))).await;
     assert!(error.contains("TLS"), "{error}");
-    // As a member of a room, no server of others is accepted.
+    // A member of a room accepts no server outside of the room.
     let member = room.credential("desk", Role::Examiner);
     let usual = ClientConfig { credential: Some(member), ..config(format!("nbd://localhost:{port}/")) };
     refused(usual).await;

@@ -21,8 +21,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts `program`; `{socket}` and `{dir}` in its arguments are replaced. `None`, with a word about it, if it is
-    /// not installed.
+    /// Starts `program`; `{socket}` and `{dir}` in its arguments are replaced. `None`, with a message, if it is not
+    /// installed.
     pub fn start(program: &str, arguments: &[&str]) -> Option<Self> {
         Self::start_in(tempfile::tempdir().unwrap(), program, arguments)
     }
@@ -83,7 +83,7 @@ impl Drop for Peer {
     }
 }
 
-/// How to connect to a server on a Unix socket: for writing, and with more patience than anything here needs.
+/// How to connect to a server on a Unix socket: for writing, and with a longer time-out than any operation here needs.
 pub fn config(socket: &Path, export: &str) -> ClientConfig {
     let uri = NbdUri::new(Address::Unix(socket.to_owned()), export);
     ClientConfig { name: "node1".into(), writable: true, timeout: PATIENCE, ..ClientConfig::new(uri) }
