@@ -89,7 +89,7 @@ impl Cli {
 }
 
 impl Command {
-    /// How the verb takes part in a room; `None` if it does not, or sees to it itself.
+    /// How the verb takes part in a room; `None` if it does not, or if it enters the room itself.
     fn part(&self) -> Option<Part> {
         let client =
             || Part { purpose: Purpose::Client, ephemeral: false, me: Me::default(), stranger: Stranger::Alone };

@@ -1,6 +1,6 @@
 //! `cheetah`: the idle RAM of a room full of machines as one forensic drive.
 //!
-//! One file a verb in [`commands`]; how things look in [`ui`]; how they fail in [`failure`].
+//! [`commands`] has one file per verb, [`ui`] prints output, and [`failure`] defines errors and exit codes.
 
 #![forbid(unsafe_code)]
 

@@ -242,7 +242,7 @@ fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
 
 /// Returns the opener of a source that connects to this process.
 async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
-    // Only to see whether it may be in clear: on these connections, the agent is the server.
+    // Checks only whether the connections may be unencrypted: on them, the agent is the server.
     wallet::server(address, insecure).map_err(Failure::misused)?;
     let credential = wallet::default().filter(|_| !insecure);
     let agents = credential.map(|credential| credential.client(Expected::role(Role::Agent))).transpose();
@@ -256,7 +256,7 @@ async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout
         ),
         &serde_json::json!({ "event": "waiting", "listen": address }),
     );
-    // The first connection may take any time. Later, the agent is a lost source as any other.
+    // The first connection may take any time. After that, an agent that does not answer counts as a lost source.
     let connected = Arc::new(AtomicBool::new(false));
     let options = acquiring(link, timeout);
     Ok(Arc::new(move || {

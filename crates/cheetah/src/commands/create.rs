@@ -90,7 +90,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     args.layout.check()?;
     args.spares.iter().try_for_each(|spare| NodeSpec::from_str(spare).map(drop))?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
-    // Opened first: without the image, no memory is needed.
+    // The source is opened first: if that fails, no memory has been reserved.
     let link = match &args.from {
         Some(source) => args.tune.link(source, ui).await?,
         None => LinkUse::default(),
@@ -158,8 +158,8 @@ fn warn_of_missing_maps(file: &DriveFile, ui: Ui) {
     let foreign = file.nodes().filter(|node| node.instance.is_none()).count();
     if file.is_redundant() && foreign > file.losses_max() {
         ui.warn(format_args!(
-            "{foreign} foreign servers hold no map, which tells the nodes that hold all that was written: never use an \
-             old copy of {}",
+            "{foreign} foreign servers store no map, which records the nodes that have received every write: never use \
+             an old copy of {}",
             file.path.display()
         ));
     }

@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
 
-    /// Do without the room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read
+    /// Use no room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read
     #[arg(long)]
     insecure: bool,
 

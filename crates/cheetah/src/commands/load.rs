@@ -93,7 +93,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to overwrite an image without `--force`. A part of one, left by an interrupted load, is no image.
+/// Refuses to overwrite an image without `--force`. A partial image left by an interrupted load may be overwritten.
 fn may_overwrite(file: &DriveFile, force: bool) -> Result<()> {
     match file.image.as_ref().filter(|image| image.state != ImageState::Loading) {
         Some(image) if !force => Err(Failure::misused(format!(

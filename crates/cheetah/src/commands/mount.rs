@@ -114,7 +114,7 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
     ui.answer(format_args!("{source}, {size}{filling} is mounted:\n  {}", names.join("\n  ")), &value);
 }
 
-/// Closes stderr: its reader may be waiting for its end, and the mount may last for days.
+/// Closes stderr: its reader may be waiting for end of file, and the mount may last for days.
 fn leave_stderr() -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
     crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);

@@ -73,8 +73,8 @@ pub struct Args {
     #[arg(long)]
     ephemeral: bool,
 
-    /// Do without the room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read
-    /// and write
+    /// Use no room: connections are neither encrypted nor authenticated, and anyone who reaches the port can read and
+    /// write
     #[arg(long)]
     insecure: bool,
 
@@ -122,7 +122,7 @@ impl Args {
 }
 
 impl Args {
-    /// What the node does on a machine that knows no room: if it is for other machines, it asks to be let into one.
+    /// What the node does on a machine without a room: a node that serves other machines asks to join one.
     fn stranger(&self) -> Stranger {
         if self.insecure || self.listen.is_some_and(|listen| listen.ip().is_loopback()) {
             return Stranger::Alone;

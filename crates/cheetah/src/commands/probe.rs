@@ -74,14 +74,14 @@ async fn resolve(host: &str, family: Family) -> Result<IpAddr> {
         && port.parse::<u16>().is_ok()
         && bare.parse::<Ipv6Addr>().is_err()
     {
-        return Err(Failure::misused(format!("a path leads to a host, not to a port: cheetah probe {name}")));
+        return Err(Failure::misused(format!("name the host without a port: cheetah probe {name}")));
     }
     let unknown = |error| {
         tracing::debug!("looking up {bare}: {error}");
         Failure::failed(format!("no address is known for {host}; check the name, or name its IP address"))
     };
     let addresses: Vec<_> = tokio::net::lookup_host((bare, 0)).await.map_err(unknown)?.collect();
-    // Without the link's name, which the sender is not told, such an address is ambiguous.
+    // Such an address is ambiguous without the name of its link, which the sender does not receive.
     let (local, rest): (Vec<_>, Vec<_>) =
         addresses.iter().map(|address| address.ip().to_canonical()).partition(is_link_local);
     let wanted = rest.into_iter().find(|address| match family {
@@ -91,7 +91,7 @@ async fn resolve(host: &str, family: Family) -> Result<IpAddr> {
     });
     if let (None, Some(address)) = (wanted, local.first()) {
         return Err(Failure::misused(format!(
-            "{address} means something on one link only, and probes are not sent to such addresses: name another address of \
+            "{address} is valid on one link only, and probes are not sent to such addresses: name another address of \
              the host, e.g. its IPv4 address"
         )));
     }

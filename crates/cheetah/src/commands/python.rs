@@ -78,7 +78,8 @@ impl Verb {
         Err(command.exec()).context(format_args!("cannot start {}", python.display()))
     }
 
-    /// Checks that this Python has what the verb needs: an error here is one sentence, later it would be a traceback.
+    /// Checks that this Python has the module and packages of the verb, so that a missing one is reported in one
+    /// sentence and not by a traceback.
     fn check(&self, python: &OsStr) -> Result<()> {
         let (shown, name) = (python.display(), self.name);
         let probed = Command::new(python).args([SAFE_PATH, "-c", PROBE, self.module]).args(self.packages).output();

@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     nodes: Vec<String>,
 
-    /// Fetch again from the source of the image what was lost with more nodes than the drive survives; from SOURCE if the
-    /// source has moved since
+    /// Fetch ranges that were lost with more nodes than the drive survives from the source of the image again, or from
+    /// SOURCE if the source has moved
     #[arg(long, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(value_parser = source())]
     from_source: Option<String>,
@@ -141,7 +141,7 @@ fn describe_check(args: &Args, report: &CheckReport) -> String {
     match checked.has_found() {
         false => text.push_str(", nothing is wrong"),
         true => text.push_str(&format!(
-            "\n  written anew: {} pages of data, {} of redundancy, {} damaged stripe units",
+            "\n  rewritten: {} pages of data, {} of redundancy, {} damaged stripe units",
             checked.data_pages_repaired, checked.redundancy_pages_repaired, checked.damaged_units
         )),
     }

@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     connect: Option<String>,
 
-    /// Do without the room: connections are neither encrypted nor authenticated, and anyone on the path can read the disk
+    /// Use no room: connections are neither encrypted nor authenticated, and anyone on the path can read the disk
     #[arg(long)]
     insecure: bool,
 

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_over_a_bad_node_is_never_shown_as_well() {
+    fn a_drive_over_a_bad_node_is_never_shown_as_healthy() {
         let whole = DriveStatus { healthy: true, survives_losses: Some(2), survives_losses_max: 2, ..example() };
         assert_eq!(describe_survival(&whole), "survives 2 losses");
         for (left, word) in [(Some(1), "DEGRADED"), (Some(0), "AT RISK"), (None, "PARTS LOST")] {

@@ -24,13 +24,13 @@ use tokio::time::timeout;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
-/// The time limit of looking at the link.
+/// The time limit of measuring the link.
 const TIME_MAX: Duration = Duration::from_secs(2);
 /// Round trips to measure.
 const TRIPS: u32 = 5;
-/// The time-out of one.
+/// The time-out of one round trip.
 const TRIP_MAX: Duration = Duration::from_millis(400);
-/// The most that may go unanswered.
+/// The maximum number of unanswered round trips.
 const UNANSWERED_MAX: u32 = 1;
 /// How long to receive bulk data from a far end.
 const BULK: Duration = Duration::from_millis(600);
@@ -111,7 +111,8 @@ fn link(tuning: &Tuning) -> LinkUse {
     let usual = LinkUse::default();
     let Some(flow) = tuning.flow else { return usual };
     let ahead = PrefetchConfig::default();
-    // The rate of links only shows when less is enough.
+    // Without a measured transfer, the rate of the links is only an upper bound: it may lower the first window, not
+    // raise it.
     let first_bytes = Some(flow.window_bytes.min(FIRST_BYTES_MAX));
     let first_bytes = first_bytes.filter(|first| tuning.brought || *first < ahead.window_bytes_first);
     LinkUse {
@@ -159,7 +160,7 @@ fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
     }
     if report.host != host && report.address.to_string() != host {
         let other = report.host.escape_debug();
-        ui.warn(format_args!("{name} tells of the path to {other}, and the source is at {host}"));
+        ui.warn(format_args!("{name} describes the path to {other}, but the source is at {host}"));
     }
     Ok(report)
 }
@@ -196,8 +197,8 @@ fn distance(a: &str, b: &str) -> usize {
     (a.len() - end).max(b.len() - end)
 }
 
-/// Measures the path to `host` for a short time, without raw sockets. Leaves the port itself alone, since some servers
-/// end with their first client, and calls the next one, where a node or an agent may be a far end. A closed port
+/// Measures the path to `host` for a short time, without raw sockets. Does not connect to the port itself, since some
+/// servers end with their first client, but to the next one, where a node or an agent may be a far end. A closed port
 /// answers as fast as an open one.
 async fn look(host: &str, port: u16) -> Option<PathReport> {
     let next = port.checked_add(1)?;
@@ -236,7 +237,7 @@ async fn trips(address: SocketAddr) -> (Option<RoundTrip>, bool) {
             Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {}
             Ok(Err(_)) | Err(_) => {
                 unanswered += 1;
-                // Most likely a firewall that says nothing.
+                // Most likely a firewall that drops packets silently.
                 if unanswered > UNANSWERED_MAX {
                     break;
                 }
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!((plain.window_bytes_first, plain.prefetch_bytes_max), (Some(1 << 20), Some(32 << 20)));
         let fat = link(&tuning(1e9, 26 << 20));
         assert_eq!((fat.window_bytes_first, fat.prefetch_bytes_max), (Some(8 << 20), Some(52 << 20)));
-        // An agent may be held to less than its links carry.
+        // An agent's rate may be limited below that of its links.
         let links = |tuning| link(&Tuning { brought: false, ..tuning }).window_bytes_first;
         assert_eq!((links(tuning(1e9, 26 << 20)), links(tuning(1e7, 256 << 10))), (None, Some(256 << 10)));
         let text = describe("lab", &slow, &plain);
@@ -307,7 +308,8 @@ mod tests {
         assert!(is_open(address).await);
     }
 
-    /// Every trip is answered; not each time, on a machine that stalls.
+    /// Whether the port is open. Repeats the measurement until every round trip is answered, since a stalled machine
+    /// leaves some unanswered.
     async fn is_open(address: SocketAddr) -> bool {
         for _ in 0..20 {
             let (trip, open) = trips(address).await;

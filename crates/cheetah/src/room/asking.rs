@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
-/// How long to listen for rooms that announce themselves.
+/// How long to listen for announcements of rooms.
 const BROWSE: Duration = Duration::from_secs(3);
 
 /// Asks the room at a place to let this machine in, and waits until that is approved there. A machine that was let in
@@ -40,7 +40,8 @@ pub async fn ask(place: &(Host, u16), role: Role, me: &Me, ephemeral: bool, ui: 
         Ok(())
     };
     let joined = wait_for_approval((&place.0, place.1), &key, me, role, show).await?;
-    // A machine in between could have approved this one in a room of its own. A node has nothing to lose by that.
+    // A machine in between could have approved this one in a room of its own. That does a node no harm: it only lends
+    // memory.
     if role != Role::Node {
         confirm(&joined.room).await?;
     }
@@ -53,7 +54,7 @@ pub async fn ask(place: &(Host, u16), role: Role, me: &Me, ephemeral: bool, ui: 
 /// The place of the only room that announces itself on the local network; `None` if none does.
 pub async fn announced(ui: Ui) -> Result<Option<(Host, u16)>> {
     let found = find(BROWSE).await.unwrap_or_else(|error| {
-        tracing::info!("no room is looked for: {error}");
+        tracing::info!("cannot look for rooms on the local network: {error}");
         Vec::new()
     });
     match &found[..] {

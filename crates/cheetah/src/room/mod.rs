@@ -21,24 +21,24 @@ pub use nodes::{answering, node_address, node_addresses, tell_servers};
 /// How a command takes part in a room.
 #[derive(Debug)]
 pub struct Part {
-    /// What for.
+    /// Its purpose in the room.
     pub purpose: Purpose,
     /// Whether a credential that is made now stays in memory.
     pub ephemeral: bool,
     /// What this machine says about itself when it joins.
     pub me: Me,
-    /// Where to ask for being let in, if this machine knows no room.
+    /// How to proceed if this machine knows no room.
     pub stranger: Stranger,
 }
 
-/// What a machine that knows no room does.
+/// How a command proceeds on a machine that knows no room.
 #[derive(Debug)]
 pub enum Stranger {
-    /// It does without.
+    /// It uses no room.
     Alone,
-    /// It asks at this place.
+    /// It asks to join at this address.
     Asks(Host, u16),
-    /// It asks the room that announces itself on the local network, and does without if there is none.
+    /// It asks to join the room that announces itself on the local network, and uses no room if there is none.
     Looks,
 }
 

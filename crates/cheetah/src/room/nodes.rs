@@ -13,17 +13,17 @@ use cheetah_room::{Host, Member, Room};
 use cheetah_tls::{Expected, Role, Roles, wallet};
 use futures::future::join_all;
 
-/// How long a server may take to hear of revoked certificates.
+/// How long a server may take to accept the list of revoked certificates.
 const TELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer at all.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Which servers know the revoked certificates.
+/// Which servers have received the list of revoked certificates.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// Names of the servers that do.
+    /// Names of the servers that have.
     pub reached: Vec<String>,
-    /// Names of the others, and why not.
+    /// Names of the other servers, and the reasons.
     pub missed: Vec<(String, String)>,
     /// Names of those that know of other revoked certificates than this room, and refused the list.
     pub refused: Vec<String>,
@@ -35,7 +35,7 @@ enum NotTold {
     Missed(String),
 }
 
-/// Tells the nodes and the agents of a room which certificates are revoked.
+/// Sends the list of revoked certificates to the nodes and the agents of a room.
 pub async fn tell_servers(room: &Room) -> Result<Answers> {
     let register = room.register()?;
     let list = room.revocations_der()?;
@@ -69,7 +69,7 @@ async fn answers(member: &Member, server: &Server) -> bool {
             let client = ControlClient::new(host.with_port(port)).with_timeout(ANSWER_TIMEOUT).expecting(expected);
             client.identity().await.is_ok()
         }
-        // Such as an agent that takes no part in measurements.
+        // An agent that takes no part in measurements has no control port.
         None => {
             let address = Address::Tcp { host: host.to_string(), port: server.nbd_port };
             answering::check(&address, ANSWER_TIMEOUT).await.is_ok()
@@ -83,7 +83,7 @@ fn shown(member: &Member, server: &Server) -> String {
     if server.name == member.name { member.name.clone() } else { format!("{} of {}", server.name, member.name) }
 }
 
-/// Tells one server, at the first of its addresses that answers.
+/// Sends the list to one server, at the first of its addresses that answers.
 async fn tell(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), NotTold> {
     let mut why = "no address is known".to_owned();
     let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);

@@ -95,7 +95,7 @@ fn an_ephemeral_member_writes_no_key_and_dumps_no_core() {
         assert_eq!(of_process(pid, "limits", "Max core file size"), "0 0 bytes");
         if need::is_root() {
             let kib = |line| -> u64 { of_process(pid, "status", line).split(' ').next().unwrap().parse().unwrap() };
-            // All that it has in memory, beside pages of files.
+            // All of its memory except pages of files.
             assert!(kib("VmLck:") >= kib("RssAnon:"), "{} KiB are locked", kib("VmLck:"));
         }
     }

@@ -5,7 +5,7 @@ use crate::support::python::{pretended, with_python};
 use crate::support::run::cheetah_plain;
 
 #[test]
-fn every_word_is_handed_on() {
+fn every_argument_reaches_python() {
     let desk = Desk::new();
     let python = pretended(&desk);
     let ran = with_python(&python, &["--json", "bench", "--all", "a b", "--sweep", "unit=16KiB", "--help"]);
@@ -16,7 +16,7 @@ fn every_word_is_handed_on() {
 }
 
 #[test]
-fn it_teaches_without_any_python() {
+fn help_is_printed_without_python() {
     let help = with_python("/nonexistent", &["bench", "--help"]).ok().out();
     for word in [
         "storage TARGET",

@@ -1,4 +1,4 @@
-//! `cheetah room export`: the field's own tools among the members of a room, and servers of others with TLS.
+//! `cheetah room export`: stock tools as members of a room, and other implementations' servers with TLS.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,7 +57,7 @@ fn stock_tools_read_a_drive_with_the_exported_certificates_of_a_reader_only() {
         let tls = format!("tls-creds-x509,id=t,endpoint=client,dir={folder}");
         let source = format!("driver=nbd,host=localhost,port={port},export={name},tls-creds=t");
         let convert = ["convert", "--object", &tls, "--image-opts", &source, "-O", "raw", &to];
-        // nbdkit hands on what it reads of our server to nbdcopy.
+        // nbdkit relays the content of our server to nbdcopy.
         let certificates = format!("tls-certificates={folder}");
         let relay = ["-U", "-", "nbd", &*format!("uri=nbds://localhost:{port}/{name}"), "tls=require", &certificates];
         let copy = format!("nbdcopy \"$uri\" {to}");
@@ -86,7 +86,7 @@ fn stock_tools_read_a_drive_with_the_exported_certificates_of_a_reader_only() {
             assert_eq!(read, tool == "openssl verify", "{tool} with {folder}");
         }
     }
-    // Without certificates, and in clear.
+    // Without certificates, and without TLS.
     let plain = format!("nbd://localhost:{port}/{name}");
     assert!(!copied(limited("nbdcopy", &[&plain, &to]), &out));
     assert!(!copied(limited("qemu-img", &["convert", "-f", "raw", "-O", "raw", &plain, &to]), &out));

@@ -4,7 +4,7 @@ use crate::support::bytes::partitioned;
 use crate::support::{Desk, MIB, cheetah, need};
 
 #[test]
-fn it_runs_to_its_end_and_leaves_nothing_behind() {
+fn the_demonstration_completes_and_leaves_nothing_behind() {
     if !need::fuse() || !need::programs(&["mmls", "fls", "md5sum", "fusermount3"]) {
         return;
     }
@@ -21,7 +21,7 @@ fn it_runs_to_its_end_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_image_that_is_not_there() {
+fn a_missing_image_is_an_error_that_names_it() {
     if !need::fuse() || !need::programs(&["mmls", "fls", "md5sum", "fusermount3"]) {
         return;
     }

@@ -47,13 +47,13 @@ fn a_drive_gets_all_nodes_of_a_machine_that_share_one_credential() {
     let [a, b] = there;
     a.stop();
     until_known(&lab, &["b", "c", "d"]);
-    // The room is needed for joining only, and a node tells it where it is when it is back.
+    // The enrolment server is needed for joining only; once it is back, a node reports its address again.
     let at = format!("127.0.0.1:{}", port(&server));
     drop(server);
     let _a = lab.node("one", "a", &["--room", "lab"]);
     let _server = lab.start("examiner", &["room", "serve", "--listen", &at], "ready");
     until_known(&lab, &["a", "b", "c", "d"]);
-    // One that was killed did not tell; the list says that it does not answer.
+    // A killed node could not report its end; the list shows that it does not answer.
     b.kill();
     let silent = || {
         let members = lab.members();
@@ -145,7 +145,7 @@ fn a_room_restored_from_a_backup_takes_back_no_revocation() {
 }
 
 #[test]
-fn a_node_that_nobody_reached_hears_of_a_revocation_from_the_room_or_from_the_next_examiner() {
+fn an_unreachable_node_gets_a_revocation_later_from_the_room_or_an_examiner() {
     let lab = Lab::new();
     let server = lab.serve("examiner", "lab");
     let [node, ann] = ["node", "analyst"].map(|role| lab.invite(&["--role", role, "--uses", "1"]));
@@ -158,7 +158,7 @@ fn a_node_that_nobody_reached_hears_of_a_revocation_from_the_room_or_from_the_ne
     lab.at("examiner", &create).ok();
     lab.at("ann", &["verify", &drive]).ok();
 
-    // The node and its sister on the machine, with whom it shares a file, are out of reach while ann is revoked.
+    // The two nodes of one machine, which share a credential file, are unreachable while ann is revoked.
     for node in [&silent, &asking] {
         node.service.signal(rustix::process::Signal::STOP);
     }
@@ -170,7 +170,7 @@ fn a_node_that_nobody_reached_hears_of_a_revocation_from_the_room_or_from_the_ne
     lab.at("examiner", &["verify", &drive]).ok();
     lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
 
-    // The sister reads it in the file.
+    // The other node reads the list in the file.
     asking.service.signal(rustix::process::Signal::CONT);
     lab.eventually("ann", &["create", &lab.0.arg("x.drive"), "--nodes", asking.address(), "--size", "1MiB"], |ran| {
         // An analyst that is still a member is told that it may not do this.

@@ -147,7 +147,7 @@ fn a_mount_in_the_background_stays_until_it_is_unmounted() {
 }
 
 #[test]
-fn unmount_returns_when_what_was_written_is_stored_and_the_lease_is_free() {
+fn unmount_returns_when_writes_are_stored_and_the_lease_is_free() {
     if !need::fuse() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Tasks that panic: a connection's panic ends that connection, any other ends the process in order. No server is left half
-//! alive.
+//! Tasks that panic: a connection's panic ends that connection, any other ends the process in order. No server remains
+//! in a state in which it runs but does not serve.
 
 use std::io::Read;
 use std::net::TcpStream;

@@ -83,7 +83,7 @@ fn status_as(address: &str, host: &str) -> u16 {
 }
 
 #[test]
-fn round_trips_take_no_right() {
+fn round_trips_are_measured_without_root() {
     steadily(|| {
         let report = cheetah(&[&["probe", "127.0.0.1", "--only", "rtt"][..], &FAR_OFF].concat()).ok().json();
         assert_eq!((number(&report, "format"), text(&report, "address")), (1, "127.0.0.1"));
@@ -95,7 +95,7 @@ fn round_trips_take_no_right() {
 }
 
 #[test]
-fn a_node_on_the_host_is_asked_and_there_is_advice() {
+fn a_node_on_the_host_takes_part_and_the_report_has_advice() {
     steadily(|| {
         let node = Node::start("8MiB");
         let args = ["probe", "127.0.0.1", "--only", "far", "--far", &far_port(&node.http), "--disk", "4TiB"];
@@ -122,7 +122,7 @@ fn a_node_on_the_host_is_asked_and_there_is_advice() {
 }
 
 #[test]
-fn an_agent_takes_part_unless_told_not_to() {
+fn an_agent_answers_probes_unless_disabled() {
     steadily(|| {
         let desk = Desk::new();
         let (disk, _) = desk.image("disk.raw", MIB);
@@ -149,7 +149,7 @@ fn an_agent_takes_part_unless_told_not_to() {
 }
 
 #[test]
-fn a_source_is_used_as_suits_the_link() {
+fn every_verb_that_opens_a_source_tunes_to_its_link() {
     steadily(|| {
         let desk = Desk::new();
         let (disk, content) = desk.image("disk.raw", 3 * MIB);
@@ -179,7 +179,7 @@ fn a_source_is_used_as_suits_the_link() {
         let socket = desk.arg("drive.sock");
         let filling = Service::start(&["export", &desk.arg("a.drive"), "--unix", &socket, "--tune", "auto"]);
         assert!(filling.stderr().contains("tuned to 127.0.0.1"), "{}", filling.stderr());
-        // An image here has no link; nothing is in the way either.
+        // A local image has no link, so there is nothing to tune.
         let copy = desk.arg("again.raw");
         let ran = cheetah(&["acquire", &disk, &copy, "--tune", "auto", "--hash", "none"]).ok();
         assert!(ran.stderr.contains("nothing to tune"), "{}", ran.stderr);
@@ -187,7 +187,7 @@ fn a_source_is_used_as_suits_the_link() {
 }
 
 #[test]
-fn a_report_that_is_none_is_refused() {
+fn tuning_by_a_file_that_is_no_report_is_refused() {
     let desk = Desk::new();
     let acquire = |tune: &str| cheetah(&["acquire", "nbd://127.0.0.1:1/x", &desk.arg("x.raw"), "--tune", tune]);
     acquire(&desk.arg("missing.json")).says(1, &["missing.json"]);
@@ -216,7 +216,7 @@ fn invalid_command_lines_are_refused() {
 }
 
 #[test]
-fn who_interrupts_it_has_nothing_more_sent() {
+fn an_interrupted_probe_sends_nothing_more() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     far.set_nonblocking(true).unwrap();
     let port = far.local_addr().unwrap().port().to_string();
@@ -257,7 +257,7 @@ fn interrupted(port: &str) {
 }
 
 #[test]
-fn trains_leave_and_each_is_told_of() {
+fn each_train_sent_is_reported() {
     steadily(|| {
         let Some(cable) = Cable::new("s") else { return };
         let send = ["--send", "train:5@2ms", "--packet-bytes", "500", "--repeat", "2", "--gap-error-max", "60s"];
@@ -285,7 +285,7 @@ fn trains_leave_and_each_is_told_of() {
         waiting.signal(Signal::INT);
         let asked = Instant::now();
         assert_eq!((waiting.wait().0, asked.elapsed() < PATIENCE), (Some(1), true));
-        // A gap that cannot be kept: nothing leaves that fast.
+        // A gap that no interface can keep.
         let ran = cable.probe(&["--send", "train:50@0", "--gap-error-max", "0", "--again", "1"]).ended_with(1);
         assert_eq!(
             number(
@@ -316,13 +316,13 @@ fn without_the_right_to_raw_sockets_trains_are_refused_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_cable_is_measured() {
+fn a_probe_measures_a_cable_between_two_machines() {
     steadily(|| {
         let Some(cable) = Cable::new("m") else { return };
         let report = cable.probe(&["--only", "rtt,mtu", "--far", "none"]).ok().json();
         assert_eq!((text(&report, "interface"), number(&report["mtu"], "bytes")), ("eth0", 1500));
         assert!(number(&report["round_trip"], "answered") > 0, "{report}");
-        // A host that is not there takes a while, and no longer.
+        // A missing host ends the probe after its time limit.
         let absent = ["probe", "10.99.0.77", "--only", "rtt", "--far", "none"];
         run(Cable::command(&cable.near, &[], &absent)).ended_with(1);
     });

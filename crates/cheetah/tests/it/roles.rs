@@ -13,7 +13,7 @@ use crate::support::lab::Lab;
 use crate::support::service::PATIENCE;
 use crate::support::{MIB, text};
 
-/// Who tries. Only the first two may read drives.
+/// The client that tries an operation. Only the first two may read drives.
 const ACTORS: [&str; 7] = ["desk", "ann", "pc9", "suspect-2", "eve", "stranger", "nobody"];
 
 /// A room with a file for each actor but `nobody`, who has no credential. `eve` is revoked.

@@ -56,7 +56,7 @@ fn the_string_is_on_the_last_line_in_a_file_and_in_a_qr_code() {
     assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), last);
     assert_eq!(mode(Path::new(&file)), 0o600);
     lab.at("one", &["room", "join", &file]).ok();
-    // As QR readers and mail programs hand it on.
+    // In the form that QR readers and mail programs produce.
     lab.at("two", &["room", "join", &format!(" {}\n{} ", &last[..50], &last[50..])]).ok();
     lab.at("examiner", &["room", "invite", "--no-serve", "--role", "node", "--out", &file])
         .says(2, &["not overwritten"]);

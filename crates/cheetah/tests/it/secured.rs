@@ -178,7 +178,7 @@ fn openssl_talks_to_the_control_port_with_the_right_certificate_only() {
 }
 
 #[test]
-fn a_server_in_clear_beyond_loopback_says_so_loudly_and_reports_of_its_content_record_it() {
+fn an_unencrypted_server_beyond_loopback_warns_and_reports_record_it() {
     let desk = Desk::new();
     let disk = desk.file("disk.raw", &noise(MIB, 5));
     let everywhere = ["--listen", "0.0.0.0:0", "--insecure"];

@@ -1,4 +1,4 @@
-//! Disks behind a slow link, examined with tools that do not know of it.
+//! Disks behind a slow link, examined with unmodified tools.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

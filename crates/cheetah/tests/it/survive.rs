@@ -318,7 +318,7 @@ fn a_drive_that_is_only_read_is_repaired_by_its_mount() {
 }
 
 #[test]
-fn what_too_many_lost_nodes_held_is_fetched_again_from_the_source() {
+fn ranges_lost_with_too_many_nodes_are_fetched_again_from_the_source() {
     let desk = Desk::new();
     let [first, second, third] = three("40MiB");
     let (image, _) = desk.image("disk.raw", SIZE);

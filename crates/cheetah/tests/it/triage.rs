@@ -7,7 +7,7 @@ use crate::support::run::{cheetah_plain, program};
 use crate::support::{Desk, need, tool};
 
 #[test]
-fn everything_is_handed_on_and_so_is_the_exit_code() {
+fn arguments_reach_python_and_its_exit_code_is_returned() {
     let desk = Desk::new();
     let python = pretended(&desk);
     let words = ["case 42.drive", "--out", "", "--quick", "-x", "--json", "--", "--help"];
@@ -22,7 +22,7 @@ fn everything_is_handed_on_and_so_is_the_exit_code() {
 }
 
 #[test]
-fn signals_reach_it_since_it_is_the_same_process() {
+fn python_replaces_the_process_and_gets_its_signals() {
     let desk = Desk::new();
     let mut command = program();
     command.env("CHEETAH_PYTHON", pretended(&desk)).args(["triage", "disk.raw"]);
@@ -33,7 +33,7 @@ fn signals_reach_it_since_it_is_the_same_process() {
 }
 
 #[test]
-fn it_teaches_without_any_python() {
+fn help_is_printed_without_python() {
     let help = with_python("/nonexistent", &["triage", "--help"]).ok().out();
     for word in ["--out DIR", "--scheduler", "pip install './python[triage]'", "CHEETAH_PYTHON"] {
         assert!(help.contains(word), "no {word} in {help}");
@@ -42,7 +42,7 @@ fn it_teaches_without_any_python() {
 }
 
 #[test]
-fn a_python_that_cannot_is_one_sentence() {
+fn an_unsuitable_python_is_an_error_of_one_sentence() {
     with_python("/nonexistent/python", &["triage", "disk.raw"]).says(1, &["/nonexistent/python", "CHEETAH_PYTHON"]);
     if !need::programs(&["python3"]) {
         return;

@@ -1,4 +1,4 @@
-//! Output that cannot be written: no verb ends, hangs or reports anything else for want of a log.
+//! Output that cannot be written: a missing log makes no verb end, hang or report a different result.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! Strangers at the ports of a room's servers, and what they overheard.
+//! Clients without a credential at the ports of a room's servers, and replayed messages.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -90,7 +90,7 @@ fn handshakes_that_never_end_keep_no_member_out_and_are_cut() {
     acting(&examiner, &["destroy", &drive]).ok();
 }
 
-/// Says again what a client said, and returns what the server answers until it closes the connection.
+/// Replays a client's bytes, and returns the server's answer until it closes the connection.
 fn replay(said: &[u8], to: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -109,7 +109,7 @@ fn replay(said: &[u8], to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn leases_and_writes_that_are_played_again_do_nothing() {
+fn replayed_leases_and_writes_change_nothing() {
     const EXPORT: &str = "case42";
     let desk = Desk::new();
     let room = Room::new();
@@ -140,7 +140,7 @@ fn leases_and_writes_that_are_played_again_do_nothing() {
         let token = tapped.acquire_lease(EXPORT, &lease).await.unwrap().token;
         drop(write(nbd.address.port(), &token, 7).await);
         tapped.release_lease(EXPORT, &token).await.unwrap();
-        // Another writer, which nobody overheard.
+        // Another writer, whose messages were not recorded.
         let token = direct.acquire_lease(EXPORT, &lease).await.unwrap().token;
         (write(port(&pc.nbd), &token, 9).await, token)
     });

@@ -90,7 +90,7 @@ async fn ntfs_files(image: &File, scratch: &Path) -> Result<Copied> {
 async fn fill_ntfs(part: &Path, scratch: &Path) -> Result<Copied> {
     let dir = scratch.join(MOUNT_POINT);
     fs::create_dir(&dir).context("cannot create a mount point")?;
-    // In the foreground: unmounting does not wait for its last writes, its exit does.
+    // The driver runs in the foreground: unmounting does not wait for its last writes, so its exit is awaited.
     let mut driver =
         command("ntfs-3g").args(["-o", "no_detach"]).arg(part).arg(&dir).spawn().context(missing("ntfs-3g"))?;
     while !is_mount_point(&dir) {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partition_table_is_one() {
+    fn the_partition_table_has_its_signature_and_its_partitions() {
         let table = partition_table();
         assert_eq!(table[510..], [0x55, 0xaa]);
         assert_eq!(table[446 + 8..][..4], 2048u32.to_le_bytes());

@@ -157,7 +157,7 @@ impl Demo {
         Ok(Killed { name, address })
     }
 
-    /// Starts the node that was killed again. It is empty, and the drive does not take it for the old one.
+    /// Restarts the killed node. The node is empty, and the drive does not accept it in place of the old one.
     async fn restart(&mut self, killed: &Killed, image_bytes: u64) -> Result<()> {
         let (dir, nodes, memory) = (&self.dir, &mut self.nodes, node_memory(image_bytes));
         let work = async {

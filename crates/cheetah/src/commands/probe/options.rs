@@ -30,16 +30,16 @@ pub struct PacketArgs {
     #[arg(long, value_name = "initial|TIME", default_value = "initial", value_parser = pre_dispatch)]
     pre_dispatch: PreDispatch,
 
-    /// A train with a gap off by more than this is spoiled: it is not used, and sent again [default: 10us, and 5us with
-    /// --send]
+    /// A train with a gap that is off by more than this is spoiled: its result is discarded, and the train is sent
+    /// again [default: 10us, and 5us with --send]
     #[arg(long, value_name = "TIME")]
     gap_error_max: Option<ShortDuration>,
 
-    /// The most packets in any second
+    /// Maximum number of packets in any second
     #[arg(long, value_name = "N", default_value_t = Limits::default().packets_per_s_max, value_parser = clap::value_parser!(u32).range(1..))]
     rate_max: u32,
 
-    /// The most packets in all
+    /// Maximum number of packets in total
     #[arg(long, value_name = "N", default_value_t = Limits::default().packets_max, value_parser = clap::value_parser!(u32).range(1..))]
     packets_max: u32,
 
@@ -82,7 +82,7 @@ impl fmt::Display for Family {
 pub enum Wanted {
     /// The best available.
     Auto,
-    /// `SO_TXTIME`, with whichever queue discipline there is.
+    /// `SO_TXTIME`, with the queue discipline that the interface has.
     Txtime,
     /// This one.
     One(Backend),
@@ -99,7 +99,7 @@ impl FromStr for Wanted {
                 .into_iter()
                 .find(|backend| backend.to_string() == text)
                 .map(Self::One)
-                .ok_or_else(|| "it is auto, txtime, xdp, ring or sequential".into()),
+                .ok_or_else(|| "choose auto, txtime, xdp, ring or sequential".into()),
         }
     }
 }

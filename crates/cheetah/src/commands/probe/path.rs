@@ -23,8 +23,8 @@ use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::{Progress, Ui};
 
-/// The default port of far ends: the one after NBD's own. TCP probes go there too; it answers whether open or closed, and no server of
-/// evidence is disturbed.
+/// The default port of far ends: the one after NBD's own. TCP probes are sent there too: the port answers whether it is
+/// open or closed, and they disturb no server of evidence.
 const FAR_PORT: u16 = 10810;
 
 /// The options of a measurement.
@@ -39,7 +39,8 @@ pub struct PathArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "send")]
     only: Vec<Measurement>,
 
-    /// How the host is made to answer: ICMP echo, TCP (SYN and RST), UDP to a closed port, or whichever works
+    /// Packets that the host answers: ICMP echo, TCP (SYN and RST), UDP to a closed port, or the first of these that
+    /// works
     #[arg(long, value_enum, default_value_t = MethodArg::Auto, conflicts_with = "send")]
     method: MethodArg,
 
@@ -70,10 +71,10 @@ impl FromStr for Measurement {
     }
 }
 
-/// How the host is made to answer.
+/// The packets that the host answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MethodArg {
-    /// Whichever works
+    /// The first method that works
     Auto,
     /// ICMP echo
     Icmp,
@@ -100,7 +101,7 @@ impl FromStr for FarArg {
             "none" => Ok(Self::None),
             _ => match text.parse() {
                 Ok(port @ 1..) => Ok(Self::Port(port)),
-                _ => Err("it is a port, or none".into()),
+                _ => Err("write a port, or none".into()),
             },
         }
     }
@@ -155,7 +156,7 @@ pub async fn run(
     ui.answer(show::report(&report), &report);
     if report.is_empty() {
         return Err(Failure::failed(format!(
-            "nothing could be learnt of the path to {host}: is it up, and does it answer ping or any of --method?"
+            "the path to {host} could not be measured: check that the host is up, or try another --method"
         )));
     }
     Ok(())

@@ -27,13 +27,13 @@ use crate::ui::Ui;
 const PORT: u16 = 33434;
 /// The largest error of a gap by default, which an idle machine keeps.
 const GAP_ERROR_MAX: Duration = Duration::from_micros(5);
-/// The time from handing a train over until its first packet is due,
+/// The time between handing a train over and the due time of its first packet, apart from [`LEAD_EACH`].
 const LEAD: Duration = Duration::from_millis(5);
-/// and this much more for each packet.
+/// The additional time for each packet of the train.
 const LEAD_EACH: Duration = Duration::from_micros(5);
-/// How long to wait for the current train after a signal,
+/// How long to wait for the current train after a signal.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// and without a signal.
+/// How long to wait for the current train without a signal.
 const PATIENCE_FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// How often to check for a signal.
 const NAP: Duration = Duration::from_millis(100);
@@ -48,11 +48,11 @@ pub struct SendArgs {
     #[arg(long, value_name = "N", requires = "send", value_parser = clap::value_parser!(u32).range(48..=65535))]
     packet_bytes: Option<u32>,
 
-    /// How many trains have to leave on time
+    /// Number of trains that must leave on time
     #[arg(long, value_name = "N", requires = "send", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
-    /// How often a spoiled train is sent again
+    /// Number of times to resend a spoiled train
     #[arg(long, value_name = "N", requires = "send", default_value_t = 3)]
     again: u32,
 

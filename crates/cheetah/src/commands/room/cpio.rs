@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_600;
-/// What each part of an entry is padded to.
+/// Each part of an entry is padded to a multiple of this length, in bytes.
 const ALIGN: usize = 4;
 
 /// An archive being made. All entries belong to root, and root alone can read the files.

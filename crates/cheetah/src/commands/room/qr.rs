@@ -7,8 +7,8 @@ use crate::failure::{Context, Result};
 /// The light border that readers need, in modules.
 const BORDER: i32 = 4;
 
-/// Draws a text as a QR code, two rows of modules in a line: dark modules are the terminal's background if that is dark,
-/// so the code is inverted where needed by drawing the light modules.
+/// Draws a text as a QR code, two rows of modules in a line: only light modules are drawn, so that a dark terminal's
+/// background forms the dark ones.
 pub fn draw(text: &str) -> Result<String> {
     let code = QrCode::encode_text(text, QrCodeEcc::Low).map_err(|error| format!("{error:?}"));
     let code = code.context("cannot draw the QR code")?;

@@ -75,7 +75,7 @@ fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogRe
         let differs = move |(kind, then): &(_, &str)| report.hashes.get(*kind).is_some_and(|now| now != *then);
         at.finished.hashes.iter().filter(differs)
     });
-    let differing = differing.map(|(kind, _)| format!("has another {} than its custody log says", kind.name()));
+    let differing = differing.map(|(kind, _)| format!("has a {} that differs from its custody log", kind.name()));
     let log = log.into_iter().flat_map(LogReport::problems).map(|problem| format!("has a bad custody log: {problem}"));
     drive.into_iter().chain(differing).chain(log).collect()
 }

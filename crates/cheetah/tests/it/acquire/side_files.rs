@@ -1,4 +1,4 @@
-//! Files and links of others where Cheetah keeps its own.
+//! Foreign files and links at the places of Cheetah's side files.
 
 use std::os::unix::fs::symlink;
 

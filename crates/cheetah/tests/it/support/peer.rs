@@ -1,4 +1,4 @@
-//! Other people's NBD servers.
+//! Other implementations' NBD servers.
 
 use std::net::TcpStream;
 use std::path::PathBuf;

@@ -81,8 +81,8 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Sends it a signal. One that has it halt has done so, in all of its threads, when this returns: on a busy machine they go
-    /// on for a while.
+    /// Sends it a signal. After a signal that stops the process, this returns when all of its threads have stopped,
+    /// which takes a while on a busy machine.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();

@@ -1,4 +1,4 @@
-//! Stderrs on which nothing can be said.
+//! Stderrs to which nothing can be written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, Write as _};
