@@ -1,4 +1,4 @@
-"""More clients, and slower ones, than any server admits."""
+"""More and slower clients than any server admits."""
 
 import contextlib
 import socket

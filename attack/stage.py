@@ -95,7 +95,7 @@ class Stage:
 
     @contextlib.contextmanager
     def server(self, stderr: str, *words: str | Path) -> Iterator[Server]:
-        """Starts a verb with a stderr, waits for its first line, and stops it in the end: it must stop well."""
+        """Starts a verb with a stderr, waits for its first line, and stops it in the end: it must exit with 0."""
         with self.stderr(stderr) as descriptor:
             process = subprocess.Popen(
                 [self.binary, "--json", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=descriptor,

@@ -359,7 +359,7 @@ def flipped_bits(stage: Stage, stderr: str, layout: str) -> None:
 
 def two_writers(stage: Stage, stderr: str, layout: str) -> None:
     """A second writer takes the drive from the first, which is at work; then from one that is stopped for longer than its leases
-    last. What a writer was told is written stays, until the other writes there; the former writer fails."""
+    last. Acknowledged writes remain until the other writer overwrites them; the former writer fails."""
     for is_stopped in (False, True):
         if is_stopped and stage.quick:
             continue
@@ -396,7 +396,7 @@ def two_writers(stage: Stage, stderr: str, layout: str) -> None:
                 if not client.reply(4096)[0]:
                     raise Broken("the first writer still reads")
             _compare(drive, [(8 * MIB, b"\x07" * (16 * MIB))])
-            # The writer that failed cannot end well.
+            # The writer that failed exits with an error.
             first.process.kill()
             first.process.wait()
 

@@ -71,7 +71,7 @@ class Client:
         self.socket.sendall(struct.pack(">IHHQQI", REQUEST_MAGIC, flags, kind, cookie, offset, length) + data)
 
     def reply(self, length: int = 0) -> tuple[int, bytes]:
-        """Takes a simple reply: its error, and the `length` bytes of a read that succeeded."""
+        """Receives a simple reply: its error, and the `length` bytes of a read that succeeded."""
         magic, error, _ = struct.unpack(">IIQ", self.take(16))
         if magic != SIMPLE_MAGIC:
             raise Broken(f"a reply starts with {magic:#x}")

@@ -1,4 +1,4 @@
-"""OpenOptions sources are opened: the options that `open` and `share` have in common."""
+"""Options for opening sources, common to `open` and `share`."""
 
 import os
 

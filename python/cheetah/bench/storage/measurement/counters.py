@@ -97,12 +97,12 @@ def shares(
 def bottleneck(busy: Mapping[str, float], processors: int) -> str:
     """The bottleneck of a tool, from `shares`; the first of these that applies:
 
-    1. memory: somebody waited for it for 20 % of the time (the machine was short of it);
+    1. memory: a process waited for it for 20 % of the time (the machine was short of it);
     2. processors (all): all were busy for 90 % of the time;
     3. processor (one): the tool used 90 % of one or more;
     4. network: a link carried 80 % of what it takes;
     5. storage: the target's device was busy for 80 % of the time,
-       or somebody waited for storage for 30 % of it;
+       or a process waited for storage for 30 % of it;
     6. unclear: nothing of this.
     """
     if busy.get("memory stalled", 0.0) >= _MEMORY_STALLED_SHARE:

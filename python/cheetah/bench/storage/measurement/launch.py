@@ -1,7 +1,7 @@
 """Starts one command, waits for it and reports the resources it used. Run as a program of its own, by `tool`, without
 imports.
-The kernel counts what a process had in memory before it became the tool as the tool's own peak. What starts it is
-therefore as small as Python gets; still, no peak below about 9 MiB can be measured.
+The kernel counts what a process had in memory before it became the tool as the tool's own peak. The launcher is
+therefore as small as Python permits; still, no peak below about 9 MiB can be measured.
 
     launch.py GO REPORT WORD…
 

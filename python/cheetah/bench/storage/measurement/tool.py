@@ -56,7 +56,7 @@ class ToolRun:
 
 
 class TimedOut(Exception):
-    """It was not done at its limit."""
+    """It reached its time limit."""
 
     def __init__(self, limit_s: float, abandoned: bool):
         super().__init__(f"not done after {limit_s:.3g} s")
@@ -65,7 +65,7 @@ class TimedOut(Exception):
 
 
 class StoppedByWatch(Exception):
-    """It was ended for what it did: a sentence."""
+    """The watch ended it: the reason, as a sentence."""
 
     def __init__(self, why: str, abandoned: bool):
         super().__init__(why)
