@@ -34,7 +34,8 @@ def root() -> None:
 
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    probe = Namespace(f"cheetah-lab-probe{os.getpid()}-switch")
+    # Not named like a lab's: another lab that starts removes those without a state file.
+    probe = Namespace(f"lab-probe-{os.getpid()}")
     try:
         probe.create()
     except LabError as error:
