@@ -61,6 +61,7 @@ mod lifecycle;
 mod node;
 pub mod open;
 pub mod options;
+mod random_id;
 pub mod recognise;
 pub mod redundancy;
 pub mod status;

@@ -92,9 +92,6 @@ impl Drive {
         if options.writable && options.allow_lost {
             return Err(Error::misuse("a drive that has lost nodes can only be read; open it without --writable"));
         }
-        if options.writable {
-            file.check_one_name()?;
-        }
         if file.is_redundant() {
             let opened = Opened::open(file, &options).await?;
             let lost = if opened.readable { Vec::new() } else { opened.missing.clone() };
@@ -104,6 +101,9 @@ impl Drive {
             }
             let (device, prefetch) = above(file, &options, opened.device(), opened.fence())?;
             return Ok(Self { device, prefetch, access: DriveAccess::Redundant(opened), lost });
+        }
+        if options.writable {
+            file.check_one_name()?;
         }
         let leases = match options.writable {
             true => Some(Leases::take(file, options.force_lease, options.timeout, |_| true).await?),

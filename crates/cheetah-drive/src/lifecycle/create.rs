@@ -19,8 +19,8 @@ use crate::layout::plan::{DriveSize, NodeMemory, plan};
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
+use crate::random_id::random_id;
 use cheetah_error::{Error, Result};
-use cheetah_image::hash::hex;
 
 /// A drive to create.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         path: path.clone(),
         version: VERSION,
         name,
-        id: new_id()?,
+        id: random_id()?,
         size: 0,
         epoch: u64::from(request.layout.redundancy().is_some()),
         bad: String::new(),
@@ -270,7 +270,7 @@ pub(crate) async fn allocate_spare(
     size: u64,
     timeout: Duration,
 ) -> Result<SetNode> {
-    let random = new_id()?;
+    let random = random_id()?;
     let name = format!("{}-e{epoch}-{}", export_name(file, index), random.get(..8).unwrap_or(&random));
     allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
 }
@@ -308,12 +308,6 @@ fn export_name(file: &DriveFile, index: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' };
     let name: String = file.name.chars().map(plain).collect();
     format!("{name}-{}-{index}", file.id.get(..8).unwrap_or(&file.id))
-}
-
-fn new_id() -> Result<String> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| Error::failed(format!("no randomness for the drive's id: {error}")))?;
-    Ok(hex(&id))
 }
 
 #[cfg(test)]

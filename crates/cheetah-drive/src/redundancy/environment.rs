@@ -8,7 +8,6 @@ use cheetah_control::api::NewMap;
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use cheetah_error::{Error, Result};
-use cheetah_image::hash::hex;
 use cheetah_nbd::client::Client;
 use cheetah_redundancy::engine::{Epoch, newest_of_writer};
 use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members};
@@ -27,6 +26,7 @@ use crate::file::{DriveFile, SetNode};
 use crate::lease::Fence;
 use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
+use crate::random_id::random_id;
 
 /// How long a node may take to store a map. A write waits for it only where too few others answer sooner.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
@@ -485,11 +485,4 @@ impl Layer for Leased {
             }
         })
     }
-}
-
-/// 32 random hexadecimal digits.
-fn random_id() -> Result<String> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| Error::failed(format!("no randomness for a writer's id: {error}")))?;
-    Ok(hex(&id))
 }

@@ -7,8 +7,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cheetah_control::api::NewNote;
-use cheetah_error::{Error, Result};
-use cheetah_image::hash::hex;
+use cheetah_error::Result;
 use cheetah_redundancy::RecoveryStats;
 use futures::future::join_all;
 use serde::de::DeserializeOwned;
@@ -18,6 +17,7 @@ use crate::file::SetNode;
 use crate::file::check::SPARES_MAX;
 use crate::lease::holder;
 use crate::node::export::NodeExport;
+use crate::random_id::random_id;
 
 /// How long a node may take to store a note or to give it.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -49,9 +49,7 @@ pub(crate) struct Answer {
 impl Request {
     /// A new request.
     pub fn new(spares: Vec<String>, replace: Vec<String>) -> Result<Self> {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| Error::failed(format!("no randomness for a request: {error}")))?;
-        Ok(Self { id: hex(&id), made_ms: now_ms(), spares, replace })
+        Ok(Self { id: random_id()?, made_ms: now_ms(), spares, replace })
     }
 
     /// Leaves it at every node that can be reached. Returns the number of these.
