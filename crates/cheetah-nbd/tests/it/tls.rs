@@ -121,33 +121,43 @@ async fn another_rooms_member_and_a_server_of_another_role_key_or_room_are_refus
     assert!(error.contains("UnknownIssuer") || error.contains("certificate"), "{error}");
 }
 
+const PAGE: ByteRange = ByteRange::new(0, 4096);
+
+/// A node, and an examiner that has read from it.
+struct Reading {
+    room: Room,
+    node: Credential,
+    examiner: Credential,
+    wanted: ClientConfig,
+    client: Client,
+}
+
+impl Reading {
+    async fn start() -> Self {
+        let room = Room::new();
+        let node = room.credential("pc7", Role::Node);
+        let server = start(Some(&node), ServerConfig::default()).await;
+        let examiner = room.credential("desk", Role::Examiner);
+        let wanted = ClientConfig { timeout: Duration::from_secs(2), ..config(server, &examiner, Role::Node) };
+        let client = Client::connect(wanted.clone()).await.unwrap();
+        client.read(PAGE).await.unwrap();
+        Self { room, node, examiner, wanted, client }
+    }
+}
+
 #[tokio::test]
 async fn a_revoked_member_loses_its_connection_at_the_next_request() {
-    let room = Room::new();
-    let node = room.credential("pc7", Role::Node);
-    let server = start(Some(&node), ServerConfig::default()).await;
-    let examiner = room.credential("desk", Role::Examiner);
-    let wanted = ClientConfig { timeout: Duration::from_secs(2), ..config(server, &examiner, Role::Node) };
-    let client = Client::connect(wanted.clone()).await.unwrap();
-    let range = ByteRange::new(0, 4096);
-    client.read(range).await.unwrap();
+    let Reading { room, node, examiner, wanted, client } = Reading::start().await;
     node.replace_revocations(&room.revocations(&[&examiner])).unwrap();
-    assert!(matches!(client.read(range).await, Err(Error::Lost { .. })));
+    assert!(matches!(client.read(PAGE).await, Err(Error::Lost { .. })));
     refused(wanted).await;
 }
 
 #[tokio::test]
 async fn a_revoked_server_is_read_no_more_over_a_connection_that_is_open() {
-    let room = Room::new();
-    let node = room.credential("pc7", Role::Node);
-    let server = start(Some(&node), ServerConfig::default()).await;
-    let examiner = room.credential("desk", Role::Examiner);
-    let wanted = ClientConfig { timeout: Duration::from_secs(2), ..config(server, &examiner, Role::Node) };
-    let client = Client::connect(wanted.clone()).await.unwrap();
-    let range = ByteRange::new(0, 4096);
-    client.read(range).await.unwrap();
+    let Reading { room, node, examiner, wanted, client } = Reading::start().await;
     examiner.replace_revocations(&room.revocations(&[&node])).unwrap();
-    let error = client.read(range).await.unwrap_err();
+    let error = client.read(PAGE).await.unwrap_err();
     assert!(error.to_string().contains("revoked"), "{error}");
     refused(wanted).await;
 }

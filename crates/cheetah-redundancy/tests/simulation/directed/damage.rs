@@ -12,9 +12,7 @@ use crate::process::{Reader, Writer};
 fn damaged_pages_of_data_redundancy_and_digests_are_written_anew() {
     play(async {
         for page in 0..Rig::new(PARITY, 3).shape.geometry().member_bytes() / crate::node::PAGE {
-            let mut rig = Rig::new(PARITY, 3);
-            let writer = rig.open().await;
-            rig.write(&writer, 1).await.unwrap();
+            let (rig, writer) = Rig::written(PARITY, 3).await;
             rig.world.with_node(1, |node| node.damaged.insert(page));
             // Whatever the page holds, these meet it.
             writer.drive.read(ByteRange::new(0, rig.shape.size())).await.unwrap();
@@ -59,9 +57,7 @@ fn a_writer_and_a_member_lost_in_mid_write_cost_at_most_the_pages_of_the_write_a
         for empty in [false, true] {
             let met = &mut met;
             play(async move {
-                let mut rig = Rig::new(PARITY, 3);
-                let writer = rig.open().await;
-                rig.write(&writer, 1).await.unwrap();
+                let (mut rig, writer) = Rig::written(PARITY, 3).await;
                 rig.world.state.lock().writes_left = Some(writes);
                 let write = writer.drive.write(8192, vec![2; 12288].into(), false);
                 tokio::time::timeout(Duration::from_millis(100), write).await.ok();
@@ -110,9 +106,7 @@ fn a_writer_and_a_member_lost_in_mid_write_cost_at_most_the_pages_of_the_write_a
 #[test]
 fn a_page_that_two_members_of_a_mirror_have_damaged_is_bad_until_it_is_written() {
     play(async {
-        let mut rig = Rig::new(MIRROR, 2);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(MIRROR, 2).await;
         rig.world.kill(1);
         writer.until_stale(1, true).await;
         rig.world.with_node(0, |node| node.damaged.insert(0));
@@ -129,9 +123,7 @@ fn a_page_that_two_members_of_a_mirror_have_damaged_is_bad_until_it_is_written()
 #[test]
 fn a_reader_with_an_older_map_finds_no_zeros_in_a_page_that_became_bad() {
     play(async {
-        let mut rig = Rig::new(MIRROR, 2);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(MIRROR, 2).await;
         let reader = Reader::open(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
         // Member 1 misses a write near the page, and returns when the other copy of the page is damaged.
         rig.world.freeze(1, true);
@@ -150,9 +142,7 @@ fn a_reader_with_an_older_map_finds_no_zeros_in_a_page_that_became_bad() {
 #[test]
 fn a_page_that_becomes_bad_while_it_is_read_is_an_error() {
     play(async {
-        let mut rig = Rig::new(MIRROR, 2);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(MIRROR, 2).await;
         let reader = Reader::open(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
         let page = ByteRange::new(0, 4096);
         // One copy is damaged, so that the page is read from the other.
@@ -191,9 +181,7 @@ fn a_check_finds_and_repairs_what_nobody_has_read() {
     play(async {
         for page in 0..Rig::new(PARITY, 3).shape.geometry().member_bytes() / crate::node::PAGE {
             for silent in [false, true] {
-                let mut rig = Rig::new(PARITY, 3);
-                let writer = rig.open().await;
-                rig.write(&writer, 1).await.unwrap();
+                let (rig, writer) = Rig::written(PARITY, 3).await;
                 rig.world.with_node(2, |node| match silent {
                     true => node.content[(page * crate::node::PAGE) as usize] ^= 4,
                     false => drop(node.damaged.insert(page)),

@@ -41,9 +41,7 @@ fn a_write_that_meets_silent_members_takes_less_than_a_second() {
 #[test]
 fn a_loss_that_a_former_writer_recorded_at_one_node_is_recorded_at_the_others_before_a_write_is_acknowledged() {
     play(async {
-        let mut rig = Rig::new(Redundancy::Parity { parities: 2 }, 5);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (mut rig, writer) = Rig::written(Redundancy::Parity { parities: 2 }, 5).await;
         let mut stored = rig.world.with_node(0, |node| node.map.clone()).unwrap();
         stored.map.epoch += 1;
         stored.map.members[4].state = MemberState::Stale;
@@ -64,9 +62,7 @@ fn a_loss_that_a_former_writer_recorded_at_one_node_is_recorded_at_the_others_be
 fn three_copies_on_three_members_survive_the_loss_of_two() {
     play(async {
         for redundancy in [Redundancy::Mirror { copies: 3 }, Redundancy::Parity { parities: 2 }] {
-            let mut rig = Rig::new(redundancy, 3);
-            let writer = rig.open().await;
-            rig.write(&writer, 1).await.unwrap();
+            let (rig, writer) = Rig::written(redundancy, 3).await;
             rig.world.kill(0);
             rig.write(&writer, 2).await.unwrap();
             rig.world.kill(2);
@@ -80,9 +76,7 @@ fn three_copies_on_three_members_survive_the_loss_of_two() {
 #[test]
 fn a_write_that_skips_a_lost_member_waits_until_the_loss_is_stored() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.state.lock().maps_held = true;
         rig.world.kill(1);
         // The second write is admitted, and waits for what it has to read from member 0.
@@ -140,9 +134,7 @@ fn a_member_that_takes_no_map_costs_nothing_while_enough_others_do() {
 #[test]
 fn a_member_lost_while_idle_is_noticed() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.kill(2);
         tokio::time::timeout(Duration::from_secs(5), writer.until_stale(2, true)).await.unwrap();
         rig.world.restart(3);
@@ -155,9 +147,7 @@ fn a_member_lost_while_idle_is_noticed() {
 #[test]
 fn a_writer_that_dies_between_the_map_and_the_write_leaves_what_was_there() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (mut rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.state.lock().writes_left = Some(0);
         let stalled = tokio::time::timeout(Duration::from_millis(100), rig.write(&writer, 2)).await;
         assert!(stalled.is_err());
@@ -187,9 +177,7 @@ fn a_deposed_writer_acknowledges_nothing() {
 #[test]
 fn a_member_of_two_that_is_indispensable_is_waited_for() {
     play(async {
-        let mut rig = Rig::new(MIRROR, 2);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(MIRROR, 2).await;
         rig.world.kill(1);
         writer.until_stale(1, true).await;
         rig.world.freeze(0, true);
@@ -209,9 +197,7 @@ fn a_member_of_two_that_is_indispensable_is_waited_for() {
 fn a_write_of_a_process_that_was_stopped_is_repeated_after_its_connections_have_timed_out() {
     for redundancy in [PARITY, MIRROR] {
         play(async move {
-            let mut rig = Rig::new(redundancy, 3);
-            let writer = rig.open().await;
-            rig.write(&writer, 1).await.unwrap();
+            let (rig, writer) = Rig::written(redundancy, 3).await;
             (0..3).for_each(|node| rig.world.isolate(node, true));
             let stopped = async {
                 sleep(Duration::from_millis(10)).await;

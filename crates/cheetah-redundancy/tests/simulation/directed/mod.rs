@@ -34,6 +34,14 @@ impl Rig {
         Self { world, shape, processes: 0 }
     }
 
+    /// A drive whose bytes are all 1, and its writer.
+    async fn written(redundancy: Redundancy, members: usize) -> (Self, Writer) {
+        let mut rig = Self::new(redundancy, members);
+        let writer = rig.open().await;
+        rig.write(&writer, 1).await.unwrap();
+        (rig, writer)
+    }
+
     async fn open(&mut self) -> Writer {
         self.processes += 1;
         open(&self.world, &Process::new(self.processes), &self.shape).await.unwrap()

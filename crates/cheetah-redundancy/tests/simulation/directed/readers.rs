@@ -19,9 +19,7 @@ fn a_reader_that_is_cut_off_with_a_stale_member_does_not_read_it() {
         for cut_after_ms in (0..1500).step_by(60) {
             let refused = &mut refused;
             play(async move {
-                let mut rig = Rig::new(redundancy, 3);
-                let writer = rig.open().await;
-                rig.write(&writer, 1).await.unwrap();
+                let (rig, writer) = Rig::written(redundancy, 3).await;
                 let process = Process::new(99);
                 let reader = Reader::open_following(&rig.world, &process, &rig.shape).await.unwrap();
                 let whole = ByteRange::new(0, rig.shape.size());
@@ -58,9 +56,7 @@ fn a_reader_that_is_cut_off_with_a_stale_member_does_not_read_it() {
 fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_ended() {
     play(async {
         for (is_killed, waits) in [(false, true), (true, false)] {
-            let mut rig = Rig::new(PARITY, 3);
-            let writer = rig.open().await;
-            rig.write(&writer, 1).await.unwrap();
+            let (rig, writer) = Rig::written(PARITY, 3).await;
             let begun = tokio::time::Instant::now();
             rig.write(&writer, 2).await.unwrap();
             assert!(begun.elapsed() < READ_LEASE);
@@ -81,9 +77,7 @@ fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_end
 fn a_read_waits_for_a_member_that_returns_while_another_is_lost() {
     for redundancy in [PARITY, MIRROR] {
         play(async move {
-            let mut rig = Rig::new(redundancy, 3);
-            let writer = rig.open().await;
-            rig.write(&writer, 1).await.unwrap();
+            let (rig, writer) = Rig::written(redundancy, 3).await;
             let process = Process::new(99);
             let reader = Reader::open(&rig.world, &process, &rig.shape).await.unwrap();
             let members = reader.drive.members();

@@ -10,9 +10,7 @@ use crate::process::Reader;
 #[test]
 fn digests_that_were_remembered_do_not_outlive_a_write() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         let whole = ByteRange::new(0, rig.shape.size());
         let reader = Reader::open(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
         reader.drive.members().follow(&writer.map(), vec![(0, None)]);
@@ -41,9 +39,7 @@ fn small_requests_take_no_more_requests_to_nodes_than_budgeted() {
     // Members, parities, reads of a page of the lost member, reads and writes of an overwrite.
     for (members, parities, degraded, overwrite) in [(3, 1, 2, (1, 3)), (5, 1, 4, (2, 3)), (7, 2, 5, (3, 5))] {
         play(async move {
-            let mut rig = Rig::new(Redundancy::Parity { parities }, members);
-            let writer = rig.open().await;
-            rig.write(&writer, 1).await.unwrap();
+            let (rig, writer) = Rig::written(Redundancy::Parity { parities }, members).await;
             let page = ByteRange::new(0, 4096);
             requests(&rig);
             writer.drive.read(page).await.unwrap();

@@ -10,9 +10,7 @@ use super::{PARITY, PATIENCE, Rig, play};
 #[test]
 fn a_silent_member_that_wakes_up_after_others_went_on_is_resynchronized() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.freeze(1, true);
         rig.write(&writer, 2).await.unwrap();
         assert_eq!(writer.map().members[1].state, MemberState::Stale);
@@ -27,9 +25,7 @@ fn a_silent_member_that_wakes_up_after_others_went_on_is_resynchronized() {
 #[test]
 fn a_member_lost_during_its_own_resynchronization_returns_in_the_end() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.isolate(0, true);
         rig.write(&writer, 2).await.unwrap();
         // It takes a few writes of its resynchronization, then its connection breaks and it is silent again.
@@ -48,9 +44,7 @@ fn a_member_lost_during_its_own_resynchronization_returns_in_the_end() {
 #[test]
 fn a_spare_that_dies_while_it_is_filled_is_replaced_by_the_next() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.kill(1);
         writer.until_stale(1, true).await;
         rig.world.with_node(3, |node| node.dies_after_writes = Some(2));
@@ -67,9 +61,7 @@ fn a_spare_that_dies_while_it_is_filled_is_replaced_by_the_next() {
 #[test]
 fn the_connection_to_a_spare_is_not_cut_off_by_the_search_for_the_former_member() {
     play(async {
-        let mut rig = Rig::new(PARITY, 3);
-        let writer = rig.open().await;
-        rig.write(&writer, 1).await.unwrap();
+        let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.kill(1);
         writer.until_stale(1, true).await;
         writer.replace(&rig.world, 1, 3).await.unwrap();
