@@ -83,6 +83,8 @@ pub enum Admission {
     Approved,
     /// Its credential was made in advance.
     InAdvance,
+    /// Its credential was exported for other programs.
+    Exported,
 }
 
 /// A member.
@@ -169,7 +171,7 @@ pub enum Denied {
     UsedUp,
     /// It was closed.
     #[error(
-        "the invitation was closed, since a member that it admitted was revoked; make a new one (cheetah room invite)"
+        "the invitation was closed, as when a member that it admitted is revoked; make a new one (cheetah room invite)"
     )]
     Closed,
     /// The key is that of a revoked member.
@@ -316,6 +318,12 @@ impl Register {
         });
         let last = self.invitations.len() - 1;
         &self.invitations[last]
+    }
+
+    /// Closes the invitation of this id; returns whether it was open.
+    pub fn close(&mut self, id: &str, now: Seconds) -> bool {
+        let open = self.invitations.iter_mut().find(|invitation| invitation.id == id && invitation.is_open(now));
+        open.map(|invitation| invitation.closed = true).is_some()
     }
 
     /// Whether any invitation can still be used.

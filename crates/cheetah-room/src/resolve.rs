@@ -1,5 +1,8 @@
 //! Resolves `--room ROOM`: a room of this machine, a room that it has joined, a credential file, or an invitation.
 
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result, list};
@@ -237,7 +240,7 @@ fn of_credential(path: &Path, bytes: &[u8]) -> Result<(Membership, Role)> {
 fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::with_capacity(TEXT_LEN_MAX);
-    std::fs::File::open(path)?.take(CREDENTIAL_LEN_MAX as u64).read_to_end(&mut bytes)?;
+    File::open(path)?.take(CREDENTIAL_LEN_MAX as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -355,23 +358,50 @@ pub fn own_room(id: RoomId) -> Result<Option<Room>> {
     Ok(None)
 }
 
-/// Writes a new file that its owner alone can read.
-///
-/// # Errors
-///
-/// If there is a file of that name, or it cannot be written.
-pub fn write_secret(path: &Path, content: &[u8]) -> Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let doing = |error| Error::io(format_args!("writing {}", path.display()), &error);
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = file.map_err(|error| {
-        if error.kind() == std::io::ErrorKind::AlreadyExists {
-            return Error::misuse(format!("{} exists, and is not overwritten; choose another name", path.display()));
+/// A new file that its owner alone can read. It is removed if it is dropped before it is written.
+#[derive(Debug)]
+pub struct SecretFile {
+    path: PathBuf,
+    file: File,
+    is_written: bool,
+}
+
+impl SecretFile {
+    /// Creates it, before the secret is made: a secret that cannot be written must not exist.
+    ///
+    /// # Errors
+    ///
+    /// If there is a file of that name, or it cannot be created.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::misuse(format!("{} exists, and is not overwritten; choose another name", path.display()))
+            }
+            _ => Error::io(format_args!("creating {}", path.display()), &error),
+        })?;
+        Ok(Self { path: path.to_owned(), file, is_written: false })
+    }
+
+    /// Writes the secret to stable storage.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write(mut self, content: &[u8]) -> Result<()> {
+        let written = self.file.write_all(content).and_then(|()| self.file.sync_all());
+        written.map_err(|error| Error::io(format_args!("writing {}", self.path.display()), &error))?;
+        self.is_written = true;
+        Ok(())
+    }
+}
+
+impl Drop for SecretFile {
+    fn drop(&mut self) {
+        if !self.is_written {
+            let _ = std::fs::remove_file(&self.path);
         }
-        doing(error)
-    })?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(doing)
+    }
 }
 
 /// A directory that others cannot read, for exported files.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::lab::{Lab, port};
-use crate::support::{Desk, MIB, Node, text};
+use crate::support::{Desk, MIB, Node, need, text, tool};
 
 /// The names of the servers that the room knows.
 fn servers(lab: &Lab) -> Vec<String> {
@@ -108,6 +108,48 @@ fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
     lab.eventually("ann", &["acquire", &export, &lab.0.arg("never.raw"), "--timeout", "5"], |ran| ran.code != Some(0));
     assert_eq!((copy("bob", &disk), copy("bob", &export)), (Some(0), Some(0)));
     lab.at("bob", &["verify", &drive]).ok();
+}
+
+#[test]
+fn a_secret_that_cannot_be_written_leaves_neither_an_invitation_nor_a_member() {
+    let lab = Lab::new();
+    let invite = ["room", "invite", "--no-serve", "--role", "analyst", "--out"];
+    let credential = ["room", "credential", "--role", "analyst", "--name", "ann", "--out"];
+    let taken = lab.0.file("taken", b"mine");
+    let nowhere = lab.0.arg("nowhere/x");
+    for path in [&taken, &nowhere] {
+        for words in [&invite, &credential[..]] {
+            assert_ne!(lab.at("examiner", &[words, &[path.as_str()]].concat()).code, Some(0));
+        }
+    }
+    if need::is_root() {
+        let full = lab.0.dir("full");
+        tool("mount", &["-t", "tmpfs", "-o", "size=4k", "none", &full]).ok();
+        std::fs::write(format!("{full}/all"), [0; 4096]).unwrap();
+        for words in [&invite, &credential[..]] {
+            assert_eq!(lab.at("examiner", &[words, &[&format!("{full}/x")]].concat()).code, Some(1));
+        }
+        assert_eq!(lab.at("examiner", &["room", "export", &full, "--role", "analyst", "--name", "ann"]).code, Some(1));
+        let left = std::fs::read_dir(&full).unwrap().count();
+        tool("umount", &[&full]).ok();
+        assert_eq!(left, 1, "a part of a secret is left");
+    }
+    let list = lab.at("examiner", &["room", "list"]).ok().json();
+    assert_eq!(list["invitations"], json!([]), "{list}");
+    let unrevoked = |member: &&Value| member["revoked_s"].is_null();
+    assert_eq!(list["members"].as_array().unwrap().iter().filter(unrevoked).count(), 1, "{list}");
+    assert_eq!(std::fs::read(taken).unwrap(), b"mine");
+}
+
+#[test]
+fn an_unused_invitation_is_closed_by_its_id() {
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let made = lab.at("examiner", &["room", "invite", "--no-serve", "--role", "analyst"]).ok().json();
+    let closed = lab.at("examiner", &["room", "revoke", text(&made, "id")]).ok().json();
+    assert_eq!(closed["closed_invitations"], json!([made["id"]]), "{closed}");
+    lab.at("ann", &["room", "join", text(&made, "invitation")]).says(1, &["was closed"]);
+    lab.at("examiner", &["room", "revoke", text(&made, "id")]).says(2, &["no open invitation"]);
 }
 
 #[test]

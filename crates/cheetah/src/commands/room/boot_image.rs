@@ -91,17 +91,9 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         let path = args.out.display();
         return Err(Failure::misused(format!("{path} exists, and is not overwritten; choose another name")));
     }
-    let lend = invite(&args, &room, Role::Node).await?;
-    let serve = if args.serve { Some(invite(&args, &room, Role::Agent).await?) } else { None };
-    let archive = archive(&lend, serve.as_ref())
-        .ok_or_else(|| Failure::failed("the addresses do not fit into a boot image; give fewer with --address"))?;
-    let written = match place {
-        Some(place) => copy_with(&args.image, place, &archive, &args.out),
-        None => publish(&args.out, |file| file.write_all(&archive)),
-    };
-    written.map_err(|error| {
-        Failure::failed(format!("cannot write {}: {}", args.out.display(), os_error::describe(&error)))
-    })?;
+    let mut ids = Vec::new();
+    let made = write(&args, &room, place, &mut ids).await;
+    let lend = made.inspect_err(|_| ids.iter().for_each(|id| invite::close(&room, id)))?;
     let hosts: Vec<_> = lend.hosts.iter().map(|host| host.with_port(lend.port)).collect();
     let value = json!({
         "room": room.name(), "file": path_to_text(&args.out), "hosts": hosts, "serves": args.serve, "uses": args.uses,
@@ -120,7 +112,23 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-async fn invite(args: &Args, room: &Room, role: Role) -> Result<Invitation> {
+/// Makes the invitations, whose ids are added to `ids`, and the image with them. Returns the invitation for machines that lend.
+async fn write(args: &Args, room: &Room, place: Option<u64>, ids: &mut Vec<String>) -> Result<Invitation> {
+    let lend = invite(args, room, Role::Node, ids).await?;
+    let serve = if args.serve { Some(invite(args, room, Role::Agent, ids).await?) } else { None };
+    let archive = archive(&lend, serve.as_ref())
+        .ok_or_else(|| Failure::failed("the addresses do not fit into a boot image; give fewer with --address"))?;
+    let written = match place {
+        Some(place) => copy_with(&args.image, place, &archive, &args.out),
+        None => publish(&args.out, |file| file.write_all(&archive)),
+    };
+    written.map_err(|error| {
+        Failure::failed(format!("cannot write {}: {}", args.out.display(), os_error::describe(&error)))
+    })?;
+    Ok(lend)
+}
+
+async fn invite(args: &Args, room: &Room, role: Role, ids: &mut Vec<String>) -> Result<Invitation> {
     let terms = invite::Terms {
         role,
         expires: args.expires,
@@ -129,7 +137,9 @@ async fn invite(args: &Args, room: &Room, role: Role) -> Result<Invitation> {
         listen: args.listen,
         no_serve: args.no_serve,
     };
-    Ok(invite::make(room, terms).await?.0)
+    let (invitation, id, _) = invite::make(room, terms).await?;
+    ids.push(id);
+    Ok(invitation)
 }
 
 /// The archive: for each entry of the boot menu, the options of its program and the invitation that they name. `None` if it

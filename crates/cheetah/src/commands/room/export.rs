@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::place::host_name;
-use cheetah_room::resolve::{secret_directory, write_secret};
-use cheetah_room::{Admission, PrivateKey, Room};
+use cheetah_room::place::now;
+use cheetah_room::resolve::{SecretFile, secret_directory};
+use cheetah_room::{Admission, Member, PrivateKey, Room};
 use cheetah_tls::Role;
 use serde_json::json;
 
@@ -79,12 +80,18 @@ pub fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     }
     let key = PrivateKey::generate()?;
     let name = args.name.clone().unwrap_or_else(host_name);
-    let (member, certificate) = room.admit(&key, &name, args.role, Admission::Founder)?;
-    let (key, revocations) = (key.to_pem(), room.revocations_pem()?);
-    let contents = [room.authority().certificate_pem(), &revocations, &certificate, &*key, &certificate, &*key];
-    for (name, content) in FILES.iter().zip(contents) {
-        directory.write(name, content.as_bytes())?;
-    }
+    let (member, certificate) = room.admit(&key, &name, args.role, Admission::Exported)?;
+    let write = || {
+        let (key, revocations) = (key.to_pem(), room.revocations_pem()?);
+        let contents = [room.authority().certificate_pem(), &revocations, &certificate, &*key, &certificate, &*key];
+        FILES.iter().zip(contents).try_for_each(|(name, content)| directory.write(name, content.as_bytes()))
+    };
+    write().inspect_err(|_| {
+        for name in FILES {
+            let _ = directory.remove(name);
+        }
+        revoke(&room, &member);
+    })?;
     let value = json!({
         "directory": path_to_text(&args.directory), "name": member.name, "role": member.role.name(),
         "key_sha256": member.key.to_string(), "files": FILES,
@@ -97,15 +104,13 @@ pub fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
 /// Runs `room credential`.
 pub fn credential(args: &CredentialArgs, room: Option<&str>, ui: Ui) -> Result<()> {
     let room: Room = super::open(room)?;
-    if args.out.symlink_metadata().is_ok() {
-        let path = args.out.display();
-        return Err(Failure::misused(format!("{path} exists, and is not overwritten; choose another name")));
-    }
+    let file = SecretFile::create(&args.out)?;
     let stem = || args.out.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = args.name.clone().or_else(stem).unwrap_or_default();
     let key = PrivateKey::generate()?;
     let (member, _) = room.admit(&key, &name, args.role, Admission::InAdvance)?;
-    write_secret(&args.out, room.credential_file(&key, &member)?.as_bytes())?;
+    let content = room.credential_file(&key, &member);
+    content.and_then(|content| file.write(content.as_bytes())).inspect_err(|_| revoke(&room, &member))?;
     let value = json!({
         "file": path_to_text(&args.out), "name": member.name, "role": member.role.name(),
         "key_sha256": member.key.to_string(),
@@ -119,4 +124,11 @@ pub fn credential(args: &CredentialArgs, room: Option<&str>, ui: Ui) -> Result<(
         &value,
     );
     Ok(())
+}
+
+/// Takes back a membership whose credential could not be written.
+fn revoke(room: &Room, member: &Member) {
+    if let Err(error) = room.change(|register| Ok(register.revoke(&[&member.name], now()))) {
+        tracing::error!("{} is still a member; revoke it (cheetah room revoke {}): {error}", member.name, member.name);
+    }
 }

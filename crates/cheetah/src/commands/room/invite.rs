@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::invitation::HOSTS_MAX;
-use cheetah_room::place::PORT;
-use cheetah_room::resolve::write_secret;
+use cheetah_room::place::{PORT, now};
+use cheetah_room::resolve::SecretFile;
 use cheetah_room::{Host, Invitation, Room, Serving};
 use cheetah_tls::Role;
 use serde_json::json;
@@ -73,10 +73,11 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         listen: args.listen,
         no_serve: args.no_serve,
     };
+    let file = args.out.as_deref().map(SecretFile::create).transpose()?;
     let (invitation, id, serving) = make(&room, terms).await?;
     let text = invitation.to_string();
-    if let Some(path) = &args.out {
-        write_secret(path, format!("{text}\n").as_bytes())?;
+    if let Some(file) = file {
+        file.write(format!("{text}\n").as_bytes()).inspect_err(|_| close(&room, &id))?;
     }
     let hosts: Vec<_> = invitation.hosts.iter().map(|host| host.with_port(invitation.port)).collect();
     if ui.is_json() {
@@ -117,7 +118,7 @@ pub async fn make(room: &Room, terms: Terms) -> Result<(Invitation, String, Opti
     let serving = match room.serving()? {
         Some(serving) => Some(serving),
         None if terms.no_serve => room.last_serving()?.filter(|_| terms.listen.is_none()),
-        None => Some(detached::start(room, terms.listen).await?),
+        None => Some(detached::start(room, terms.listen).await.inspect_err(|_| close(room, &id))?),
     };
     invitation.port = match (&serving, terms.listen) {
         (Some(serving), _) => serving.port,
@@ -127,6 +128,13 @@ pub async fn make(room: &Room, terms: Terms) -> Result<(Invitation, String, Opti
     let listens = serving.as_ref().map(|serving| serving.address).or(terms.listen.map(|listen| listen.ip()));
     invitation.hosts = if terms.address.is_empty() { hosts(listens) } else { terms.address };
     Ok((invitation, id, serving))
+}
+
+/// Closes an invitation that is not handed out.
+pub fn close(room: &Room, id: &str) {
+    if let Err(error) = room.change(|register| Ok(register.close(id, now()))) {
+        tracing::error!("invitation {id} is still open; close it (cheetah room revoke {id}): {error}");
+    }
 }
 
 fn describe(room: &Room, role: &Role, hosts: &[String], (expires, uses): (u64, u32), ui: Ui) {

@@ -90,5 +90,6 @@ fn how(admission: &Admission) -> String {
         Admission::Invitation(id) => format!("invitation {id}"),
         Admission::Approved => "code".into(),
         Admission::InAdvance => "credential file".into(),
+        Admission::Exported => "room export".into(),
     }
 }

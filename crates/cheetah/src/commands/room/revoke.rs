@@ -9,16 +9,17 @@ use crate::ui::Ui;
 
 /// The options of `room revoke`.
 #[derive(Debug, clap::Args)]
-#[command(about = "End the membership of machines")]
+#[command(about = "End the membership of machines, or close invitations")]
 #[command(
     long_about = "Ends the membership of machines, for good. Also closes the invitations that let them in, since they \
 may know the string. The nodes and agents of the room that can be reached are told at once; the others learn it \
-from the room's machine while it lets machines in, or from the next examiner that calls them.
+from the room's machine while it lets machines in, or from the next examiner that calls them. The id of an invitation \
+closes that invitation alone.
 
   cheetah room revoke lab-7"
 )]
 pub struct Args {
-    /// Names of the members, as cheetah room list shows them
+    /// Names of members, or ids of open invitations, as cheetah room list shows them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }
@@ -26,15 +27,35 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
-    let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
     let register = room.register()?;
-    if let Some(unknown) = names.iter().find(|name| register.member(name).is_none()) {
-        return Err(Failure::misused(format!("room {} has no member '{unknown}'; see cheetah room list", room.name())));
+    let (names, ids): (Vec<_>, Vec<_>) =
+        args.names.iter().map(String::as_str).partition(|name| register.member(name).is_some());
+    let is_open = |id: &str| register.invitations().iter().any(|open| open.id == id && open.is_open(now()));
+    if let Some(unknown) = ids.iter().find(|id| !is_open(id)) {
+        return Err(Failure::misused(format!(
+            "room {} has no member '{unknown}', and no open invitation of that id; see cheetah room list",
+            room.name()
+        )));
     }
-    let closed = room.change(|register| Ok(register.revoke(&names, now())))?;
+    let closed_with_members = room.change(|register| {
+        for id in &ids {
+            register.close(id, now());
+        }
+        Ok(register.revoke(&names, now()))
+    })?;
+    let closed: Vec<&str> = ids.iter().copied().chain(closed_with_members.iter().map(String::as_str)).collect();
+    if names.is_empty() {
+        let value =
+            json!({ "room": room.name(), "revoked": [], "closed_invitations": closed, "told": [], "not_told": [] });
+        ui.answer(format!("closed: invitation {}", list(&ids)), &value);
+        return Ok(());
+    }
     let told = crate::room::tell_servers(&room).await?;
     let mut text = format!("revoked: {}", list(&names));
-    for id in &closed {
+    if !ids.is_empty() {
+        text.push_str(&format!("\nclosed: invitation {}", list(&ids)));
+    }
+    for id in &closed_with_members {
         text.push_str(&format!(
             "\nclosed invitation {id}, which let one of them in; make a new one: cheetah room invite"
         ));
