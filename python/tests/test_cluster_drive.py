@@ -194,13 +194,15 @@ def test_the_worker_of_a_revoked_member_is_cut_off_and_refused(
 ) -> None:
     import distributed
 
-    from cheetah.triage.workers.room_security import room_security
+    from cheetah.triage.workers.room_security import RoomSecurity
 
     address, _ = cluster
-    credential = tmp_path / "ann.pem"
-    run(binary, "room", "credential", "--room", "lab", "--role", "analyst", "--name", "ann", "--out", credential)
-    log = tmp_path / "ann.log"
-    with distributed.Client(address, security=room_security(), set_as_default=False) as client, log.open("wb") as said:
+    # Not room_security(): this process would be in the room from then on, in other tests, too.
+    own, credential = (tmp_path / f"{name}.pem" for name in ("bob", "ann"))
+    for file in (own, credential):
+        run(binary, "room", "credential", "--room", "lab", "--role", "analyst", "--name", file.stem, "--out", file)
+    log, security = tmp_path / "ann.log", RoomSecurity(str(own))
+    with distributed.Client(address, security=security, set_as_default=False) as client, log.open("wb") as said:
         client.wait_for_workers(2, timeout=PATIENCE_S)
 
         def until_workers(count: int) -> None:
@@ -221,9 +223,7 @@ def test_the_worker_of_a_revoked_member_is_cut_off_and_refused(
             until_workers(2)
             with (
                 pytest.raises(OSError),
-                distributed.Client(
-                    address, security=type(room_security())(str(credential)), timeout=5, set_as_default=False
-                ),
+                distributed.Client(address, security=RoomSecurity(str(credential)), timeout=5, set_as_default=False),
             ):
                 pass
             assert client.submit(sum, [1, 2]).result(timeout=PATIENCE_S) == 3
