@@ -1,6 +1,6 @@
 //! An array: equal members that together hold data and its redundancy.
 //!
-//! While every member is ready, a read is a stripe's read. Otherwise, and for writes, a request is split into groups
+//! While every member is ready, a read is a stripe read. Otherwise, and for writes, a request is split into groups
 //! (`read`, `write`).
 
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub(crate) struct Array {
 pub(crate) struct Inner {
     pub geometry: ArrayGeometry,
     pub members: Arc<Members>,
-    /// The member, by its number in the drive, of each member of this array, and where its part begins there.
+    /// For each member of this array, its number in the drive and the offset of its part there.
     pub places: Vec<(usize, u64)>,
     /// Where the array begins in the drive.
     pub start: u64,
-    /// Of groups.
+    /// Locks on groups.
     pub locks: RangeLock,
     pub digest_cells: DigestCells,
     /// The data sections, for reading while all is well.
@@ -38,8 +38,8 @@ pub(crate) struct Inner {
 }
 
 impl Array {
-    /// An array over `places`: the number of each member in the drive, and the offset of its part there. The array's data
-    /// begins at `start` of the drive.
+    /// An array over `places`: the number of each member in the drive, and the offset of its part there. The array's
+    /// data begins at `start` of the drive.
     pub fn new(geometry: ArrayGeometry, members: Arc<Members>, places: Vec<(usize, u64)>, start: u64) -> Result<Self> {
         if places.len() != geometry.members() {
             return Err(Error::Invalid("an array has a place for each of its members".into()));
@@ -56,7 +56,7 @@ impl Array {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Runs a change in a task of its own: it must end in order even if its caller is dropped.
+    /// Runs a change in a task of its own: it must run to its end even if its caller is dropped.
     fn change<F>(&self, change: impl FnOnce(Arc<Inner>) -> F) -> Io<'static, ()>
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -72,8 +72,8 @@ impl Array {
 }
 
 impl Inner {
-    /// Reads a range. A page that the map records as bad at any time during the read is an error: a member gets in sync
-    /// without it, and holds other bytes there.
+    /// Reads a range. A page that the map records as bad at any time during the read is an error: a member in sync may
+    /// hold other bytes there.
     async fn read(self: &Arc<Self>, range: ByteRange) -> Result<Data> {
         loop {
             let changes = self.members.bad_changes();
@@ -91,7 +91,7 @@ impl Inner {
         {
             return Ok(data);
         }
-        // Apart, so that a healthy read does not allocate for it.
+        // Boxed, so that a healthy read does not allocate for it.
         Box::pin(self.read_degraded(range)).await
     }
 
@@ -143,7 +143,7 @@ impl Device for Array {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
         }
-        // A range of any length arrives in one request, but its redundancy takes memory.
+        // One request may zero a range of any length, but computing its redundancy takes memory.
         Io::later(async move {
             for piece in range.split_at_multiples(ZERO_BYTES_MAX) {
                 self.write(piece.offset, Data::zeros(piece.len), how.fua).await?;
@@ -173,7 +173,7 @@ impl Device for Array {
         }
         Io::later(async move {
             self.inner.members.may_read(range.shifted(self.inner.start)).await?;
-            // Bad pages read as zeros there.
+            // Members report bad pages as zeros.
             if self.inner.members.all_ready()
                 && self.inner.check_good(range).is_ok()
                 && let Ok(extents) = self.inner.stripe.extents(range).await
@@ -185,7 +185,7 @@ impl Device for Array {
     }
 }
 
-/// The content of a member, read by whichever connection it has now.
+/// The content of a member, read over its current connection.
 struct MemberContent {
     members: Arc<Members>,
     member: usize,

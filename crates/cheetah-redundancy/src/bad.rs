@@ -1,9 +1,9 @@
 //! Bad ranges: pages of a drive whose content is lost, although every member answers.
 //!
-//! A single parity loses a page if the writer dies in the middle of a write and a member is lost as well: data and redundancy
-//! of the group are then of different versions, and the member's unit cannot be computed. Waiting does not help, so such pages
-//! are recorded in the map, and the member gets in sync without them. Reads of a bad page fail; a write of the whole page makes
-//! it good.
+//! A single parity loses a page if the writer dies in the middle of a write and a member is lost as well: data and
+//! redundancy of the group are then of different versions, and the member's unit cannot be computed. Waiting does not
+//! help, so such pages are recorded in the map, and the member gets in sync without them. Reads of a bad page fail; a
+//! write of the whole page makes it good.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::geometry::PAGE_BYTES;
 
 /// The most ranges that are recorded, so that a map stays small enough to be stored.
 pub const BAD_RANGES_MAX: usize = 4096;
-/// Writes in the middle of ranges may split them into this many.
+/// Writes in the middle of ranges may split them into at most this many.
 const SPLIT_RANGES_MAX: usize = 2 * BAD_RANGES_MAX;
 
 /// A bounded set of pages, as ranges: in order, disjoint, of whole pages.
@@ -64,7 +64,7 @@ impl BadRanges {
     ///
     /// # Errors
     ///
-    /// If there are too many: then nothing is added.
+    /// If there would be too many ranges. Nothing is added then.
     pub fn insert(&mut self, ranges: &[ByteRange]) -> Result<(), Full> {
         let pages = ranges.iter().filter(|range| !range.is_empty()).map(|range| range.aligned_to(PAGE_BYTES));
         let mut all: Vec<ByteRange> = self.0.iter().copied().chain(pages).collect();
@@ -89,7 +89,7 @@ impl BadRanges {
     ///
     /// # Errors
     ///
-    /// If too many ranges would be left: then nothing is removed.
+    /// If too many ranges would be left. Nothing is removed then.
     pub fn remove(&mut self, range: ByteRange) -> Result<(), Full> {
         let end = range.end() / PAGE_BYTES * PAGE_BYTES;
         let pages = ByteRange::between(range.offset.next_multiple_of(PAGE_BYTES), end);
@@ -109,7 +109,7 @@ impl BadRanges {
         Ok(())
     }
 
-    /// Reads what [`Display`](fmt::Display) prints, for a drive of `size` bytes. `None` if it is not that.
+    /// Parses the output of [`Display`](fmt::Display) for a drive of `size` bytes. `None` if the text has another form.
     pub fn parse(text: &str, size: u64) -> Option<Self> {
         let mut ranges: Vec<ByteRange> = Vec::new();
         for run in text.split(',').filter(|run| !run.is_empty()) {

@@ -1,5 +1,5 @@
-//! Checking: every unit is read, and data, digests and redundancy are compared. Damage of what nobody reads would otherwise stay
-//! unnoticed until another member is lost.
+//! Checking: reads every unit, and compares data, digests and redundancy. Without it, damage to units that nobody reads
+//! would be unnoticed until another member is lost.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,21 +24,21 @@ const BATCH_BYTES: u64 = 4 << 20;
 pub struct Checked {
     /// Bytes of data that were compared with their redundancy.
     pub compared_bytes: u64,
-    /// Bytes of data that were not, because a member is missing, or the range is bad.
+    /// Bytes of data that were not compared, because a member is missing or the range is bad.
     pub uncompared_bytes: u64,
-    /// Units that a member reported as damaged. Resynchronization writes them anew.
+    /// Units that a member reported as damaged. Resynchronization rewrites them.
     pub damaged_units: u64,
-    /// Pages of data that contradicted their digests, and were computed from the other members and written anew.
+    /// Pages of data that contradicted their digests, and were recomputed from the other members and rewritten.
     pub data_pages_repaired: u64,
-    /// Pages of redundancy, digests included, that contradicted the data, and were written anew.
+    /// Pages of redundancy, digests included, that contradicted the data, and were rewritten.
     pub redundancy_pages_repaired: u64,
-    /// Rows of pages in which data and redundancy contradict each other, and nothing shows which is right. They are left as
-    /// they are.
+    /// Rows of pages in which data and redundancy contradict each other, and nothing shows which is right. They are not
+    /// changed.
     pub undecided_rows: u64,
 }
 
 impl Checked {
-    /// Whether everything was compared, and nothing is wrong any more.
+    /// Whether everything was compared, and nothing remains wrong.
     pub fn is_sound(&self) -> bool {
         self.uncompared_bytes == 0 && self.undecided_rows == 0
     }
@@ -59,7 +59,7 @@ struct Row {
     bad: Vec<bool>,
 }
 
-/// What a row should be.
+/// The correct content of a row.
 #[derive(Debug, PartialEq, Eq)]
 struct Truth {
     data: Vec<Bytes>,
@@ -68,7 +68,7 @@ struct Truth {
 }
 
 impl Inner {
-    /// Checks a range of groups, at most [`BATCH_BYTES`] at a time. `progress` is told the bytes done of each step.
+    /// Checks a range of groups, at most [`BATCH_BYTES`] at a time. `progress` gets the bytes done in each step.
     pub(crate) async fn check(
         self: &Arc<Self>,
         checked: &mut Checked,
@@ -97,7 +97,7 @@ impl Inner {
             let damaged = parts.damaged;
             checked.damaged_units += damaged;
             let Some(rows) = self.rows(group, parts) else {
-                // A damaged unit is computed and compared with its digest when it is written anew.
+                // A damaged unit is computed and compared with its digest when it is rewritten.
                 if damaged == 0 {
                     checked.uncompared_bytes += self.geometry.group_bytes();
                 }
@@ -121,7 +121,7 @@ impl Inner {
             }
         }
         if let Some(regions) = regions {
-            // A member that is lost while it is mended lacks this write, too.
+            // A member that is lost during the repair misses this write, too.
             let _admitted = self.members.admit(regions.clone()).await?;
             self.send(edits, regions, false).await?;
         }
@@ -186,7 +186,7 @@ impl Inner {
         Ok(all)
     }
 
-    /// The rows of a group of which everything was read.
+    /// The rows of a group; `None` if a part of it was not read.
     fn rows(&self, group: u64, parts: AllParts) -> Option<Vec<Row>> {
         let data: Vec<Bytes> = parts.data.into_iter().collect::<Option<_>>()?;
         let redundancy: Vec<Bytes> = parts.redundancy.into_iter().collect::<Option<_>>()?;
@@ -224,7 +224,7 @@ struct AllParts {
 struct Undecided;
 
 impl Row {
-    /// What the row should be; `None` if it is that.
+    /// The correct content of the row; `None` if it is already correct.
     fn truth(&self) -> std::result::Result<Option<Truth>, Undecided> {
         if self.bad.contains(&true) {
             // Redundancy is computed with zeros in the place of bad pages, and nothing else is known of them.
@@ -240,8 +240,8 @@ impl Row {
         }
     }
 
-    /// Which redundancy contradicts these data, and whether any of it supports them: a digest of every page, or all of the
-    /// redundancy proper.
+    /// Which redundancy contradicts these data, and whether any redundancy confirms them: a digest of every page, or
+    /// all of the redundancy proper.
     fn assess(&self, data: Vec<Bytes>) -> Option<(Truth, bool)> {
         let redundancy = code::encode(&data, self.redundancy.len()).ok()?;
         let digests = code::digests(&data, &[]);
@@ -253,7 +253,7 @@ impl Row {
         Some((Truth { data, wrong_redundancy }, supported))
     }
 
-    /// A mirror's page: what more than half of the copies are.
+    /// A mirror's page: the content that more than half of the copies have.
     fn most_copies(&self) -> std::result::Result<Truth, Undecided> {
         let copies: Vec<&Bytes> = self.data.iter().chain(&self.redundancy).collect();
         let most = copies.iter().find(|page| copies.iter().filter(|copy| copy == page).count() * 2 > copies.len());
@@ -262,8 +262,8 @@ impl Row {
         Ok(Truth { data: vec![page], wrong_redundancy })
     }
 
-    /// The data with the fewest contradictions, of those that a digest supports: what was read, or with one page, or two,
-    /// computed from the others.
+    /// The data with the fewest contradictions among the candidates that a digest confirms: the data read, or the same
+    /// with one or two pages computed from the others.
     fn supported_by_digests(&self, held: Option<(Truth, bool)>) -> std::result::Result<Truth, Undecided> {
         let parities = self.redundancy.len();
         let contradictions = |truth: &Truth| {
@@ -276,7 +276,7 @@ impl Row {
             missing
                 .extend(pages.clone().flat_map(|first| (first + 1..pages.end).map(move |second| vec![first, second])));
         }
-        // Each parity on its own, and all together: one of them may be wrong.
+        // Uses each parity alone, and all together: one of them may be wrong.
         let mut used: Vec<Vec<usize>> = (0..parities).map(|index| vec![index]).collect();
         used.extend((parities > 1).then(|| (0..parities).collect()));
         let computed = missing.iter().flat_map(|missing| used.iter().map(move |used| (missing, used)));

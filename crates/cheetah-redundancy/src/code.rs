@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES};
 
-/// CRC-64/NVME of a page of zeros. Digests are XORed with it, so that those of fresh members, which are all zeros, are valid.
+/// CRC-64/NVME of a page of zeros. Digests are XORed with it, so that those of fresh members, which are all zeros, are
+/// valid.
 const ZERO_PAGE: u64 = 0x6482_d367_eb22_b64e;
 
 /// Computes `count` redundancy units of the data units, which are equally long. A copy costs nothing.
@@ -24,7 +25,7 @@ pub(crate) fn encode(data: &[Bytes], count: usize) -> Result<Vec<Bytes>> {
     Ok(units.into_iter().map(BytesMut::freeze).collect())
 }
 
-/// Computes data units that are missing, in the order of `wanted`. Other units may be missing, too, and are not computed.
+/// Computes the missing data units `wanted`, in that order. Further units may be missing; they are not computed.
 pub(crate) fn decode(
     data: &[Option<Bytes>],
     redundancy: &[Option<Bytes>],
@@ -45,7 +46,7 @@ pub(crate) fn decode(
     Ok(restored.into_iter().map(BytesMut::freeze).collect())
 }
 
-/// Changes redundancy units as a data unit changes, which is read and written in part: all are the same rows.
+/// Updates redundancy units for a change of a data unit. All slices are of the same rows.
 pub(crate) fn update(redundancy: &[Bytes], index: usize, old: &[u8], new: &[u8]) -> Result<Vec<Bytes>> {
     let changed = redundancy.iter().enumerate().map(|(parity, unit)| {
         let mut unit = BytesMut::from(&unit[..]);
@@ -64,10 +65,11 @@ fn invalid(error: cheetah_parity::ParityError) -> Error {
     Error::Invalid(error.to_string().into())
 }
 
-/// Stands in the place of the digest of a bad page: the zeros that redundancy is computed with instead of it do not match.
+/// Replaces the digest of a bad page. The zeros that stand for the page in redundancy do not match this value.
 const BAD_PAGE: u64 = u64::MAX;
 
-/// The digests of rows of pages of the data units: for each page the digests of all units, as a digest cell holds them.
+/// The digests of rows of pages of the data units, in the order of a digest cell: for each page the digests of all
+/// units. `bad` says, in the same order, which pages are bad; it may be empty.
 /// `bad` says, in the same order, which pages are bad; it may be empty.
 pub(crate) fn digests(data: &[Bytes], bad: &[bool]) -> Bytes {
     let pages = data.first().map_or(0, |unit| unit.len() / PAGE_BYTES as usize);

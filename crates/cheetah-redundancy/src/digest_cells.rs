@@ -1,7 +1,7 @@
-//! Digest cells that were read lately: a degraded read of a small range would otherwise take one request more.
+//! Digest cells that were read recently: without them, a degraded read of a small range would take one more request.
 //!
-//! The writer removes a cell, under the group's lock, before it changes it. A reader elsewhere may have an old one: then a page
-//! that is computed does not match, and the cell is read anew.
+//! The writer removes a cell, under the group's lock, before it changes the cell. A reader elsewhere may have an old
+//! cell: then a computed page does not match, and the cell is read again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use parking_lot::RwLock;
 /// The most bytes of cells: the digests of 8 GiB of data.
 const CELLS_BYTES_MAX: usize = 16 << 20;
 
-/// The cells of an array, by group. One of a group is enough.
+/// The cells of an array, by group. One cell of each group suffices.
 #[derive(Debug, Default)]
 pub(crate) struct DigestCells {
     cells: RwLock<HashMap<u64, Cell>>,
-    /// Bytes of them, so that a drive without looks at one word.
+    /// Bytes of all cells, so that an empty cache is checked by one load.
     bytes: AtomicUsize,
 }
 

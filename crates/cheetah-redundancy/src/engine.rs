@@ -1,5 +1,5 @@
-//! The recovery engine: which map has to be stored before which write is acknowledged, and what has to be resynchronized.
-//! Does no I/O and has no clock.
+//! The recovery engine: which map has to be stored before which write is acknowledged, and what has to be
+//! resynchronized. Does no I/O and has no clock.
 //!
 //! | event | answer |
 //! |---|---|
@@ -8,17 +8,17 @@
 //! | [`mark_stale`](Engine::mark_stale): a member missed a write | the epoch that has to be stored before the write is acknowledged, or that the member cannot be spared |
 //! | [`rejoin`](Engine::rejoin), [`replace`](Engine::replace): a member is written again | the epoch to store first |
 //! | [`unsettle`](Engine::unsettle): redundancy disagrees with the data somewhere | |
-//! | [`declare_bad`](Engine::declare_bad), [`heal`](Engine::heal): pages are lost, or were written anew | the epoch to store first |
+//! | [`declare_bad`](Engine::declare_bad), [`heal`](Engine::heal): pages are lost, or were rewritten | the epoch to store first |
 //! | [`next_resync`](Engine::next_resync) | the next region to resynchronize |
-//! | [`resynced`](Engine::resynced): a region was | |
+//! | [`resynced`](Engine::resynced): a region was resynchronized | |
 //! | [`record_progress`](Engine::record_progress): time has passed | the epoch to store |
 //! | [`next_store`](Engine::next_store) | the map to store now, one at a time |
 //! | [`store_finished`](Engine::store_finished) | the members that readers elsewhere may still read by an older map |
-//! | [`unread`](Engine::unread): they do not any more | |
+//! | [`unread`](Engine::unread): readers no longer read these members | |
 //! | [`close`](Engine::close): the writer ends in order | the epoch to store last |
 //!
-//! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in sync
-//! only through syncing, once it lacks no write; the members in sync suffice to read every byte; epochs grow.
+//! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in
+//! sync only through syncing, once it lacks no write; the members in sync suffice to read every byte; epochs grow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -31,10 +31,11 @@ use crate::map::{Map, MemberState, Regions};
 /// An epoch of the map.
 pub type Epoch = u64;
 
-/// Each writer begins above the next multiple of this: its epochs are above those that a former one stored in part.
+/// Each writer's first epoch is above the next multiple of 2^20, hence above all epochs that a former writer may have
+/// stored in part.
 const EPOCHS_OF_WRITER: Epoch = (1 << 20) - 1;
 
-/// The newest epoch that the writer of the map of epoch `known` may have stored, at members that were not heard.
+/// The newest epoch that the writer of the map of epoch `known` may have stored, at members that have not answered.
 pub const fn newest_of_writer(known: Epoch) -> Epoch {
     known | EPOCHS_OF_WRITER
 }
@@ -43,16 +44,17 @@ pub const fn newest_of_writer(known: Epoch) -> Epoch {
 #[derive(Debug)]
 pub struct Engine {
     map: Map,
-    /// Epochs up to this one may have been stored in part by a former writer, at members that this one has not heard.
+    /// Epochs up to this one may have been stored in part by a former writer, at members that have not answered this
+    /// one.
     former_epochs: Epoch,
     losses_max: usize,
     stored: Epoch,
     /// The newest epoch that this writer has stored; 0 before the first.
     own_stored: Epoch,
-    /// The first epochs of exclusions that are stored, of members which readers elsewhere may still read by an older map.
+    /// The first epoch of each stored exclusion whose members readers elsewhere may still read by an older map.
     read_elsewhere: BTreeSet<Epoch>,
     storing: Option<Epoch>,
-    /// Regions whose redundancy must be computed anew: unsettled when the drive was opened, or a write failed there.
+    /// Regions whose redundancy must be recomputed: unsettled when the drive was opened, or a write failed there.
     to_settle: Regions,
     /// Writes in flight, by region.
     writes: BTreeMap<u64, u32>,
@@ -61,7 +63,7 @@ pub struct Engine {
     pass: Option<Pass>,
     /// Regions that are being resynchronized.
     taken: BTreeSet<u64>,
-    /// A member was given a region that it missed since the last change.
+    /// Since the last change, a member received a region that it had missed.
     has_progress: bool,
 }
 
@@ -81,7 +83,7 @@ pub enum Resync {
     Busy,
     /// Nothing is left to do.
     Done,
-    /// Some regions could not be resynchronized. To try again is of use only after something has changed.
+    /// Some regions could not be resynchronized. A retry helps only after something has changed.
     Incomplete,
 }
 
@@ -103,7 +105,7 @@ pub struct Indispensable;
 pub enum NotReplaced {
     /// The other members do not hold all its bytes.
     Indispensable,
-    /// It takes part. Readers elsewhere may read it, and would not see what is written from then on.
+    /// It takes part. Readers elsewhere may read it, and would not see later writes.
     NotStale,
 }
 
@@ -142,8 +144,8 @@ impl Engine {
         self.stored
     }
 
-    /// The newest epoch that is stored, and by which, or by a newer one, all readers elsewhere read. A write that a member missed is
-    /// acknowledged only after that.
+    /// The newest stored epoch such that every reader elsewhere reads by it or by a newer one. A write that a member
+    /// missed is acknowledged only once the epoch that records this is settled.
     pub fn settled(&self) -> Epoch {
         self.read_elsewhere.first().map_or(self.stored, |epoch| epoch - 1)
     }
@@ -155,8 +157,8 @@ impl Engine {
                 |member: &crate::map::Member| member.state != MemberState::Stale || member.missed.contains(region);
             map.unsettled.contains(region) && map.members.iter().all(missed)
         };
-        // What a former writer has stored last may be at one member only: nothing is acknowledged before a map of this writer is
-        // stored.
+        // The former writer's last map may be stored at one member only, so nothing is acknowledged before a map of
+        // this writer is stored.
         let is_own = self.map.epoch > self.former_epochs;
         if !is_own || !self.map.open || !regions.clone().all(|region| recorded(&self.map, region)) {
             self.change(|map| {
@@ -194,7 +196,7 @@ impl Engine {
 
     /// Notes that redundancy may disagree with the data in a region.
     pub fn unsettle(&mut self, region: u64) {
-        // Not the set in memory alone: a write to a region that is in it counts on its being stored.
+        // Recorded in the map, too: a write to a region in `to_settle` relies on the map to contain it.
         if !self.map.unsettled.contains(region) {
             self.change(|map| map.unsettled.insert(region));
         }
@@ -202,16 +204,16 @@ impl Engine {
         self.pass = None;
     }
 
-    /// Notes that a member holds a damaged page in a region. If the region is to be settled anyway, nothing begins anew:
-    /// resynchronization itself meets damaged pages.
+    /// Notes that a member holds a damaged page in a region. If the region is to be settled anyway, the pass is not
+    /// restarted: resynchronization detects damaged pages itself.
     pub fn damaged(&mut self, region: u64) {
         if !self.to_settle.contains(region) {
             self.unsettle(region);
         }
     }
 
-    /// Records pages that no member can give: they are bad once the epoch returned is stored. Redundancy is computed anew
-    /// without them.
+    /// Records pages that no member can return. They are bad once the epoch returned is stored. Redundancy is
+    /// recomputed without them.
     ///
     /// # Errors
     ///
@@ -226,12 +228,12 @@ impl Engine {
         Ok(self.map.epoch)
     }
 
-    /// Records that the pages within `range` were written anew, to every member that takes part. They can be read, and the
-    /// write be acknowledged, once the epoch returned is stored.
+    /// Records that the pages within `range` were rewritten on every member that takes part. Once the epoch returned is
+    /// stored, they can be read and the write can be acknowledged.
     ///
     /// # Errors
     ///
-    /// If the list of bad ranges has no room for the pieces that are left.
+    /// If the list of bad ranges has no room for the remaining pieces.
     pub fn heal(&mut self, range: ByteRange) -> Result<Epoch, Full> {
         let mut bad = self.map.bad.clone();
         bad.remove(range)?;
@@ -241,13 +243,14 @@ impl Engine {
         Ok(self.map.epoch)
     }
 
-    /// Whether the drive can do without this member: it still can read every byte from the others.
+    /// Whether every byte can be read without this member.
     pub fn can_spare(&self, member: usize) -> bool {
         let others = self.map.members_in_sync() - usize::from(self.map.members[member].state == MemberState::InSync);
         others + self.losses_max >= self.map.members.len()
     }
 
-    /// Notes that a member missed a write. The write may be acknowledged once the epoch returned is [`settled`](Self::settled).
+    /// Notes that a member missed a write. The write may be acknowledged once the epoch returned is
+    /// [`settled`](Self::settled).
     ///
     /// # Errors
     ///
@@ -273,8 +276,8 @@ impl Engine {
         (self.map.members[member].state == MemberState::Stale).then(|| self.stale_since[member])
     }
 
-    /// Lets a stale member take part in writes again. It must hold what it held when it went stale, and nothing sent to it
-    /// before may still take effect.
+    /// Lets a stale member take part in writes again. It must hold what it held when it went stale, and nothing sent to
+    /// it before may still take effect.
     pub fn rejoin(&mut self, member: usize) -> Epoch {
         if self.map.members[member].state == MemberState::Stale {
             self.change(|map| map.members[member].state = MemberState::Syncing);
@@ -283,8 +286,8 @@ impl Engine {
         self.map.epoch
     }
 
-    /// Puts a member that holds nothing, only zeros, in the place of a stale one that the drive can spare. That it is stale must be
-    /// [`settled`](Self::settled).
+    /// Puts a member that holds nothing, only zeros, in the place of a stale one that the drive can spare. That it is
+    /// stale must be [`settled`](Self::settled).
     ///
     /// # Errors
     ///
@@ -302,16 +305,16 @@ impl Engine {
         Ok(self.map.epoch)
     }
 
-    /// Notes that no region is being resynchronized: whatever was has been given up.
+    /// Notes that no region is being resynchronized: the former pass was abandoned.
     pub fn begin_resync(&mut self) {
         self.taken.clear();
     }
 
-    /// The next region to resynchronize; there may be several at a time. After the last one, members that missed nothing any
-    /// more become in sync.
+    /// The next region to resynchronize; there may be several at a time. After the last one, members that lack no write
+    /// become in sync.
     pub fn next_resync(&mut self) -> Resync {
         if self.pass.is_none() {
-            // What a region of the former pass was given may not be all that this one would give it.
+            // The former pass may not write everything to a region that this pass would.
             if !self.taken.is_empty() {
                 return Resync::Busy;
             }
@@ -342,12 +345,12 @@ impl Engine {
         self.pass.as_ref().map_or(0, |pass| pass.todo.len())
     }
 
-    /// The regions where redundancy has to be computed anew.
+    /// The number of regions where redundancy has to be recomputed.
     pub fn to_settle(&self) -> u64 {
         self.to_settle.len()
     }
 
-    /// Whether redundancy has to be computed anew in a region.
+    /// Whether redundancy has to be recomputed in a region.
     pub fn is_to_settle(&self, region: u64) -> bool {
         self.to_settle.contains(region)
     }
@@ -410,8 +413,9 @@ impl Engine {
         Some(self.map.clone())
     }
 
-    /// Notes the end of storing the map returned last. Returns the members that readers elsewhere may still read by an older map,
-    /// although they missed a write since: those that this map, and none that this writer stored before, excludes.
+    /// Notes the end of storing the map returned last. Returns the members that readers elsewhere may still read by an
+    /// older map, although they missed a write since: those that this map, and none that this writer stored before,
+    /// excludes.
     pub fn store_finished(&mut self, stored: bool) -> Option<Exclusion> {
         let epoch = self.storing.take()?;
         debug_assert!(epoch > self.stored, "epochs grow");

@@ -1,4 +1,4 @@
-//! What an array needs of the world around it: connections to its members, and a place for its map.
+//! An array's environment: connections to its members, and a place to store its map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ pub trait MemberLink: Send + Sync {
     /// The member's content.
     fn device(&self) -> &DynDevice;
 
-    /// How long the member has been silent while it owed an answer; `None` if it owes none. A member that is slow is not
-    /// silent: it answers something.
+    /// How long the member has been silent while it owed an answer; `None` if it owes none. A member that is slow is
+    /// not silent: it answers something.
     fn silent_for(&self) -> Option<Duration>;
 }
 
@@ -23,31 +23,31 @@ pub type DynLink = Arc<dyn MemberLink>;
 
 /// A writer's environment. All operations end in bounded time: writes wait for them.
 pub trait Environment: Send + Sync {
-    /// Stores a map at members with more than half of the votes ([`Votes`](crate::Votes)), and does not wait for the others: one may
-    /// be silent. A member refuses an epoch older than its own.
+    /// Stores a map at members with more than half of the votes ([`Votes`](crate::Votes)). Does not wait for the
+    /// others: one may be silent. A member refuses an epoch older than its own.
     ///
     /// # Errors
     ///
-    /// If it is stored at too few: a clause that says why.
+    /// If too few members stored it: a clause with the reason.
     fn store(&self, map: Map) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Connects anew to a member that was cut off. It must hold what it held then, and nothing that was sent to it before,
-    /// over any connection of this writer, may take effect from now on; former connections end.
+    /// Reconnects to a member that was cut off. The member must hold the content that it held when it was cut off.
+    /// Former connections of this writer end, and nothing sent over them may take effect from now on.
     ///
     /// # Errors
     ///
     /// A clause that says why it cannot be reached, or is empty.
     fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>>;
 
-    /// The bytes that all clients have read from a member; `None` if it does not tell soon. Wraps around.
+    /// The bytes that all clients have read from a member; `None` if the member does not answer soon. Wraps around.
     fn read_bytes(&self, member: usize) -> BoxFuture<'_, Option<u64>>;
 
-    /// Whether the process that held a member's bytes has surely ended, so that no reader gets anything from it. Asked once a
-    /// member is excluded; false if that cannot be known soon.
+    /// Whether the process that held a member's bytes has certainly ended, so that no reader can read from it. Called
+    /// once a member is excluded; false if the answer is not known soon.
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool>;
 }
 
-/// A member that never is silent: one in this process.
+/// A member in this process, which is never silent.
 pub struct LocalMember(pub DynDevice);
 
 impl MemberLink for LocalMember {

@@ -1,8 +1,8 @@
 //! Where data and redundancy lie on the members of an array. Does no I/O.
 //!
-//! Data is dealt to the `n` members as RAID 0 deals it, in units, so that a healthy read is a stripe's read: one range a
-//! member. Consecutive units form *groups* of `k`; they lie on `k` consecutive members, and the group's `m` redundancy units
-//! on the next `m`:
+//! Data is dealt to the `n` members in units, as in RAID 0, so a healthy read is a stripe read: one range a member.
+//! Consecutive units form *groups* of `k`; they lie on `k` consecutive members, and the group's `m` redundancy units on
+//! the next `m`:
 //!
 //! ```text
 //! parity over 3 members (k = 2, m = 1)          mirror over 3 members, 2 copies (k = 1, m = 1)
@@ -14,10 +14,10 @@
 //!  digests    digests    digests                                                  digest section
 //! ```
 //!
-//! After `n` groups, a *cycle*, every member has `k` data units and `m` redundancy units, and the pattern repeats. A member
-//! holds three sections, one after the other: data, redundancy, and where `k` > 1 the digests of the data. Beside each
-//! redundancy unit, its member holds a *digest cell*: a digest of each page of the group's data. It is kept apart from the
-//! data, so it shows whether a page that was reconstructed is the page that was written.
+//! After `n` groups, a *cycle*, every member has `k` data units and `m` redundancy units, and the pattern repeats. A
+//! member holds three sections, one after the other: data, redundancy, and where `k` > 1 the digests of the data.
+//! Beside each redundancy unit, its member holds a *digest cell*: a digest of each page of the group's data. The cell
+//! is stored apart from the data, so it shows whether a reconstructed page is the page that was written.
 
 use cheetah_device::placement::{UNIT_MAX, UNIT_MIN};
 use cheetah_device::{ByteRange, Error, Result, Size};
@@ -90,8 +90,8 @@ pub struct ArrayGeometry {
     members: usize,
     unit: u64,
     cycles: u64,
-    /// For group `g` of a cycle and redundancy unit `i`: its place among the `m` redundancy units that its member holds of
-    /// the cycle, at `g * m + i`.
+    /// For group `g` of a cycle and redundancy unit `i`, at `g * m + i`: the index of that unit among the `m`
+    /// redundancy units of the cycle on its member.
     places: Vec<u8>,
 }
 
@@ -113,8 +113,8 @@ impl ArrayGeometry {
     ///
     /// # Errors
     ///
-    /// If the unit is no power of two from 4 KiB to 4 MiB, the redundancy is out of range, there are too few or too many
-    /// members, there is no cycle, or the array would exceed 2^60 bytes.
+    /// If the unit is not a power of two from 4 KiB to 4 MiB, the redundancy is out of range, there are too few or too
+    /// many members, there is no cycle, or the array would exceed 2^60 bytes.
     pub fn new(redundancy: Redundancy, unit: u64, members: usize, cycles: u64) -> Result<Self> {
         redundancy.check()?;
         if !unit.is_power_of_two() || !(UNIT_MIN..=UNIT_MAX).contains(&unit) {
@@ -168,7 +168,7 @@ impl ArrayGeometry {
         self.unit
     }
 
-    /// Whether the members hold digests of the data: where there is something to reconstruct.
+    /// Whether the members hold digests of the data. A mirror reconstructs nothing and has none.
     pub fn has_digests(&self) -> bool {
         self.data_units() > 1
     }
@@ -202,7 +202,7 @@ impl ArrayGeometry {
         self.data_section_bytes() + self.cycles * self.redundancy_units() as u64 * self.unit
     }
 
-    /// What no digest uses of the last page of digests.
+    /// The unused part of the last page of digests.
     pub(crate) fn digest_padding(&self) -> ByteRange {
         ByteRange::between(self.digests_start() + self.cycles * self.digest_cycle_bytes(), self.member_bytes())
     }
@@ -287,8 +287,8 @@ impl ArrayGeometry {
         self.data_section_bytes() + self.redundancy_number(group, index) * self.unit
     }
 
-    /// The range, on the member of redundancy unit `index`, of the digests of pages `pages` of the group's data units: for
-    /// each page the digests of all units.
+    /// The range, on the member of redundancy unit `index`, of the digests of pages `pages` of the group's data units:
+    /// for each page the digests of all units.
     pub fn digest_range(&self, group: u64, index: usize, pages: std::ops::Range<u64>) -> ByteRange {
         let row = self.data_units() as u64 * DIGEST_BYTES;
         let cell = self.digests_start() + self.redundancy_number(group, index) * self.digest_cell_bytes();

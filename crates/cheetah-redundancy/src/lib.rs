@@ -11,10 +11,10 @@
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
 //! | `check` | reading all units, and comparing data, digests and redundancy |
-//! | [`votes`] | when a map that was found, or stored, counts |
+//! | [`votes`] | whether the nodes that returned or stored a map form a majority |
 //! | [`read_lease`] | for how long a reader may use the map that it has |
-//! | [`pace`] | how fast resynchronization may go beside the requests of users, without I/O |
-//! | `digest_cells` | digests that were read lately |
+//! | [`pace`] | the rate of resynchronization while users' requests run, without I/O |
+//! | `digest_cells` | a cache of digests read recently |
 //! | `code` | redundancy and digests of a group |
 //! | `range_lock` | locks on groups |
 //!
@@ -22,25 +22,25 @@
 //!
 //! 1. The engine admits it: its regions are recorded as unsettled in a stored map.
 //! 2. Its groups are locked.
-//! 3. Redundancy and digests are computed; of a group that is written in part, the rest of the rows is read first.
-//! 4. Everything is sent to all members that take part, at the same time.
+//! 3. Redundancy and digests are computed. If a group is written in part, the rest of its rows is read first.
+//! 4. The edits are sent to all members that take part, at the same time.
 //! 5. A member that is lost or silent is recorded as stale in a stored map.
 //! 6. The write is acknowledged, and the groups are unlocked.
 //!
 //! # Why a half-finished write yields no made-up bytes
 //!
-//! If the writer dies in step 4, data and redundancy of a group may be of different versions. A page computed from them is
-//! neither the old nor the new content. So it is compared with the digest of the page, which a redundancy member holds apart
-//! from the data: it matches only if the page computed is one that was written. The alternative is full-group writes with small
-//! writes out of place (Carbink, OSDI 2022): it has no half-finished groups, but needs a table of where each page is,
-//! compaction, and memory for both, and small writes lose the simple placement that makes a healthy read a stripe's read.
-//! Which units are of one version is found by leaving each out in turn, where there are more than are needed (P+Q). With a
-//! single parity, a page may be lost for good if the writer dies in step 4 *and* a member is lost before the next writer has
-//! settled the group: that is an error. Once the member is back or replaced, the page is recorded as bad ([`bad`]), so that the
-//! member gets in sync all the same. (The alternative is a log of partial parity, as md's PPL: it would keep the page, at the
-//! price of one more write to a third member for each small write, also while nothing ever fails.)
+//! If the writer dies in step 4, data and redundancy of a group may be of different versions. A page computed from them
+//! is neither the old nor the new content. The computed page is therefore compared with its digest, which a redundancy
+//! member stores apart from the data: the two match only if that page was once written. The alternative is full-group
+//! writes with small writes out of place (Carbink, OSDI 2022). It has no half-finished groups, but needs a table of
+//! where each page is, compaction, and memory for both, and a healthy read is no longer a plain stripe read. Where more
+//! units are available than needed (P+Q), leaving each unit out in turn finds the units of one version. With a single
+//! parity, a page may be lost for good if the writer dies in step 4 *and* a member is lost before the next writer has
+//! settled the group: reads of that page then fail. Once the member is back or replaced, the page is recorded as bad
+//! ([`bad`]), so that the member can still get in sync. (The alternative is a log of partial parity, such as md's PPL:
+//! it would keep the page, but each small write would need another write to a third member, even without failures.)
 //!
-//! The price of digests is 8 bytes a page beside each redundancy unit, and one more small write.
+//! Digests cost 8 bytes a page beside each redundancy unit, and one additional small write.
 
 #![forbid(unsafe_code)]
 

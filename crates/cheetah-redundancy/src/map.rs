@@ -1,15 +1,15 @@
 //! The map: which members of a drive hold its content now, and where its redundancy may not agree with its data.
 //!
-//! A map has an *epoch*. Each change makes the next epoch, and only the writer, which holds the lease, makes changes. It is
-//! stored at more members than losses are survived.
+//! A map has an *epoch*. Each change makes the next epoch, and only the writer, which holds the lease, makes changes.
+//! It is stored at more members than losses are survived.
 //!
 //! Regions are recorded in two kinds of set, which must not be mixed:
 //!
-//! * `unsettled`: redundancy may disagree with the data, because a write there may not have ended. A region enters, in a
-//!   stored map, before the first write to it. After a crash of the writer, redundancy is computed anew there.
-//! * `missed`, of each member: the member may lack writes there. It begins as a copy of `unsettled` when the member goes stale,
-//!   and gains every region that is written from then on. Only a resynchronization that wrote this very member removes a
-//!   region. A new member, which holds nothing, begins with all regions.
+//! * `unsettled`: redundancy may disagree with the data, because a write there may not have ended. A region enters, in
+//!   a stored map, before the first write to it. After a crash of the writer, redundancy is recomputed there.
+//! * `missed`, of each member: the member may lack writes there. It begins as a copy of `unsettled` when the member
+//!   goes stale, and gains every region written from then on. Only a resynchronization that wrote this very member
+//!   removes a region. A new member, which holds nothing, begins with all regions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub const REGIONS_MAX: u64 = 1024;
 /// The smallest region, in bytes.
 pub const REGION_BYTES_MIN: u64 = 4 << 20;
 
-/// The part that a member plays.
+/// The role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemberState {
     /// It holds all that was written: it is read and written.
@@ -39,10 +39,10 @@ impl MemberState {
     }
 }
 
-/// A member, as the map has it.
+/// A member, as recorded in the map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The part that it plays.
+    /// Its role.
     pub state: MemberState,
     /// Where it may lack writes. Empty if it is in sync.
     pub missed: Regions,
@@ -96,7 +96,7 @@ impl Regions {
         Self::divided(size, size.div_ceil(REGIONS_MAX).next_power_of_two().max(REGION_BYTES_MIN))
     }
 
-    /// No region of a drive of `size` bytes whose regions are of `region_bytes`, as tests choose it.
+    /// No region of a drive of `size` bytes, divided into regions of `region_bytes`. For tests.
     pub fn divided(size: u64, region_bytes: u64) -> Self {
         let count = size.div_ceil(region_bytes);
         Self { region_bytes, count, bits: vec![0; count.div_ceil(64) as usize] }
@@ -168,7 +168,7 @@ impl Regions {
         (0..self.count).filter(|region| self.contains(*region))
     }
 
-    /// Reads what [`Display`](fmt::Display) prints, for a drive of `size` bytes. `None` if it is not that.
+    /// Parses the output of [`Display`](fmt::Display) for a drive of `size` bytes. `None` if the text has another form.
     pub fn parse(text: &str, size: u64) -> Option<Self> {
         let mut regions = Self::new(size);
         for run in text.split(',').filter(|run| !run.is_empty()) {

@@ -1,27 +1,27 @@
-//! How fast resynchronization may go beside the requests of users. Does no I/O and has no clock.
+//! The rate of resynchronization while users' requests run. Does no I/O and has no clock.
 //!
-//! Resynchronization runs in *bursts* of a few steps at a time. While a burst runs, it shares the bottleneck (a link, or a
-//! processor) with the foreground, in proportions that depend on either's concurrency; they are measured. A pause follows that
-//! makes the average share of resynchronization [`SHARE`]:
+//! Resynchronization runs in *bursts* of a few steps at a time. A burst shares the bottleneck (a link or a processor)
+//! with the foreground. The proportions depend on the concurrency of both, and are measured. The pause after the burst
+//! reduces the average share of resynchronization to [`SHARE`]:
 //!
 //! ```text
 //! time    |--- burst ---|----- pause -----|--- burst ---|
 //! share        s = own / (own + foreground)        burst * s / (burst + pause) = SHARE
 //! ```
 //!
-//! So the foreground keeps 1 − [`SHARE`], also where it gets nothing during a burst, and resynchronization gets [`SHARE`], less
-//! what the ends of a burst cost. If the foreground is so strong that the share is lower even without pauses, there are none.
-//! Without foreground requests there are none, either. The capacity of the bottleneck need not be known.
+//! The foreground therefore keeps 1 − [`SHARE`], even if it gets nothing during a burst. Resynchronization gets
+//! [`SHARE`], less the cost of the ends of a burst. There are no pauses if the share is lower even without them, or if
+//! there are no foreground requests. The capacity of the bottleneck need not be known.
 //!
-//! The foreground is the requests of users of this process, and the reads of other processes: members count what they read, and what
-//! exceeds the reads of this process is that of others ([`Others`]).
+//! The foreground is the requests of this process's users and the reads of other processes. Members count the bytes
+//! that they send; the excess over the reads of this process is the others' ([`Others`]).
 
 use std::time::Duration;
 
-/// The share of the bottleneck that resynchronization takes while there is a foreground. Between what users must keep (0.70) and
-/// what a repair must have (0.20, and a fifth of it lost at the ends of bursts).
+/// The share of the bottleneck that resynchronization takes while there is a foreground. Users must keep 0.70. A repair
+/// needs 0.20, and loses a fifth of its share at the ends of bursts.
 pub const SHARE: f64 = 0.27;
-/// The bytes, on the busiest member, of a burst while there is a foreground: a request waits behind no more.
+/// The bytes, on the busiest member, of a burst while there is a foreground: the most that a request waits behind.
 pub const BURST_BYTES: u64 = 4 << 20;
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -33,14 +33,14 @@ pub enum Turn {
     Begun,
     /// Not before this time.
     At(Duration),
-    /// Not before a step that is running has ended.
+    /// Not before one of the running steps has ended.
     AfterStep,
 }
 
 /// The pace of resynchronization. Times are since any fixed moment; bytes are those on the busiest member.
 #[derive(Debug, Default)]
 pub struct Pacer {
-    /// No burst begins before.
+    /// No burst begins before this time.
     resume: Duration,
     burst: Option<Burst>,
     /// The foreground's bytes when the last burst ended.
@@ -55,9 +55,9 @@ struct Burst {
     begun_bytes: u64,
     ended_bytes: u64,
     foreground_at_begin: u64,
-    /// When its last step ended.
+    /// When the last step ended.
     ended: Duration,
-    /// There was a foreground when it began, or since.
+    /// There was a foreground when the burst began, or since.
     is_busy: bool,
 }
 
@@ -85,12 +85,12 @@ impl Pacer {
         });
         burst.is_busy |= is_busy;
         if !is_busy {
-            // There was no foreground work; the pace of that time does not apply once there is some.
+            // There was no foreground until now; the rate measured without one does not apply once there is one.
             burst.begun = now;
             burst.begun_bytes = burst.begun_bytes.saturating_sub(burst.ended_bytes);
             burst.ended_bytes = 0;
         }
-        // A step that is larger than a burst is one.
+        // A step larger than a burst counts as a burst.
         if is_busy && burst.running > 0 && burst.begun_bytes + bytes > BURST_BYTES {
             return Turn::AfterStep;
         }
@@ -109,7 +109,7 @@ impl Pacer {
 }
 
 impl Burst {
-    /// The pause after it; `foreground` is known only now, which may be later than its end.
+    /// The pause after the burst. `foreground` is counted now, which may be later than the burst's end.
     fn pause(&self, now: Duration, foreground: u64) -> Duration {
         let lasted = self.ended.saturating_sub(self.begun);
         let since = now.saturating_sub(self.begun).max(Duration::from_nanos(1));
@@ -123,24 +123,25 @@ impl Burst {
     }
 }
 
-/// What other processes have read, as the members' counts tell.
+/// The bytes that other processes have read, from the members' counts.
 #[derive(Debug, Default)]
 pub struct Others {
-    /// Of each member, what it had read beyond this process's requests when it was first heard.
+    /// For each member, the bytes read by others when it first answered.
     first: Vec<Option<u64>>,
     most: u64,
 }
 
 impl Others {
-    /// Takes the bytes that each member has read for `all`, and the `own` bytes of this process, counted afterwards. Returns the bytes
-    /// of others since the beginning, on the member where they are most; it never falls.
+    /// Takes `all`, the bytes that each member has sent to all clients, and `own`, those that this process has read,
+    /// counted afterwards. Returns the bytes read by others since the first call, on the member with the most. The
+    /// result never falls.
     pub fn heard(&mut self, all: &[Option<u64>], own: &[u64]) -> u64 {
         self.first.resize(self.first.len().max(all.len()), None);
         for ((first, all), own) in self.first.iter_mut().zip(all).zip(own) {
             let Some(all) = all else { continue };
             let others = all.wrapping_sub(*own);
             let since = others.wrapping_sub(*first.get_or_insert(others)).cast_signed();
-            // A node in another's place begins to count anew.
+            // A node that replaces another counts from zero.
             self.most = self.most.max(u64::try_from(since).unwrap_or(0));
         }
         self.most
@@ -165,7 +166,8 @@ mod tests {
     const STEPS: usize = 4;
     const TICK: Duration = Duration::from_micros(200);
 
-    /// Runs a repair with `STEPS` steps at a time on a link; returns what it and the foreground got of the link.
+    /// Runs a repair with `STEPS` steps at a time on a link; returns the shares of the link that it and the foreground
+    /// got.
     fn play(foreground: Foreground, link_bytes_per_s: f64) -> (f64, f64) {
         let (mut pacer, mut now, mut steps) = (Pacer::default(), Duration::ZERO, Vec::<f64>::new());
         let (mut repaired, mut served) = (0.0, 0.0);
@@ -227,7 +229,7 @@ mod tests {
         assert!(resume <= 2 * second + PAUSE_MAX);
         assert_eq!(pacer.begin(resume, 2000, BURST_BYTES), Turn::Begun);
         pacer.end(resume + second, BURST_BYTES);
-        // There was no foreground work meanwhile.
+        // There was no foreground meanwhile.
         for _ in 0..9 {
             assert_eq!(pacer.begin(resume + second, 2000, BURST_BYTES), Turn::Begun);
         }

@@ -41,7 +41,7 @@ impl RangeLock {
             let ticket = state.enter(range, exclusive);
             (ticket, state.is_first(ticket))
         };
-        // Releases the place in the queue, should the caller be dropped while it waits.
+        // Leaves the queue if the caller is dropped while it waits.
         let guard = Guard { lock: self, ticket };
         if is_first {
             return guard;

@@ -1,4 +1,5 @@
-//! Reading when members are missing: a group's units from the members that answer, the others computed from them.
+//! Reading while members are missing: units come from the members that answer, and missing units are computed from
+//! them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::digest_cells::Cell;
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES, UnitSpan};
 use crate::members::Failure;
 
-/// For how long a reader repeats a reconstruction that does not match its digest: a writer elsewhere may be changing the group.
+/// How long a reader repeats a reconstruction that does not match its digest: another process may be writing the group.
 const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 const MISMATCH_PAUSE: Duration = Duration::from_millis(5);
 /// The pause before members that may return are asked again.
@@ -49,15 +50,15 @@ struct Rows {
 pub(crate) struct Gap {
     /// The units of data that were read.
     pub data: Vec<Option<Bytes>>,
-    /// The units of data that no member gave.
+    /// The units of data that no member returned.
     pub missing: Vec<usize>,
-    /// Enough was read, but it is not of one version, or there is no digest to compare it with.
+    /// Enough units were read, but they are not of one version, or there is no digest to compare them with.
     mismatch: bool,
-    /// Every member in sync has answered, so that to ask again is of no use.
+    /// Every member in sync has answered, so another attempt would not help.
     pub heard: bool,
     /// The digests that were read.
     pub digests: Vec<Bytes>,
-    /// They were read earlier.
+    /// The digests are from the cache.
     remembered_digests: bool,
     pub error: Error,
 }
@@ -65,7 +66,7 @@ pub(crate) struct Gap {
 impl Inner {
     /// Reads a range group by group.
     pub(crate) async fn read_degraded(self: &Arc<Self>, range: ByteRange) -> Result<Data> {
-        // A reader elsewhere has no locks: its reconstructions are checked all the same.
+        // A reader in another process has no locks. Its reconstructions are checked against digests all the same.
         let _lock = match self.members.is_writer() {
             true => Some(self.locks.lock(self.geometry.groups_of(range), false).await),
             false => None,
@@ -77,7 +78,7 @@ impl Inner {
                 _ => groups.push(vec![span]),
             }
         }
-        // With the locks held, a writer waits for pages that are declared bad or written anew.
+        // With the locks held, a writer waits for pages that are declared bad or rewritten.
         self.check_good(range)?;
         let parts = try_join_all(groups.iter().map(|spans| self.read_spans(spans))).await?;
         let mut whole = Data::new();
@@ -92,15 +93,15 @@ impl Inner {
             Some(range) => Err(Error::Unreadable {
                 device: "the drive".into(),
                 range,
-                why: "more was lost here than the layout survives; write it anew, or run cheetah repair --from-source"
+                why: "more was lost here than the layout survives; rewrite it, or run cheetah repair --from-source"
                     .into(),
             }),
             None => Ok(()),
         }
     }
 
-    /// Which pages of rows of a group are bad, by row and then by unit, but for those within `healed`, a range of the array;
-    /// empty if none is.
+    /// Which pages of rows of a group are bad, by row and then by unit, except for those within `healed`, a range of
+    /// the array; empty if none is.
     pub(crate) fn bad_pages(&self, group: u64, rows: Range<u64>, healed: ByteRange) -> Vec<bool> {
         let group_range = self.geometry.group_range(group);
         let Some(bad) = self.members.bad().filter(|bad| bad.touch(group_range.shifted(self.start))) else {
@@ -130,9 +131,10 @@ impl Inner {
         Ok(out)
     }
 
-    /// Reads rows of pages of the data units that are wanted, and computes those that no member gives. A computed page
-    /// matches the digest that a redundancy member holds. A bad page is zeros, as redundancy has it. If too few members answer shortly
-    /// after a loss, they are asked again: one that was lost before, and is back, may not have been reached yet.
+    /// Reads rows of pages of the data units that are wanted, and computes those that no member returns. A computed
+    /// page matches its digest on a redundancy member. A bad page is returned as zeros, with which redundancy was
+    /// computed. If too few members answer shortly after a loss, they are asked again: a member that was lost earlier
+    /// may be back but not reconnected yet.
     pub(crate) async fn read_rows(
         self: &Arc<Self>,
         group: u64,
@@ -180,9 +182,9 @@ impl Inner {
         loop {
             match self.try_read_rows(group, rows.clone(), wanted, bad).await? {
                 Ok(data) => return Ok(data),
-                // A writer elsewhere may have changed them.
+                // A writer elsewhere may have changed the digests.
                 Err(gap) if gap.remembered_digests => self.digest_cells.remove(group..group + 1),
-                // Under its own lock, nothing changes.
+                // The writer holds the lock, so nothing changes.
                 Err(gap) if !gap.mismatch || self.members.is_writer() || begun.elapsed() >= MISMATCH_PATIENCE => {
                     return Err(gap.error);
                 }
@@ -191,7 +193,7 @@ impl Inner {
         }
     }
 
-    /// One attempt to read rows in which the units `bad` are bad, which may be empty.
+    /// One attempt to read rows in which the units `bad` are bad; `bad` may be empty.
     pub(crate) async fn try_read_rows(
         self: &Arc<Self>,
         group: u64,
@@ -236,7 +238,7 @@ impl Inner {
                 break;
             }
         }
-        // Members that were late are asked once more, patiently. The first that suffice are taken.
+        // Members that were late are asked once more, patiently. Enough answers end the wait.
         let rest =
             self.parts().filter(|part| !read.has(*part) && self.members.is_in_sync(self.member_of(group, *part)));
         let mut answers: FuturesUnordered<_> = rest.map(|part| self.ask(group, &rows, part, true)).collect();
@@ -269,8 +271,9 @@ impl Inner {
         }))
     }
 
-    /// What to read next from members that answer in time: as many units as are needed and digests, then further digests, one
-    /// at a time, then further units, because one of those read may be of another version. Empty if there is nothing more.
+    /// What to read next from members that answer in time: as many units as are needed and digests, then further
+    /// digests, one at a time, then further units, because one of those read may be of another version. Empty if
+    /// nothing is left to read.
     fn next_parts(&self, group: u64, read: &Rows) -> Vec<Part> {
         let may_ask = |part: &Part| {
             !read.has(*part) && !read.failed.contains(part) && self.members.is_ready(self.member_of(group, *part))
@@ -332,18 +335,19 @@ impl Inner {
         (part, self.members.read(member, range.shifted(start), patient).await)
     }
 
-    /// Whether digests are read for a group as a whole, and remembered: a request costs more than these bytes.
+    /// Whether the digests of a group are read as a whole and cached: an additional request costs more than these
+    /// bytes.
     fn asks_for_whole_cells(&self) -> bool {
         self.geometry.digest_range(0, 0, 0..self.geometry.unit() / PAGE_BYTES).len <= PAGE_BYTES
     }
 
-    /// The digests of some rows, of those of a whole group.
+    /// Selects the digests of some rows from those of a whole group.
     fn digests_of_rows(&self, cell: &Bytes, rows: &Range<u64>) -> Bytes {
         let row = self.geometry.data_units() * DIGEST_BYTES as usize;
         cell.slice(rows.start as usize * row..rows.end as usize * row)
     }
 
-    /// Reads parts at the same time. Those whose member is not ready count as failed.
+    /// Reads parts at the same time. Parts on members that are not ready count as failed.
     async fn fetch(self: &Arc<Self>, group: u64, rows: &Range<u64>, parts: &[Part], into: &mut Rows) -> Result<()> {
         let (ready, unready): (Vec<Part>, Vec<Part>) =
             parts.iter().partition(|part| self.members.is_ready(self.member_of(group, **part)));
@@ -354,7 +358,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the answer for a part; whether it was read.
+    /// Processes the answer for a part. Returns whether the part was read.
     fn take(
         &self,
         group: u64,
@@ -390,7 +394,7 @@ impl Inner {
         Ok(false)
     }
 
-    /// The wanted units, if the units read suffice for them. A computed unit matches a digest.
+    /// The wanted units, if the units read suffice for them. Computed units are checked against a digest.
     fn evaluate(&self, wanted: &[bool], read: &Rows) -> Result<Option<Vec<Option<Bytes>>>> {
         let k = self.geometry.data_units();
         let is_missing = |data: &[Option<Bytes>], index: usize| wanted[index] && data[index].is_none();
@@ -431,7 +435,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Has a group with a damaged page rewritten; only the holder of the lease can.
+    /// Has a group with a damaged page rewritten. Only the holder of the lease can do that.
     pub(crate) fn note_damage(&self, group: u64, part: Part) {
         if self.members.is_writer() {
             let regions = self.regions_of(self.geometry.group_range(group));
@@ -469,7 +473,7 @@ impl Rows {
         }
     }
 
-    /// The number of units of data and redundancy.
+    /// The number of units of data and redundancy that were read.
     fn units(&self) -> usize {
         self.data.iter().chain(&self.redundancy).flatten().count()
     }

@@ -1,18 +1,18 @@
-//! A reader's lease: for how long it may read members by the map that it has.
+//! A reader's lease: for how long it may read members by its map.
 //!
-//! A writer that goes on without a member records that in a stored map. A reader elsewhere may not have heard of it, and may still
-//! reach the member: both may be cut off together. So a reader *looks* at the map, and reads only for [`READ_LEASE`] after the
-//! beginning of a look that a deciding set of [`Votes`](crate::Votes) has answered. A writer waits for [`READ_LEASE_END`] between
-//! storing that a member missed a write and acknowledging that write:
+//! A writer that continues without a member records that in a stored map. A reader elsewhere may not know of it and may
+//! still reach the member, for instance if both are cut off together. A reader therefore *looks* at the map, and reads
+//! only for [`READ_LEASE`] after the beginning of a look that a deciding set of [`Votes`](crate::Votes) has answered. A
+//! writer waits for [`READ_LEASE_END`] between storing that a member missed a write and acknowledging that write:
 //!
 //! ```text
 //! reader   look ----- lease -----|           a look that begins after the map was stored finds it
 //! writer        map stored -- READ_LEASE_END --| write acknowledged
 //! ```
 //!
-//! A write that is acknowledged after a read has begun may or may not be seen by it, so that the lease is looked at when a read
-//! begins. Between looks, a read costs no request more. The writer waits only after a loss, and not for a member whose process has
-//! surely ended.
+//! A read may or may not see a write that is acknowledged after the read has begun, so the lease is checked only when a
+//! read begins. Between looks, a read costs no additional request. The writer waits only after a loss, and not for a
+//! member whose process has certainly ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,16 +22,17 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-/// For how long a reader reads after the beginning of a look.
+/// How long a reader may read after the beginning of a look.
 pub const READ_LEASE: Duration = Duration::from_millis(250);
-/// For how long a writer waits until every reader's lease has ended: clocks may run at rates that differ a little.
+/// How long a writer waits for the end of every reader's lease. It is longer than the lease because clocks run at
+/// slightly different rates.
 pub const READ_LEASE_END: Duration = Duration::from_millis(275);
 /// The pause between looks while there are reads: two fit into a lease.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// The pause while there are none, and the longest after a look that failed.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
-/// After how many looks in a row that too few have answered reads fail. Looks are counted, not time: the reader itself may have
-/// been frozen.
+/// Reads fail after this number of consecutive looks that too few nodes answered. Looks are counted, not time: the
+/// reader itself may have been frozen.
 const FAILED_LOOKS_MAX: u32 = 8;
 
 /// The lease of one reader.
@@ -51,7 +52,7 @@ pub struct ReadLease {
     is_lenient: bool,
 }
 
-/// Looks that failed since the last one that did not.
+/// Looks that failed since the last successful one.
 #[derive(Debug, Default)]
 struct Failed {
     looks: u32,
@@ -59,7 +60,8 @@ struct Failed {
 }
 
 impl ReadLease {
-    /// A lease that has ended. With `is_lenient`, reads do not fail where looks fail: the user wants what there is.
+    /// A lease that has expired. With `is_lenient`, reads continue while looks fail: the user wants all content that
+    /// can be read.
     pub fn new(is_lenient: bool) -> Arc<Self> {
         Arc::new(Self {
             origin: Instant::now(),
@@ -90,7 +92,7 @@ impl ReadLease {
         }
     }
 
-    /// Notes that the look which began at `begun` was answered by a deciding set, and that the map it found is applied.
+    /// Notes that a deciding set answered the look that began at `begun`, and that its map is applied.
     pub fn confirmed(&self, begun: Instant) {
         let until = begun + READ_LEASE;
         *self.failed.lock() = Failed::default();
@@ -100,7 +102,7 @@ impl ReadLease {
         self.looked.notify_waiters();
     }
 
-    /// Notes that a look was answered by too few.
+    /// Notes that too few nodes answered a look.
     pub fn failed(&self, why: impl Into<String>) {
         {
             let mut failed = self.failed.lock();
@@ -119,7 +121,7 @@ impl ReadLease {
     ///
     /// # Errors
     ///
-    /// If look after look was answered by too few: why.
+    /// If too few nodes answered look after look: the reason.
     pub async fn wait(&self) -> Result<(), String> {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);

@@ -18,17 +18,17 @@ use crate::engine::{Engine, Resync};
 use crate::geometry::ArrayGeometry;
 use crate::members::Members;
 
-/// The pause before what could not be resynchronized is tried again.
+/// The pause before regions that could not be resynchronized are tried again.
 const RESYNC_PAUSE: Duration = Duration::from_secs(1);
 const RESYNC_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// While one region is read, another one is written.
 const REGIONS_AT_ONCE: u64 = 4;
-/// The most data that they may hold in memory; one region may hold more.
+/// The most data of these regions in memory; one region may need more.
 const REGIONS_BYTES_MAX: u64 = 64 << 20;
-/// How often members are looked at that nobody uses.
+/// How often idle members are checked.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where one array of a drive lies.
+/// The position of one array in a drive.
 #[derive(Debug, Clone)]
 pub struct ArrayPlace {
     /// Its arithmetic.
@@ -46,7 +46,7 @@ pub struct Redundant {
 
 struct Shared {
     arrays: Vec<Array>,
-    /// Held while resynchronizing: two passes would take each other's regions for done.
+    /// Held while resynchronizing: two concurrent passes would count each other's regions as done.
     resyncing: tokio::sync::Mutex<()>,
     members: Arc<Members>,
 }
@@ -87,8 +87,8 @@ impl Redundant {
         &self.shared.members
     }
 
-    /// Resynchronizes, from now on, whenever there is something to: a member that came back, a group that a failed write
-    /// tore, a damaged page. Needs a runtime.
+    /// Starts a task that resynchronizes whenever there is a need: a member came back, a failed write tore a group, or
+    /// a page is damaged. Needs a runtime.
     pub fn resync_in_background(&self) {
         let shared = self.shared.clone();
         self.background.lock().push(tokio::spawn(async move {
@@ -99,7 +99,7 @@ impl Redundant {
                     pause = RESYNC_PAUSE;
                     shared.members.work.notified().await;
                 } else {
-                    // What could not be read now may be readable later, without further notice.
+                    // A region that could not be read may become readable without notice.
                     timeout(pause, shared.members.work.notified()).await.ok();
                     pause = (pause * 2).min(RESYNC_PAUSE_MAX);
                 }
@@ -107,7 +107,7 @@ impl Redundant {
         }));
         let members = self.shared.members.clone();
         self.background.lock().push(tokio::spawn(async move {
-            // Members that could not be reached when the drive was opened are looked for, too.
+            // Also try members that could not be reached when the drive was opened.
             let lost = (0..members.len()).filter(|member| !members.is_connected(*member));
             lost.for_each(|member| members.reconnect_later(member));
             loop {
@@ -122,15 +122,15 @@ impl Redundant {
         self.shared.members.with_engine(|engine| engine.to_resync()).unwrap_or(0)
     }
 
-    /// Resynchronizes what there is to, and returns when it is done or cannot go on. `progress` is told the regions done and
-    /// those still to do.
+    /// Resynchronizes all that needs it. Returns when that is done or cannot continue. `progress` gets the numbers of
+    /// regions done and left.
     pub async fn resync(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Resynced> {
         self.shared.resync(progress).await
     }
 
-    /// Reads all data, redundancy and digests, compares them, and repairs what digests contradict, while the drive is in use.
-    /// What is to be resynchronized is so before, and damaged units are written anew after. `progress` is told the bytes of
-    /// data done, and all.
+    /// Reads all data, redundancy and digests, compares them, and repairs what digests contradict, while the drive is
+    /// in use. Pending resynchronization runs first, and damaged units are rewritten last. `progress` gets the bytes of
+    /// data done and their total.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Redundant {
         Ok(checked)
     }
 
-    /// Ends in order, after a flush: records that the drive is not open any more.
+    /// Closes the drive after a flush: records that it is no longer open.
     pub async fn close(&self) -> Result<()> {
         self.background.lock().drain(..).for_each(|task| task.abort());
         self.shared.members.close().await
@@ -213,7 +213,7 @@ impl Shared {
 /// The work to do in a region.
 struct Work {
     region: u64,
-    /// Redundancy is to be computed anew.
+    /// Redundancy is to be recomputed.
     settle: bool,
     /// The members that writes are sent to.
     written: Vec<bool>,

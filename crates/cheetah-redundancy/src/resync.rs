@@ -1,4 +1,4 @@
-//! Resynchronization: redundancy computed anew, and members given what they missed, while the drive is in use.
+//! Resynchronization: recomputes redundancy, and sends members the writes that they missed, while the drive is in use.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,15 +18,16 @@ use crate::write::Edits;
 const BATCH_BYTES: u64 = 4 << 20;
 
 impl Inner {
-    /// Gives every member that takes part what it should have of a range of the drive. With `settle`, redundancy and
-    /// digests are computed anew from data; without, only syncing members are written. Ranges that cannot be read are left
-    /// as they are; the error is the last of them.
+    /// Brings every member that takes part up to date in a range of the drive. With `settle`, redundancy and digests
+    /// are recomputed from data; otherwise only syncing members are written. Ranges that cannot be read are left as
+    /// they are; the error returned is the last of them.
     pub(crate) async fn resync(self: &Arc<Self>, range: ByteRange, settle: bool) -> Result<()> {
         let own = ByteRange::new(self.start, self.geometry.size());
         let Some(range) = range.intersection(own) else { return Ok(()) };
         let range = ByteRange::new(range.offset - self.start, range.len);
         let groups = self.geometry.groups_of(range);
-        // A member that is written anew needs no whole pages of digests at the ends of the range, unless they may be damaged.
+        // A member that is rewritten needs no whole pages of digests at the ends of the range, unless they may be
+        // damaged.
         let (batch, mut at, last) = match settle || self.members.met_damage() {
             true => {
                 let batch = self.batch_groups();
@@ -37,7 +38,7 @@ impl Inner {
         let mut result = Ok(());
         while at < groups.end {
             let end = (at + batch).min(last);
-            // Each member carries a unit of each group: reading it, or being written.
+            // Each member reads or writes one unit of each group.
             let step = self.members.begin_step((end - at) * self.geometry.unit()).await;
             if let Err(error) = self.resync_groups(at..end, settle).await {
                 result = Err(error);
@@ -53,8 +54,8 @@ impl Inner {
         self.batch_groups() * self.geometry.group_bytes()
     }
 
-    /// The groups that are resynchronized at a time. Their digests fill whole pages, so that a damaged page of digests is
-    /// written as a whole.
+    /// The groups that are resynchronized at a time. Their digests fill whole pages, so that a damaged page of digests
+    /// is written as a whole.
     fn batch_groups(&self) -> u64 {
         let cycle = self.geometry.members() as u64;
         let cell = self.geometry.group_bytes() / PAGE_BYTES * DIGEST_BYTES * self.geometry.redundancy_units() as u64;
@@ -96,7 +97,8 @@ impl Inner {
                 }
             };
             let bad = self.bad_pages(group, 0..pages, ByteRange::default());
-            // A group whose redundancy no target holds is not encoded, and units of other members are not searched for zeros.
+            // A group whose redundancy no target holds is not encoded, and units of other members are not searched for
+            // zeros.
             for (index, unit) in units.iter().enumerate() {
                 let member = self.geometry.data_member(group, index);
                 if targets[member] {
@@ -126,8 +128,8 @@ impl Inner {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Adds a unit of data, or a copy of it. A member keeps what it has of bad pages: a reader with an older map, by which the
-    /// member was in sync and the pages were not bad, must not find zeros there.
+    /// Adds a unit of data, or a copy of it, without its bad pages. A reader with an older map, in which the member was
+    /// in sync and the pages were good, must not find zeros there.
     fn edit_unit(&self, member: usize, offset: u64, unit: &Bytes, bad: &[bool], edits: &mut Edits) {
         if !bad.contains(&true) {
             return edits.push(member, offset, content(unit));
@@ -138,8 +140,8 @@ impl Inner {
         }
     }
 
-    /// Reads the data of a group row by row. What no member in sync gives is taken from a member that is being resynchronized,
-    /// if a digest shows that it is current; what nobody has is recorded as bad.
+    /// Reads the data of a group row by row. A page that no member in sync returns is taken from a member that is being
+    /// resynchronized if a digest shows that it is current. A page that no member has is recorded as bad.
     async fn read_or_give_up(self: &Arc<Self>, group: u64) -> Result<Vec<Bytes>> {
         let pages = self.geometry.unit() / PAGE_BYTES;
         let wanted = vec![true; self.geometry.data_units()];
@@ -157,13 +159,13 @@ impl Inner {
         if lost.is_empty() {
             return Ok(units.into_iter().map(BytesMut::freeze).collect());
         }
-        // The region is settled anew then, with these pages bad.
+        // The region is then settled again, with these pages bad.
         self.members.declare_bad(&lost).await?;
         let range = self.geometry.group_range(group).shifted(self.start);
         Err(Error::Corrupt { device: "the drive".into(), range })
     }
 
-    /// Finds the pages that are missing of a row, or notes them as `lost` if every member was heard.
+    /// Finds the missing pages of a row, or notes them as `lost` if every member answered.
     async fn fill_gap(
         self: &Arc<Self>,
         group: u64,
@@ -189,7 +191,7 @@ impl Inner {
                     self.geometry.group_range(group).offset + index as u64 * self.geometry.unit() + row * PAGE_BYTES;
                 lost.push(ByteRange::new(self.start + at, PAGE_BYTES));
             } else {
-                // The member may still return with it.
+                // The member may return with the page.
                 return Err(gap.error);
             }
         }
@@ -197,7 +199,7 @@ impl Inner {
     }
 }
 
-/// Zeros take no room on the wire.
+/// Zeros take no bytes on the network.
 fn content(unit: &Bytes) -> Data {
     if is_zero(unit) { Data::zeros(unit.len() as u64) } else { unit.clone().into() }
 }

@@ -1,10 +1,11 @@
-//! When a map that was found, or stored, counts: votes of the drive's nodes, and of its drive file where there are too few nodes.
+//! Votes on maps. A map counts as found, or as stored, once more than half of the votes have returned or stored it. The
+//! drive's nodes vote, and its drive file where there are too few nodes.
 //!
-//! Two sets that decide have a node in common, or the drive file. So two writers cannot both go on, and a reader that has heard a
-//! deciding set knows of every loss that was stored before it asked.
+//! Any two deciding sets share a node or the drive file. Therefore two writers cannot both continue, and a reader that
+//! has heard a deciding set knows of every loss that was stored before it asked.
 //!
-//! As many nodes as the drive survives the loss of may be missing, and the others must still decide. A majority of `2 f + 1` nodes or
-//! more does; where there are fewer, the drive file has the votes that they lack.
+//! The remaining nodes must still decide when as many are missing as the drive survives the loss of. A majority of `2 f
+//! + 1` or more nodes does; with fewer nodes, the drive file has the votes that are missing.
 
 /// The votes of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +15,13 @@ pub struct Votes {
 }
 
 impl Votes {
-    /// Of a drive that survives `losses_max` losses, and of whose members `nodes` hold maps. Foreign servers hold none.
+    /// The votes of a drive that survives `losses_max` losses and has `nodes` members that store maps. Foreign servers
+    /// store none.
     pub const fn new(nodes: usize, losses_max: usize) -> Self {
         Self { nodes, losses_max }
     }
 
-    /// The votes of the drive file. A node has one.
+    /// The votes of the drive file. Each node has one vote.
     pub const fn of_file(self) -> usize {
         (2 * self.losses_max + 1).saturating_sub(self.nodes)
     }

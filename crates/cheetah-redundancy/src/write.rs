@@ -16,7 +16,7 @@ use crate::geometry::{DIGEST_BYTES, PAGE_BYTES, UnitSpan};
 use crate::members::Failure;
 use crate::read::{Part, rows_of};
 
-/// For how long a write is repeated to a member that the drive cannot do without.
+/// How long a write is repeated to a member that the drive cannot do without.
 const INDISPENSABLE_PATIENCE: Duration = Duration::from_secs(10);
 const INDISPENSABLE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -31,7 +31,7 @@ impl Edits {
             return;
         }
         let edits = self.0.entry(member).or_default();
-        // Data, redundancy and digests of a request take turns, so the piece to continue is one of the last three.
+        // Data, redundancy and digests of a request alternate, so the piece to continue is one of the last three.
         let recent = edits.iter_mut().rev().take(3).find(|(start, data)| start + data.len() == offset);
         match recent {
             Some((_, before)) => before.append(data),
@@ -58,7 +58,7 @@ impl Inner {
         let _lock = self.locks.lock(self.geometry.groups_of(range), true).await;
         let bad = self.members.bad().filter(|bad| bad.touch(range.shifted(self.start)));
         if bad.is_some() {
-            // Of a bad page, there is no other content to keep.
+            // A bad page has no other content to preserve.
             let (first, last) = (ByteRange::new(range.offset, 1), ByteRange::new(range.end() - 1, 1));
             for edge in [first, last] {
                 let page = edge.aligned_to(PAGE_BYTES);
@@ -76,7 +76,7 @@ impl Inner {
         sent
     }
 
-    /// Computes what a write changes on the members. Reads what it needs of groups that are not written as a whole.
+    /// Computes what a write changes on the members. Reads the rest of groups that are written in part.
     async fn encode(self: &Arc<Self>, range: ByteRange, data: &Data) -> Result<Edits> {
         let mut edits = Edits::default();
         let mut spans = self.geometry.spans(range).peekable();
@@ -112,7 +112,7 @@ impl Inner {
         edits.push(self.geometry.data_member(span.group, span.index), offset, data);
     }
 
-    /// A group with parity: rows of pages that the write touches are encoded anew from all data units.
+    /// A group with parity: the rows of pages that the write touches are encoded again from all data units.
     async fn encode_group(
         self: &Arc<Self>,
         range: ByteRange,
@@ -144,7 +144,7 @@ impl Inner {
                 }
                 _ => data.slice(rows_range.offset - span.within.offset, rows_range.len).into_bytes(),
             });
-            // Whole pages: a page that was damaged is mended, and the member has nothing to check.
+            // Whole pages: writing one repairs a damaged page, and the member has no digest to check.
             let pages = span.within.aligned_to(PAGE_BYTES);
             let content = unit.clone().unwrap_or_default();
             let content = Data::from(content).slice(pages.offset - rows_range.offset, pages.len);
@@ -154,13 +154,14 @@ impl Inner {
         self.edit_redundancy(group, rows, &units, range, edits)
     }
 
-    /// Whole pages of one data unit: where that reads less, redundancy is computed from the former page and the former redundancy
-    /// instead of all data units. Returns whether it was; redundancy must agree with the data there, and be readable.
+    /// Writes whole pages of one data unit. Where that reads less, redundancy is computed from the former page and the
+    /// former redundancy instead of all data units. Returns whether it was. Requires that redundancy agrees with the
+    /// data there and can be read.
     async fn update_unit(self: &Arc<Self>, span: &UnitSpan, data: &Data, edits: &mut Edits) -> Result<bool> {
         let (k, m) = (self.geometry.data_units(), self.geometry.redundancy_units());
         let group_range = self.geometry.group_range(span.group);
         let is_whole = span.within.aligned_to(PAGE_BYTES) == span.within;
-        // A page or two: more would take a request for each digest.
+        // One or two pages only: more would take one request for each digest.
         let is_small = span.within.len <= 2 * PAGE_BYTES;
         if k <= m + 2
             || !is_whole
@@ -199,8 +200,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Adds the redundancy and the digests of rows of a group. Bad pages within `healed`, a range of the array, are good from now
-    /// on.
+    /// Adds the redundancy and the digests of rows of a group. Bad pages within `healed`, a range of the array, become
+    /// good.
     pub(crate) fn edit_redundancy(
         &self,
         group: u64,
@@ -227,8 +228,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends edits of these regions to the members that take part. Members that miss them are recorded as stale before this
-    /// returns.
+    /// Sends edits of these regions to the members that take part. Members that miss them are recorded as stale before
+    /// this returns.
     pub(crate) async fn send(self: &Arc<Self>, edits: Edits, regions: Range<u64>, fua: bool) -> Result<()> {
         let members = edits.0.into_iter().map(|(index, edits)| {
             let (member, start) = self.places[index];
@@ -255,17 +256,18 @@ impl Inner {
         join_all(self.places.iter().map(|(member, _)| one(*member))).await.into_iter().collect()
     }
 
-    /// Runs an operation on a member that takes part, and returns once it is done there, or the member is recorded as stale.
-    /// It is repeated for a while where the drive cannot do without the member.
+    /// Runs an operation on a member that takes part, and returns once it is done there, or the member is recorded as
+    /// stale. It is repeated for a while where the drive cannot do without the member.
     async fn insist<F>(self: &Arc<Self>, member: usize, regions: Range<u64>, operation: impl Fn() -> F) -> Result<()>
     where
         F: Future<Output = std::result::Result<(), Failure>>,
     {
-        // Not since the beginning: this process may have been stopped meanwhile, and then has found every member silent.
+        // Measured from the first failure, not from the beginning: if this process was stopped meanwhile, every member
+        // seems silent.
         let mut failing_since = None;
         loop {
             if !self.members.is_written(member) {
-                // Another write may have found it lost, and not have recorded that yet.
+                // Another write may have found the member lost without having recorded that yet.
                 if self.members.stale_recorded(member).await? {
                     return Ok(());
                 }
@@ -275,7 +277,7 @@ impl Inner {
                 Ok(()) => return Ok(()),
                 Err(Failure::Fatal(error)) => return Err(error),
                 Err(Failure::Damaged(error)) => {
-                    // It cannot take a part of a damaged page: whole pages are written where redundancy is computed anew.
+                    // The member cannot write a part of a damaged page. Recomputing redundancy writes whole pages.
                     self.members.damaged(regions.clone(), (member, 0, 0));
                     error
                 }

@@ -1,15 +1,15 @@
 //! Arrays over members of unequal sizes. Does no I/O.
 //!
-//! A set is divided into *zones*. A zone is one array of equal members, over some of the set's members. On each member the
-//! zones lie one after the other.
+//! A set is divided into *zones*. A zone is one array of equal members, over some of the set's members. On each member
+//! the zones lie one after the other.
 //!
-//! **Parity** works as md's raid0 over unequal disks: over all members until the smallest is full, then over the rest, until
-//! too few are left.
+//! **Parity** is placed as md's raid0 places data on unequal disks: over all members until the smallest is full, then
+//! over the rest, until too few are left.
 //!
 //! **A mirror** of `c` copies can hold `S` units if and only if no member is needed for more than one copy of each:
-//! `sum of min(size, S) >= c * S`. So a member larger than the `S` that this allows is used up to `S` only, and the rest is
-//! chosen such that the largest member never has more left than all have left together, divided by `c`. While there is
-//! slack, a zone takes all members that have space left. Without slack, it takes the `c` largest.
+//! `sum of min(size, S) >= c * S`. A member larger than the largest such `S` is used up to `S` only. Zones are chosen
+//! such that the free space of the largest member never exceeds the total free space divided by `c`. While there is
+//! slack, a zone takes all members with free space. Without slack, it takes the `c` largest.
 
 use std::cmp::Reverse;
 
@@ -49,13 +49,13 @@ impl Zone {
 pub struct SetGeometry {
     redundancy: Redundancy,
     zones: Vec<Zone>,
-    /// Bytes used of each member.
+    /// Bytes used on each member.
     used: Vec<u64>,
 }
 
 impl SetGeometry {
-    /// A set over members of these sizes. The same sizes always make the same set. A member that is too small, or larger
-    /// than the others can make use of, is left unused in part or in full.
+    /// A set over members of these sizes. The same sizes always make the same set. Members that are too small remain
+    /// unused, as does the part of a large member that the others cannot match.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl SetGeometry {
         self.zones.last().map_or(0, Zone::end)
     }
 
-    /// Bytes that are used of each member, from its start.
+    /// Bytes used on each member, from its start.
     pub fn used(&self) -> &[u64] {
         &self.used
     }
@@ -112,8 +112,8 @@ impl SetGeometry {
         (zone < self.zones.len()).then_some(zone)
     }
 
-    /// How many further members may be lost, whichever they are, if those for which `lost` holds are lost already. `None`
-    /// if part of the content is lost.
+    /// How many further members may be lost, whichever they are, if the members for which `lost` holds are already
+    /// lost. `None` if part of the content is lost.
     pub fn survives(&self, lost: impl Fn(usize) -> bool) -> Option<usize> {
         let of_zone = |zone: &Zone| {
             let array = &zone.array;
@@ -134,7 +134,7 @@ impl SetGeometry {
             if members.len() < self.redundancy.members_min() {
                 break;
             }
-            // Too little for these members: those that have more left use it together with that.
+            // This level is too small for a cycle. The space becomes part of the next level's zone.
             let Some(cycles) = cycles_in(self.redundancy, unit, members.len(), level - start) else { continue };
             self.add_zone(members, unit, cycles)?;
             start = self.used.iter().copied().max().unwrap_or(0);
@@ -144,7 +144,7 @@ impl SetGeometry {
 
     fn add_mirror_zones(&mut self, copies: usize, unit: u64, member_bytes: &[u64]) -> Result<()> {
         let copies_u64 = copies as u64;
-        // In cycles: what a member holds of one, a unit of data and a further copy of `copies - 1` others.
+        // In cycles. Of each cycle, a member holds a unit of data and one further copy of `copies - 1` others.
         let mut left: Vec<u64> = member_bytes.iter().map(|bytes| bytes / (copies_u64 * unit)).collect();
         let cap = mirror_cap(&left, copies_u64);
         left.iter_mut().for_each(|left| *left = (*left).min(cap));
@@ -166,7 +166,7 @@ impl SetGeometry {
     }
 }
 
-/// The sizes at which zones end, ascending: those that members have, or if these are too many, some of them.
+/// The sizes at which zones end, ascending: the members' sizes, or some of them if there are too many.
 fn levels(member_bytes: &[u64]) -> Vec<u64> {
     let mut levels: Vec<u64> = member_bytes.iter().copied().filter(|bytes| *bytes > 0).collect();
     levels.sort_unstable();
@@ -189,7 +189,7 @@ fn mirror_cap(sizes: &[u64], copies: u64) -> u64 {
         let used: u128 = sizes.iter().map(|size| u128::from(*size.min(&cap))).sum();
         used >= u128::from(copies) * u128::from(cap)
     };
-    // It holds for 0, and up to some S.
+    // The condition holds for 0 and up to some `S`.
     let (mut low, mut high) = (0, SET_BYTES_MAX);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
@@ -198,8 +198,8 @@ fn mirror_cap(sizes: &[u64], copies: u64) -> u64 {
     low
 }
 
-/// The members of the next zone of a mirror, and its cycles, if members have these cycles left. Keeps this invariant, from
-/// which follows that all cycles are used in the end: `copies * largest <= sum`.
+/// The members of the next zone of a mirror and its number of cycles, given the cycles left on each member. Maintains
+/// the invariant `copies * largest <= sum`, which implies that all cycles are used in the end.
 fn next_mirror_zone(left: &[u64], copies: usize) -> Option<(Vec<usize>, u64)> {
     let mut members: Vec<usize> = (0..left.len()).filter(|member| left[*member] > 0).collect();
     members.sort_by_key(|member| (Reverse(left[*member]), *member));
@@ -214,7 +214,7 @@ fn next_mirror_zone(left: &[u64], copies: usize) -> Option<(Vec<usize>, u64)> {
     let by_slack = |members: usize| slack.checked_div((members - copies) as u64).unwrap_or(u64::MAX);
     let mut take = members.len();
     if by_slack(take) == 0 {
-        // All largest members must take part, for none may keep its size.
+        // Every member of the largest size must take part: each has to shrink.
         take = members.iter().filter(|member| left[**member] == largest).count().max(copies);
     }
     let (inside, outside) = members.split_at(take);
@@ -228,9 +228,10 @@ fn next_mirror_zone(left: &[u64], copies: usize) -> Option<(Vec<usize>, u64)> {
     (cycles > 0).then_some((inside, cycles))
 }
 
-/// The bytes to take from each member that has `free` bytes, so that a [`SetGeometry`] over them has at least `wanted` bytes
-/// (`None`: as many as possible). Shares are multiples of 64 KiB, and roughly in proportion to what the members have: those
-/// of almost the same size give the same. A member that is not needed gives 0. `None` if they have too little.
+/// The bytes to take from each member that has `free` bytes, so that a [`SetGeometry`] over them has at least `wanted`
+/// bytes (`None`: as many as possible). Shares are multiples of 64 KiB, and roughly in proportion to the members' free
+/// bytes; members of almost the same size give the same share. A member that is not needed gives 0. `None` if the
+/// members have too little.
 pub fn plan(wanted: Option<u64>, redundancy: Redundancy, unit: u64, free: &[u64]) -> Option<Vec<u64>> {
     let free: Vec<u64> = free.iter().map(|bytes| bytes - bytes % GRANULE_BYTES).collect();
     let size = |shares: &[u64]| SetGeometry::new(redundancy, unit, shares).map_or(0, |set| set.size());
@@ -246,13 +247,13 @@ pub fn plan(wanted: Option<u64>, redundancy: Redundancy, unit: u64, free: &[u64]
         .iter()
         .map(|bytes| bytes.next_multiple_of(GRANULE_BYTES))
         .collect();
-    // They make the same set, but nothing else here relies on that.
+    // `used` makes the same set as `shares`, but nothing else here relies on that.
     Some(if size(&used) >= wanted { used } else { shares })
 }
 
-/// The smallest shares, in proportion to what members have, that are `enough`; all of it must be.
+/// The smallest shares, in proportion to the members' free bytes, that are `enough`. All free bytes must be `enough`.
 fn smallest_shares(free: &[u64], enough: impl Fn(&[u64]) -> bool) -> Vec<u64> {
-    /// The factor of proportion, 1, as a fixed-point number.
+    /// The proportionality factor 1 as a fixed-point number.
     const ONE: u64 = 1 << 32;
     let weights = weights(free);
     let shares = |factor: u64| -> Vec<u64> {
@@ -272,10 +273,12 @@ fn smallest_shares(free: &[u64], enough: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     shares(high)
 }
 
-/// Members count as of the same size if the larger is larger by at most this part of the smaller.
+/// Two members count as of the same size if the larger exceeds the smaller by at most this fraction (1/8) of the
+/// smaller.
 const ALMOST: u64 = 8;
 
-/// Sizes, where members of almost the same size have that of the smallest of them: equal members need one zone.
+/// Sizes, in which each member of almost the same size as smaller ones gets the smallest one's size: equal members need
+/// one zone.
 fn weights(free: &[u64]) -> Vec<u64> {
     let mut ascending: Vec<usize> = (0..free.len()).collect();
     ascending.sort_by_key(|member| free[*member]);

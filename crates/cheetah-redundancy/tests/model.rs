@@ -246,8 +246,8 @@ proptest! {
     }
 }
 
-/// QEMU's quorum driver with `vote-threshold=1,read-pattern=fifo` goes on reading a child that failed a write: it serves
-/// the bytes from before the write once the child answers again.
+/// QEMU's quorum driver with `vote-threshold=1,read-pattern=fifo` goes on reading a child that failed a write: it
+/// serves the bytes from before the write once the child answers again.
 #[test]
 fn a_member_that_failed_a_write_is_not_read_before_it_was_resynchronized() {
     play(async {
@@ -260,7 +260,7 @@ fn a_member_that_failed_a_write_is_not_read_before_it_was_resynchronized() {
         };
         let mut model = Model::new(shape).await;
         model.step(Step::Write { at: 0, len: u64::MAX, byte: 1 }).await;
-        // The first copy of the first unit is here.
+        // This node holds the first copy of the first unit.
         model.world.isolate(0, true);
         model.step(Step::Write { at: 0, len: u64::MAX, byte: 2 }).await;
         let writer = model.writer.as_ref().unwrap();
@@ -272,13 +272,13 @@ fn a_member_that_failed_a_write_is_not_read_before_it_was_resynchronized() {
             sleep(Duration::from_millis(1)).await;
         }
         model.recover().await;
-        // Now it alone gives the new ones.
+        // Now only this node can return the new bytes.
         model.world.kill(1);
         model.step(Step::Read { at: 0, len: u64::MAX }).await;
     });
 }
 
-/// The write hole: the writer dies after some of the members took the write, then another member is lost.
+/// The write hole: the writer dies after some of the members stored the write, then another member is lost.
 #[test]
 fn a_half_finished_write_and_a_loss_yield_old_bytes_new_bytes_or_an_error() {
     let layouts = [
@@ -314,7 +314,7 @@ fn a_half_finished_write_and_a_loss_yield_old_bytes_new_bytes_or_an_error() {
                             assert!(*byte == old[at as usize] || (written && *byte == 200), "made-up bytes at {at}");
                         }
                     };
-                    // A reader elsewhere, and the next writer before and after it settled what it could.
+                    // A reader elsewhere, and the next writer, before and after it has settled all that it can.
                     let reader = Reader::open(&model.world, &Process::new(50), &model.shape).await.unwrap();
                     model.open().await;
                     for pause in [0, 20] {

@@ -240,7 +240,7 @@ fn bad_pages_are_stored_before_the_region_is_settled_and_outlive_the_writer() {
     let bad = ByteRange::new(3 * REGION_BYTES_MIN + 4096, 8192);
     let epoch = first.declare_bad(&[bad]).unwrap();
     assert!(epoch > first.stored());
-    assert_eq!(first.next_resync(), Resync::Region(3), "redundancy is computed anew without them");
+    assert_eq!(first.next_resync(), Resync::Region(3), "redundancy is recomputed without them");
     first.resynced(3, &ALL[..2], true);
     first.next_resync();
     first.close();
@@ -252,7 +252,7 @@ fn bad_pages_are_stored_before_the_region_is_settled_and_outlive_the_writer() {
 }
 
 #[test]
-fn a_page_that_stays_damaged_does_not_begin_resynchronization_anew() {
+fn a_page_that_stays_damaged_does_not_restart_resynchronization() {
     let mut engine = engine(2);
     engine.damaged(3);
     assert_eq!(engine.next_resync(), Resync::Region(3));

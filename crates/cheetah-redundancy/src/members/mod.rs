@@ -1,4 +1,4 @@
-//! The members of a drive: their connections and condition. `writer` carries out the engine's decisions.
+//! The members of a drive: their connections and state. `writer` carries out the engine's decisions.
 
 mod pace;
 mod writer;
@@ -22,29 +22,29 @@ use crate::environment::{DynLink, Environment};
 use crate::map::{Map, MemberState, Regions};
 use crate::read_lease::ReadLease;
 
-/// A read that takes longer than this is answered by the other members. Far above what a busy network takes, far below what
-/// a tool would call a stall.
+/// A read that takes longer than this is answered by the other members. Far above what a busy network takes, far below
+/// what a tool would call a stall.
 pub const HEDGE_AFTER: Duration = Duration::from_millis(200);
-/// A member that has been silent for longer while it owes the answer to a write has missed the write. The checks add up to 0.12 s, and
-/// the end of readers' leases 0.275 s: a write takes about 0.8 s, where a second is allowed.
+/// A member that has been silent for longer while it owes the answer to a write has missed the write. With the silence
+/// checks (0.12 s) and the end of readers' leases (0.275 s), a write then takes about 0.8 s; a second is allowed.
 pub const SILENCE_MAX: Duration = Duration::from_millis(400);
-/// A reader that has no other member to ask waits longer.
+/// How long a member may be silent if the reader has no other member to ask.
 const READ_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How often silence is looked at.
+/// The interval of checks for silence.
 const SILENCE_CHECK: Duration = Duration::from_millis(40);
-/// How many checks in a row must find it: after this process was frozen, the first finds silence that was its own.
+/// The number of consecutive checks that must find silence: after this process was frozen, the first one finds its own.
 const SILENT_CHECKS: u32 = 3;
 /// The shortest pause between attempts to reach a member that was late or lost.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// For how long after the loss of a member reads wait for those that were lost before, and may be back: longer than the pauses between
-/// attempts to reach them.
+/// After the loss of a member, reads wait this long for members that were lost before and may be back. Longer than the
+/// pauses between attempts to reach them.
 const RETURN_PATIENCE: Duration = Duration::from_secs(5);
 /// The first bytes of a member are read to see whether it answers.
 const PROBE: ByteRange = ByteRange::new(0, 4096);
 
-/// Counts of what went wrong and was made good.
+/// Counts of faults and of repairs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveryStats {
     /// Reads that a member answered too late or not at all.
@@ -57,15 +57,15 @@ pub struct RecoveryStats {
     pub reconstructed_bytes: u64,
     /// Reports of members that a range is damaged: its digest does not match.
     pub damaged_ranges: u64,
-    /// Parts of groups that were damaged, and were written anew.
+    /// Parts of groups that were damaged and have been rewritten.
     pub damage_healed: u64,
     /// Members that missed a write and were marked stale.
     pub members_lost: u64,
     /// Bytes that were written to members by resynchronization.
     pub resynced_bytes: u64,
-    /// Bad ranges now: what they held is lost.
+    /// Current bad ranges: their content is lost.
     pub bad_ranges: u64,
-    /// Bytes of them.
+    /// Bytes in bad ranges.
     pub bad_bytes: u64,
 }
 
@@ -84,27 +84,27 @@ pub(crate) struct Counters {
 /// The members of a drive, shared by its arrays.
 pub struct Members {
     members: Vec<Member>,
-    /// The number of members that are not ready to be read, so that a healthy drive looks at one word.
+    /// The number of members that are not ready to be read, so that a healthy drive is checked by one load.
     unready: AtomicUsize,
     /// When a member last ceased to be ready.
     lost_at: Mutex<Option<Instant>>,
-    /// Held while it is counted: the epoch of the map whose states the members have.
+    /// The epoch of the map whose states the members have. Locked while members are counted.
     applied: Mutex<Epoch>,
     writer: Option<Writer>,
-    /// Of a reader that others may write beside.
+    /// The lease of a reader of a drive that others may write meanwhile.
     read_lease: Option<Arc<ReadLease>>,
     /// The division of the drive into regions.
     regions: Regions,
     pub(crate) counters: Counters,
     met_damage: AtomicBool,
-    /// Parts of groups that are damaged, by region, until they are written anew.
+    /// Parts of groups that are damaged, by region, until they are rewritten.
     damage: Mutex<BTreeMap<u64, BTreeSet<DamagedPart>>>,
     bad: RwLock<Arc<BadRanges>>,
-    /// Whether there are bad ranges, so that a drive without looks at one word.
+    /// Whether there are bad ranges, so that a drive without any is checked by one load.
     has_bad: AtomicBool,
     /// How often the bad ranges changed.
     bad_changes: AtomicU64,
-    /// Bytes that users have read and written, as many as the busiest member had to carry.
+    /// Bytes that users have read and written, counted on the busiest member.
     foreground_bytes: AtomicU64,
     pub(crate) pace: Pace,
     /// Notified when there may be something to resynchronize.
@@ -123,24 +123,24 @@ struct Member {
     /// It was late or lost, and has not answered since.
     suspect: AtomicBool,
     ready: AtomicBool,
-    /// A task tries to connect to it anew.
+    /// A task tries to reconnect to it.
     reconnecting: AtomicBool,
-    /// Bytes that this process has asked for, of all reads that have not failed.
+    /// Bytes of this process's reads from it, except those of failed reads.
     read_bytes: AtomicU64,
-    /// Grows when another member takes its place, so that no connection to the former one is taken for it.
+    /// Incremented when another member takes its place, so that a connection to the former one is not used for it.
     generation: AtomicU64,
 }
 
 /// Why a member's answer is missing.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// It is lost, silent or refuses: others may answer.
+    /// It is lost, silent or refuses. Other members may answer.
     Lost(Error),
     /// It has not answered in time.
     Late(Error),
     /// It reports that it cannot give this range; the rest of it may be well.
     Damaged(Error),
-    /// The request itself fails, whichever member is asked.
+    /// The request itself fails on any member.
     Fatal(Error),
 }
 
@@ -163,12 +163,13 @@ impl Failure {
 }
 
 impl Members {
-    /// The members of a drive that nobody writes meanwhile, with the newest map; `None` for a member that cannot be reached.
+    /// The members of a drive that nobody writes meanwhile, with the newest map. The link of an unreachable member is
+    /// `None`.
     pub fn reader(links: Vec<(Arc<str>, Option<DynLink>)>, map: &Map) -> Arc<Self> {
         Self::new(links, map, None, None)
     }
 
-    /// The same, for a reader that reads while it holds a lease, which its owner renews: others may write meanwhile.
+    /// The same while others may write: it reads only while it holds the lease, which its owner renews.
     pub fn leased_reader(links: Vec<(Arc<str>, Option<DynLink>)>, map: &Map, read_lease: Arc<ReadLease>) -> Arc<Self> {
         Self::new(links, map, None, Some(read_lease))
     }
@@ -256,13 +257,13 @@ impl Members {
         }
     }
 
-    /// Takes over the states of a newer map; an older one changes nothing.
+    /// Applies the states of a newer map. An older map changes nothing.
     pub fn apply(&self, map: &Map) {
         self.follow(map, Vec::new());
     }
 
-    /// Takes over the states of a newer map along with connections to the members that moved; `None` where there is none
-    /// now. A reader never reads a member by the state of another's place.
+    /// Applies the states of a newer map, together with connections to the members that moved (`None` where there is
+    /// none now). A reader never reads a member by the state of another member's place.
     pub fn follow(&self, map: &Map, moved: Vec<(usize, Option<DynLink>)>) {
         let mut applied = self.applied.lock();
         if map.epoch < *applied {
@@ -274,7 +275,8 @@ impl Members {
             *self.members[member].link.write() = link;
             self.members[member].suspect.store(false, Ordering::Release);
         }
-        // Before the states: a member that is in sync but for bad pages is read only by one that knows them.
+        // Before the states: a member that is in sync except for bad pages may be read only by those that know these
+        // pages.
         if **self.bad.read() != map.bad {
             *self.bad.write() = Arc::new(map.bad.clone());
             self.has_bad.store(!map.bad.is_empty(), Ordering::Release);
@@ -288,13 +290,14 @@ impl Members {
         self.count_unready();
     }
 
-    /// The bad ranges of the drive, in order: pages whose content is lost, although the members answer. Reads of them fail. To
-    /// write whole pages of them makes these good.
+    /// The bad ranges of the drive, in order: pages whose content is lost although the members answer. Reads of them
+    /// fail. Writing whole pages makes them good.
     pub fn bad_ranges(&self) -> Vec<ByteRange> {
         self.bad().map_or_else(Vec::new, |bad| bad.iter().collect())
     }
 
-    /// How often the bad ranges have changed: equal before and after a read if they did not change during the read.
+    /// How often the bad ranges have changed: the count is equal before and after a read if they did not change during
+    /// it.
     pub(crate) fn bad_changes(&self) -> u64 {
         self.bad_changes.load(Ordering::Acquire)
     }
@@ -304,7 +307,7 @@ impl Members {
         self.has_bad.load(Ordering::Acquire).then(|| self.bad.read().clone())
     }
 
-    /// Puts a connection in the place of a member's former one.
+    /// Replaces the connection to a member.
     pub fn connect(&self, member: usize, link: DynLink) {
         self.change_member(member, |member| {
             *member.link.write() = Some(link);
@@ -339,7 +342,7 @@ impl Members {
         self.unready.store(unready, Ordering::Release);
     }
 
-    /// Whether a member was lost so lately that one which was lost before may be back without having been reached yet.
+    /// Whether a member was lost so recently that a member lost before may be back but not reconnected yet.
     pub(crate) fn may_return(&self) -> bool {
         self.lost_at.lock().is_some_and(|lost_at| lost_at.elapsed() < RETURN_PATIENCE)
     }
@@ -349,7 +352,7 @@ impl Members {
         self.unready.load(Ordering::Acquire) == 0
     }
 
-    /// Whether a member can be read, and answered lately.
+    /// Whether a member can be read and has answered recently.
     pub(crate) fn is_ready(&self, member: usize) -> bool {
         self.members[member].ready.load(Ordering::Acquire)
     }
@@ -374,12 +377,12 @@ impl Members {
         lease.wait().await.map_err(|why| Error::Lost { device: "the drive".into(), range, why: why.into() })
     }
 
-    /// Notes a user's request: its bytes on the busiest member.
+    /// Counts a user's request: its bytes on the busiest member.
     pub(crate) fn foreground(&self, bytes: u64) {
         self.foreground_bytes.fetch_add(bytes + 1, Ordering::Relaxed);
     }
 
-    /// What [`foreground`](Self::foreground) has counted, and what other processes have read, as far as known.
+    /// The bytes counted by [`foreground`](Self::foreground), and the known bytes that other processes have read.
     pub(crate) fn foreground_bytes(&self) -> u64 {
         self.foreground_bytes.load(Ordering::Relaxed) + self.pace.others_bytes()
     }
@@ -426,7 +429,8 @@ impl Members {
         }
     }
 
-    /// Reads over a connection, and counts that before it is sent: what the member has read for others is what exceeds these counts.
+    /// Reads over a connection. Counts the bytes before the request is sent: the excess of the member's count over
+    /// these counts is the reads of others.
     async fn read_counted(&self, member: usize, link: &DynLink, range: ByteRange) -> Result<Data> {
         let count = &self.members[member].read_bytes;
         count.fetch_add(range.len, Ordering::Relaxed);
@@ -437,8 +441,8 @@ impl Members {
         answer
     }
 
-    /// Reads from a member that is being resynchronized. What it holds may be old. `None` if it does not answer, nothing if it
-    /// reports that it has lost the range.
+    /// Reads from a member that is being resynchronized; its content may be old. `None` if it does not answer, empty
+    /// data if it reports that it has lost the range.
     pub(crate) async fn read_unsynced(&self, member: usize, range: ByteRange) -> Option<Data> {
         let link = self.link(member)?;
         let read = self.read_counted(member, &link, range);
@@ -475,9 +479,9 @@ impl Members {
                     Err(_) => Err(Failure::Lost(Error::Invalid("a probe is not answered".into()))),
                 };
                 let Some(members) = weak.upgrade() else { return };
-                // A damaged page is an answer, too.
+                // A damaged page is also an answer.
                 if let Err(Failure::Lost(why)) = &answer {
-                    // A member that is slow only is kept.
+                    // A member that is merely slow is kept.
                     let is_lost = matches!(why, Error::Lost { .. }) || link.silent_for() > Some(SILENCE_MAX);
                     if is_lost && members.is_writer() && members.has_link(member, &link) {
                         members.missed(member, why).await.ok();
@@ -510,7 +514,7 @@ impl Members {
         self.while_answering(member, PROBE, |link| async move { link.device().flush().await }).await
     }
 
-    /// Runs an operation on one member, and anew if the connection was replaced meanwhile.
+    /// Runs an operation on one member, and again if the connection was replaced meanwhile.
     async fn while_answering<F: Future<Output = Result<()>>>(
         &self,
         member: usize,
@@ -532,7 +536,7 @@ impl Members {
         }
     }
 
-    /// Whether this is the connection to a member now.
+    /// Whether this is the current connection to a member.
     fn has_link(&self, member: usize, link: &DynLink) -> bool {
         self.members[member].link.read().as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
     }

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use super::Members;
 use crate::pace::{Others, Pacer, Turn};
 
-/// How often the members are asked, at most, for what others have read, while others do.
+/// The shortest interval of asking the members for the reads of others, while others read.
 const ASK_PAUSE: Duration = Duration::from_millis(20);
-/// The same while nobody does: steps wait for the answers.
+/// The same interval while nobody else reads: steps wait for the answers.
 const ASK_PAUSE_IDLE: Duration = Duration::from_millis(100);
 
 /// The pace of all resynchronization of a drive.
@@ -24,11 +24,11 @@ pub(crate) struct Pace {
     others_bytes: AtomicU64,
 }
 
-/// What the members have told of the requests of other processes.
+/// The members' answers about the reads of other processes.
 #[derive(Default)]
 struct Asked {
     others: Others,
-    /// When they are asked again.
+    /// When the members are asked again.
     due: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// What other processes have read, on the member where that is most.
+    /// The bytes that other processes have read, on the member with the most.
     pub fn others_bytes(&self) -> u64 {
         self.others_bytes.load(Ordering::Relaxed)
     }
@@ -74,14 +74,14 @@ impl Members {
         }
     }
 
-    /// Asks the members what others have read, unless they were asked just now.
+    /// Asks the members what other processes have read, unless they answered a moment ago.
     async fn ask_for_others(&self) {
         let mut asked = self.pace.others.lock().await;
         if asked.due.is_some_and(|due| Instant::now() < due) {
             return;
         }
         let all = self.all_read_bytes().await;
-        // Later than those, so that no request of this process is taken for one of another.
+        // Counted after the members' answers, so that no request of this process is counted as another's.
         let bytes = asked.others.heard(&all, &self.own_read_bytes());
         let before = self.pace.others_bytes.swap(bytes, Ordering::Relaxed);
         asked.due = Some(Instant::now() + if bytes > before { ASK_PAUSE } else { ASK_PAUSE_IDLE });

@@ -1,4 +1,4 @@
-//! What only a writer does with the members: it carries out the engine's decisions.
+//! The writer's operations on the members: it carries out the engine's decisions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,36 +19,37 @@ use crate::environment::{DynLink, Environment};
 use crate::map::Map;
 use crate::read_lease::READ_LEASE_END;
 
-/// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost meanwhile.
+/// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost
+/// meanwhile.
 const STORE_ATTEMPTS: u64 = 6;
 
 /// The pause between attempts to find out whether a member's process has ended.
 const GONE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The most damaged parts of groups that are remembered of a region.
+/// The most damaged parts of groups remembered for a region.
 const DAMAGED_PARTS_MAX: usize = 1024;
 
-/// What only a writer has.
+/// The state that only a writer has.
 pub(super) struct Writer {
     engine: Mutex<Engine>,
     environment: Arc<dyn Environment>,
-    /// Notified when a map is stored or could not be, and when readers have ceased to read by older ones.
+    /// Notified when a map was stored or could not be, and when readers have ceased to use older maps.
     stored: Notify,
     failed: Mutex<FailedStores>,
-    /// The newest epoch that is stored, so that a write whose regions are recorded looks at one word.
+    /// The newest stored epoch, so that a write to recorded regions is checked by one load.
     stored_epoch: AtomicU64,
     /// The newest epoch that is settled.
     settled_epoch: AtomicU64,
 }
 
-/// How often a map could not be stored, and why the last one could not; nothing if it could.
+/// The number of failures to store a map since the last success, and the reason of the last one.
 #[derive(Default)]
 struct FailedStores {
     count: u64,
     why: Option<Arc<str>>,
 }
 
-/// What has to become of a map.
+/// The state of a map that a caller waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// It is stored.
@@ -69,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// Runs an event of storing, and wakes those that wait for it.
+    /// Runs an event of storing, and wakes the tasks that wait for it.
     fn on_store<T>(&self, event: impl FnOnce(&mut Engine) -> T) -> T {
         let out = {
             let mut engine = self.engine.lock();
@@ -82,8 +83,8 @@ impl Writer {
         out
     }
 
-    /// Returns once no reader elsewhere reads these members by a map that is older than the one just stored: the readers' leases
-    /// have ended, or the members' processes have.
+    /// Returns once no reader elsewhere reads these members by a map that is older than the one just stored: the
+    /// readers' leases have ended, or the members' processes have.
     async fn until_unread(&self, mut members: Vec<usize>) {
         let all_gone = async {
             loop {
@@ -119,8 +120,8 @@ impl Members {
         self.writer.as_ref().map(|writer| writer.engine.lock().map().clone())
     }
 
-    /// The bytes that each member has read for all of its clients, where that is known; empty for a reader. A member without a
-    /// connection is not asked: resynchronization of the others would wait for it.
+    /// The bytes that each member has sent to all its clients, where known; empty for a reader. Members without a
+    /// connection are not asked: resynchronization of the others would wait for them.
     pub(super) async fn all_read_bytes(&self) -> Vec<Option<u64>> {
         let Some(writer) = &self.writer else { return Vec::new() };
         let ask = |member: usize| async move {
@@ -129,7 +130,7 @@ impl Members {
         join_all((0..self.len()).map(ask)).await
     }
 
-    /// The number of regions whose redundancy may not agree with the data, other than by writes in flight.
+    /// The number of regions whose redundancy may disagree with the data for reasons other than writes in flight.
     pub fn to_settle(&self) -> u64 {
         self.writer.as_ref().map_or(0, |writer| writer.engine.lock().to_settle())
     }
@@ -139,7 +140,7 @@ impl Members {
         self.members[member].written.load(Ordering::Acquire)
     }
 
-    /// Whether redundancy agrees with the data in these regions, but for writes in flight.
+    /// Whether redundancy agrees with the data in these regions, except for writes in flight.
     pub(crate) fn is_settled(&self, mut regions: Range<u64>) -> bool {
         self.writer.as_ref().is_some_and(|writer| {
             let engine = writer.engine.lock();
@@ -152,7 +153,7 @@ impl Members {
         self.regions.touched(start, end)
     }
 
-    /// The range of the drive that a region is.
+    /// The range of the drive that a region occupies.
     pub(crate) fn region_range(&self, region: u64) -> ByteRange {
         ByteRange::new(region * self.regions.region_bytes(), self.regions.region_bytes())
     }
@@ -161,12 +162,13 @@ impl Members {
     pub(crate) async fn admit(self: &Arc<Self>, regions: Range<u64>) -> Result<Admitted> {
         let Some(epoch) = self.engine(|engine| engine.admit(regions.clone())) else { return Err(Error::ReadOnly) };
         let admitted = Admitted { members: self.clone(), regions, consistent: true };
-        // What readers do matters only to a write that a member misses, and before that is acknowledged.
+        // Readers matter only to a write that a member misses, before that write is acknowledged.
         self.until(epoch, Goal::Stored).await?;
         Ok(admitted)
     }
 
-    /// Notes that a member missed a write or a flush, and returns once that is stored. Fails if the member is indispensable.
+    /// Notes that a member missed a write or a flush, and returns once that is stored. Fails if the member is
+    /// indispensable.
     pub(crate) async fn missed(
         self: &Arc<Self>,
         member: usize,
@@ -176,7 +178,7 @@ impl Members {
         match marked {
             None => Err(Error::ReadOnly),
             Some((_, Err(indispensable))) => {
-                // What it was sent must not take effect after the write was given up.
+                // Requests already sent to the member must not take effect after the write was given up.
                 self.cut(member);
                 Ok(Err(indispensable))
             }
@@ -191,7 +193,7 @@ impl Members {
         }
     }
 
-    /// Returns once it is stored that a member is stale; false if it is not stale any more.
+    /// Returns once a stored map records that a member is stale; false if it is no longer stale.
     pub(crate) async fn stale_recorded(self: &Arc<Self>, member: usize) -> Result<bool> {
         match self.engine(|engine| engine.stale_since(member)).flatten() {
             Some(epoch) => self.settle(epoch).await.map(|()| true),
@@ -199,7 +201,7 @@ impl Members {
         }
     }
 
-    /// Drops the connection to a member along with its queue, and connects anew later.
+    /// Drops the connection to a member along with its queue, and reconnects later.
     fn cut(self: &Arc<Self>, member: usize) {
         self.change_member(member, |member| *member.link.write() = None);
         self.reconnect_later(member);
@@ -217,7 +219,7 @@ impl Members {
                 sleep(PROBE_PAUSE + backoff.next_pause()).await;
                 let Some(members) = weak.upgrade() else { return };
                 let Some(writer) = &members.writer else { return };
-                // Another connection would cut off the one that a replaced member has by now.
+                // Another connection would cut off the connection of a member that was replaced meanwhile.
                 if members.ends_reconnecting(member) {
                     return;
                 }
@@ -243,8 +245,8 @@ impl Members {
         });
     }
 
-    /// Puts a new connection in the place of one whose lease has ended, unless that was dropped, or the member replaced, meanwhile.
-    /// What was sent over the former one is sent again.
+    /// Replaces a connection whose lease has expired, unless it was dropped or the member was replaced meanwhile.
+    /// Requests in flight on the former connection are sent again.
     pub async fn renew_connection(
         &self,
         member: usize,
@@ -253,7 +255,7 @@ impl Members {
         let generation = self.members[member].generation.load(Ordering::Acquire);
         let link = connect.await;
         if let Err(why) = &link {
-            tracing::debug!("{} cannot be connected to anew: {why}", self.name(member));
+            tracing::debug!("{} cannot be reconnected to: {why}", self.name(member));
         }
         self.change_member(member, |own| {
             let mut now = own.link.write();
@@ -275,14 +277,14 @@ impl Members {
         })
     }
 
-    /// Takes a new connection to a member, unless another one was made or the member was replaced meanwhile.
+    /// Installs a new connection to a member, unless another was made or the member was replaced meanwhile.
     fn reconnected(&self, member: usize, link: DynLink, generation: u64) -> Option<Epoch> {
         self.engine(|engine| {
             let own = &self.members[member];
             if self.is_connected(member) || own.generation.load(Ordering::Acquire) != generation {
                 return None;
             }
-            // Connected first: from the change of state on, writes are sent to it.
+            // Connected before the change of state, because from then on writes are sent to the member.
             self.connect(member, link);
             Some(engine.rejoin(member))
         })
@@ -311,14 +313,14 @@ impl Members {
         }
     }
 
-    /// Puts an empty member in the place of a stale one that the drive can spare. `recorded` gets the epoch from which on it is
-    /// there, before any map of that epoch is stored.
+    /// Puts an empty member in the place of a stale one that the drive can spare. `recorded` gets the first epoch with
+    /// the new member, before any map of that epoch is stored.
     ///
     /// # Errors
     ///
     /// If the other members do not hold all its bytes, or the member is back.
     pub async fn replace(self: &Arc<Self>, member: usize, link: DynLink, recorded: impl FnOnce(Epoch)) -> Result<()> {
-        // The former member gets nothing from here on: no reader elsewhere may still read it.
+        // The former member gets no writes from now on, so no reader elsewhere may still read it.
         self.stale_recorded(member).await?;
         let replaced = self.engine(|engine| {
             let epoch = engine.replace(member)?;
@@ -342,12 +344,12 @@ impl Members {
         }
     }
 
-    /// Stores how far resynchronization has come, if it has done anything since: the next writer continues there, and others
-    /// see the progress.
+    /// Stores the progress of resynchronization if there was any since the last call: the next writer continues there,
+    /// and others see the progress.
     ///
     /// # Errors
     ///
-    /// If the map can be stored at too few members.
+    /// If too few members can store the map.
     pub async fn record_progress(self: &Arc<Self>) -> Result<()> {
         match self.engine(Engine::record_progress).flatten() {
             Some(epoch) => self.settle(epoch).await,
@@ -355,7 +357,7 @@ impl Members {
         }
     }
 
-    /// Stores that a member takes part again, or another in its place; `what` says which.
+    /// Stores that a member takes part again or was replaced; `what` says which.
     async fn record_return(self: &Arc<Self>, member: usize, epoch: Epoch, what: &str) {
         if let Err(error) = self.settle(epoch).await {
             tracing::warn!("{} {what}, which could not be recorded yet: {error}", self.name(member));
@@ -363,7 +365,7 @@ impl Members {
         self.work.notify_one();
     }
 
-    /// Looks after the members while nothing else does: one that is lost is to be noticed, and replaced, before the next.
+    /// Checks the members of an idle drive: a lost member must be noticed, and replaced, before the next is lost.
     pub(crate) async fn watch(self: &Arc<Self>) {
         let look = |member: usize| async move {
             if !self.is_in_sync(member) {
@@ -393,7 +395,7 @@ impl Members {
         self.work.notify_one();
     }
 
-    /// Notes that everything in a region was written anew.
+    /// Notes that everything in a region was rewritten.
     pub(crate) fn healed(&self, region: u64) {
         let healed = self.damage.lock().remove(&region).map_or(0, |parts| parts.len() as u64);
         self.counters.damage_healed.fetch_add(healed, Ordering::Relaxed);
@@ -411,7 +413,7 @@ impl Members {
         }
     }
 
-    /// Records that the pages within a range were written anew, and returns once that is stored.
+    /// Records that the pages within a range were rewritten, and returns once that is stored.
     pub(crate) async fn heal(self: &Arc<Self>, range: ByteRange) -> Result<()> {
         match self.engine(|engine| engine.heal(range)).ok_or(Error::ReadOnly)? {
             Ok(epoch) => self.settle(epoch).await,
@@ -429,7 +431,8 @@ impl Members {
         self.engine(with)
     }
 
-    /// Returns once a map of at least this epoch is stored, and no reader elsewhere reads by an older one what it excludes.
+    /// Returns once a map of at least this epoch is stored, and no reader elsewhere uses an older map to read the
+    /// members that it excludes.
     pub(crate) async fn settle(self: &Arc<Self>, epoch: Epoch) -> Result<()> {
         self.until(epoch, Goal::Settled).await
     }
@@ -476,7 +479,7 @@ impl Members {
         }
     }
 
-    /// Stores a map in a task of its own: the write that wants it may be given up.
+    /// Stores a map in a task of its own: the write that needs it may be dropped.
     fn store(self: &Arc<Self>, map: Map) {
         let members = self.clone();
         tokio::spawn(async move {
@@ -487,7 +490,7 @@ impl Members {
                 failed.count += u64::from(stored.is_err());
                 failed.why = stored.as_ref().err().map(|why| why.as_str().into());
             }
-            // The next map can be stored while readers still read by older ones.
+            // The next map can be stored while readers still use older ones.
             if let Some(Exclusion { epoch, members }) = writer.on_store(|engine| engine.store_finished(stored.is_ok()))
             {
                 writer.until_unread(members).await;
@@ -496,7 +499,7 @@ impl Members {
         });
     }
 
-    /// Ends in order: records that no writer has the drive open.
+    /// Closes the drive: records that no writer has it open.
     pub async fn close(self: &Arc<Self>) -> Result<()> {
         match self.engine(Engine::close) {
             Some(epoch) => self.settle(epoch).await,

@@ -1,4 +1,4 @@
-//! What every block may hold: each carries its address and a version, and the checker knows which versions are allowed.
+//! Checks blocks. Each block contains its address and a version, and the checker knows which versions are allowed.
 
 use cheetah_device::Data;
 
@@ -86,7 +86,7 @@ impl Checker {
         }
     }
 
-    /// Checks what was read from block `first` on, against what was allowed at any time since `since`.
+    /// Checks the blocks read from block `first` on against the versions allowed at any time since `since`.
     pub fn check(&mut self, first: u64, data: &Data, since: Option<u64>) -> Result<(), String> {
         let bytes = data.clone().into_bytes();
         self.reads += 1;
@@ -124,7 +124,7 @@ fn words(address: u64, version: u64) -> [u64; WORDS] {
     })
 }
 
-/// The version that a block holds; `None` if it is none.
+/// The version that a block contains; `None` if its content is of no version.
 fn content(address: u64, bytes: &[u8]) -> Option<u64> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Some(0);

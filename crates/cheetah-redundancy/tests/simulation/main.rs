@@ -1,7 +1,8 @@
-//! A seeded, single-threaded, deterministic simulation of a redundant drive: the very code that ships, over simulated nodes
-//! and a simulated network, in virtual time.
+//! A seeded, single-threaded, deterministic simulation of a redundant drive: the very code that ships, over simulated
+//! nodes and a simulated network, in virtual time.
 //!
-//! `make simulate FAULTS=1000000 SEED=1` runs it at length. A seed that fails is printed with the command that replays it.
+//! `make simulate FAULTS=1000000 SEED=1` runs it at length. A seed that fails is printed with the command that replays
+//! it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::expect_used, reason = "a test")]
 

@@ -1,4 +1,4 @@
-//! The network: messages that are carried, delayed, lost with their connection, or repeated after it.
+//! The network carries, delays and repeats messages, and loses them with their connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::node::{Lease, Node, Place, Reply, Request};
 use crate::random::{Random, mix};
 
-/// What the network does to messages.
+/// The faults of the network.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Weather {
     /// Messages that are held up, per million.
@@ -25,7 +25,7 @@ pub struct Weather {
     pub latency: bool,
 }
 
-/// Faults that were injected, by kind.
+/// Injected faults, by kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     pub stalled: u64,
@@ -42,7 +42,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// All but messages that were held up, of which there are most.
+    /// All faults except delayed messages, by far the most frequent kind.
     pub fn total(&self) -> u64 {
         self.connections_broken
             + self.repeated
@@ -93,7 +93,7 @@ pub struct State {
     pub writes_left: Option<u64>,
     /// Maps are not stored for now.
     pub maps_held: bool,
-    /// A node and a process that reach each other and nobody else.
+    /// A node and a process that reach each other and nothing else.
     pub cut_off: Option<(usize, u64)>,
 }
 
@@ -103,7 +103,7 @@ use crate::node::Stored;
 pub struct Process {
     pub id: u64,
     pub alive: AtomicBool,
-    /// Of each node, how often its connections were given up.
+    /// For each node, how often this process gave up its connections.
     given_up: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -148,7 +148,7 @@ impl Connection {
         Arc::new(Self { process, node, instance, lease, state: Mutex::new(state) })
     }
 
-    /// Breaks; everyone that waits for an answer hears of it.
+    /// Breaks the connection. Every task that waits for an answer gets an error.
     pub fn break_off(&self) {
         let mut state = self.state.lock();
         state.broken = true;
@@ -202,7 +202,7 @@ impl World {
         with(&mut self.state.lock().nodes[node])
     }
 
-    /// Whether the process that had a place has ended, as far as another process can tell.
+    /// Whether the process at a place has ended, as far as another process can tell.
     pub fn is_gone(&self, place: Place, process: &Process) -> bool {
         !self.is_cut(place.node, process.id)
             && self.with_node(place.node, |node| !node.isolated && (!node.up || node.instance != place.instance))
@@ -236,7 +236,7 @@ impl World {
         });
     }
 
-    /// Cuts a node off together with a process, or ends that.
+    /// Cuts a node and a process off together, or ends that.
     pub fn cut_off(&self, together: Option<(usize, u64)>) {
         let mut state = self.state.lock();
         state.cut_off = together;
@@ -321,7 +321,7 @@ async fn carry(world: Arc<World>, connection: Arc<Connection>, number: u64, requ
     }
     if delays.breaks {
         connection.break_off();
-        // What had left before arrives now, or later.
+        // Messages sent before the break arrive now, or later.
         if !delays.arrives {
             return;
         }
@@ -409,7 +409,7 @@ struct Remote {
     given_up: u64,
 }
 
-/// Takes the lease at a node, or only asks for its map. The answer is given up after a second.
+/// Takes the lease at a node, or only asks for its map. Waits for the answer for at most a second.
 pub async fn ask(
     world: &Arc<World>,
     process: &Process,
@@ -430,7 +430,7 @@ pub async fn ask(
 }
 
 impl SimulatedLink {
-    /// Connects under a new session, so that nothing sent before takes effect from now on; a reader takes none.
+    /// Connects under a new session, so that requests sent before can no longer take effect; a reader takes no session.
     pub async fn connect(
         world: &Arc<World>,
         process: &Arc<Process>,

@@ -1,4 +1,4 @@
-//! A node: content, a map, the lease under which it takes writes; and what can go wrong with it.
+//! A node: its content, its map, the lease under which it accepts writes, and its faults.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 pub const PAGE: u64 = 4096;
 
-/// Where a member lies: a node, and the instance of it that holds its bytes.
+/// The place of a member: a node, and the instance of the node that holds the member's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub node: usize,
@@ -31,7 +31,7 @@ pub enum Request {
     Flush,
     PutMap(Box<Stored>),
     GetMap,
-    /// Takes the lease, or renews it: what was sent before under this lease is refused from then on.
+    /// Takes the lease, or renews it. Requests sent before under this lease are refused from then on.
     Lease,
 }
 
@@ -55,15 +55,15 @@ pub struct Lease {
 pub struct Node {
     pub up: bool,
     pub instance: u64,
-    /// The process stands still; messages wait.
+    /// The process is stopped; messages wait.
     pub frozen: bool,
     /// Messages in both directions wait in the network.
     pub isolated: bool,
-    /// Refuses the next maps, this many.
+    /// The number of next maps that it refuses.
     pub refuse_maps: u32,
     /// Its next write fails, as if its connection had been lost.
     pub refuses_writes: bool,
-    /// Dies when this many more writes were taken.
+    /// The number of writes after which it dies.
     pub dies_after_writes: Option<u32>,
     pub content: Vec<u8>,
     /// Pages whose digest does not match.
@@ -71,7 +71,7 @@ pub struct Node {
     pub map: Option<Box<Stored>>,
     pub lease: Lease,
     pub wake: Arc<Notify>,
-    /// Requests to read and to write that were answered.
+    /// The numbers of reads and writes answered.
     pub reads: u64,
     pub writes: u64,
 }
@@ -107,7 +107,7 @@ impl Node {
         Reply::Failed(Error::Io { context: what.into(), why: "page digest".into(), errno: cheetah_device::error::EIO })
     }
 
-    /// Answers one request; `None` if it is not the instance that is meant, or dies of it.
+    /// Answers one request; `None` if the request is for another instance, or if the node dies of it.
     pub fn handle(&mut self, instance: Option<u64>, lease: Lease, request: Request) -> Option<Reply> {
         if !self.up || instance.is_some_and(|meant| meant != self.instance) {
             return None;

@@ -1,4 +1,4 @@
-//! Processes that use the drive: writers, which hold the lease, and readers elsewhere, which follow the map.
+//! Processes that use the drive: writers, which hold the lease, and readers, which follow the map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Shape {
         self.redundancy.losses_max()
     }
 
-    /// The drive file is at hand wherever it has a vote.
+    /// The drive file is available wherever it has a vote.
     pub fn votes(&self) -> Votes {
         Votes::new(self.members, self.losses_max())
     }
@@ -74,7 +74,7 @@ pub struct SimulatedEnvironment {
     term: u64,
     votes: Votes,
     pub places: Mutex<Vec<Place>>,
-    /// Those of the map that was stored last.
+    /// The places in the map that was stored last.
     stored_places: Mutex<Vec<Place>>,
 }
 
@@ -91,7 +91,7 @@ impl SimulatedEnvironment {
             let request = Request::PutMap(stored.clone());
             let (place, sender) = (stored.places[member], sender.clone());
             let (world, process, term) = (self.world.clone(), self.process.clone(), self.term);
-            // A node that is late gets the map after it was taken for stored.
+            // A late node may get the map after the map already counts as stored.
             tokio::spawn(async move {
                 let answer = match world.with_node(place.node, |node| node.instance) == place.instance {
                     true => ask(&world, &process, place.node, term, request).await.map(|_| ()),
@@ -132,7 +132,7 @@ impl Environment for SimulatedEnvironment {
     fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>> {
         Box::pin(async move {
             let place = self.places.lock()[member];
-            // The former connections of this process end first: they would cut off the new one to send again.
+            // Former connections of this process end first: by reconnecting, they would cut off the new connection.
             self.process.forget(place.node);
             SimulatedLink::connect(&self.world, &self.process, place, Some(self.term)).await
         })
@@ -196,7 +196,7 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
 }
 
 impl Writer {
-    /// The process is killed: nothing more leaves it.
+    /// Kills the process: nothing more leaves it.
     pub fn kill(self, world: &World) {
         self.process.alive.store(false, std::sync::atomic::Ordering::Relaxed);
         world.break_connections(|connection| connection.process == self.process.id);
@@ -238,7 +238,7 @@ impl Writer {
     }
 }
 
-/// A reader elsewhere.
+/// A reader in another process.
 pub struct Reader {
     pub drive: Redundant,
     known: Stored,
@@ -246,7 +246,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of a drive that nobody writes, and that follows no map.
+    /// A reader that follows no map, of a drive that nobody writes.
     pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> Result<Self, String> {
         Self::open_with(world, process, shape, None).await
     }
@@ -311,7 +311,7 @@ impl Drop for FollowingReader {
     }
 }
 
-/// Takes over a map.
+/// Applies a map.
 async fn follow(
     world: &Arc<World>,
     process: &Arc<Process>,
@@ -334,12 +334,12 @@ async fn follow(
     *known = stored;
 }
 
-/// The newest map that enough nodes have, and whether there can be no newer one.
+/// The newest map at enough nodes, and whether a newer one is impossible.
 async fn newest(world: &Arc<World>, process: &Process, known: &Stored, votes: Votes) -> (Stored, bool) {
     let mut best = known.clone();
     loop {
         let asked = best.clone();
-        // The drive file is at hand where it has a vote.
+        // The drive file is available where it has a vote.
         if votes.of_file() > 0
             && let Some(file) = world.state.lock().drive_file.clone()
             && file.map.epoch > best.map.epoch

@@ -1,4 +1,4 @@
-//! Pages that are damaged, and pages that no member holds any more.
+//! Damaged pages, and pages that no member holds any more.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::network::Process;
 use crate::process::{Reader, Writer};
 
 #[test]
-fn damaged_pages_of_data_redundancy_and_digests_are_written_anew() {
+fn damaged_pages_of_data_redundancy_and_digests_are_rewritten() {
     play(async {
         for page in 0..Rig::new(PARITY, 3).shape.geometry().member_bytes() / crate::node::PAGE {
             let (rig, writer) = Rig::written(PARITY, 3).await;
             rig.world.with_node(1, |node| node.damaged.insert(page));
-            // Whatever the page holds, these meet it.
+            // This read or this check finds the damage, in whatever section the page is.
             writer.drive.read(ByteRange::new(0, rig.shape.size())).await.unwrap();
             for at in (50..rig.shape.size()).step_by(4096) {
                 writer.drive.write(at, vec![1; 100].into(), false).await.unwrap();
@@ -26,8 +26,8 @@ fn damaged_pages_of_data_redundancy_and_digests_are_written_anew() {
     });
 }
 
-/// The bytes are `old` or `new` but where they are bad, and exactly bad ranges cannot be read, with all members and without any
-/// one of them.
+/// Checks that all bytes outside bad ranges are `old` or `new`, and that reads fail exactly in bad ranges, with all
+/// members and without any one of them.
 async fn check_but_bad(rig: &Rig, writer: &Writer, old: u8, new: u8) {
     let bad = writer.map().bad;
     let mut readers = Vec::new();
@@ -76,7 +76,7 @@ fn a_writer_and_a_member_lost_in_mid_write_cost_at_most_the_pages_of_the_write_a
                 }
                 assert!(writer.until_complete(PATIENCE).await, "{:?}", writer.map());
                 let bad = writer.drive.members().bad_ranges();
-                // Groups that the write changed: the other unit of such a group is lost as well.
+                // Of a group that the write changed, the other unit is lost as well.
                 let groups = ByteRange::new(8192, 16384);
                 assert!(bad.iter().all(|bad| groups.contains(*bad)), "{bad:?}");
                 assert_eq!(writer.drive.members().stats().bad_bytes, bad.iter().map(|bad| bad.len).sum::<u64>());
@@ -157,18 +157,18 @@ fn a_page_that_becomes_bad_while_it_is_read_is_an_error() {
             }
             reader.drive.members().follow(&map, Vec::new());
         };
-        for written_anew in [false, true] {
+        for rewritten in [false, true] {
             rig.world.isolate(1, true);
             let mut read = reader.drive.read(page);
             assert!(tokio::time::timeout(Duration::from_millis(100), &mut read).await.is_err());
             follow(true);
-            if written_anew {
+            if rewritten {
                 follow(false);
             }
             let reads = rig.world.with_node(1, |node| node.reads);
             rig.world.isolate(1, false);
-            assert_eq!(read.await.is_ok(), written_anew);
-            if written_anew {
+            assert_eq!(read.await.is_ok(), rewritten);
+            if rewritten {
                 assert!(rig.world.with_node(1, |node| node.reads) > reads + 1, "not read again");
             }
             follow(false);

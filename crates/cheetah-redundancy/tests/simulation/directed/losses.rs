@@ -15,7 +15,7 @@ fn a_write_that_meets_silent_members_takes_less_than_a_second() {
             play(async move {
                 let mut rig = Rig::new(redundancy, if silent == 1 { 3 } else { 5 });
                 let writer = rig.open().await;
-                // Otherwise its regions are recorded first, in a map that the silent members do not take, either.
+                // Otherwise its regions are recorded first, in a map that the silent members do not store, either.
                 if is_recorded {
                     rig.write(&writer, 1).await.unwrap();
                 }
@@ -36,8 +36,8 @@ fn a_write_that_meets_silent_members_takes_less_than_a_second() {
     }
 }
 
-/// A writer dies after one node has heard that another is stale. The next writer must tell the others before it acknowledges
-/// anything: that one node may be lost next.
+/// A writer dies after one node has stored that another is stale. The next writer must store that at the others before
+/// it acknowledges anything: the one node may be lost next.
 #[test]
 fn a_loss_that_a_former_writer_recorded_at_one_node_is_recorded_at_the_others_before_a_write_is_acknowledged() {
     play(async {
@@ -79,15 +79,15 @@ fn a_write_that_skips_a_lost_member_waits_until_the_loss_is_stored() {
         let (rig, writer) = Rig::written(PARITY, 3).await;
         rig.world.state.lock().maps_held = true;
         rig.world.kill(1);
-        // The second write is admitted, and waits for what it has to read from member 0.
+        // The second write is admitted, and waits for a read from member 0.
         rig.world.isolate(0, true);
         let mut second = writer.drive.write(8192, vec![3; 4096].into(), false);
         sleep(Duration::from_millis(1)).await;
-        // The first reads nothing, and finds member 1 lost.
+        // The first write reads nothing, and finds member 1 lost.
         let mut first = writer.drive.write(0, vec![2; 8192].into(), false);
         writer.until_stale(1, true).await;
         rig.world.isolate(0, false);
-        // The second never reaches member 1, which is in sync by every map that is stored.
+        // The second write never reaches member 1, which is in sync in every stored map.
         let second_alone = tokio::time::timeout(Duration::from_secs(2), &mut second).await;
         assert!(second_alone.is_err(), "acknowledged before the loss is stored");
         assert!(tokio::time::timeout(Duration::from_secs(2), &mut first).await.is_err());
@@ -104,7 +104,7 @@ fn a_mirror_of_two_takes_writes_after_one_was_lost_while_idle() {
     play(async {
         let mut rig = Rig::new(MIRROR, 2);
         let writer = rig.open().await;
-        // No map was stored yet, and this one cannot be at both.
+        // No map was stored yet, and this one cannot be stored at both.
         rig.world.kill(1);
         rig.write(&writer, 1).await.unwrap();
         assert_eq!(writer.map().members[1].state, MemberState::Stale);
@@ -155,7 +155,7 @@ fn a_writer_that_dies_between_the_map_and_the_write_leaves_what_was_there() {
         writer.kill(&rig.world);
         rig.world.state.lock().writes_left = None;
         let next = rig.open().await;
-        assert!(next.drive.members().to_settle() > 0, "redundancy is computed anew");
+        assert!(next.drive.members().to_settle() > 0, "redundancy is recomputed");
         assert!(next.until_complete(PATIENCE).await);
         rig.check(&next, 1).await;
     });
@@ -192,7 +192,8 @@ fn a_member_of_two_that_is_indispensable_is_waited_for() {
     });
 }
 
-/// The writer's process is stopped in mid-write for longer than it repeats a write. When it goes on, all its connections have timed out.
+/// The writer's process is stopped in mid-write for longer than it repeats a write. When it goes on, all its
+/// connections have timed out.
 #[test]
 fn a_write_of_a_process_that_was_stopped_is_repeated_after_its_connections_have_timed_out() {
     for redundancy in [PARITY, MIRROR] {

@@ -1,4 +1,4 @@
-//! Schedules in which one message is held up, or one party dies, in a state that matters.
+//! Schedules in which one message is delayed, or one party dies, in a state that matters.
 
 mod damage;
 mod losses;
@@ -52,12 +52,12 @@ impl Rig {
         writer.drive.write(0, content.into(), false).await
     }
 
-    /// The bytes are all `byte`, also without any one member.
+    /// Checks that all bytes are `byte`, with all members and without any one of them.
     async fn check(&self, writer: &Writer, byte: u8) {
         self.check_pages(writer, |_| byte).await;
     }
 
-    /// The bytes are those expected at each offset, also without any one member.
+    /// Checks the bytes at each offset, with all members and without any one of them.
     async fn check_pages(&self, writer: &Writer, expected: impl Fn(u64) -> u8) {
         let whole = ByteRange::new(0, self.shape.size());
         let is_right = |data: Data| data.into_bytes().iter().enumerate().all(|(at, held)| *held == expected(at as u64));

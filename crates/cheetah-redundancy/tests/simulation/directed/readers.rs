@@ -1,4 +1,4 @@
-//! Readers elsewhere, which may be cut off with a stale member.
+//! Readers in other processes, which may be cut off together with a stale member.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::{MIRROR, PARITY, Rig, play};
 use crate::network::{Process, SimulatedLink};
 use crate::process::Reader;
 
-/// Of three members, a member and a reader are cut off together, at every moment relative to a write that the member misses. What
-/// the reader reads once the write was acknowledged is new, or an error.
+/// Of three members, a member and a reader are cut off together, at every moment relative to a write that the member
+/// misses. Once the write is acknowledged, the reader gets new bytes or an error.
 #[test]
 fn a_reader_that_is_cut_off_with_a_stale_member_does_not_read_it() {
     let mut refused = 0;
@@ -63,7 +63,7 @@ fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_end
             let begun = tokio::time::Instant::now();
             match is_killed {
                 true => rig.world.kill(1),
-                // It is reached again, and has missed the write.
+                // The member is reached again, and has missed the write.
                 false => rig.world.with_node(1, |node| node.refuses_writes = true),
             }
             rig.write(&writer, 3).await.unwrap();
@@ -72,7 +72,8 @@ fn a_write_waits_for_readers_only_after_a_loss_and_not_for_a_member_that_has_end
     });
 }
 
-/// A member that was cut off for a moment is in sync, but this reader has not reached it yet when another member is lost.
+/// A member that was cut off for a moment is in sync, but this reader has not reached it yet when another member is
+/// lost.
 #[test]
 fn a_read_waits_for_a_member_that_returns_while_another_is_lost() {
     for redundancy in [PARITY, MIRROR] {
@@ -93,7 +94,7 @@ fn a_read_waits_for_a_member_that_returns_while_another_is_lost() {
             let (read, ()) = tokio::join!(reader.drive.read(whole), returned);
             assert!(read.unwrap().into_bytes().iter().all(|byte| *byte == 1));
 
-            // What stays lost fails at once.
+            // A member that stays lost makes the read fail at once.
             members.follow(&writer.map(), vec![(1, None)]);
             sleep(Duration::from_secs(10)).await;
             let begun = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! The requests to nodes that reads and writes take.
+//! The number of requests to nodes that reads and writes cost.
 
 use cheetah_device::{ByteRange, Device as _};
 use cheetah_redundancy::Redundancy;
@@ -26,7 +26,7 @@ fn digests_that_were_remembered_do_not_outlive_a_write() {
     });
 }
 
-/// The requests that the nodes have answered since the last time.
+/// The requests that the nodes have answered since the last call.
 fn requests(rig: &Rig) -> (u64, u64) {
     let mut state = rig.world.state.lock();
     let sum = state.nodes.iter().fold((0, 0), |sum, node| (sum.0 + node.reads, sum.1 + node.writes));

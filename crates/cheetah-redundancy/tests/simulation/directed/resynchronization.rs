@@ -15,7 +15,7 @@ fn a_silent_member_that_wakes_up_after_others_went_on_is_resynchronized() {
         rig.write(&writer, 2).await.unwrap();
         assert_eq!(writer.map().members[1].state, MemberState::Stale);
         rig.write(&writer, 3).await.unwrap();
-        // What was sent to it before takes effect now, if at all.
+        // Requests sent to the member before take effect now, if at all.
         rig.world.freeze(1, false);
         assert!(writer.until_complete(PATIENCE).await);
         rig.check(&writer, 3).await;

@@ -40,7 +40,7 @@ impl Run {
         bad
     }
 
-    /// Whether redundancy agrees with the data, as far as the writer knows.
+    /// Whether redundancy agrees with the data, according to the writer.
     fn is_settled(&self) -> bool {
         let writer = self.writer.lock().clone();
         writer.is_some_and(|writer| {
@@ -61,7 +61,7 @@ impl Run {
         let begun = Instant::now();
         let losses_max = self.plan.shape.losses_max();
         let parity = matches!(self.plan.shape.redundancy, Redundancy::Parity { .. });
-        // Nodes that had a fault lately: its consequences may still come.
+        // Nodes with recent faults, whose consequences may not have appeared yet.
         let mut recent: Vec<(Instant, usize)> = Vec::new();
         let mut rivals = 0;
         while begun.elapsed() < self.plan.duration {
@@ -78,7 +78,7 @@ impl Run {
                 Bounds::WithWriter => after <= losses_max,
                 Bounds::Exceeded => after <= losses_max + 1 + self.below(2) as usize,
             };
-            // A mirror's groups can be read from each copy, so that the writer's death is no further loss.
+            // A mirror's groups can be read from each copy, so the writer's death is no further loss.
             let writer_may_die = self.plan.bounds != Bounds::Survived || !parity || bad.is_empty();
             let kind = self.below(16);
             let pause = Duration::from_millis(10 + [100, 700, 3000][self.below(3) as usize]);
@@ -118,7 +118,7 @@ impl Run {
                     let page = self.below(self.plan.shape.geometry().member_bytes() / crate::node::PAGE);
                     self.world.with_node(node, |node| node.damaged.insert(page));
                     faults(|faults| faults.damaged += 1);
-                    // Nobody looks at a page of redundancy while all is well: after a while, the bits are mended.
+                    // Healthy reads do not touch redundancy: after a while, the damage is removed.
                     self.later(Duration::from_secs(3), move |world| {
                         world.with_node(node, |node| node.damaged.remove(&page));
                     });
@@ -132,7 +132,7 @@ impl Run {
                 13 if self.below(12) == 0 && writer_may_die => {
                     let with_node = self.plan.bounds == Bounds::WithWriter && up && allowed;
                     if with_node {
-                        // It dies in mid-write, with a machine that is its node, too.
+                        // The writer dies in mid-write, together with a node on its machine.
                         let left = self.below(8);
                         self.world.state.lock().writes_left = Some(left);
                         sleep(Duration::from_millis(60)).await;
@@ -154,7 +154,7 @@ impl Run {
                     tokio::spawn(async move { run.open_writer(10_000 + rivals).await });
                 }
                 15 if up && self.world.state.lock().cut_off.is_none() => {
-                    // Its writer and the other nodes are not reached from there; a reader is.
+                    // Neither its writer nor the other nodes can reach it; one reader can.
                     let reader = READERS.start + self.below(2);
                     self.world.cut_off(Some((node, reader)));
                     faults(|faults| faults.readers_cut_off += 1);

@@ -1,5 +1,5 @@
-//! One run of the simulation: a safety phase, in which faults are injected, then a liveness phase, in which they stop and
-//! redundancy must return.
+//! One run of the simulation: a safety phase, in which faults are injected, then a liveness phase, in which they stop
+//! and redundancy must return.
 
 mod faults;
 mod plan;
@@ -27,7 +27,7 @@ const RECOVERY_MAX: Duration = Duration::from_secs(120);
 /// The numbers of the processes that only read.
 const READERS: std::ops::Range<u64> = 100..102;
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Debug, Default, Clone)]
 pub struct Outcome {
     pub trace: u64,
@@ -37,12 +37,12 @@ pub struct Outcome {
     pub writes: u64,
     pub errors: u64,
     pub reader_errors: u64,
-    /// Seen, most of them healed by the next writes.
+    /// Bad ranges seen; later writes heal most of them.
     pub bad_ranges: u64,
     pub problems: Vec<String>,
 }
 
-/// What the tasks of a run share.
+/// The state shared by the tasks of a run.
 pub struct Run {
     pub plan: Plan,
     pub world: Arc<World>,
@@ -72,7 +72,7 @@ pub fn run(plan: &Plan) -> Outcome {
         (outcome.reads, outcome.blocks_read) = (checker.reads, checker.blocks_read);
         outcome
     });
-    // Tasks that are left are dropped with the runtime.
+    // Remaining tasks are dropped with the runtime.
     drop(runtime);
     outcome
 }
@@ -128,7 +128,7 @@ impl Run {
         }
     }
 
-    /// Keeps a writer alive.
+    /// Opens a new writer whenever there is none.
     async fn supervise(self: Arc<Self>) {
         let (mut id, mut was_bad) = (1, false);
         while self.phase() != Phase::Over {
@@ -175,7 +175,7 @@ impl Run {
         true
     }
 
-    /// Replaces members that stay lost by nodes that are free.
+    /// Replaces members that stay lost by free nodes.
     async fn repair(self: Arc<Self>) {
         while self.phase() != Phase::Over {
             sleep(Duration::from_millis(700)).await;
@@ -204,7 +204,7 @@ impl Run {
                         && self.world.state.lock().cut_off.is_none_or(|(cut, _)| cut != *node)
                 };
                 if let Some(node) = (0..nodes).find(free) {
-                    // Only an empty node may take the place; one that served before is started anew.
+                    // Only an empty node may take the place; a node that served before is restarted.
                     if self.world.with_node(node, |node| node.map.is_some()) {
                         self.world.kill(node);
                         self.world.restart(node);

@@ -1,4 +1,4 @@
-//! What a run does, as it follows from its seed.
+//! The plan of a run, derived from its seed.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ pub struct Plan {
     pub bounds: Bounds,
 }
 
-/// How far faults go.
+/// The bounds of the faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
     /// Within what the layout survives: no error may reach the user.
     Survived,
-    /// The writer may die with as many members as the layout survives. What it was writing may be lost, and everything else
-    /// returns.
+    /// The writer may die together with as many members as the layout survives. The content that it was writing may be
+    /// lost; all other content must return.
     WithWriter,
     /// More members than the layout survives.
     Exceeded,

@@ -1,4 +1,4 @@
-//! The liveness phase of a run: redundancy returns, and every set of members that suffices gives the same bytes.
+//! The liveness phase of a run: redundancy returns, and every sufficient set of members returns the same bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::network::{Process, Weather};
 use crate::process::{Reader, Writer};
 
 impl Run {
-    /// Ends every fault, waits until redundancy is complete, and compares what each set of members gives.
+    /// Ends every fault, waits until redundancy is complete, and compares the bytes that each set of members returns.
     pub(super) async fn recover(&self) {
         *self.phase.lock() = Phase::Liveness;
         {
@@ -43,7 +43,7 @@ impl Run {
                 break writer;
             }
             if begun.elapsed() > RECOVERY_MAX {
-                // Beyond the layout's bound, the only copy may be gone.
+                // Beyond the layout's bounds, the only copy may be gone.
                 if self.plan.bounds != Bounds::Exceeded {
                     let map = self.writer.lock().as_ref().map(|writer| writer.map());
                     self.problem(format!("redundancy does not return: {map:?}"));
@@ -56,10 +56,11 @@ impl Run {
         self.compare(&writer).await;
     }
 
-    /// Each set of members that suffices gives the same bytes, and the same ranges are bad until they are written.
+    /// Checks that each sufficient set of members returns the same bytes, and that the same ranges are bad until they
+    /// are written.
     async fn compare(&self, writer: &Arc<Writer>) {
         *self.phase.lock() = Phase::Over;
-        // Workers end.
+        // Waits for the workers to end.
         sleep(Duration::from_secs(70)).await;
         let bad = writer.drive.members().bad_ranges();
         self.world.note(&[51, bad.len() as u64]);

@@ -61,7 +61,7 @@ impl Run {
         let range = ByteRange::between(blocks.start * BLOCK, blocks.end * BLOCK);
         let read = timeout(OPERATION_MAX, writer.drive.read(range)).await;
         if let Ok(Ok(data)) = &read {
-            // What a writer reads after another one took over is old.
+            // The reads of a deposed writer may be old.
             let since = Some(since).filter(|_| !self.is_deposed(writer));
             if let Err(wrong) = self.checker.lock().check(blocks.start, data, since) {
                 self.problem(format!("the writer read wrong bytes: {wrong}"));
@@ -93,7 +93,8 @@ impl Run {
         }
     }
 
-    /// Reads in another process, which follows the map. It never sees less than what was acknowledged before it began to read.
+    /// Reads in another process, which follows the map. Each read returns at least the writes acknowledged before it
+    /// began.
     pub(super) async fn read_elsewhere(self: Arc<Self>, id: u64) {
         let process = Process::new(id);
         let reader = loop {
