@@ -44,7 +44,7 @@ pub struct Drive {
 
 /// The connections and leases of an open drive.
 enum DriveAccess {
-    /// Nothing: it is read.
+    /// None: the drive is read.
     Reader,
     /// The leases of a drive without redundancy.
     Writer(Leases),

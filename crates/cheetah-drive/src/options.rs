@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The usual time after which a lost node is replaced by a spare: most nodes that return at all return sooner, and need only
-/// what they missed.
+/// The default time after which a lost node is replaced by a spare. Most nodes that return do so sooner, and then need
+/// only the writes that they missed.
 pub const REPLACE_AFTER: Duration = Duration::from_secs(30);
 
 /// How to open a drive.
@@ -17,9 +17,9 @@ pub struct OpenOptions {
     pub allow_lost: bool,
     /// Open for reading even if the load of the image never finished: missing ranges read as zeros.
     pub half_loaded: bool,
-    /// After which time a lost node of a redundant drive is replaced by a spare. A reader does that, too, under the write
-    /// lease, if no process has the drive open for writing. `None`: a writer does it only when [`repair`](crate::repair) asks
-    /// for it; a reader never does.
+    /// The time after which a lost node of a redundant drive is replaced by a spare. A reader replaces nodes, too,
+    /// under the write lease, if no process has the drive open for writing. `None`: a writer replaces nodes only when
+    /// [`repair`](crate::repair) asks for it, and a reader never does.
     pub replace_after: Option<Duration>,
     /// How long a node may take to answer before it counts as lost.
     pub timeout: Duration,

@@ -36,19 +36,21 @@ pub struct DriveStatus {
     pub covered: Option<CoveredStatus>,
     /// Whether every node answers and holds its part of the drive.
     pub healthy: bool,
-    /// Whether lost ranges are being fetched again from the source of the image; until all are there, the drive is not read.
+    /// Whether lost ranges are being fetched again from the source of the image; until all are there, the drive is not
+    /// read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refetching: bool,
-    /// Ranges whose content is lost for good, although the nodes answer: reads of them fail, writes of whole pages mend them.
+    /// Ranges whose content is lost for good, although the nodes answer. Reads of them fail; writes of whole pages make
+    /// them good.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bad: Vec<BadPart>,
-    /// What the process that last wrote the drive met with, and made good.
+    /// Faults that the process that last wrote the drive met, and their repairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     /// The number of further nodes, whichever they are, that may be lost now without losing a byte; `None` if part of
     /// the content is lost already.
     pub survives_losses: Option<usize>,
-    /// The same if all nodes were there.
+    /// The same if no node were lost.
     pub survives_losses_max: usize,
     /// The nodes, in file order.
     pub nodes: Vec<NodeStatus>,
@@ -65,7 +67,7 @@ pub struct BadPart {
     pub len: u64,
 }
 
-/// An image and the condition it is in now.
+/// An image and its current condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImageStatus {
     /// Its source, as the user wrote it.
@@ -119,8 +121,8 @@ pub struct CoveredStatus {
     pub filler: Option<String>,
 }
 
-/// Asks every node, waiting at most `timeout` for each. Nodes that do not answer are in the result, as such. Of a drive
-/// with redundancy, the nodes are those of the newest map.
+/// Asks every node, waiting at most `timeout` for each. The result includes nodes that do not answer, as such. If the
+/// drive has redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
     let (file, refetching, mut nodes) = newest_nodes(file, timeout).await?;
     let file = &file;
@@ -154,16 +156,17 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
     })
 }
 
-/// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each node
-/// that answers, in file order.
+/// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each
+/// node that answers, in file order.
 pub async fn connections(file: &DriveFile, timeout: Duration) -> Result<Vec<String>> {
     let (_, _, nodes) = newest_nodes(file, timeout).await?;
     let described = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, node.transport.as_ref()?)));
     Ok(described.collect())
 }
 
-/// Returns the drive file with the nodes of the newest map, whether lost ranges are being fetched again, and the nodes' state. A node
-/// that does not answer is waited for once: the map is asked for at the same time, and of a deciding set of nodes only.
+/// Returns the drive file with the nodes of the newest map, whether lost ranges are being fetched again, and the nodes'
+/// states. The map is asked for concurrently, and from a deciding set of nodes only, so that a node that does not
+/// answer costs one time-out.
 async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<(DriveFile, bool, Vec<NodeStatus>)> {
     let mut now = file.clone();
     if !file.is_redundant() {

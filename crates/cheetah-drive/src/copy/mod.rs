@@ -93,8 +93,8 @@ impl ChunkWriter {
         Self { to, name: name.into(), tasks: JoinSet::new(), written: 0 }
     }
 
-    /// Starts writing `data` to `range`, which is as long; waits first while too many writes are in flight. The error may be
-    /// that of an earlier write. Ranges must not overlap until [`ChunkWriter::wait`].
+    /// Starts writing `data` to `range`, which is as long; waits first while too many writes are in flight. The error
+    /// may be that of an earlier write. Ranges must not overlap until [`ChunkWriter::wait`].
     pub async fn write(&mut self, range: ByteRange, data: Data) -> Result<()> {
         while self.tasks.len() >= WRITE_BEHIND {
             self.next().await?;
@@ -132,8 +132,8 @@ pub(crate) struct ReadChunk {
     pub read: cheetah_device::Result<(Data, Option<ChunkDigest>)>,
 }
 
-/// Reads the chunks of the first `size` bytes of `device` ahead, in tasks of their own, and returns them in order. Chunks
-/// of the first `digested` bytes are digested as well; the rest starts with a new chunk.
+/// Reads the chunks of the first `size` bytes of `device` ahead, in tasks of their own, and returns them in order.
+/// Chunks of the first `digested` bytes are digested as well; the rest starts with a new chunk.
 pub(crate) fn chunks(device: DynDevice, size: u64, digested: u64) -> impl Stream<Item = ReadChunk> + Send {
     let digested = digested.min(size);
     let parts = [ByteRange::new(0, digested), ByteRange::between(digested, size)];

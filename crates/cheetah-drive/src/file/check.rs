@@ -162,12 +162,12 @@ impl MapRef {
 /// Whether a name is that of a file in the drive file's directory.
 fn is_plain(file: &str) -> bool {
     let name = text_to_path(file);
-    // The decoded name: one that is not UTF-8 is encoded.
+    // The decoded name is checked, because a name that is not UTF-8 is encoded.
     let bytes = name.as_os_str().as_bytes();
     !bytes.is_empty() && !bytes.iter().any(|byte| matches!(byte, b'/' | 0)) && bytes != b".." && bytes != b"."
 }
 
-/// The first address that occurs twice: a machine behind it would take two members with it.
+/// The first address that occurs twice: two members on one machine would be lost together.
 pub(crate) fn doubled(addresses: impl IntoIterator<Item = Address>) -> Option<Address> {
     let mut known = Vec::new();
     for address in addresses {

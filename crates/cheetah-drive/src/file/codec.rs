@@ -1,7 +1,7 @@
 //! A drive file as text: canonical TOML under a seal.
 //!
-//! The seal covers the canonical form, not the text: a file with converted line ends still opens, one with any change of
-//! content does not.
+//! The seal covers the canonical form, not the text: a file with converted line ends still opens; a file with any other
+//! change does not.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub fn encode(file: &DriveFile) -> Result<String> {
 /// Decodes and checks the text of the drive file at `path`.
 pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
     let refuse = |why: &str| {
-        Error::failed(format!("{}: {why}; use an untouched copy of the file, or create the drive anew", path.display()))
+        Error::failed(format!("{}: {why}; use an untouched copy of the file, or create a new drive", path.display()))
     };
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
         refuse(&format!("not a drive file, or cut off ({})", error.message().replace('\n', " ")))

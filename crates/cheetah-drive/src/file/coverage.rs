@@ -1,8 +1,8 @@
 //! The coverage map beside a drive file: which parts of the image the drive has.
 //!
-//! It is a ddrescue mapfile, with the drive's id in a comment: a map left behind by another drive of the same name
-//! says nothing about this one. Ranges that it calls read have been flushed by the nodes, so a lost or an old map can at
-//! worst cause ranges to be read from the source again.
+//! It is a ddrescue mapfile, with the drive's id in a comment: a map left behind by another drive of the same name is
+//! not used. Ranges that it calls read have been flushed by the nodes, so a lost or an old map can at worst cause
+//! ranges to be read from the source again.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use cheetah_error::{Error, Result};
 use super::{DriveFile, MapRef, beside, recorded_name};
 use cheetah_image::own_file::OwnFile;
 
-/// The map beside a drive file. A file that begins otherwise is not ours.
+/// The map beside a drive file. A file with another beginning is not Cheetah's.
 pub(crate) const MAP: OwnFile = OwnFile { name: "coverage map", begins: |head| head.starts_with(b"# Cheetah drive ") };
 /// The maximum size of a map file, in bytes: millions of runs.
 const MAP_BYTES_MAX: u64 = 256 << 20;
@@ -72,7 +72,7 @@ fn stamp(id: &str) -> String {
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
-    // A map that was damaged is an evidence problem, whatever it begins with.
+    // Without a test of the beginning: a damaged map is an evidence problem.
     let map = OwnFile { begins: |_| true, ..MAP };
     let Some(bytes) = map.read(path, MAP_BYTES_MAX)? else { return Ok(None) };
     match String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MAP_BYTES_MAX) {

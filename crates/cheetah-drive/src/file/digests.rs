@@ -1,7 +1,7 @@
 //! The digests of an image's chunks, in a file beside the drive file.
 //!
-//! The file consists of BLAKE3 digests, 32 bytes for each chunk, in order. Its own digest is in the drive file, under the
-//! seal. So an untouched drive file suffices to tell which chunks of the image have changed.
+//! The file consists of BLAKE3 digests, 32 bytes for each chunk, in order. Its own digest is in the drive file, under
+//! the seal. So an untouched drive file suffices to tell which chunks of the image have changed.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use cheetah_image::own_file::OwnFile;
 /// Bytes covered by a digest; the last one covers the rest.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The file of digests, which nothing but its own digest tells from others.
+/// The file of digests. Only its own digest distinguishes it from other files.
 pub(crate) const DIGESTS: OwnFile = OwnFile { name: "file of chunk digests", begins: |_| true };
 
 /// The digest of one chunk.

@@ -18,9 +18,9 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 impl DriveFile {
-    /// Reads and checks the drive file at `path`. If a symbolic link is there, [`DriveFile::path`] is that of the file itself:
-    /// the file is changed there, and the files beside it are found there. The error says whether it is missing, damaged,
-    /// edited, foreign, or newer than this program.
+    /// Reads and checks the drive file at `path`. If a symbolic link is there, [`DriveFile::path`] is that of the file
+    /// itself: the file is changed there, and the files beside it are found there. The error says whether it is
+    /// missing, damaged, edited, foreign, or newer than this program.
     pub fn load(path: &Path) -> Result<Self> {
         let reading = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => {
@@ -40,13 +40,13 @@ impl DriveFile {
         codec::decode(&text, path)
     }
 
-    /// Changes the file at [`DriveFile::path`] under a lock that other processes' changes wait for. `change` gets what the file
-    /// holds now: another process may have changed it since it was read. A file that was removed is written anew. Atomic: a
-    /// crash leaves the old file or the new one. Blocks for at most [`LOCK_WAIT`].
+    /// Changes the file at [`DriveFile::path`] under a lock that other processes' changes wait for. `change` gets the
+    /// current content of the file, which another process may have changed since it was read. A file that was removed
+    /// is rewritten. Atomic: a crash leaves the old file or the new one. Blocks for at most [`LOCK_WAIT`].
     ///
     /// # Errors
     ///
-    /// If the file is of another drive by now, another process keeps the lock, or it cannot be written.
+    /// If the file now belongs to another drive, another process keeps the lock, or it cannot be written.
     pub fn update(&mut self, change: impl FnOnce(&mut Self)) -> Result<()> {
         // The file may have been moved since it was read, and a link put in its place.
         self.path = resolved(&self.path)
@@ -68,8 +68,8 @@ impl DriveFile {
         Ok(())
     }
 
-    /// Refuses a file with several names (hard links). A change replaces the file at one name; the other names would keep the
-    /// old file, which does not know of lost nodes.
+    /// Refuses a file with several names (hard links). A change replaces the file at one name; the other names would
+    /// keep the old file, which does not record lost nodes.
     pub(crate) fn check_one_name(&self) -> Result<()> {
         let path = self.path.display();
         match self.path.metadata().map(|metadata| metadata.nlink()) {
@@ -93,7 +93,7 @@ impl DriveFile {
     }
 }
 
-/// An exclusive lock on a drive file (flock), which is released when dropped.
+/// An exclusive lock on a drive file (flock), released when dropped.
 struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
 
 impl Lock {
@@ -123,13 +123,13 @@ impl Lock {
     }
 }
 
-/// The path of the file that a symbolic link at `path` leads to; `path` itself, if there is no link. A file that is renamed to the
-/// path of a link replaces the link, and leaves the file behind it as it was.
+/// The path of the file that a symbolic link at `path` leads to; `path` itself if there is no link. Renaming a file to
+/// the path of the link would replace the link, and leave the file behind the link unchanged.
 fn resolved(path: &Path) -> std::io::Result<PathBuf> {
     if path.is_symlink() { path.canonicalize() } else { Ok(path.to_owned()) }
 }
 
-/// Whether this open file is the one at `path` now, not behind a link there.
+/// Whether this open file is currently the one at `path` itself, not behind a link there.
 fn is_at(file: &File, path: &Path) -> bool {
     let same = |one: &Metadata, other: &Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
     file.metadata().is_ok_and(|open| path.symlink_metadata().is_ok_and(|there| same(&open, &there)))
@@ -201,7 +201,7 @@ mod tests {
         symlink("case42.drive", &link).unwrap();
         symlink("link.drive", &second).unwrap();
         let mut file = DriveFile::load(&second).unwrap();
-        assert_eq!(file.path, real.canonicalize().unwrap(), "the files beside it are found there");
+        assert_eq!(file.path, real.canonicalize().unwrap(), "the files beside it are looked for there");
         file.update(|file| file.name = "renamed".into()).unwrap();
         assert!(link.is_symlink() && second.is_symlink() && !real.is_symlink());
         assert_eq!(DriveFile::load(&real).unwrap().name, "renamed");
@@ -240,7 +240,7 @@ mod tests {
         file.save_new().unwrap();
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                // Each knows the file as it was made.
+                // Each process has the file as it was created.
                 let mut own = file.clone();
                 scope.spawn(move || {
                     for change in 0..CHANGES {

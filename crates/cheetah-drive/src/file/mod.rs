@@ -84,7 +84,8 @@ pub struct DriveFile {
     /// The epoch of the map that this file agrees with, from 1; 0 of a drive without redundancy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: u64,
-    /// Runs of pages of 4096 bytes whose content is lost, although the nodes answer: `0-3,7`. Of a drive with redundancy only.
+    /// Runs of pages of 4096 bytes whose content is lost, although the nodes answer: `0-3,7`. Of a drive with
+    /// redundancy only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bad: String,
     /// Nodes that may take the place of lost ones, as the user wrote them; of a drive with redundancy only.

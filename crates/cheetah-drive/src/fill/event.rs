@@ -50,7 +50,7 @@ pub enum FillEvent {
         /// The ranges that could not be read.
         unreadable: Vec<ByteRange>,
     },
-    /// The fill has failed, and does not go on in this process.
+    /// The fill has failed, and does not continue in this process.
     Failed {
         /// Why.
         why: String,

@@ -2,12 +2,12 @@
 //!
 //! A drive's digests are BLAKE3 of whole chunks of 1 MiB, but a chunk may arrive in parts, hours and a restart apart.
 //! BLAKE3 is a tree: the *chaining value* of each aligned 64 KiB grain can be computed by itself, and merging those of
-//! its grains gives a chunk's digest ("BLAKE3", section 2.1, and `blake3::hazmat`). So the value recorded when a grain
-//! arrived is part of the chunk's digest, with which the drive is compared in the end: the check is end to end, from
-//! the source's connection to the last read.
+//! its grains gives a chunk's digest ("BLAKE3", section 2.1, and `blake3::hazmat`). The value recorded when a grain
+//! arrived is thus part of the chunk's digest, with which the drive is compared at the end. The check is end to end,
+//! from the source's connection to the last read.
 //!
-//! The file beside the drive file has 32 bytes for each grain, in order. It is sparse; an entry is written before the map
-//! records the grain as read. A grain that arrived in smaller pieces, around a bad sector, has no entry (zeros).
+//! The file beside the drive file has 32 bytes for each grain, in order. It is sparse; an entry is written before the
+//! map records the grain as read. A grain that arrived in smaller pieces, around a bad sector, has no entry (zeros).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +27,7 @@ use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
 use crate::file::{DriveFile, beside};
 use crate::recognise::Pieces;
 
-/// The file beside the drive file. It has nothing to tell it by.
+/// The file beside the drive file. Its content does not identify it.
 pub(super) const GRAINS: OwnFile = OwnFile { name: "file of partial digests", begins: |_| true };
 /// Bytes of one entry.
 const ENTRY_BYTES: usize = 32;
@@ -199,7 +199,7 @@ mod tests {
             let mut pieces: Vec<_> = ByteRange::new(0, size).split_at_multiples(GRAIN * (1 + order % 3)).collect();
             pieces.sort_by_key(|piece| (piece.offset ^ order).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             for half in pieces.chunks(pieces.len().div_ceil(2)) {
-                // Each half by another process.
+                // Another process writes each half.
                 let grains = Grains::open(&path, size).unwrap();
                 half.iter().for_each(|piece| grains.note(*piece, &data.slice(piece.offset, piece.len)));
                 grains.sync().unwrap();

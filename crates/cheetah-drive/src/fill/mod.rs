@@ -7,11 +7,11 @@
 //!  fence …                       as for any drive, see `open`
 //! ```
 //!
-//! [`begin`] marks a new drive as filling, and records how to recognise the source (`origin`). Whenever the
-//! source is opened again, it is compared with the data that it sent before (`source`). [`Filling::open`]
-//! takes the write lease, so only one process fills a drive; the errors of others name it. No other process may open the
-//! drive meanwhile, since ranges not copied yet read as zeros at the nodes. A coverage map and digests of the data that the source
-//! sent (`grains`) are kept beside the drive file, so that a fill can be resumed, also after a power cut. At the end, the
+//! [`begin`] marks a new drive as filling, and records how to recognise the source (`origin`). Whenever the source is
+//! opened again, it is compared with the data that it sent before (`source`). [`Filling::open`] takes the write lease,
+//! so only one process fills a drive; the errors of others name it. No other process may open the drive meanwhile,
+//! since ranges not copied yet read as zeros at the nodes. A coverage map and digests of the data that the source sent
+//! (`grains`) are kept beside the drive file, so that a fill can be resumed, also after a power cut. At the end, the
 //! drive is read back, compared with those digests, and recorded as a load does (`finish`).
 
 mod event;
@@ -191,7 +191,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// Reads the drive file and the coverage map again, since another process may have changed them before the lease was taken.
+    /// Reads the drive file and the coverage map again, since another process may have changed them before the lease
+    /// was taken.
     async fn find(file: &DriveFile, open: OpenSource, options: &FillOptions) -> Result<Option<Self>> {
         let file = DriveFile::load(&file.path)?;
         let Some((fill, image)) = file.fill.clone().zip(file.image.as_ref()) else { return Ok(None) };

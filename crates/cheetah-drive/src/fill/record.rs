@@ -25,19 +25,19 @@ struct Inner {
     grains: Grains,
     /// The drive file as it was last written.
     file: Mutex<DriveFile>,
-    /// `Read` where the source has sent something: to this process, or to an earlier one that has recorded it.
+    /// `Read` where the source has sent data: to this process, or to an earlier one that has recorded it.
     sent: Mutex<Coverage>,
 }
 
-/// The ranges that the source has sent, by how they can be compared.
+/// The ranges that the source has sent, by the way they can be compared.
 pub(super) struct SentRanges {
     /// Whole grains.
     pub grains: Pieces,
-    /// The whole chunks of these.
+    /// The whole chunks among these grains.
     pub chunks: Pieces,
-    /// The grains outside of these chunks.
+    /// The grains outside these chunks.
     pub rest: Pieces,
-    /// Bytes without a digest: they came in pieces smaller than a grain.
+    /// Bytes without a digest: they arrived in pieces smaller than a grain.
     pub incomparable_bytes: u64,
 }
 
@@ -89,8 +89,8 @@ impl FillRecord {
         Ok(SentRanges { grains, chunks, rest, incomparable_bytes })
     }
 
-    /// Records durably, in the drive file, the instance that serves the source, and the bytes sent before that may differ.
-    /// Blocks.
+    /// Records durably, in the drive file, the instance that serves the source, and the bytes sent before that may
+    /// differ. Blocks.
     pub(super) fn opened(&self, opening: &Opening) -> Result<()> {
         self.change(|file| {
             // A complete drive has no record of its source.

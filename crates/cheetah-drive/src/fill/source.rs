@@ -237,7 +237,7 @@ impl Inner {
         Ok(Opening { at_s, at, cause, instance: instance.cloned(), write_protected, vouched: Vec::new(), comparison })
     }
 
-    /// Whether `device` is still the source, so that its answer is valid; if so, records the range as sent.
+    /// Whether `device` is still the source, so that its answer is valid. If so, records the range as sent.
     fn accept(&self, device: &DynDevice, range: ByteRange) -> bool {
         let state = self.state.lock();
         let is_open = state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, device));
@@ -256,7 +256,7 @@ impl Inner {
             }
             (state.open, state.lost_at, state.failed) = (None, Some(Instant::now()), None);
         }
-        tracing::warn!("{}: the source failed, and is opened anew: {error}", self.name);
+        tracing::warn!("{}: the source failed, and is opened again: {error}", self.name);
         self.reporter.report_or_warn(FillEvent::Lost { why: error.to_string() }).await;
     }
 
@@ -361,9 +361,9 @@ mod tests {
         content: Mutex<Vec<u8>>,
         /// How often it was opened.
         opened: AtomicUsize,
-        /// Attempts to open it that fail from now on.
+        /// The number of further attempts to open it that fail.
         refuses: AtomicUsize,
-        /// Reads that it answers until the link is lost, each time that it is opened.
+        /// The number of reads, each time it is opened, after which the link is lost.
         reads: AtomicU64,
         events: Mutex<Vec<FillEvent>>,
     }
@@ -401,7 +401,7 @@ mod tests {
             })
         }
 
-        /// The record of a drive that is filled from it, and of which `read` grains at the start are there.
+        /// The record of a drive that is filled from it, with the first `read` grains already copied.
         async fn record(&self, dir: &tempfile::TempDir, read: u64) -> Arc<FillRecord> {
             let identity = self.identity.lock().clone();
             let mut file = DriveFile { path: dir.path().join("case.drive"), size: identity.size, ..example() };
@@ -428,7 +428,7 @@ mod tests {
             self.opened.load(Ordering::Relaxed)
         }
 
-        /// How the source was recognised each time that it came back.
+        /// How the source was recognised each time it came back.
         fn comparisons(&self) -> Vec<Comparison> {
             let events = self.events.lock();
             let back = events.iter().filter_map(|event| match event {
@@ -524,7 +524,7 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO);
         assert!(server.events.lock().iter().any(|event| matches!(event, FillEvent::Changed { .. })));
 
-        // Equal in everything that is known, but not in content.
+        // Equal in all known properties, but not in content.
         server.identity.lock().size -= 512;
         server.content.lock()[4711] ^= 1;
         tokio::time::advance(ATTEMPT_HOLDS).await;
@@ -548,7 +548,7 @@ mod tests {
         assert!(image.note().unwrap().contains("99.9 %"), "{image:?}");
         assert_eq!(record.file(), saved);
 
-        // A source of which everything is compared leaves no doubt.
+        // If everything in a source is compared, no byte may differ.
         let opening = Opening {
             at_s: 0,
             at: 0,
@@ -569,7 +569,7 @@ mod tests {
         let (dir, server) = (tempfile::tempdir().unwrap(), Server::new(content(4)));
         server.instance("1");
         let record = server.record(&dir, 2).await;
-        // A comparison would be lost: nothing can be read.
+        // A new comparison would fail: nothing can be read.
         server.reads.store(0, Ordering::Relaxed);
         let found = server.source(&record).connect(false).await.unwrap().unwrap();
         assert_eq!(found.opening.comparison, Comparison::SameInstance);

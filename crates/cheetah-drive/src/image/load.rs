@@ -14,7 +14,7 @@ use crate::options::{OpenOptions, REPLACE_AFTER};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
 
-/// The rest of a drive, behind its image, is zeroed in pieces of this many bytes.
+/// The rest of a drive, after its image, is zeroed in pieces of this many bytes.
 const ZERO_BYTES: u64 = 1 << 30;
 
 /// How to load an image.
@@ -30,9 +30,9 @@ pub struct LoadOptions {
     pub timeout: Duration,
 }
 
-/// Copies `source` to the start of the drive, zeroes the rest of the drive, and records the image's digests in and beside
-/// the drive file. Returns when every node has flushed. While it runs, and if it fails, the drive file says `loading`, so
-/// that part of an image is never taken for the whole.
+/// Copies `source` to the start of the drive, zeroes the rest of the drive, and records the image's digests in and
+/// beside the drive file. Returns when every node has flushed. While it runs, and if it fails, the drive file says
+/// `loading`, so that part of an image is never taken for the whole.
 pub async fn load(
     file: &mut DriveFile,
     source: DynDevice,
@@ -69,7 +69,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Opens the drive for an image of `size` bytes, marks it as loading, and zeroes the drive behind the image.
+    /// Opens the drive for an image of `size` bytes, marks it as loading, and zeroes the drive after the image.
     pub async fn begin(mut file: DriveFile, size: u64, options: &LoadOptions) -> Result<Self> {
         if size > file.size {
             return Err(Error::failed(format!(
@@ -141,9 +141,9 @@ impl Loader {
         self.drive.device()
     }
 
-    /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not whole;
-    /// and the most bytes that may differ from the source ([`Image::differ_bytes_max`]). Returns the drive file as it was
-    /// written.
+    /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not
+    /// whole; and the most bytes that may differ from the source ([`Image::differ_bytes_max`]). Returns the drive file
+    /// as it was written.
     pub async fn finish(
         self,
         digests: &Digests,

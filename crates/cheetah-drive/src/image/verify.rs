@@ -34,7 +34,7 @@ pub struct VerifyReport {
     pub image_size: u64,
     /// The reference for the comparison.
     pub compared: Compared,
-    /// Bytes that are as they were loaded. Outside of an image, bytes that are readable.
+    /// Bytes that are unchanged since the load. Outside an image, bytes that are readable.
     pub ok_bytes: u64,
     /// Readable bytes that could not be compared, because another part of their chunk is unreadable.
     pub uncompared_bytes: u64,

@@ -19,14 +19,14 @@ pub enum Layout {
     },
     /// Round robin, and every unit is on `copies` nodes.
     Mirror {
-        /// As of a stripe.
+        /// As for a stripe.
         unit: u64,
         /// Copies of each unit: 2 to 4.
         copies: usize,
     },
     /// Round robin, with parity of the units of all nodes (RAID 5 or 6).
     Parity {
-        /// As of a stripe.
+        /// As for a stripe.
         unit: u64,
         /// Parity units of each group: 1 or 2.
         parities: usize,
@@ -34,7 +34,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout over this number of nodes if none is named: the one that survives a loss at the lowest price.
+    /// The default layout over this number of nodes: the one that survives a loss at the lowest cost.
     pub const fn default_over(nodes: usize, unit: u64) -> Self {
         match nodes {
             0 | 1 => Self::Linear,

@@ -30,9 +30,9 @@ pub struct NodeMemory {
     pub overcommits: bool,
 }
 
-/// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to the free
-/// memory of the nodes have, never more than a node has unless it overcommits. They add up to the wanted size rounded
-/// up to the granule, and the redundancy if the layout has any. A share may be 0.
+/// Returns the bytes to take from each node, in the same order: multiples of the granule, in proportion to the nodes'
+/// free memory, and never more than a node has unless it overcommits. They add up to the wanted size, rounded up to the
+/// granule, plus the redundancy if the layout has any. A share may be 0.
 pub fn plan(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Result<Vec<u64>> {
     layout.check().map_err(|error| Error::misuse(error.to_string()))?;
     if let DriveSize::Bytes(0) = wanted {

@@ -10,7 +10,8 @@ use cheetah_device::{ByteRange, Device as _, DynDevice, Error};
 use super::kind::Layout;
 use crate::file::{DriveFile, Set};
 
-/// Stacks the nodes' devices (in file order) into sets, and the sets one after the other. Not of a drive with redundancy.
+/// Stacks the nodes' devices (in file order) into sets, and the sets one after the other. Not for a drive with
+/// redundancy.
 pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device::Result<DynDevice> {
     let mut devices = devices.into_iter();
     let mut over = |set: &Set| -> cheetah_device::Result<DynDevice> {

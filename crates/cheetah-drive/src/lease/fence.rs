@@ -37,14 +37,13 @@ impl Fenced {
         Self { inner, fence, drive: drive.into(), moves: false }
     }
 
-    /// Refuses reads as well: the new writer of a redundant drive may put other nodes in the place of those that this
-    /// process knows.
+    /// Refuses reads as well: the new writer of a redundant drive may replace nodes that this process knows.
     pub fn refusing_reads(self) -> Self {
         Self { moves: true, ..self }
     }
 
     fn refusal(&self) -> Error {
-        let why = format!("the lease on {} was lost to another writer; close it and open it anew", self.drive);
+        let why = format!("the lease on {} was lost to another writer; close it and open it again", self.drive);
         Error::Fenced(why.into())
     }
 }

@@ -8,7 +8,7 @@ pub(crate) fn holder() -> String {
     format!("{owner}, process {}", std::process::id())
 }
 
-/// The name of the user this process runs as, from `/etc/passwd`: `$USER` may be unset, or another user's.
+/// The name of the user as which this process runs, from `/etc/passwd`: `$USER` may be unset, or name another user.
 pub fn user_name() -> String {
     let uid = rustix::process::getuid().as_raw();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::node::export::NodeExport;
 use crate::node::health::node_status;
 use cheetah_error::{Error, Result};
 
-/// The lifetime of a lease unless renewed, in seconds: for this long, a writer that died blocks others.
+/// The lifetime of a lease that is not renewed, in seconds: the time for which a dead writer blocks others.
 pub(crate) const TTL_S: u64 = 30;
 /// The interval of renewals: a third of the lifetime, so that one lost packet loses no drive.
 pub(crate) const RENEWAL_S: u64 = TTL_S / 3;
@@ -207,7 +207,7 @@ mod tests {
         assert!(other.token(0).is_none() && other.token(1).is_some());
         let refusal = Leases::take(&file, false, TIMEOUT, |_| true).await.err().unwrap().to_string();
         assert!(refusal.contains("case42 has a writer already"), "{refusal}");
-        assert!(!leased(&nodes[0]) && leased(&nodes[1]), "what was taken is given back, the other one's is not");
+        assert!(!leased(&nodes[0]) && leased(&nodes[1]), "the leases taken are released, the other writer's is not");
         other.release().await;
         assert!(!leased(&nodes[1]));
     }

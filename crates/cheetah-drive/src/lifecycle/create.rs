@@ -56,8 +56,8 @@ pub struct EnlargeRequest {
     pub timeout: Duration,
 }
 
-/// Allocates the drive on its nodes and writes its file. If anything fails, everything is undone. Nodes whose share
-/// would be 0 are left out.
+/// Allocates the drive on its nodes and writes its file. On any failure, everything is undone. Nodes whose share would
+/// be 0 are left out.
 pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     let path = request.path;
     if path.symlink_metadata().is_ok() {
@@ -98,7 +98,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     }
 }
 
-/// Creates a drive unless `stop` is ready first: then everything is undone, and the error names the reason that `stop`
+/// Creates a drive unless `stop` completes first: then everything is undone, and the error names the reason that `stop`
 /// returned. Dropping [`create`] instead would leave allocations behind at the nodes.
 pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = impl Display>) -> Result<DriveFile> {
     let timeout = request.timeout;
@@ -247,7 +247,7 @@ async fn allocate_one(
                 .parse()
                 .map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
             let control = ControlClient::new(http).with_timeout(timeout);
-            // From here on, the drive's node is this one only.
+            // From here on, only this node is accepted as the drive's node.
             if let Some(id) = control.identity().await.map_err(|error| Error::failed(error.to_string()))? {
                 uri.security = Security::Room { room: Some(id.room), key: Some(id.key) };
             }
@@ -259,9 +259,9 @@ async fn allocate_one(
     }
 }
 
-/// Allocates `size` bytes on a node that is to take the place of node entry `index`. The epoch makes the export's name
-/// differ from those of the nodes that were there before, and a random part from that of a writer that was killed before it recorded
-/// the node.
+/// Allocates `size` bytes on a node that is to take the place of node entry `index`. The export's name differs from
+/// those of the entry's former nodes by the epoch, and by a random part from that of a writer that was killed before it
+/// recorded its node.
 pub(crate) async fn allocate_spare(
     file: &DriveFile,
     index: usize,
@@ -275,7 +275,8 @@ pub(crate) async fn allocate_spare(
     allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
 }
 
-/// Frees the export on a spare that cannot be used after all. Returns `why`, extended by those that could not be freed.
+/// Frees the export on a spare that cannot be used after all. Returns `why`, extended by the export if it could not be
+/// freed.
 pub(crate) async fn free_spare(node: &SetNode, why: Error, timeout: Duration) -> Error {
     let exports: Vec<_> = NodeExport::of(node, timeout).into_iter().collect();
     free_exports(&exports, why).await

@@ -60,8 +60,8 @@ pub enum WipeOutcome {
         /// Whether the node read them back as zeros.
         verified_zero: bool,
     },
-    /// Gone already: the node has restarted, so that its memory went back to the system without a receipt, or the export was
-    /// freed before.
+    /// Gone already: the node has restarted, so that its memory went back to the system without a receipt, or the
+    /// export was freed before.
     Gone,
     /// The node did not answer; its memory may still hold the bytes.
     Unreachable {
@@ -88,8 +88,8 @@ impl Destroyed {
     }
 }
 
-/// Frees the drive's exports, and removes its file and digests. A node that cannot be reached is reported; the file is then
-/// kept to try again, unless forced. Refused while the drive is in use, unless forced.
+/// Frees the drive's exports, and removes its file and digests. A node that cannot be reached is reported; the file is
+/// then kept to try again, unless forced. Refused while the drive is in use, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
     // A node may have been replaced since the file was written.
     let file = &refresh(file, options.timeout).await?;
@@ -104,7 +104,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     });
     let mut outcomes = join_all(freeing).await;
     leases.release().await;
-    // What nodes that were replaced still hold is destroyed, too.
+    // Replaced nodes may still hold parts, which are destroyed, too.
     outcomes.extend(
         join_all(file.former.iter().map(|node| async {
             let now = node_status(0, node, options.timeout).await;
@@ -125,7 +125,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     });
     if file_removed {
         for removed in [DIGESTS.remove(&file.digests_path()), files::remove_all(file)] {
-            // Nothing refers to them any more.
+            // Nothing refers to these files any more.
             removed.unwrap_or_else(|error| tracing::warn!("the nodes are free, but a file is left: {error}"));
         }
         remove(&file.path)?;

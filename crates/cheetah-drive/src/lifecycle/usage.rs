@@ -10,7 +10,7 @@ use cheetah_error::{Error, Result, list};
 
 /// How long a node may still count a connection that was closed.
 const GRACE: Duration = Duration::from_secs(2);
-/// The interval of asking the nodes meanwhile.
+/// The interval at which the nodes are asked meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits a little for the drive to be unused, and returns the state of its nodes. The error names the users.

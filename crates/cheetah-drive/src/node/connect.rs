@@ -25,7 +25,7 @@ pub(crate) struct Connect {
     pub timeout: Duration,
     /// Whether requests wait while a lost connection is being replaced.
     pub wait_for_replacement: bool,
-    /// Whether a server that cannot show that it is the same process as before is taken for it.
+    /// Whether to accept a reconnection to a server that cannot show that it is the same process as before.
     pub trust_reconnects: bool,
 }
 

@@ -24,8 +24,8 @@ pub(crate) struct NodeExport {
     pub control: ControlClient,
 }
 
-/// A client of the control API of a node entry; `None` for a foreign server. If the entry names the node's room and key, only
-/// that node is accepted.
+/// A client of the control API of a node entry; `None` for a foreign server. If the entry names the node's room and
+/// key, only that node is accepted.
 pub(crate) fn control(node: &SetNode, timeout: Duration) -> Option<ControlClient> {
     let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
     match node.uri()?.security {

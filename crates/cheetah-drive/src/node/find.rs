@@ -12,7 +12,7 @@ use super::spec::host_port;
 pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
 use cheetah_error::{Error, Result};
 
-/// The time-out for asking the named port itself, when the control port after it does not answer.
+/// The time-out of a request to the named port itself, when the control port after it does not answer.
 const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to look for nodes.
@@ -30,8 +30,8 @@ impl Default for FindOptions {
     }
 }
 
-/// Asks the named nodes for their free memory. The answers are in the order of `specs`. All nodes must answer, and none may
-/// be named twice.
+/// Asks the named nodes for their free memory. The answers are in the order of `specs`. All nodes must answer, and none
+/// may be named twice.
 pub async fn find(specs: &[NodeSpec], options: &FindOptions) -> Result<Vec<AvailableNode>> {
     let answers = join_all(specs.iter().map(|spec| find_one(spec, options))).await;
     let mut found: Vec<AvailableNode> = Vec::new();

@@ -1,7 +1,7 @@
 //! Waiting for nodes that join by themselves (`cheetah node --join`).
 //!
-//! A node is accepted only if it answers at the address it called from, as the instance it claims to be. So a drive never
-//! starts with a node that cannot be reached.
+//! A node is accepted only if it answers at the address it called from, as the instance it claims to be. So a drive
+//! never starts with a node that cannot be reached.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use cheetah_image::hash::is_hex;
 const ASK_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of nodes asked concurrently.
 const ASKING_MAX: usize = 64;
-/// How long the listener outlives its purpose.
+/// How long the listener continues after all wanted nodes have joined.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// Limits for callers.
 const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(30) };
 
-/// A listener that nodes join. They are taken in the order in which they join.
+/// A listener that nodes join. Nodes are accepted in the order in which they join.
 pub struct Gather {
     address: SocketAddr,
     joined: mpsc::Receiver<AvailableNode>,
@@ -68,7 +68,7 @@ impl Gather {
                 () = async {
                     // Nothing is ever sent.
                     let _ = stopped.await;
-                    // The last answer still leaves.
+                    // The last response must still be sent.
                     sleep(LAST_ANSWER).await;
                 } => {}
             }
@@ -105,7 +105,7 @@ fn refuse(status: StatusCode, error: String) -> Answer {
     (status, Json(serde_json::json!(ErrorBody { error })))
 }
 
-/// A panic costs the node that offers itself one attempt.
+/// A panic fails one attempt of the joining node.
 async fn join(
     State(gate): State<Arc<Gate>>,
     Extension(ConnectInfo(peer)): Extension<ConnectInfo<SocketAddr>>,
@@ -136,7 +136,7 @@ async fn accept(gate: &Gate, peer: SocketAddr, member: &Member, body: &[u8]) -> 
     let host = peer.ip().to_canonical().to_string();
     let mut expected = Expected::role(Role::Node);
     if let Some(standing) = &member.0 {
-        // The machine that called, not another one at its address.
+        // The key proves that it is the machine that called, not another one at its address.
         expected = expected.with_key(standing.identity().key);
     }
     let back = ControlClient::new(host_port(&host, join.http_port)).with_timeout(ASK_BACK_TIMEOUT).expecting(expected);

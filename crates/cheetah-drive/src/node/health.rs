@@ -39,7 +39,7 @@ pub struct NodeStatus {
     pub connections: Option<usize>,
     /// The process that holds the write lease, if there is one.
     pub writer: Option<String>,
-    /// The protection of the connection by which it answered; `None` if it did not.
+    /// The protection of the connection over which it answered; `None` if it did not answer.
     #[serde(serialize_with = "as_text")]
     pub transport: Option<Transport>,
 }

@@ -24,13 +24,15 @@ pub(crate) struct NodeAccess {
     pub timeout: Duration,
 }
 
-/// Connects to one node: only to the instance that holds the drive's bytes, and for writing only under our lease.
+/// Connects to one node: only to the instance that holds the drive's bytes, and for writing only under this process's
+/// lease.
 pub(crate) async fn open_node(node: &SetNode, token: Option<&str>, access: &NodeAccess) -> Result<DynDevice> {
     Ok(open_with(node, token, access, true).await?.1)
 }
 
-/// The same for a node that a drive can do without: a request fails as soon as the connection is lost and cannot be replaced at
-/// once, so that other nodes can answer it. A foreign server that comes back may be empty, so it is not trusted.
+/// The same for a node that a drive can do without: a request fails as soon as the connection is lost and cannot be
+/// replaced at once, so that other nodes can answer it. A foreign server that comes back may be empty, so it is not
+/// trusted.
 pub(crate) async fn connect_node(
     node: &SetNode,
     token: Option<&str>,

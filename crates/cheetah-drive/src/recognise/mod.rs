@@ -1,14 +1,15 @@
 //! Recognising a source that is opened again, before anything more is read from it: for acquisitions and for lazy
 //! drives.
 //!
-//! Three questions, the first that is answered decides:
+//! Three questions, in order; the first one with an answer decides:
 //!
 //! 1. **Is anything known to differ?** Serial number, model, path, the machine, the export ([`Identity::differences`]):
-//!    a difference is never outvoted by equal bytes.
-//! 2. **Is it the same process?** An agent has a random id. While that stays, the disk has been open all the time.
-//! 3. **Does it hold what was read of it?** An agent makes new digests of all of it, which costs its disk a pass and
-//!    the link next to nothing ([`Comparing::by_digests`]). From any other source a random sample is read
-//!    ([`Comparing::by_samples`]), and the bound on the rest ([`sample_size`]) is put on record ([`Opening`]).
+//!    equal bytes never outweigh a difference.
+//! 2. **Is it the same process?** An agent has a random id. While the id stays the same, the disk has been open all the
+//!    time.
+//! 3. **Does it hold the bytes read before?** An agent makes new digests of all of them, which takes a pass over its
+//!    disk and hardly any bandwidth ([`Comparing::by_digests`]). From any other source a random sample is read
+//!    ([`Comparing::by_samples`]), and the bound on the rest ([`sample_size`]) is recorded ([`Opening`]).
 //!
 //! [`Identity::differences`]: cheetah_image::Identity::differences
 
@@ -52,7 +53,7 @@ pub struct Equal {
     pub bytes: u64,
     /// Bytes that could be read before, and cannot be read now.
     pub unreadable_bytes: u64,
-    /// The most bytes of the others that may differ, with a confidence of [`CONFIDENCE_PERCENT`].
+    /// The most bytes among the uncompared ones that may differ, with a confidence of [`CONFIDENCE_PERCENT`].
     pub differ_bytes_max: u64,
     /// Whether an agent's digests equal the recorded ones.
     pub by_digests: bool,
@@ -143,7 +144,7 @@ impl Comparing<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if nothing of it can be read any more: the source is lost then. It has not changed, and cannot
+    /// [`Error::Device`] if none of them can be read any more: the source is lost then. It has not changed, and cannot
     /// be recognised either.
     pub fn conclude(&self, equal: Equal, of_bytes: u64) -> Result<Comparison> {
         let Equal { bytes: compared_bytes, unreadable_bytes, differ_bytes_max, by_digests } = equal;
@@ -180,7 +181,7 @@ fn requests(chunks: &Pieces) -> impl Iterator<Item = ByteRange> {
 async fn digests_of(client: &Client, range: ByteRange) -> cheetah_device::Result<Vec<Option<ChunkDigest>>> {
     match client.digests(range).await {
         Ok(digests) => Ok(digests.into_iter().map(Some).collect()),
-        // One bad sector fails the request.
+        // One bad sector fails the whole request.
         Err(error) if error.is_bad_sector() => {
             let mut digests = Vec::new();
             for chunk in range.split_at_multiples(CHUNK_BYTES) {

@@ -51,9 +51,9 @@ pub enum Cause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum Comparison {
-    /// Nothing had been read that could be compared.
+    /// No bytes had been read that could be compared.
     Nothing,
-    /// It was not: the agent is the same process, with the source open all the while.
+    /// Not compared: the agent is the same process, which kept the source open.
     SameInstance,
     /// The agent made new digests of all of it.
     Digests {

@@ -2,8 +2,8 @@
 
 use cheetah_device::ByteRange;
 
-/// Pieces of a source: each begins at a multiple of the unit, and is a unit long, except for the last piece of the source.
-/// Kept as runs, since a disk has millions of pieces.
+/// Pieces of a source: each begins at a multiple of the unit, and is a unit long, except for the last piece of the
+/// source. Kept as runs, since a disk has millions of pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pieces {
     unit: u64,

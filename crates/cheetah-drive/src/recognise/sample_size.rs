@@ -1,17 +1,17 @@
-//! The number of pieces to compare, and the bound that follows for the others. No I/O.
+//! The number of pieces to compare, and the resulting bound for the others. No I/O.
 //!
-//! A source that was opened again, and cannot show that it is the same, is compared with the digests of what was read
-//! of it before. Reading all of it again would double the work, so a sample is read: `n` of the `N` pieces, chosen at
-//! random without replacement. If `K` of the pieces differed, the chance to miss all of them would be
+//! A source that was opened again, and cannot show that it is the same, is compared with the digests of the bytes read
+//! from it before. Reading all of them again would double the work, so a sample is read: `n` of the `N` pieces, chosen
+//! at random without replacement. If `K` of the pieces differed, the chance to miss all of them would be
 //!
 //! ```text
 //! P(K) = (N-K)/N · (N-K-1)/(N-1) · … · (N-K-n+1)/(N-n+1)          (hypergeometric, no hit in n draws)
 //! ```
 //!
-//! which falls as `K` grows. Where all samples are equal, every `K` with `P(K) ≤ 0.1 %` is rejected with 99.9 %
-//! confidence, and the largest that is left is the bound in the report: about `6.9 N / n`. That holds for whatever
-//! changed the source without knowing the sample in advance, hence the random numbers of the operating system. It
-//! bounds how much may differ. It does not say that nothing does.
+//! which falls as `K` grows. If all samples are equal, every `K` with `P(K) ≤ 0.1 %` is rejected with 99.9 %
+//! confidence, and the largest remaining `K` is the bound in the report: about `6.9 N / n`. The bound holds for any
+//! change made without knowledge of the sample, hence the random numbers of the operating system. It limits the amount
+//! that may differ. It does not prove that nothing differs.
 
 use super::CONFIDENCE_PERCENT;
 
@@ -19,7 +19,7 @@ use super::CONFIDENCE_PERCENT;
 const ALL_UP_TO: u64 = 64;
 /// The largest sample. With more pieces than that, the bound stays below 1 % of the bytes read.
 const SAMPLE_MAX: u64 = 690;
-/// The divisor of a large number of pieces that gives the sample: a comparison costs 1 % of the previous work.
+/// One in this many pieces is the sample of a large number of pieces: a comparison costs 1 % of the previous work.
 const ONE_IN: u64 = 100;
 
 /// The number of pieces to compare out of `population`.
@@ -44,16 +44,17 @@ pub fn differing_max(population: u64, sample: u64) -> u64 {
     accepted
 }
 
-/// The chance that none of `differing` chunks is among `sample` of `population`; these two together are at most all.
+/// The chance that none of `differing` pieces is among `sample` of `population` pieces. The sum of the two is at most
+/// `population`.
 fn missed(population: u64, sample: u64, differing: u64) -> f64 {
     let equal = population - differing;
     (0..sample).map(|drawn| (equal - drawn) as f64 / (population - drawn) as f64).product()
 }
 
-/// Chooses `count` of the numbers below `population` at random, each at most once, in order. `random` is asked for
-/// numbers of all 64 bits.
+/// Chooses `count` of the numbers below `population` at random, each at most once, in order. `random` returns uniform
+/// 64-bit numbers.
 pub fn choose<E>(population: u64, count: u64, mut random: impl FnMut() -> Result<u64, E>) -> Result<Vec<u64>, E> {
-    // Floyd's algorithm. The remainder favours small numbers by less than one in 2^24 for any disk there is.
+    // Floyd's algorithm. The modulo bias is below one in 2^24 for any real disk.
     let mut chosen = std::collections::BTreeSet::new();
     for last in population.saturating_sub(count)..population {
         let number = random()? % (last + 1);

@@ -1,4 +1,4 @@
-//! Checking a drive's redundancy: all data and redundancy is read and compared, and wrong units are written anew.
+//! Checking a drive's redundancy: reads and compares all data and redundancy, and rewrites wrong units.
 
 use std::time::Duration;
 
@@ -23,18 +23,19 @@ pub struct CheckOptions {
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// What was compared and repaired.
+    /// The counts of comparisons and repairs.
     #[serde(flatten)]
     pub checked: Checked,
     /// The nodes that are missing, a sentence each.
     pub missing: Vec<String>,
 }
 
-/// Checks a drive under its write lease; readers continue meanwhile. `progress` is told the bytes of data done.
+/// Checks a drive under its write lease; readers continue meanwhile. `progress` gets the bytes of data done.
 ///
 /// # Errors
 ///
-/// If the drive has no redundancy, has lost more nodes than its layout survives, or another process has it open for writing.
+/// If the drive has no redundancy, has lost more nodes than its layout survives, or another process has it open for
+/// writing.
 pub async fn check(
     file: &DriveFile,
     options: CheckOptions,

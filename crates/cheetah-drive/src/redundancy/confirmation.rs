@@ -1,8 +1,9 @@
-//! For how long a writer may rely on what it knows of the drive: until its leases could have ended.
+//! How long a writer may rely on its knowledge of the drive: until its leases could have expired.
 //!
-//! Leases are renewed in rounds. While the leases of a deciding set of nodes last, no other writer takes the drive. But this process
-//! may be stopped, or cut off from the nodes, for longer than they last. Then it reads nothing more, since another writer may have
-//! gone on without a node that this one still reads, until a round has shown that nobody has written meanwhile.
+//! Leases are renewed in rounds. While the leases of a deciding set of nodes last, no other writer can take over the
+//! drive. But this process may be stopped, or cut off from the nodes, for longer than they last. Meanwhile another
+//! writer may have continued without a node that this process still reads. This process therefore reads nothing more
+//! until a round has shown that nobody has written meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,24 +17,25 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::lease::{Fence, RENEWAL_S, TTL_S};
 
-/// For how long after the beginning of a round its leases are relied on: less than they last, because clocks may run at rates that
-/// differ a little.
+/// How long the leases of a round are relied on, from its beginning. Shorter than the leases, because clocks run at
+/// slightly different rates.
 const RELIED_ON: Duration = Duration::from_secs(TTL_S - 5);
 /// The pause between rounds.
 const PAUSE: Duration = Duration::from_secs(RENEWAL_S);
-/// The pauses after a round that failed: the shortest, and that without a request that waits.
+/// The pause after a failed round, at least; and at most, if no request waits.
 const FAILED_PAUSE: Duration = Duration::from_millis(300);
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// After how many failed rounds in a row requests fail. Rounds are counted, not time: this process may have been stopped.
+/// Requests fail after this number of consecutive failed rounds. Rounds are counted, not time: this process may have
+/// been stopped.
 const FAILED_ROUNDS_MAX: u32 = 3;
 
-/// What a writer is told once the fence is up.
-pub(super) const FENCED: &str = "another writer has the drive, or had it meanwhile; close it and open it anew";
+/// The error of a writer's requests once the fence is up.
+pub(super) const FENCED: &str = "another writer has the drive, or had it meanwhile; close it and open it again";
 
-/// Whether the leases hold, as far as is known.
+/// Whether the leases are known to hold.
 pub(super) struct Confirmation {
     origin: Instant,
-    /// Until when, in milliseconds since `origin`.
+    /// Until when the leases are relied on, in milliseconds since `origin`.
     until_ms: AtomicU64,
     rounds: Mutex<Rounds>,
     /// A request waits for a round.
@@ -45,17 +47,17 @@ pub(super) struct Confirmation {
 
 /// The last rounds.
 struct Rounds {
-    /// When the last one began that confirmed the leases.
+    /// The beginning of the last round that confirmed the leases.
     confirmed: Option<Instant>,
-    /// When a node last refused a lease: rounds that began before say nothing.
+    /// When a node last refused a lease. Rounds that began before confirm nothing.
     doubted: Option<Instant>,
-    /// Rounds that failed since.
+    /// Rounds that failed since then.
     failed: u32,
     why: String,
 }
 
 impl Confirmation {
-    /// Of leases that were not taken yet.
+    /// For leases that are not taken yet.
     pub fn new(fence: Arc<Fence>) -> Self {
         Self {
             origin: Instant::now(),
@@ -100,7 +102,7 @@ impl Confirmation {
         self.ended.notify_waiters();
     }
 
-    /// Relies on the leases for ever: the user has said that nobody else writes.
+    /// Relies on the leases permanently: the user has stated that nobody else writes.
     pub fn assume(&self) {
         self.until_ms.store(u64::MAX, Ordering::Release);
     }
@@ -122,7 +124,7 @@ impl Confirmation {
     ///
     /// # Errors
     ///
-    /// If another writer has the drive, or had it meanwhile, or round after round fails: why.
+    /// The reason, if another writer has or had the drive, or if round after round fails.
     pub async fn wait(&self) -> Result<(), String> {
         self.until(|_| self.is_valid()).await
     }
@@ -158,7 +160,8 @@ impl Confirmation {
     }
 }
 
-/// A writer's drive, which is read only while its leases are relied on. The nodes themselves refuse writes without a lease.
+/// A writer's drive, which is read only while its leases are relied on. The nodes themselves refuse writes without a
+/// lease.
 pub(super) struct Confirmed {
     inner: DynDevice,
     confirmation: Arc<Confirmation>,

@@ -1,4 +1,4 @@
-//! Whether the process that held a part of a drive has surely ended, so that nobody reads anything from it any more.
+//! Whether the process that held a part of a drive has certainly ended, so that nobody can read from it any more.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use tokio::time::timeout;
 use crate::file::SetNode;
 use crate::node::export::NodeExport;
 
-/// How long it may take to find that out: less than a write waits for the end of readers' leases.
+/// The time-out of this test: less than a write waits for the end of readers' leases.
 pub(crate) const ENDED_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Whether a node's process has ended: its machine refuses connections, or another instance runs there. A node that does not answer
-/// may be cut off, and is not taken for ended. A firewall that refuses connections in the name of a machine misleads this.
+/// Whether a node's process has ended: its machine refuses connections, or another instance runs there. A node that
+/// does not answer may be cut off, and does not count as ended. A firewall that refuses connections on behalf of a
+/// machine gives a wrong result.
 pub(crate) async fn has_ended(node: &SetNode, patience: Duration) -> bool {
     timeout(patience, look(node, patience)).await.unwrap_or(false)
 }

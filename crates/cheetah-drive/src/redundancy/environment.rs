@@ -28,10 +28,10 @@ use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
 use crate::random_id::random_id;
 
-/// How long a node may take to store a map. A write waits for it only where too few others answer sooner.
+/// How long a node may take to store a map. A write waits for it only if too few others answer sooner.
 const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// How long a node may take to say how much was read from it: resynchronization waits for that.
+/// How long a node may take to return its count of bytes read: resynchronization waits for it.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A writer's leases, and the changes that it makes under them.
@@ -40,19 +40,19 @@ pub(crate) struct Holder {
     renewal: JoinHandle<()>,
 }
 
-/// What a writer's leases and connections are made of.
+/// The state of a writer's leases and connections, shared with its tasks.
 pub(crate) struct Shared {
-    /// A random id, which the maps of this writer have.
+    /// A random id, stored in the maps of this writer.
     pub(super) id: String,
-    /// Maps up to this epoch are those of former writers. Writers that come after this one begin above it, too.
+    /// The highest epoch that former writers may have used. Later writers, too, begin above it.
     pub(super) former_epochs: AtomicU64,
     /// The drive file, as last saved.
     file: Mutex<DriveFile>,
     pub(super) places: Mutex<Vec<Place>>,
     pub(super) members: OnceLock<Weak<Members>>,
-    /// Why the drive file, which has no vote, is behind the map that was stored last.
+    /// Why the drive file, which has no vote, lacks the map that was stored last.
     file_is_behind: Mutex<Option<String>>,
-    /// The nodes of the map that was stored last, and that the drive file has, too.
+    /// The nodes of the last map that was stored both at the nodes and in the drive file.
     stored_nodes: Mutex<Vec<SetNode>>,
     pub(super) stores: Stores,
     /// The newest epoch that is stored at a deciding set of nodes, and perhaps in the drive file.
@@ -61,9 +61,9 @@ pub(crate) struct Shared {
     pub(super) fence: Arc<Fence>,
     pub(super) confirmation: Arc<Confirmation>,
     pub(super) access: NodeAccess,
-    /// Maps are marked: lost ranges are being fetched again.
+    /// Maps are marked as refetching: lost ranges are being fetched again.
     refetching: AtomicBool,
-    /// The leases were released: none is taken any more.
+    /// The leases were released: no further one is taken.
     pub(super) is_released: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Place {
 pub(super) struct Former {
     node: SetNode,
     token: Option<String>,
-    /// It has the place in maps before this epoch: such a map may still have to be stored.
+    /// It has the place in maps before this epoch. Such a map may not be stored yet.
     until: Epoch,
 }
 
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-/// The leases that were taken, and those that could not be.
+/// The leases that were taken, and the nodes without one.
 pub(crate) struct Taken {
     pub holder: Holder,
     /// The nodes at which the lease is held, by index.
@@ -103,8 +103,8 @@ pub(crate) struct Taken {
 }
 
 impl Holder {
-    /// Takes the leases at the nodes of the map that are not stale, in order, so that of two writers only one goes on.
-    /// Nodes that do not answer are left out. With `force`, leases are taken from another writer.
+    /// Takes the leases at the nodes of the map that are not stale, in order, so that only one of two writers
+    /// continues. Nodes that do not answer are left out. With `force`, leases are taken from another writer.
     pub async fn take(file: &DriveFile, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Taken> {
         file.check_one_name()?;
         let (fence, begun) = (Arc::<Fence>::default(), Instant::now());
@@ -179,7 +179,8 @@ impl Holder {
         self.shared.connect(member).await
     }
 
-    /// Notes the epoch of the map by which the drive is opened, and the members, whose connections are renewed with the leases.
+    /// Records the epoch of the map by which the drive is opened, and the members, whose connections are renewed with
+    /// the leases.
     pub fn opened(&self, epoch: Epoch, members: &Arc<Members>) {
         self.shared.former_epochs.store(newest_of_writer(epoch), Ordering::Release);
         self.shared.members.set(Arc::downgrade(members)).ok();
@@ -190,7 +191,7 @@ impl Holder {
         Arc::new(Confirmed::new(drive, self.shared.confirmation.clone()))
     }
 
-    /// The leases and connections, for a task that outlives a borrow of this.
+    /// The leases and connections, for a task that outlives a borrow of the holder.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -231,7 +232,7 @@ impl Shared {
         self.file.lock().clone()
     }
 
-    /// The drive file as it is now: other processes change it, too.
+    /// The drive file as it is now; other processes may have changed it.
     pub fn newest_file(&self) -> DriveFile {
         let known = self.file();
         DriveFile::load(&known.path).ok().filter(|found| found.id == known.id).unwrap_or(known)
@@ -252,7 +253,7 @@ impl Shared {
         self.file.lock().update(change)
     }
 
-    /// Whether maps are marked from now on.
+    /// Sets whether maps are marked as refetching from now on.
     pub fn set_refetching(&self, is_refetching: bool) {
         self.refetching.store(is_refetching, Ordering::Release);
     }
@@ -277,7 +278,7 @@ impl Shared {
         Ok(Arc::new(NodeLink { client, device: Arc::new(leased) }))
     }
 
-    /// Puts a node that holds nothing in the place of a member, under a lease of its own.
+    /// Puts an empty node in the place of a member, under a lease of its own.
     pub async fn replace(self: &Arc<Self>, members: &Arc<Members>, member: usize, node: SetNode) -> Result<()> {
         let why = |error: &dyn std::fmt::Display| Error::failed(format!("node {}: {error}", node.name));
         let token = self.acquire_at(&node, false).await.map_err(|error| why(&error))?;
@@ -304,21 +305,21 @@ impl Shared {
                 let (sender, new) = (sender.clone(), NewMap { token, epoch: map.map.epoch, map: text.clone() });
                 let stored = self.stores.store(member, export, new);
                 self.stores.spawn(async move {
-                    // The map may have been taken for stored, or not, without this answer.
+                    // The store may already have returned, with or without this answer.
                     sender.send((member, stored.await)).ok();
                 });
             }
         }
         drop(sender);
-        // A node that takes the place of another counts from the next map on: a reader that knows only the former nodes must meet
-        // one of those that have this map.
+        // From the next map on, a node that replaces another counts. A reader that knows only the former nodes must
+        // reach a node with this map, so the former nodes must decide, too.
         let former = self.stored_nodes.lock().clone();
         let losses_max = self.file.lock().losses_max();
         let decides = |stored: usize| {
             votes(&map.nodes, losses_max).decide(stored, true) && votes(&former, losses_max).decide(stored, true)
         };
         let (mut stored, mut why) = (0, Vec::new());
-        // A node that is silent is not waited for while others suffice.
+        // Does not wait for a silent node while the others suffice.
         while !decides(stored)
             && let Some((member, answer)) = answers.recv().await
         {
@@ -343,7 +344,8 @@ impl Shared {
                 *self.stored_nodes.lock() = map.nodes;
             }
             Err(why) if has_vote => return Err(why),
-            // The nodes alone decide. Those that the file names still must: a process that opens it has to meet one of those that have this map.
+            // The nodes alone decide. The nodes named in the file must still decide, because a process that opens it
+            // must reach a node with this map.
             Err(why) => self.note_file_is_behind(why),
         }
         Ok(())
@@ -370,8 +372,8 @@ impl Shared {
         }
     }
 
-    /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; it has a vote on that. A drive
-    /// without nodes that hold maps has nothing else.
+    /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; these changes have
+    /// the file's vote. A drive whose nodes store no maps has only its file.
     fn save(&self, map: &DriveMap) -> std::result::Result<(), String> {
         let mut saved = self.file.lock();
         let states = |file: &DriveFile| -> Vec<_> { file.nodes().map(|node| (node.nbd.clone(), node.state)).collect() };
@@ -432,8 +434,8 @@ impl MemberLink for NodeLink {
     }
 }
 
-/// A node's device under our lease. A request that the node refuses is lost, unless another writer has the drive: once the leases
-/// are confirmed, it is sent again.
+/// A node's device under this writer's lease. A request that the node refuses fails as lost, unless another writer has
+/// the drive. Once the leases are confirmed, it is sent again.
 struct Leased {
     inner: DynDevice,
     shared: Weak<Shared>,

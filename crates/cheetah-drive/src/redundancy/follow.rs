@@ -1,5 +1,5 @@
-//! A reader that follows the map: nodes go stale, come back, and are replaced while it reads. Its looks at the map renew the
-//! lease without which it does not read.
+//! A reader that follows the map: nodes go stale, come back, and are replaced while it reads. Looking at the map renews
+//! the read lease, without which it does not read.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -52,16 +52,16 @@ impl Drop for Follower {
 struct Follow {
     file: DriveFile,
     known: DriveMap,
-    /// A look goes over connections that are kept: there are ten a second.
+    /// Looks use kept connections, because there are ten looks a second.
     exports: KeptExports,
     access: NodeAccess,
     members: Weak<Members>,
     lease: Arc<ReadLease>,
 }
 
-/// What came of a look.
+/// The result of a look.
 enum Look {
-    /// Enough nodes were heard.
+    /// Enough nodes answered.
     Enough(DriveMap),
     /// The newest map that was found, and why there may be a newer one.
     TooFew(Option<DriveMap>, String),
@@ -134,7 +134,7 @@ impl Follow {
         }
     }
 
-    /// Takes over a map that was found, unless it is older, or lost ranges are being fetched again: until they are there, the former
+    /// Applies a map, unless it is older, or lost ranges are being fetched again: until they are restored, the former
     /// nodes still hold their parts.
     fn take(&mut self, map: DriveMap) {
         let Some(members) = self.members.upgrade() else { return };
@@ -143,7 +143,8 @@ impl Follow {
         }
         let nodes = map.nodes.iter().zip(&self.known.nodes).enumerate();
         let moved = nodes.filter(|(_, (now, before))| !now.is_same(before)).map(|(index, _)| (index, None)).collect();
-        // States and connections at once: a member is never read by the state of the node that was there before.
+        // States and connections change together: a member is never read by the state of the node that had its place
+        // before.
         members.follow(&map.map, moved);
         map.update(&mut self.file);
         self.known = map;
@@ -158,7 +159,7 @@ impl Follow {
         missing.map(|(index, (node, _))| (index, node.clone())).collect()
     }
 
-    /// Takes a new connection, unless another node has the place by now.
+    /// Installs a new connection, unless another node has the place by now.
     fn connected(&self, index: usize, node: &SetNode, link: Option<DynLink>) {
         if let (Some(link), Some(members)) = (link, self.members.upgrade())
             && self.known.nodes[index].is_same(node)

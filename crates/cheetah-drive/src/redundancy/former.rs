@@ -1,4 +1,4 @@
-//! Nodes that were replaced: a node that is seen again wipes its part of the drive.
+//! Nodes that were replaced: each wipes its part of the drive when it is reachable again.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::node::export::NodeExport;
 /// How long a node may take to list its exports.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Has replaced nodes wipe their parts, and records their receipts in the drive file. To be called only once
-/// every member is in sync: until then, what a lost node holds may be of use to an examiner.
+/// Has replaced nodes wipe their parts, and records their receipts in the drive file. Call this only once every member
+/// is in sync: until then, an examiner may need the content of a lost node.
 pub(crate) async fn wipe(shared: &Shared) {
     let kept = |node: &&SetNode| node.receipt.is_none();
     let former: Vec<SetNode> = shared.newest_file().former.iter().filter(kept).cloned().collect();
@@ -34,14 +34,14 @@ pub(crate) async fn wipe(shared: &Shared) {
 /// The state of a former node's part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wiped {
-    /// It is wiped.
+    /// It was wiped.
     Now(WipeReceipt),
     /// It is gone: the node was restarted, or the export was freed before.
     Gone,
 }
 
-/// Has a node wipe its part; `token` is a lease there, if there was one. `None` if the node does not answer, or cannot
-/// free it yet.
+/// Has a node wipe its part; `token` is the lease there, if there was one. `None` if the node does not answer, or
+/// cannot free it yet.
 pub(crate) async fn wipe_one(node: &SetNode, token: Option<&str>) -> Option<Wiped> {
     let export = NodeExport::of(node, ASK_TIMEOUT)?;
     let status = export.control.status().await.ok()?;
@@ -49,14 +49,14 @@ pub(crate) async fn wipe_one(node: &SetNode, token: Option<&str>) -> Option<Wipe
     if Some(&status.instance) != node.instance.as_ref() || !has_it {
         return Some(Wiped::Gone);
     }
-    // A lease that is not renewed any more ends by itself.
+    // A lease that is no longer renewed expires by itself.
     let receipt = export.control.delete_export(&export.name, token).await;
-    let receipt = receipt.inspect_err(|error| tracing::debug!("{} keeps what it held: {error}", node.name)).ok()?;
-    tracing::info!("{} was replaced, and has wiped {} bytes that it held", node.name, receipt.wiped_bytes);
+    let receipt = receipt.inspect_err(|error| tracing::debug!("{} keeps its part: {error}", node.name)).ok()?;
+    tracing::info!("{} was replaced, and has wiped {} bytes of its part", node.name, receipt.wiped_bytes);
     Some(Wiped::Now(WipeReceipt { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero }))
 }
 
-/// Records it in a drive file.
+/// Records the outcome in a drive file.
 pub(crate) fn record(file: &mut DriveFile, node: &SetNode, wiped: Wiped) {
     match wiped {
         Wiped::Gone => file.former.retain(|former| former.nbd != node.nbd || former.instance != node.instance),

@@ -1,8 +1,8 @@
-//! A writer's leases at the nodes: taken, renewed, and taken anew after they have ended.
+//! A writer's leases at the nodes: taken, renewed, and retaken after they have expired.
 //!
-//! A lease that has ended may have been another writer's meanwhile. So leases are taken anew at all nodes that refuse one, and
-//! are used only once a deciding set of nodes holds leases of this writer and no map of another. Another writer has stored its map at a
-//! deciding set before it wrote anything, and two such sets have a node in common, or the drive file.
+//! Another writer may have held a lease after it expired. Therefore leases are retaken at all nodes that refuse one,
+//! and are used only once a deciding set of nodes holds leases of this writer and no map of another. Another writer
+//! stores its map at a deciding set before it writes anything, and two such sets share a node or the drive file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,17 +24,17 @@ use crate::node::export::NodeExport;
 /// How long a node may take to renew a lease.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a node says of a lease.
+/// A node's answer about a lease.
 enum Renewal {
     /// It is held, and was without interruption.
     Held,
-    /// It had ended and was taken anew. The node has no map of another writer.
+    /// It had expired and was retaken. The node has no map of another writer.
     TakenAnew,
     /// Another writer holds it, or has changed the drive: a clause.
     Another(String),
     /// The node's process has ended.
     Ended,
-    /// Nothing.
+    /// The node did not answer.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// One round: renews the leases, and takes those anew that have ended.
+    /// One round: renews the leases, and retakes those that have expired.
     async fn confirm(self: &Arc<Self>) {
         let begun = Instant::now();
         let places = self.places.lock().clone();
@@ -67,7 +67,8 @@ impl Shared {
             return;
         }
         let held = count(|renewal| matches!(renewal, Renewal::Held)) + taken_anew;
-        // While the leases of the last round last, no other writer has used a node that has ended since.
+        // While the leases of the last confirmed round last, no other writer can have used a node whose process has
+        // ended since.
         let ended = if self.confirmation.is_valid() { count(|renewal| matches!(renewal, Renewal::Ended)) } else { 0 };
         let nodes: Vec<SetNode> = places.iter().map(|place| place.node.clone()).collect();
         if !votes(&nodes, self.file().losses_max()).decide(held + ended, true) {
@@ -82,7 +83,7 @@ impl Shared {
         self.confirmation.confirmed(begun);
     }
 
-    /// Uses the leases that were taken anew, over new connections.
+    /// Puts retaken leases to use, over new connections.
     async fn use_leases(self: &Arc<Self>, renewals: &[Renewal]) {
         let mut members = Vec::new();
         {
@@ -99,7 +100,7 @@ impl Shared {
             return;
         }
         tracing::warn!(
-            "{}: write leases had ended; nobody has written meanwhile, so they are taken anew",
+            "{}: write leases had expired; nobody has written meanwhile, so they are taken again",
             self.file().name
         );
         let Some(drive) = self.members.get().and_then(std::sync::Weak::upgrade) else { return };
@@ -141,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Whether a node has the map of another writer, which came after this one.
+    /// Whether a node has the map of a writer that came after this one.
     async fn look_for_another(&self, export: &NodeExport) -> Renewal {
         let map = match export.control.map(&export.name).await {
             Ok(None) => return Renewal::TakenAnew,
@@ -160,14 +161,15 @@ impl Shared {
         }
     }
 
-    /// Whether another writer has changed the drive file. It does if it goes on without a node, which is where the file has votes.
+    /// Whether another writer has changed the drive file. A writer that continues without a node changes the file
+    /// wherever the file has votes.
     fn file_has_another_map(&self) -> bool {
         let newest = self.former_epochs.load(Ordering::Acquire).max(self.stored_epoch.load(Ordering::Acquire));
         let has_vote = votes(&self.nodes(), self.file().losses_max()).of_file() > 0;
         has_vote && self.newest_file().epoch > newest
     }
 
-    /// Drops a lease that has ended; false if it is not the one of this place any more.
+    /// Drops a lease that has expired; false if it is no longer the one of this place.
     fn forget(&self, member: usize, token: &str) -> bool {
         let place = &mut self.places.lock()[member];
         let own = if place.token.is_some() { &mut place.token } else { &mut place.unconfirmed };
@@ -189,8 +191,8 @@ impl Shared {
         }
     }
 
-    /// Makes sure that a lease is held at a member's node. A lease of ours is replaced by a new one, which ends what was sent under the
-    /// old one.
+    /// Makes sure that a lease is held at a member's node. An existing lease is replaced by a new one, which
+    /// invalidates requests sent under the old one.
     pub(super) async fn acquire(&self, member: usize) -> Result<(), String> {
         let asked = Instant::now();
         let place = self.places.lock()[member].clone();
@@ -204,7 +206,7 @@ impl Shared {
                         let _ = export.control.release_lease(&export.name, &grant.token).await;
                     }
                 }
-                // The next round takes it anew.
+                // The next round retakes it.
                 Err(error) if error.is_conflict() => self.confirmation.doubt(),
                 Err(error) => return Err(why(error)),
             },
@@ -233,7 +235,7 @@ impl Shared {
     }
 
     pub(super) async fn release(&self) {
-        // Before the leases end, under which maps are stored.
+        // Before the leases end: maps are stored under them.
         self.stores.finish().await;
         let places = {
             let mut places = self.places.lock();

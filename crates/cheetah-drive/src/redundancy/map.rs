@@ -11,7 +11,7 @@ const VERSION: u32 = 1;
 /// The longest name, address or URI in a map, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The most nodes that were replaced of which a drive file has a record: the last ones.
+/// The most replaced nodes that a drive file records: the last ones.
 const FORMER_MAX: usize = 256;
 
 /// A map, with the nodes that it names.
@@ -19,9 +19,9 @@ const FORMER_MAX: usize = 256;
 pub(crate) struct DriveMap {
     pub map: Map,
     pub nodes: Vec<SetNode>,
-    /// Lost ranges are being fetched again: the drive is not read by this map.
+    /// Lost ranges are being fetched again. The drive must not be read by this map.
     pub refetching: bool,
-    /// The id of the writer that made it; empty if none did.
+    /// The id of the writer that made the map; empty for the map of a new drive.
     pub writer: String,
 }
 
@@ -72,7 +72,7 @@ enum StateText {
 }
 
 impl DriveMap {
-    /// What the drive file knows.
+    /// The map as the drive file records it.
     pub fn of_file(file: &DriveFile) -> Self {
         let nodes: Vec<SetNode> = file.nodes().cloned().collect();
         let mut map = Map::new(nodes.len(), capacity(file));
@@ -80,7 +80,7 @@ impl DriveMap {
         map.bad = file.bad_ranges();
         for (entry, node) in map.members.iter_mut().zip(&nodes) {
             if let Some(state) = node.state {
-                // The file does not say what the node missed.
+                // The file does not record which writes the node missed.
                 *entry = Member { state: state.into(), missed: Regions::all(capacity(file)) };
             }
         }
@@ -148,7 +148,7 @@ impl DriveMap {
             bad: self.map.bad.to_string(),
             members: members.collect(),
         };
-        // Strings, numbers and lists of them: nothing that could fail.
+        // Only strings, numbers and lists: serialization cannot fail.
         serde_json::to_string(&text).unwrap_or_default()
     }
 
@@ -171,12 +171,12 @@ impl DriveMap {
     }
 }
 
-/// The bytes that regions divide: what the drive's sets hold.
+/// The bytes that regions divide: the capacity of the drive's sets.
 pub(crate) fn capacity(file: &DriveFile) -> u64 {
     file.capacity()
 }
 
-/// The state as the drive file has it: absent if in sync.
+/// The state as the drive file records it: absent if in sync.
 pub(crate) trait IntoFile {
     fn into_file(self) -> Option<crate::file::NodeSync>;
 }

@@ -13,7 +13,7 @@ use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::KeptExports;
 
-/// How long the other nodes may take once a deciding set has answered.
+/// How long to wait for further nodes once a deciding set has answered.
 const STRAGGLERS: Duration = Duration::from_millis(20);
 
 /// How often a newer map may name nodes that were not asked yet.
@@ -24,27 +24,27 @@ pub(crate) struct Newest {
     pub map: DriveMap,
     /// The nodes that answered and hold their part of the drive, by index.
     pub answered: Vec<bool>,
-    /// The Cheetah nodes that answered, or whose process has surely ended.
+    /// The number of Cheetah nodes that answered, or whose process has certainly ended.
     pub heard: usize,
 }
 
-/// Which answers are waited for.
+/// Which answers to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Patience {
-    /// Those of all nodes.
+    /// The answers of all nodes.
     All,
-    /// Those of a deciding set of nodes; the others have a moment more.
+    /// The answers of a deciding set of nodes, plus [`STRAGGLERS`] for the others.
     Enough,
 }
 
-/// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within `timeout` is
-/// left out.
+/// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within
+/// `timeout` is left out.
 pub(crate) async fn newest(file: &DriveFile, timeout: Duration) -> Result<Newest> {
     find(file, DriveMap::of_file(file), &KeptExports::default(), timeout, Patience::All).await
 }
 
-/// The same, starting from a `known` map, over connections that are kept. Returns soon after nodes with more than half of the votes
-/// have answered.
+/// The same, starting from a `known` map, over kept connections. Returns soon after nodes with more than half of the
+/// votes have answered.
 pub(crate) async fn newest_soon(
     file: &DriveFile,
     known: &DriveMap,
@@ -104,7 +104,7 @@ async fn find(
             return Ok(Newest { map: best, answered, heard });
         }
     }
-    Err(Error::failed(format!("{}: its nodes name ever newer nodes; is another process repairing it?", file.name)))
+    Err(Error::failed(format!("{}: its nodes keep naming newer nodes; is another process repairing it?", file.name)))
 }
 
 /// Brings a drive file up to date with the newest map. Files of drives without redundancy are left as they are.
@@ -118,7 +118,7 @@ pub(crate) async fn refresh(file: &DriveFile, timeout: Duration) -> Result<Drive
 
 enum Answer {
     Map(Box<DriveMap>),
-    /// The export exists and holds no map: nothing was written since the drive was made.
+    /// The export exists and holds no map: nothing was written since the drive was created.
     NoMap,
     /// The process that held the export has ended.
     Ended,
@@ -134,7 +134,7 @@ async fn ask(file: &DriveFile, node: &SetNode, exports: &KeptExports, timeout: D
         },
         Ok(None) => Ok(Answer::NoMap),
         Err(error) => {
-            tracing::debug!("node {} gives no map: {error}", node.name);
+            tracing::debug!("node {} returns no map: {error}", node.name);
             let has_ended = error.is_not_found() || has_ended(node, timeout.min(ENDED_TIMEOUT)).await;
             Ok(if has_ended { Answer::Ended } else { Answer::Nothing })
         }

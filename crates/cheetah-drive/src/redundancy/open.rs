@@ -20,7 +20,7 @@ use crate::lease::Fence;
 use crate::node::open::{NodeAccess, connect_node};
 use crate::options::OpenOptions;
 
-/// The pause between looks for what a writer records of a node that cannot be reached.
+/// The interval of looks for the writer's record of a node that cannot be reached.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// How long a closing drive waits for a lost node without progress.
@@ -34,11 +34,11 @@ pub(crate) struct Opened {
     /// The leases, if it is open for writing.
     holder: Option<Holder>,
     _follower: Option<Follower>,
-    /// Unless this is a repair, or a reader that is not to repair.
+    /// Absent in a repair, and in a reader that may not repair.
     upkeep: Option<Upkeep>,
     /// The nodes that are missing, a sentence each.
     pub missing: Vec<String>,
-    /// Whether all of it can be read.
+    /// Whether all of the drive can be read.
     pub readable: bool,
 }
 
@@ -71,7 +71,7 @@ impl Opened {
         }
     }
 
-    /// Its device, of the size that its nodes hold.
+    /// Its device, as large as the capacity of its nodes.
     pub fn device(&self) -> DynDevice {
         match &self.holder {
             Some(holder) => holder.confirmed(self.redundant.clone()),
@@ -89,8 +89,8 @@ impl Opened {
         self.holder.as_ref()
     }
 
-    /// Waits for nodes that were lost meanwhile and have come back to get what they missed, records that the drive is not
-    /// open any more, and releases the leases. Flush it first.
+    /// Waits until nodes that were lost and came back have received the writes that they missed, records that the drive
+    /// is no longer open, and releases the leases. Flush the drive first.
     pub async fn close(self) -> Result<()> {
         if self.fence().is_some_and(|fence| !fence.is_up()) {
             self.regain_redundancy().await;
@@ -101,7 +101,7 @@ impl Opened {
             true => Ok(()),
             false => redundant.close().await.map_err(Error::device("closing the drive")),
         };
-        // Before the leases are released: a connection would take that for a lease lost.
+        // Before the leases are released: a connection would take that for a lost lease.
         drop(redundant);
         if let Some(holder) = holder {
             holder.shared().warn_if_file_is_behind();
@@ -112,8 +112,8 @@ impl Opened {
 }
 
 impl Opened {
-    /// Waits until every member that this writer had lost is in sync again, as long as that makes progress. A node that was
-    /// slow for a moment would otherwise stay behind until someone repairs the drive.
+    /// Waits until every member that this writer had lost is in sync again, as long as there is progress. A node that
+    /// was slow for a moment would otherwise stay behind until someone repairs the drive.
     async fn regain_redundancy(&self) {
         let members = self.redundant.members();
         let behind = || -> Vec<(usize, MemberState)> {
@@ -135,7 +135,7 @@ impl Opened {
                 }
                 may_return |= state == MemberState::Syncing || ended[index] == Some(false);
             }
-            // Only a new least is progress: a node that falters again and again changes its state without end.
+            // Only a new minimum is progress: a node that fails again and again changes its state without end.
             let left = self.redundant.to_resync();
             if left > 0 && left < least {
                 (least, moved) = (left, Instant::now());
@@ -152,7 +152,7 @@ impl Opened {
         }
     }
 
-    /// Whether the process of a node has ended, so that it will not return with what it held.
+    /// Whether the process of a node has ended, so that it will not return with its content.
     async fn has_ended(&self, member: usize) -> bool {
         match &self.holder {
             Some(holder) => has_ended(&holder.shared().node(member), ENDED_TIMEOUT).await,
@@ -184,7 +184,7 @@ async fn assemble_writer(
     holder: &Holder,
     held: &[bool],
 ) -> Result<(Arc<Redundant>, Vec<String>)> {
-    // Only now can no other writer change the map any more.
+    // Only now can no other writer change the map.
     let Newest { map, .. } = newest(file, access.timeout).await?;
     let nodes = map.nodes.len();
     let connect = |index: usize| {
@@ -218,7 +218,7 @@ async fn assemble_writer(
     Ok((Arc::new(assemble(file, members)?), missing))
 }
 
-/// Opens a drive by a map that is marked as being fetched again. All its nodes are needed.
+/// Opens a drive by a map that is marked as refetching. Requires all its nodes.
 pub(crate) async fn open_refetching(
     file: &DriveFile,
     map: &DriveMap,
@@ -277,8 +277,8 @@ async fn open_reader(file: &DriveFile, options: &OpenOptions, access: NodeAccess
         .await;
         let in_sync = |index: usize| found.map.map.members[index].state == MemberState::InSync;
         let unmarked = links.iter().enumerate().any(|(index, link)| link.is_err() && in_sync(index));
-        // A writer that goes on without a node records that, and what it recorded must not be overlooked: the node that
-        // cannot be reached may be the one that has it.
+        // A writer that continues without a node records that. The record must not be overlooked, and the node that
+        // cannot be reached may be the one that holds it.
         let answered = found.answered.iter().filter(|answered| **answered).count();
         let decides = votes(&found.map.nodes, file.losses_max()).decide(answered, true);
         let certain = !unmarked || !found.map.map.open || decides;
@@ -325,7 +325,7 @@ fn assemble_reader(
 
 fn absent(state: MemberState) -> &'static str {
     match state {
-        MemberState::Stale => "it missed writes, and is not used until it was resynchronized or replaced",
+        MemberState::Stale => "it missed writes, and is not used until it is resynchronized or replaced",
         MemberState::Syncing => "it is being resynchronized",
         MemberState::InSync => "it does not answer",
     }

@@ -1,9 +1,9 @@
 //! Fetching lost ranges again from the source of the image, after more nodes were lost than the layout survives.
 //!
-//! The lost members are replaced by empty nodes, and the map is marked: until every range is there again, no process reads the
-//! drive by it, and processes that have the drive open stay with the former map. Chunks that cannot be read, or differ from
-//! the digests made at load, are read from the source, compared with these digests, and written. Then redundancy is computed
-//! anew, and the mark is removed. An interrupted run is continued by the next one.
+//! The lost members are replaced by empty nodes, and the map is marked as refetching. Until every range is restored, no
+//! process reads the drive by this map, and processes that have the drive open keep the former map. Chunks that cannot
+//! be read, or differ from the digests made at load, are read from the source, compared with these digests, and
+//! written. Then redundancy is recomputed, and the mark is removed. The next run continues an interrupted one.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct RefetchOptions {
     pub source: DynDevice,
     /// Nodes that may take the place of lost ones.
     pub spares: Vec<AvailableNode>,
-    /// Go on although too few nodes answer to be sure that no other process writes the drive.
+    /// Continue although too few nodes answer to exclude that another process writes the drive.
     pub force_lease: bool,
     /// How long a node may take to answer.
     pub timeout: Duration,
@@ -46,7 +46,7 @@ pub struct RefetchOptions {
 /// The ranges that were fetched again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refetched {
-    /// The ranges, in order, neighbours merged. All of them are as they were loaded.
+    /// The ranges, in order, neighbours merged. All of them are again as loaded.
     pub ranges: Vec<ByteRange>,
     /// Nodes that were replaced.
     pub replaced: Vec<Replacement>,
@@ -59,8 +59,8 @@ impl Refetched {
     }
 }
 
-/// Whether ranges have to be fetched again: a redundant drive has lost more nodes than it survives, or it has bad ranges, or an
-/// earlier run was interrupted.
+/// Whether ranges have to be fetched again: a redundant drive has lost more nodes than it survives, or it has bad
+/// ranges, or an earlier run was interrupted.
 ///
 /// # Errors
 ///
@@ -77,8 +77,8 @@ pub async fn is_needed(file: &DriveFile, timeout: Duration) -> Result<bool> {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the source has changed. Otherwise if the image was modified or has no digests, if there are too few
-/// spares, or if another process has the drive open for writing.
+/// [`Error::Evidence`] if the source has changed. Otherwise if the image was modified or has no digests, if there are
+/// too few spares, or if another process has the drive open for writing.
 pub async fn refetch(
     file: &mut DriveFile,
     options: &RefetchOptions,
@@ -109,7 +109,7 @@ pub async fn refetch(
     let ranges = match fetched {
         Ok(ranges) => ranges,
         Err(error) => {
-            // If no map with the new nodes was stored yet, the drive is as it was.
+            // Unless a map with the new nodes was stored, the drive is unchanged.
             let is_stored = newest(file, options.timeout).await.map_or(true, |found| found.map.refetching);
             return Err(if is_stored { error } else { free(&map, &lost, error, options.timeout).await });
         }
@@ -130,7 +130,7 @@ async fn look(file: &DriveFile, timeout: Duration) -> Result<(DriveMap, Vec<usiz
     Ok((map, lost))
 }
 
-/// The image, if it is as it was loaded, and its digests.
+/// The image, if it is unchanged since the load, and its digests.
 fn loaded(file: &DriveFile) -> Result<(Image, Digests)> {
     let name = &file.name;
     match &file.image {
@@ -146,8 +146,8 @@ fn loaded(file: &DriveFile) -> Result<(Image, Digests)> {
     }
 }
 
-/// Refuses to go on if another process may be writing the drive over nodes that cannot be reached from here. Nodes that were
-/// restarted hold nothing, so no process writes there.
+/// Refuses to continue if another process may be writing the drive over nodes that cannot be reached from here. A
+/// restarted node is empty, so no process writes there.
 async fn check_voters(file: &DriveFile, map: &DriveMap, options: &RefetchOptions) -> Result<()> {
     let mut now = file.clone();
     map.update(&mut now);
@@ -174,7 +174,7 @@ async fn check_voters(file: &DriveFile, map: &DriveMap, options: &RefetchOptions
     Ok(())
 }
 
-/// Allocates the parts of the lost members on spares. Returns the map to go on with.
+/// Allocates the parts of the lost members on spares. Returns the map to continue with.
 async fn replace(
     file: &DriveFile,
     mut map: DriveMap,
@@ -208,7 +208,7 @@ async fn replace(
         }
     }
     let none = Regions::new(capacity(file));
-    // Redundancy agrees with the data nowhere, until it was computed anew.
+    // Redundancy agrees with the data nowhere until it is recomputed.
     map.map.unsettled = none.whole();
     map.map.members.fill(Member { state: MemberState::InSync, missed: none });
     (map.map.open, map.refetching) = (false, true);
@@ -224,7 +224,7 @@ async fn free(map: &DriveMap, allocated: &[usize], mut why: Error, timeout: Dura
     why
 }
 
-/// Fetches every chunk that is not as it was loaded, and computes redundancy anew. Returns the ranges that were fetched.
+/// Fetches every chunk that is not as loaded, and recomputes redundancy. Returns the ranges that were fetched.
 async fn fetch(
     file: &DriveFile,
     opened: &Opened,
@@ -243,8 +243,7 @@ async fn fetch(
         }
     }
     if gone.is_empty() {
-        // A former run was interrupted at its very end. A write makes the map one that is open, so that closing it removes the
-        // mark.
+        // A former run was interrupted at its very end. Any write opens the map; closing it then removes the mark.
         gone.extend(ByteRange::new(0, size).split_at_multiples(CHUNK_BYTES).next());
     }
     let read = |range: ByteRange| {
@@ -270,12 +269,12 @@ async fn fetch(
     drive.flush().await.map_err(failed())?;
     let resynced = opened.redundant.resync(&mut |_, _| {}).await.map_err(failed())?;
     if !resynced.complete {
-        return Err(Error::failed(format!("{}: redundancy could not be computed anew; repeat this", file.name)));
+        return Err(Error::failed(format!("{}: redundancy could not be recomputed; repeat this", file.name)));
     }
     Ok(merged(gone))
 }
 
-/// Neighbours as one range.
+/// Merges neighbouring ranges.
 fn merged(ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     let mut merged: Vec<ByteRange> = Vec::new();
     for range in ranges {

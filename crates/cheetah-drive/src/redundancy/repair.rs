@@ -1,8 +1,8 @@
-//! Repairing a redundant drive: nodes that missed writes get them, and lost nodes are replaced by others.
+//! Repairing a redundant drive: nodes receive the writes that they missed, and lost nodes are replaced by others.
 //!
-//! The drive stays in use meanwhile. If a process has it open for writing, that process does the work: it holds the leases,
-//! without which no map can be changed. Repair leaves it a request, and shows how far it has come. If the writer ends, or is
-//! killed, repair takes the leases and goes on where the writer was; if repair is killed, the writer goes on.
+//! The drive stays in use meanwhile. If a process has it open for writing, that process does the work, because the map
+//! can only be changed under its leases. Repair leaves it a request, and shows its progress. If the writer ends or is
+//! killed, repair takes the leases and continues where the writer stopped; if repair is killed, the writer continues.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ use crate::node::find::AvailableNode;
 use crate::node::health::node_statuses;
 use crate::node::open::NodeAccess;
 
-/// The pause between looks at what the writer has done.
+/// The interval of looks at the writer's progress.
 const LOOK: Duration = Duration::from_millis(500);
-/// The longest wait for the writer to notice a loss. It looks every second.
+/// The longest wait for the writer to notice a loss. The writer looks every second.
 const NOTICE_WAIT: Duration = Duration::from_secs(5);
-/// How often it is asked whether there still is a writer.
+/// The interval of checks that there still is a writer.
 const ASK_WRITER: Duration = Duration::from_secs(3);
-/// The longest wait for the writer's answer. It looks for requests every second, but may be frozen.
+/// The longest wait for the writer's answer. The writer looks for requests every second, but may be frozen.
 const ANSWER_WAIT: Duration = Duration::from_secs(120);
-/// How often the progress of a repair is recorded.
+/// The interval at which the progress of a repair is recorded.
 const RECORD: Duration = Duration::from_secs(3);
 
 /// How to repair a drive.
@@ -45,25 +45,25 @@ pub struct RepairOptions {
     pub timeout: Duration,
 }
 
-/// How far a repair has come.
+/// The progress of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepairProgress {
     /// Regions done.
     pub done: u64,
-    /// Regions that are still to do.
+    /// Regions left.
     pub left: u64,
 }
 
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repaired {
-    /// Nodes that came back, and got the writes that they missed.
+    /// Nodes that came back, and received the writes that they missed.
     pub resynced: Vec<String>,
     /// Nodes that were replaced.
     pub replaced: Vec<Replacement>,
     /// Nodes that are still missing.
     pub missing: Vec<Missing>,
-    /// Why they were not replaced, a sentence each.
+    /// Why nodes were not replaced, a sentence each.
     pub problems: Vec<String>,
     /// The process that did the work, if it has the drive open for writing.
     pub writer: Option<String>,
@@ -78,7 +78,7 @@ pub struct Repaired {
 pub struct Replacement {
     /// The lost node.
     pub lost: String,
-    /// The node that has its part of the drive now.
+    /// The node that now has its part of the drive.
     pub by: String,
 }
 
@@ -87,7 +87,7 @@ pub struct Replacement {
 pub struct Missing {
     /// The node.
     pub node: String,
-    /// The free memory that a node in its place needs, in bytes.
+    /// The free memory that its replacement needs, in bytes.
     pub size_bytes: u64,
 }
 
@@ -98,7 +98,7 @@ impl Repaired {
     }
 }
 
-/// Repairs a drive, and brings its file up to date. The spares are remembered for the next loss.
+/// Repairs a drive, and brings its file up to date. The spares are recorded for the next loss.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ async fn writer(file: &DriveFile, timeout: Duration) -> Option<String> {
     node_statuses(file, timeout).await.into_iter().find_map(|node| node.writer)
 }
 
-/// Asks the writer to repair the drive, and waits for it. `None` if it ends before that.
+/// Asks the writer to repair the drive, and waits for that. `None` if the writer ends before.
 async fn watch_writer(
     file: &mut DriveFile,
     options: &RepairOptions,
@@ -170,7 +170,7 @@ async fn watch_writer(
         let is_stale = now.map.members.iter().any(|member| member.state == MemberState::Stale);
         let is_syncing = now.map.members.iter().any(|member| member.state == MemberState::Syncing);
         let answer = if is_stale { request.answer(&now.nodes).await } else { None };
-        // The writer may not have noticed a loss yet; or it has no loss: the node may be cut off from here only.
+        // The writer may not have noticed a loss yet. Or it sees no loss, and the node is cut off from here only.
         let noticed = is_stale || is_syncing || !is_lost(&now) || begun.elapsed() >= NOTICE_WAIT;
         if noticed && !is_syncing && (!is_stale || answer.is_some()) {
             *file = refresh(file, options.timeout).await?;
@@ -195,7 +195,7 @@ async fn watch_writer(
     }
 }
 
-/// The regions that members lack which are being resynchronized.
+/// The number of regions missing at members that are being resynchronized.
 fn left(map: &DriveMap) -> u64 {
     let syncing = map.map.members.iter().filter(|member| member.state == MemberState::Syncing);
     syncing.map(|member| member.missed.len()).max().unwrap_or(0)
@@ -239,7 +239,7 @@ async fn repair_alone(
     let closed = opened.close().await;
     let problems = worked?;
     closed?;
-    // What the writer's end has recorded, too.
+    // Includes changes that the former writer recorded when it ended.
     *file = refresh(file, options.timeout).await?;
     let now = newest(file, options.timeout).await?.map;
     file.update(|file| now.update(file))?;
@@ -268,7 +268,8 @@ async fn work(
             let unknown: Vec<String> = names.iter().filter(|name| !known.contains(name)).cloned().collect();
             others = Some(available(&unknown, options.timeout).await);
         }
-        // The nodes that were named now, then those of the drive file, then the machine itself, if it was restarted.
+        // The nodes named in this request, then those of the drive file, then the lost node's own machine, if it was
+        // restarted.
         let named = options.spares.iter().chain(others.iter().flatten()).cloned();
         let spares: Vec<_> = named.chain(restarted(&node, options.timeout).await).collect();
         if let Err(error) = replace(shared, members, index, &spares, options.timeout).await {

@@ -1,8 +1,9 @@
-//! Messages of the process that has the drive open for writing to `repair` and `status`, and back: notes at the drive's nodes.
+//! Messages between the process that has the drive open for writing and `repair` and `status`: notes at the drive's
+//! nodes.
 //!
-//! Only the holder of the leases can change the map, so a repair of a drive that is in use is the holder's work. `repair`
-//! leaves a request at every node that it reaches, and the holder looks for one while a node is lost. Notes need no lease, and
-//! reach the holder from any machine; they outlive both processes, so nothing is lost if either is killed.
+//! Only the holder of the leases can change the map, so the holder repairs a drive that is in use. `repair` leaves a
+//! request at every node that it reaches, and the holder looks for requests while a node is lost. Notes need no lease,
+//! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,24 +20,24 @@ use crate::lease::holder;
 use crate::node::export::NodeExport;
 use crate::random_id::random_id;
 
-/// How long a node may take to store a note or to give it.
+/// How long a node may take to store or return a note.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What `repair` asks for.
+/// A request of `repair`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Request {
-    /// Made up for each request; empty if there is none.
+    /// A random id for each request; empty if there is no request.
     pub id: String,
-    /// When it was made, in milliseconds since 1970: the latest counts.
+    /// When it was made, in milliseconds since 1970. The latest request counts.
     pub made_ms: u64,
-    /// Nodes that may take the place of lost ones, as users write them.
+    /// Nodes that may take the place of lost ones, in the user's notation.
     pub spares: Vec<String>,
-    /// The NBD URIs of members that are to be replaced at once. Others are, once they have been lost for a while.
+    /// The NBD URIs of members to replace at once. Others are replaced once they have been lost for a while.
     pub replace: Vec<String>,
 }
 
-/// What the holder answers.
+/// The holder's answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Answer {
@@ -52,12 +53,12 @@ impl Request {
         Ok(Self { id: random_id()?, made_ms: now_ms(), spares, replace })
     }
 
-    /// Leaves it at every node that can be reached. Returns the number of these.
+    /// Leaves it at every node that can be reached. Returns the number of these nodes.
     pub async fn leave(&self, nodes: &[SetNode]) -> usize {
         store(nodes, "repair-request", self).await
     }
 
-    /// The latest request that the nodes hold; an empty one if there is none.
+    /// The latest request at the nodes; an empty one if there is none.
     pub async fn latest(nodes: &[SetNode]) -> Self {
         let mut latest = read::<Self>(nodes, "repair-request").await.into_iter().max_by_key(|found| found.made_ms);
         if let Some(found) = &mut latest {
@@ -79,11 +80,11 @@ impl Answer {
     }
 }
 
-/// What a process that has the drive open for writing met with, and made good, since it opened the drive.
+/// Counts of the faults and repairs of a process that has the drive open for writing, since it opened the drive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recovery {
-    /// When these were the numbers, in milliseconds since 1970.
+    /// The time of these counts, in milliseconds since 1970.
     pub at_ms: u64,
     /// The process.
     pub writer: String,
@@ -99,7 +100,7 @@ pub struct Recovery {
     pub reconstructed_bytes: u64,
     /// Reports of nodes that a range is damaged.
     pub damaged_ranges: u64,
-    /// Damaged parts that were written anew.
+    /// Damaged parts that were rewritten.
     pub damage_healed: u64,
     /// Bytes written by resynchronization.
     pub resynced_bytes: u64,
@@ -130,7 +131,7 @@ impl Recovery {
         store(nodes, "recovery", self).await;
     }
 
-    /// The latest that the nodes hold.
+    /// The latest counts at the nodes.
     pub(crate) async fn latest(nodes: &[SetNode]) -> Option<Self> {
         read::<Self>(nodes, "recovery").await.into_iter().max_by_key(|found| found.at_ms)
     }
@@ -142,7 +143,7 @@ fn now_ms() -> u64 {
 }
 
 async fn store(nodes: &[SetNode], name: &str, content: &impl Serialize) -> usize {
-    // Strings, numbers and lists of them: nothing that could fail.
+    // Only strings, numbers and lists: serialization cannot fail.
     let note = NewNote { name: name.to_owned(), text: serde_json::to_string(content).unwrap_or_default() };
     let stores = nodes.iter().filter_map(|node| NodeExport::of(node, NOTE_TIMEOUT)).map(|export| {
         let note = &note;

@@ -24,7 +24,7 @@ pub(crate) struct Replaced {
     pub by: String,
 }
 
-/// Puts the first spare that can in the place of a lost member. The error says of each spare why it cannot.
+/// Puts the first suitable spare in the place of a lost member. The error names the reason for each spare.
 pub(crate) async fn replace(
     shared: &Arc<Shared>,
     members: &Arc<Members>,
@@ -102,7 +102,7 @@ pub(crate) async fn available(names: &[String], timeout: Duration) -> Vec<Availa
     found
 }
 
-/// The machine of a lost node, if a node runs there again: it is another instance, with memory to lend.
+/// A node on the machine of a lost node, if one runs there again: another instance, with memory to lend.
 pub(crate) async fn restarted(node: &SetNode, timeout: Duration) -> Option<AvailableNode> {
     let http = node.http.as_deref()?;
     let (host, port) = http.rsplit_once(':')?;
@@ -114,7 +114,7 @@ pub(crate) async fn restarted(node: &SetNode, timeout: Duration) -> Option<Avail
     Some(AvailableNode::node(node.name.clone(), host, port.parse().ok()?, &status))
 }
 
-/// How a spare is named in a drive file and in a request.
+/// The name of a spare in a drive file and in a request.
 pub(crate) fn name_of(spare: &AvailableNode) -> String {
     match &spare.place {
         NodePlace::Node { nbd, .. } => nbd.clone(),

@@ -1,4 +1,4 @@
-//! Maps on their way to the nodes.
+//! Requests that store maps at the nodes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 
 use crate::node::export::NodeExport;
 
-/// The requests that store maps at the nodes. A map counts as stored once enough nodes have it; the others get it from here, one map at
-/// a time each, and only the newest.
+/// The requests that store maps at the nodes. A map counts as stored once enough nodes have it. The remaining nodes get
+/// it from here: one request at a time each, and only the newest map.
 pub(super) struct Stores {
     by_member: Vec<Arc<tokio::sync::Mutex<()>>>,
-    /// The newest epoch that is to be stored.
+    /// The newest epoch to store.
     newest: Arc<AtomicU64>,
     running: Mutex<JoinSet<()>>,
 }
@@ -36,7 +36,7 @@ impl Stores {
         }
     }
 
-    /// Stores a map at the node of a member, after those that are on their way there.
+    /// Stores a map at the node of a member, after earlier requests to that node.
     pub fn store(
         &self,
         member: usize,

@@ -1,7 +1,7 @@
 //! The upkeep of an open drive.
 //!
-//! A writer replaces nodes that stay lost by spares, at once if `repair` asks for it; it records how far a resynchronization
-//! has come; it has nodes that were replaced wipe what they still hold. A reader repairs a drive that no process has open for
+//! A writer replaces nodes that stay lost by spares, at once if `repair` asks for it. It records the progress of
+//! resynchronization, and has replaced nodes wipe their parts. A reader repairs a drive that no process has open for
 //! writing, as `repair` does.
 
 use std::sync::{Arc, Weak};
@@ -21,26 +21,27 @@ use super::spare::{available, check, replace, restarted};
 use crate::file::DriveFile;
 use crate::node::health::{NodeState, NodeStatus, node_statuses};
 
-/// The pause between looks at the members.
+/// The interval of looks at the members.
 const LOOK: Duration = Duration::from_secs(1);
 /// The looks of a reader between two requests for the nodes' state.
 const LOOKS_PER_STATUS: u64 = 5;
-/// How often the progress of a resynchronization is recorded.
+/// The interval at which the progress of a resynchronization is recorded.
 const RECORD: Duration = Duration::from_secs(3);
-/// How often the counts of damage and repairs are left at the nodes.
+/// The interval at which counts of damage and repairs are left at the nodes.
 const COUNT: Duration = Duration::from_secs(5);
-/// The pause before what failed is tried again.
+/// The pause before a failed operation is tried again.
 const RETRY: Duration = Duration::from_secs(10);
-/// How long a spare may take to say what memory it has.
+/// How long a spare may take to return its free memory.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Looks after a drive until dropped.
+/// Maintains a drive until dropped.
 pub(crate) struct Upkeep {
     task: JoinHandle<()>,
 }
 
 impl Upkeep {
-    /// Begins. A member that has been lost for `patience` is replaced; with `None`, only when `repair` asks for it.
+    /// Starts. A member that has been lost for `patience` is replaced; with `None`, members are replaced only when
+    /// `repair` asks for it.
     pub fn start(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Duration>) -> Self {
         let looks = patience.map(|patience| patience.as_secs().div_ceil(LOOK.as_secs()));
         let worker = Worker { shared, looks, lost_for: vec![0; members.len()], tried: None, told: String::new() };
@@ -49,7 +50,7 @@ impl Upkeep {
 }
 
 impl Upkeep {
-    /// Begins, for a reader: a drive with members that have been lost for `patience` is repaired.
+    /// Starts for a reader: a drive with members that have been lost for `patience` is repaired.
     pub fn start_reading(file: DriveFile, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Self {
         let looks = patience.as_secs().div_ceil(LOOK.as_secs()).max(1);
         Self { task: tokio::spawn(repair_for_readers(file, Arc::downgrade(members), looks, timeout)) }
@@ -62,7 +63,7 @@ async fn repair_for_readers(mut file: DriveFile, members: Weak<Members>, looks: 
     for look in 1_u64.. {
         sleep(LOOK).await;
         let Some(are_ready) = members.upgrade().map(|members| members.all_ready()) else { return };
-        // Nobody may be reading.
+        // While nobody reads, only the nodes' own answers show a loss.
         if look % LOOKS_PER_STATUS == 0 {
             are_whole = node_statuses(&file, SPARE_TIMEOUT).await.iter().all(NodeStatus::is_whole);
         }
@@ -78,8 +79,8 @@ async fn repair_for_readers(mut file: DriveFile, members: Weak<Members>, looks: 
     }
 }
 
-/// Repairs a drive if no process has it open for writing, and a node came back or can be replaced: otherwise nothing is
-/// gained, and its leases would be taken in vain.
+/// Repairs a drive if no process has it open for writing, and a node came back or can be replaced. Otherwise the leases
+/// would be taken in vain.
 async fn repair_if_possible(file: &mut DriveFile, timeout: Duration) -> Result<()> {
     let known = DriveFile::load(&file.path).ok().filter(|found| found.id == file.id).unwrap_or_else(|| file.clone());
     *file = refresh(&known, timeout).await?;
@@ -116,10 +117,11 @@ impl Drop for Upkeep {
 
 struct Worker {
     shared: Arc<Shared>,
-    /// How many looks in a row must find a member lost. Looks are counted, not time: this process may have been frozen.
+    /// The number of consecutive looks that must find a member lost. Looks are counted, not time: this process may have
+    /// been frozen.
     looks: Option<u64>,
     lost_for: Vec<u64>,
-    /// When a replacement failed last, and for which request.
+    /// When a replacement last failed, and for which request.
     tried: Option<(Instant, String)>,
     /// The last warning.
     told: String,
@@ -177,7 +179,7 @@ impl Worker {
             if members.map().is_none_or(|map| map.members[index].state != MemberState::Stale) {
                 continue;
             }
-            // The spares that were named, then the machine itself, if it was restarted.
+            // The spares named, then the lost node's own machine, if it was restarted.
             let all: Vec<_> = spares.iter().cloned().chain(restarted(&nodes[index], SPARE_TIMEOUT).await).collect();
             match replace(&self.shared, members, index, &all, self.shared.timeout()).await {
                 Ok(replaced) => tracing::warn!("{} replaces {}, which stays lost", replaced.by, replaced.lost),

@@ -1,4 +1,4 @@
-//! Failures: every byte read is correct or the read fails, and nothing half-made is left.
+//! Failures: every byte read is correct or the read fails, and nothing incomplete remains.
 
 use crate::common::*;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};

@@ -1,4 +1,5 @@
-//! Redundant drives over real nodes: nodes are lost, come back empty, and are replaced, while drives are read and written.
+//! Redundant drives over real nodes: nodes are lost, come back empty, and are replaced, while drives are read and
+//! written.
 
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ async fn a_node_lost_under_an_open_drive_costs_no_error_and_no_byte() {
         assert!(reader.device().read(whole).await.unwrap() == expected[..]);
         writer.close().await.unwrap();
         reader.close().await.unwrap();
-        // From the drive file as it was, and as it is now.
+        // With the old drive file, and with the current one.
         assert!(read_all(&file).await == expected[..]);
         assert!(read_all(&DriveFile::load(&file.path).unwrap()).await == expected[..]);
         assert!(!status(&file, TIMEOUT).await.unwrap().healthy);
@@ -105,7 +106,7 @@ async fn a_drive_file_that_cannot_be_written_fails_writes_only_where_it_has_a_vo
         lab.nodes.remove(1).shutdown().await;
         let written = drive.device().write(0, vec![2; 200_000].into(), false).await;
         assert_eq!(written.is_err(), has_vote, "{layout:?}: {written:?}");
-        // The file is written anew with the map that says that the drive is closed.
+        // The file is rewritten with the map that records that the drive is closed.
         std::fs::remove_dir(&file.path).unwrap();
         drive.close().await.unwrap();
         let known = DriveFile::load(&file.path).unwrap();
@@ -195,7 +196,7 @@ async fn two_writers_never_write_at_once() {
     assert!(read_all(&file).await.slice(0, 4096) == [2; 4096][..]);
 }
 
-/// Ends the leases of a writer at the first nodes, as time does while the writer's process is stopped.
+/// Ends the leases of a writer at the first nodes, as if they had expired while the writer's process was stopped.
 async fn end_leases(file: &DriveFile, nodes: usize) {
     for node in file.nodes().take(nodes) {
         let (control, export) = (ControlClient::new(node.http.as_ref().unwrap()), node.uri().unwrap().export);
@@ -215,7 +216,7 @@ async fn a_writer_whose_leases_have_ended_goes_on_without_a_loss_if_nobody_else_
         device.write(0, vec![1; 8192].into(), false).await.unwrap();
         for ended in 1..=nodes {
             end_leases(&file, ended).await;
-            // A region that is recorded, and one that is not.
+            // One region that is recorded, and one that is not.
             let (here, there) = (vec![2 * ended as u8; 8192], vec![2 * ended as u8 + 1; 8192]);
             let there_at = half + ended as u64 * MIB;
             let (here_done, there_done) = tokio::join!(
@@ -235,7 +236,7 @@ async fn a_writer_whose_leases_have_ended_goes_on_without_a_loss_if_nobody_else_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_whose_leases_have_ended_writes_nothing_more_if_another_wrote_meanwhile() {
-    // With and without a map of the first writer that is stored: the maps of both have the same epoch then.
+    // With and without a stored map of the first writer: both writers' maps then have the same epoch.
     for ((layout, nodes), is_stored) in [((MIRROR, 2), true), ((PARITY, 3), true), ((PARITY, 3), false)] {
         let lab = Lab::new(&vec![24 * MIB; nodes]);
         let file = lab.create(layout, 12 * MIB).await;
@@ -259,7 +260,7 @@ async fn a_writer_whose_leases_have_ended_writes_nothing_more_if_another_wrote_m
         }
         assert!(first.is_fenced());
         let refusal = first.device().read(ByteRange::new(0, 4096)).await.unwrap_err().to_string();
-        assert!(refusal.contains("was lost to another writer; close it and open it anew"), "{refusal}");
+        assert!(refusal.contains("was lost to another writer; close it and open it again"), "{refusal}");
         first.close().await.ok();
         let content = read_all(&file).await;
         assert!(content.slice(0, 8192) == [2; 8192][..] && content.slice(8192, file.size - 8192).is_zero());
@@ -274,7 +275,8 @@ async fn a_writer_whose_leases_have_ended_uses_no_node_where_too_few_are_left_to
     let file = lab.create(PARITY, 12 * MIB).await;
     let first = Drive::open(&file, options(true)).await.unwrap();
     first.device().write(0, vec![1; 300_000].into(), false).await.unwrap();
-    // Another writer's map could be at two nodes, which are lost; the third has none that is newer than the first writer's.
+    // Another writer's map could be at the two lost nodes; the third node has none that is newer than the first
+    // writer's.
     end_leases(&file, file.nodes().count()).await;
     let last = file.nodes().last().unwrap();
     let (control, export) = (ControlClient::new(last.http.as_ref().unwrap()), last.uri().unwrap().export);
@@ -288,7 +290,7 @@ async fn a_writer_whose_leases_have_ended_uses_no_node_where_too_few_are_left_to
     assert_eq!(control.map(&export).await.unwrap().unwrap(), held);
 }
 
-/// Writes to an open drive until it is stopped, and keeps what the drive should hold.
+/// Writes to an open drive until stopped, and tracks the expected content.
 async fn keep_writing(drive: &Drive, expected: &mut [u8], stop: &std::sync::atomic::AtomicBool) {
     let mut at = 0;
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -321,7 +323,7 @@ async fn a_drive_is_repaired_by_its_writer_while_it_writes() {
         };
         let (outcome, ()) = tokio::join!(repairing, keep_writing(&writer, &mut expected, &stop));
         assert!(outcome.is_complete() && outcome.replaced.len() == 1 && outcome.writer.is_some(), "{outcome:?}");
-        // A loss that only a repaired drive survives, still with the same writer.
+        // A loss that only a repaired drive survives, with the same writer.
         lab.nodes.remove(0).shutdown().await;
         writer.device().write(0, vec![8; 5000].into(), false).await.unwrap();
         expected[..5000].fill(8);
@@ -336,7 +338,7 @@ async fn a_writer_replaces_a_node_that_stays_lost_by_the_drives_spare() {
     let bytes = image(4 * MIB);
     let mut file = lab.loaded(PARITY, &bytes).await;
     let spare = start_node(16 * MIB);
-    // A spare that is named while nothing is lost is kept for the next loss.
+    // A spare named while nothing is lost is kept for the next loss.
     let named = lab.found_at(&spare).await;
     assert!(repaired(&mut file, vec![named]).await.replaced.is_empty());
     let patient = cheetah_drive::OpenOptions { replace_after: Some(Duration::from_secs(1)), ..options(true) };
@@ -400,7 +402,7 @@ async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
         let bytes = image(5 * MIB + 700);
         let mut file = lab.loaded(layout, &bytes).await;
         let old = file.clone();
-        // Two are restarted empty: one of them is used again, the other is replaced.
+        // Two nodes are restarted empty: one is used again, the other is replaced.
         let address = lab.nodes[2].nbd_address();
         lab.nodes.remove(2).shutdown().await;
         lab.nodes.remove(1).shutdown().await;
@@ -417,7 +419,7 @@ async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
         let few = refetch::refetch(&mut file, &options(&bytes, Vec::new()), |_| {}).await.unwrap_err();
         assert!(few.to_string().contains("of free memory"), "{few}");
 
-        // A source that has changed in a range that is gone is refused, and nothing of it is ever read.
+        // A source that has changed in a lost range is refused, and none of its bytes is ever read.
         let mut changed = bytes.clone();
         changed.iter_mut().for_each(|byte| *byte ^= 1);
         let error = refetch::refetch(&mut file, &options(&changed, named.clone()), |_| {}).await.unwrap_err();
@@ -430,7 +432,7 @@ async fn ranges_that_too_many_losses_took_are_fetched_again_from_the_source() {
         assert!(!refetch::is_needed(&file, TIMEOUT).await.unwrap());
         assert!(status(&old, TIMEOUT).await.unwrap().healthy);
         assert!(verified(&old).await.is_ok());
-        // Redundancy is whole again. The old drive file knows none of the nodes that are left.
+        // Redundancy is complete again. The old drive file names none of the remaining nodes.
         lab.nodes.remove(0).shutdown().await;
         assert!(read_all(&file).await == bytes[..], "{layout:?}");
     }

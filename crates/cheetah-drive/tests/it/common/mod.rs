@@ -17,7 +17,7 @@ use cheetah_node::{Node, NodeConfig};
 pub const MIB: u64 = 1 << 20;
 pub const UNIT: u64 = 64 << 10;
 pub const STRIPE: Layout = Layout::Stripe { unit: UNIT };
-/// The time-out of everything here: never reached unless the machine stalls.
+/// The time-out of every operation; never reached unless the machine stalls.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Lab {
