@@ -15,8 +15,8 @@
 //! | `GET /metrics` | | Prometheus text |
 //! | `/v1/probe…` | | measurements of the path to the node: see `cheetah_probe::far` |
 //!
-//! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes, one with a map
-//! at most [`MAP_BODY_BYTES_MAX`].
+//! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes, one with a
+//! map at most [`MAP_BODY_BYTES_MAX`].
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub struct Status {
     pub http_port: u16,
     /// Seconds since the start.
     pub uptime_s: u64,
-    /// Disks that the machine's kernel shows to its programs; `None` if unknown.
+    /// Disks that the machine's kernel exposes to its programs; `None` if unknown.
     #[serde(default)]
     pub disks_visible: Option<u32>,
     /// The lent memory.
@@ -80,7 +80,7 @@ pub struct MemoryStatus {
     pub used_bytes: u64,
     /// Bytes that a new export can reserve.
     pub free_bytes: u64,
-    /// Bytes faulted in so far; a background thread does the rest.
+    /// Bytes faulted in so far; a background thread faults in the rest.
     pub ready_bytes: u64,
     /// Whether the memory is locked, so that none of it can be swapped out.
     pub locked: bool,
@@ -105,7 +105,7 @@ pub struct ExportStatus {
     pub lease: Option<LeaseStatus>,
     /// The epoch of its map, if it holds one.
     pub map_epoch: Option<u64>,
-    /// Bytes that clients have read since it was made.
+    /// Bytes that clients have read from it since it was created.
     #[serde(default)]
     pub read_bytes: u64,
 }
@@ -175,11 +175,11 @@ pub struct NodeReceipt {
     pub lent_bytes: u64,
     /// Bytes wiped at the end; memory freed earlier was wiped then.
     pub wiped_bytes: u64,
-    /// Bytes wiped since the node's start, these included.
+    /// Bytes wiped since the node's start, including these.
     pub wiped_total_bytes: u64,
     /// Whether every byte wiped since the node's start was read back as zero.
     pub verified_zero: bool,
-    /// Seconds that the end took.
+    /// Duration of the end in seconds.
     pub seconds: f64,
 }
 
@@ -234,8 +234,8 @@ pub struct StoredMap {
     pub map: String,
 }
 
-/// A note to be stored with an export, in place of one of the same name, until the export is deleted. Notes need no lease:
-/// with them, processes leave messages for the holder of the lease, and the holder answers.
+/// A note to be stored with an export, in place of one of the same name, until the export is deleted. Notes need no
+/// lease. Other processes use them to leave messages for the holder of the lease, and the holder answers by notes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewNote {

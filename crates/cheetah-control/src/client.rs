@@ -31,13 +31,13 @@ use super::revoked;
 /// The largest response accepted from a node: the longest map, which is ten times a status with the most exports.
 const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
 
-/// How long a node may take to hear of revoked certificates, beside a call.
+/// How long a node may take to accept a list of revoked certificates, in addition to a call.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait for the reason of a connection's end, once it has ended.
+/// How long to wait for the reason why a connection has ended.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
-/// The most nodes that are remembered to know them.
+/// The most entries of [`TOLD`].
 const TOLD_MAX: usize = 4096;
-/// The nodes that this process has told of revoked certificates, and how many.
+/// The nodes to which this process has sent the list of revoked certificates, and the number of certificates in it.
 static TOLD: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 /// How long a deletion may take: wiping and reading back take seconds for a dozen GiB.
@@ -50,7 +50,7 @@ pub struct ControlClient {
     timeout: Duration,
     credential: Option<Credential>,
     expected: Expected,
-    /// The connection that is kept for the next call, if connections are kept.
+    /// The connection kept for the next call, if connections are kept.
     kept: Option<Arc<Mutex<Option<Connection>>>>,
 }
 
@@ -60,7 +60,7 @@ struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// The address rather than the name: a node refuses Host headers with names it does not know.
     host: String,
-    /// The certificates that were known to be revoked when the node showed its own.
+    /// The number of certificates known to be revoked when the node presented its own.
     revoked: usize,
     transport: Transport,
     driver: JoinHandle<hyper::Result<()>>,
@@ -104,7 +104,8 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// Whether the node refused because of a conflict (409): the name is taken, the lease is held, or a map is not newer.
+    /// Whether the node refused because of a conflict (409): the name is taken, the lease is held, or a map is not
+    /// newer.
     pub fn is_conflict(&self) -> bool {
         self.status() == Some(409)
     }
@@ -130,8 +131,8 @@ impl ControlError {
 type Result<T> = std::result::Result<T, ControlError>;
 
 impl ControlClient {
-    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet. Calls have TLS if this
-    /// process is in a room, and then the node must be a node of that room.
+    /// A client of the node whose control API listens on `addr` (`host:port`). Sends nothing yet. Calls have TLS if
+    /// this process is in a room, and then the node must be a node of that room.
     pub fn new(addr: impl ToString) -> Self {
         Self {
             addr: addr.to_string(),
@@ -142,22 +143,22 @@ impl ControlClient {
         }
     }
 
-    /// Sets the credential for TLS; `None`: calls are in clear.
+    /// Sets the credential for TLS; `None`: calls are not encrypted.
     #[must_use]
     pub fn with_credential(self, credential: Option<Credential>) -> Self {
         let kept = self.kept.map(|_| Arc::default());
         Self { credential, kept, ..self }
     }
 
-    /// Sets what the server must be, if calls have TLS (default: a node).
+    /// Sets the identity that the server must have, if calls have TLS (default: a node).
     #[must_use]
     pub fn expecting(self, expected: Expected) -> Self {
         let kept = self.kept.map(|_| Arc::default());
         Self { expected, kept, ..self }
     }
 
-    /// Keeps the connection of a call that reads or replaces something (GET, PUT) for the next such call; clones share it. For a
-    /// node that is called again and again: with TLS, each connection costs a handshake.
+    /// Keeps the connection of a call that reads or replaces something (GET, PUT) for the next such call; clones share
+    /// it. For a node that is called repeatedly: with TLS, each connection costs a handshake.
     #[must_use]
     pub fn keeping_connection(self) -> Self {
         Self { kept: Some(Arc::default()), ..self }
@@ -174,7 +175,7 @@ impl ControlClient {
         &self.addr
     }
 
-    /// Connects, and returns the identity of the node; `None` if calls are in clear.
+    /// Connects, and returns the identity of the node; `None` if calls are not encrypted.
     ///
     /// # Errors
     ///
@@ -191,7 +192,7 @@ impl ControlClient {
         self.get("/v1/status").await
     }
 
-    /// Gets the node's status, and the protection of the connection by which it came.
+    /// Gets the node's status, and the protection of the connection over which it arrived.
     pub async fn status_and_transport(&self) -> Result<(Status, Transport)> {
         let (body, transport) = self.call_over(Method::GET, "/v1/status", Bytes::new(), self.timeout).await?;
         Ok((self.parse(&body)?, transport))
@@ -248,8 +249,8 @@ impl ControlClient {
         self.post(Method::PUT, &notes_path(name), new).await.map(drop)
     }
 
-    /// Hands on the list of revoked certificates, in DER. It is a [conflict](ControlError::is_conflict) if the node knows a newer list,
-    /// or one with other certificates.
+    /// Sends the list of revoked certificates, in DER. Fails with a [conflict](ControlError::is_conflict) if the node
+    /// has a newer list, or one with other certificates.
     pub async fn replace_revocations(&self, list: Vec<u8>) -> Result<()> {
         self.call(Method::PUT, revoked::PATH, list.into(), self.timeout).await.map(drop)
     }
@@ -291,7 +292,8 @@ impl ControlClient {
         Ok(answer)
     }
 
-    /// Tells a node that answers which certificates are revoked, once: it may not have been reachable when one was.
+    /// Sends a node that answers the list of revoked certificates, once: it may not have been reachable when a
+    /// certificate was revoked.
     pub async fn hand_on_revocations(&self) {
         let is_node = self.expected.roles.contains(Role::Node);
         let Some(credential) = self.credential.as_ref().filter(|_| is_node) else { return };
@@ -301,27 +303,27 @@ impl ControlClient {
             if told.len() >= TOLD_MAX {
                 told.clear();
             }
-            // Certificates are never taken off the list.
+            // Certificates are never removed from the list.
             told.insert(self.addr.clone(), count).is_some_and(|before| before >= count)
         };
         if revoked == 0 || told(revoked) {
             return;
         }
         let Some(list) = credential.revocations() else { return };
-        // A node that fails here is told by the next process.
+        // If this fails, the next process sends the list.
         let _ = timeout(TELL_TIMEOUT, self.exchange(Method::PUT, revoked::PATH, list.into())).await;
     }
 
-    /// Sends one request, on the connection that is kept, or on one of its own.
+    /// Sends one request, over the kept connection or a new one.
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(Bytes, Transport)> {
-        // The node may have closed a connection that was kept: only what may arrive twice is sent over it.
+        // The node may have closed the kept connection. Only requests that may arrive twice are sent over it.
         let kept = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
         let slot = |connection: Option<Connection>| {
             let kept = kept?;
             std::mem::replace(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner), connection)
         };
         let revoked = self.credential.as_ref().map_or(0, Credential::revoked);
-        // The node itself may have been revoked since.
+        // Not over a connection that is older than the newest revocation: the node itself may have been revoked.
         if let Some(mut connection) = slot(None).filter(|connection| connection.revoked == revoked)
             && let Ok((status, answer)) = self.converse(&mut connection, &method, path, body.clone()).await
         {
@@ -357,7 +359,7 @@ impl ControlClient {
             Ok(connected) => connected,
             Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
         };
-        // A request follows the end of the handshake without an answer in between.
+        // The first request follows the handshake without waiting for an answer.
         let connected = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
         connected.map_err(|error| self.not_connected(&error))
     }
@@ -432,8 +434,8 @@ impl ControlClient {
         }
     }
 
-    /// The error for a request without an answer: that of the connection, such as a certificate that the node does not accept, or
-    /// else that the answer is not HTTP.
+    /// The error for a request without an answer: that of the connection, such as a certificate that the node does not
+    /// accept, or else that the answer is not HTTP.
     async fn ended(&self, error: hyper::Error, connection: &mut Connection) -> ControlError {
         let own = broken(&error);
         let broken = match own {
@@ -458,7 +460,7 @@ impl ControlClient {
     }
 }
 
-/// The error of the stream below HTTP, if it was the cause.
+/// The error of the stream below HTTP, if it is the cause.
 fn broken(error: &hyper::Error) -> Option<String> {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -535,7 +537,7 @@ mod tests {
         assert_eq!(connections.load(Ordering::Relaxed), 2);
         client.get::<u32>("/").await.unwrap();
         client.get::<u32>("/").await.unwrap();
-        assert_eq!(connections.load(Ordering::Relaxed), 4, "none is kept unless that is asked for");
+        assert_eq!(connections.load(Ordering::Relaxed), 4, "no connection is kept by default");
     }
 
     #[tokio::test]

@@ -1,15 +1,16 @@
 //! Whether a request is meant for this machine.
 //!
-//! A web page can make its own site's name resolve to a node's address (DNS rebinding); the browser then takes the node for
-//! that site and lets the page call it. But the Host header still has the site's name. No site controls IP addresses,
+//! A web page can make its own site's name resolve to a node's address (DNS rebinding); the browser then treats the
+//! node as that site and lets the page call it. The Host header still contains the site's name. No site controls IP
+//! addresses,
 //! `localhost` or the machine's own name.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Version, header};
 
-/// Whether the Host header names this machine: an IP address, `localhost`, or the host name, bare or under `.local`, with or
-/// without a port. It may be missing before HTTP/1.1 only; browsers always send it.
+/// Whether the Host header names this machine: an IP address, `localhost`, or the host name, bare or under `.local`,
+/// with or without a port. Only requests before HTTP/1.1 may omit it; browsers always send it.
 pub(super) fn is_ours(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {

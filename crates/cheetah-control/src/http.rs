@@ -1,10 +1,10 @@
 //! Serving HTTP within limits.
 //!
-//! Every machine that reaches the port can call it, so connections, headers and times are limited. A request must name this
-//! machine by its address or its own name (see [`host`]): otherwise a web page, open in a browser that reaches the port,
+//! Every machine that reaches the port can call it, so connections, headers and times are limited. A request must name
+//! this machine by its address or its own name (see [`host`]): otherwise a web page in a browser that reaches the port
 //! could make its site's name resolve to this machine and call it as its own site.
 //!
-//! With TLS, callers must be members of the room. Those that have not shown that yet have places of their own
+//! With TLS, callers must be members of the room. Connections that have not authenticated yet have a limit of their own
 //! ([`Lobby`]).
 
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use crate::host;
 
 /// The most bytes of a request line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// How long a caller may take to send a request's head. An idle connection is closed after it.
+/// How long a caller may take to send a request's head. An idle connection is closed after this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a caller may leave sent data unacknowledged, in milliseconds.
 const UNREAD_MS_MAX: u32 = 10_000;
@@ -59,12 +59,12 @@ pub struct Ends {
     pub here: SocketAddr,
 }
 
-/// A caller, where connections have TLS; `None` in clear. Handlers find it as an extension.
+/// A caller, where connections have TLS; `None` without TLS. Handlers get it as an extension.
 #[derive(Debug, Clone)]
 pub struct Member(pub Option<Arc<Standing>>);
 
 impl Member {
-    /// Whether it has one of these roles. A caller in clear has all.
+    /// Whether it has one of these roles. A caller without TLS has all.
     pub fn is_one_of(&self, roles: Roles) -> bool {
         self.0.as_ref().is_none_or(|standing| roles.contains(standing.identity().role))
     }
@@ -79,8 +79,8 @@ impl std::fmt::Display for Member {
     }
 }
 
-/// Serves every caller, within limits; with `tls`, members of the room only. `router` returns the router for a connection;
-/// its handlers get the [`Member`] as an extension. Runs until it is dropped, which cuts every connection.
+/// Serves every caller, within limits; with `tls`, members of the room only. `router` returns the router for a
+/// connection; its handlers get the [`Member`] as an extension. Runs until it is dropped, which cuts every connection.
 pub async fn serve(
     listener: TcpListener,
     limits: Limits,
@@ -96,7 +96,8 @@ pub async fn serve(
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Such as no file handle left. The other callers are still served, and one of them may free some.
+                // For example, no file descriptor is left. The other callers are still served, and one of them may free
+                // some.
                 tracing::warn!(%error, "could not accept an HTTP caller");
                 return sleep(ACCEPT_PAUSE).await;
             }
@@ -110,7 +111,7 @@ pub async fn serve(
                 Door::Open(seat)
             }
         };
-        // Without an address of its own, the connection has ended already.
+        // If the connection has no local address, it has already ended.
         let Ok(here) = stream.local_addr() else { return };
         let router = router(Ends { peer, here }).layer(middleware::from_fn(only_by_own_name));
         let serving = async move {
@@ -122,7 +123,7 @@ pub async fn serve(
         connections.spawn(contain("an HTTP connection", serving));
     };
     loop {
-        // A panic costs the caller that caused it; the others need the listener.
+        // A panic fails only the caller that caused it; the others need the listener.
         if contain("accepting an HTTP caller", accept_one()).await.is_err() {
             sleep(ACCEPT_PAUSE).await;
         }
@@ -138,11 +139,11 @@ pub async fn only_readers(Extension(member): Extension<Member>, request: Request
     Refusal::new(StatusCode::FORBIDDEN, why).into_response()
 }
 
-/// How a caller gets in.
+/// How a caller is admitted.
 enum Door {
-    /// It has a seat.
+    /// It has a permit.
     Open(OwnedSemaphorePermit),
-    /// It gets one of these seats once it has shown that it is a member.
+    /// It gets one of these permits once it has authenticated as a member.
     Lobby(ServerTls, Arc<Semaphore>, Guest),
 }
 
@@ -243,7 +244,7 @@ mod tests {
         let limits = Limits { connections_max: 1, life_max: Duration::from_millis(200) };
         tokio::spawn(async move { serve(listener, limits, None, |_| Router::new()).await });
         let _silent = TcpStream::connect(at).await.unwrap();
-        // There is one place.
+        // The server has one place.
         let answered = async {
             while !is_answered(at).await {
                 sleep(Duration::from_millis(20)).await;

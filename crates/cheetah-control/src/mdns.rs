@@ -40,12 +40,12 @@ impl Announcement {
         Ok(Self { daemon, fullname })
     }
 
-    /// Whether the library's thread runs.
+    /// Whether the library's thread is running.
     pub fn is_running(&self) -> bool {
         self.daemon.status().is_ok()
     }
 
-    /// Replaces the announcement of a service of the same name. Returns whether it did.
+    /// Replaces the announcement of a service of the same name. Returns whether it was replaced.
     pub fn update(&self, service: ServiceInfo) -> bool {
         self.daemon.register(service).is_ok()
     }
@@ -53,7 +53,7 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // At worst, the announcement stays in caches for its time to live.
+        // If this fails, the announcement remains in caches for its time to live.
         if let Ok(done) = self.daemon.unregister(&self.fullname) {
             let _ = done.recv_timeout(GOODBYE_TIMEOUT);
         }
@@ -61,7 +61,8 @@ impl Drop for Announcement {
     }
 }
 
-/// A service of the kind `kind` for a server at `listen`, on a machine that is called `host` here, with these texts.
+/// A service of the kind `kind` for a server at `listen`, on a machine that is named `host` in the announcement, with
+/// these TXT properties.
 ///
 /// # Errors
 ///
@@ -98,7 +99,7 @@ pub async fn browse(kind: &str, duration: Duration) -> mdns_sd::Result<Vec<Resol
             _ => {}
         }
     }
-    // The result does not matter: the daemon's thread ends with the process at the latest.
+    // A failure is harmless: the daemon's thread ends with the process.
     let _ = daemon.shutdown();
     Ok(announced.into_values().map(|service| *service).collect())
 }

@@ -1,7 +1,7 @@
-//! Taking lists of revoked certificates from members of the room.
+//! Accepting lists of revoked certificates from members of the room.
 //!
-//! `PUT /v1/room/revoked`, with a list in DER: 204; 400 if the room has not signed it; 409 if it is older than the one in
-//! use. The room signs the list, so any member may hand it on.
+//! `PUT /v1/room/revoked`, with a list in DER: 204; 400 if the room has not signed it; 409 if it is older than the one
+//! in use. The room signs the list, so any member may forward it.
 
 use std::time::Duration;
 
