@@ -173,8 +173,8 @@ pub enum Refused {
 pub enum NotApproved {
     /// No waiting machine has it.
     #[error(
-        "no waiting machine has this code. If the machine shows it, another machine is in between: do not let it in. \
-         See cheetah room pending"
+        "no waiting machine has this code. If the machine shows it, another machine intercepts the connection: do not \
+         let it in. See cheetah room pending"
     )]
     NoSuchCode,
     /// The machine asked for another role.

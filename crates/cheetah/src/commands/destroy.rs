@@ -16,10 +16,10 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(about = "Wipe a drive's memory and give it back")]
 #[command(
-    long_about = "Gives a drive's memory back to its nodes, which wipe it and read it back, and removes the drive file.
+    long_about = "Frees a drive's memory at its nodes, which wipe it and read it back, and removes the drive file.
 
 If a node cannot be reached, the drive file is kept to try again, unless --force. The nodes' receipts are recorded in \
-the drive's custody log, which stays. Refused while the drive is in use, unless --force.
+the drive's custody log, which is kept. Refused while the drive is in use, unless --force.
 
   cheetah destroy case42.drive"
 )]

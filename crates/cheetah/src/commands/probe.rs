@@ -19,14 +19,14 @@ use crate::ui::Ui;
 #[command(about = "Measure the path to a host and advise on acquiring over it")]
 #[command(
     long_about = "Measures the path to a host: round trips, the capacity of its narrowest link, the bandwidth available \
-on it, the largest packet it carries, and the routers on the way. Then advises how long a disk takes over it, whether to \
-compress, and which number of connections, window and prefetch to use.
+on it, the largest packet it carries, and the routers on the way. Then estimates the time that a disk takes over it, and \
+advises whether to compress, and which number of connections, window and prefetch to use.
 
-The host need not cooperate. A node or an agent on it is also asked for the capacity each way and the throughput of TCP. \
-Packets go to that host's address only, and their number is limited.
+The host need not cooperate. With a node or an agent on it, the capacity in each direction and the throughput of TCP are \
+measured, too. Packets are sent to that host's address only, and their number is limited.
 
 Precise packet timing needs raw sockets (root, or setcap cap_net_raw,cap_sys_nice,cap_ipc_lock+ep on the program). Without \
-them round trips are still measured, and the far end is still asked.
+them, round trips, and the path to a node or an agent, are still measured.
 
 --send measures only how well packets keep their schedule.
 

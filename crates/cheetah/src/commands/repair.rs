@@ -35,7 +35,7 @@ the other nodes. Readers continue meanwhile, and switch to the new node. If a re
 interrupted, the next one continues it.
 
 If a process has the drive open for writing, that process does the work, and this \
-command shows how far it has come. The nodes named with --nodes are remembered: a \
+command shows its progress. The nodes named with --nodes are recorded as spares: a \
 process that has the drive open for writing replaces the next lost node by itself.
 
   cheetah repair case42.drive
@@ -46,13 +46,13 @@ ranges from the source of the image again. Each is compared with the digest made
 
   cheetah repair case42.drive --nodes lab7,lab8 --from-source
 
-With --check, all data and redundancy is read and compared, also what nobody reads in daily use. What the digests \
-contradict is computed from the other nodes and written anew. The drive must not be open for writing elsewhere; \
+With --check, all data and redundancy is read and compared, including parts that are rarely read. Pages that do not \
+match their digests are computed from the other nodes and rewritten. The drive must not be open for writing elsewhere; \
 readers continue.
 
   cheetah repair case42.drive --check
 
-Exits with 1 if redundancy is not complete afterwards. With --check, exits with 3 if something could not be compared, or \
+Exits with 1 if redundancy is not complete afterwards. With --check, exits with 3 if a part could not be compared, or \
 nothing shows which of two contradicting parts is right.")]
 pub struct Args {
     /// The drive file

@@ -22,8 +22,8 @@ use crate::ui::table::table;
 #[command(about = "Show a drive and the state of its nodes")]
 #[command(long_about = "Shows a drive, its image, and the state of each of its nodes.
 
-Says how many further nodes may be lost without losing a byte. Exits with 3 if part of the drive is lost, or a node is \
-lost or behind that a mirror or parity stands in for.
+Shows the number of further nodes that may be lost without losing a byte. Exits with 3 if part of the drive is lost, or \
+if mirror or parity currently replaces a node that is lost or lacks writes.
 
   cheetah status case42.drive
   cheetah status case42.drive --json | jq .healthy")]

@@ -28,8 +28,9 @@ use crate::ui::Ui;
 
 Makes a disk image of this machine's own files (or uses yours, read-only), starts three nodes in a room, creates a \
 drive with parity from the image, verifies and mounts it, runs mmls, fls -r and md5sum on the image and on \
-the drive, and compares their output. It kills a node in the middle of another md5sum, which notices \
-nothing, and repairs the drive with another node. Then it stops everything: the nodes wipe their memory and print receipts. Nothing is left behind.
+the drive, and compares their output. It kills a node during another md5sum, whose result stays the same, and repairs \
+the drive with another node. Finally it stops everything: the nodes wipe their memory and print receipts. No files \
+remain.
 
   cheetah demo
   cheetah demo disk.raw")]

@@ -26,7 +26,7 @@ pub struct PendingArgs {}
 #[command(about = "Let in a machine that shows a code")]
 #[command(
     long_about = "Lets in a machine that asks to join without an invitation. Type the code that the machine itself \
-shows, not the one that cheetah room pending lists: if they differ, another machine is in between.
+shows, not the one that cheetah room pending lists: if they differ, another machine intercepts the connection.
 
   cheetah room approve 1234-5678 --role node"
 )]

@@ -38,11 +38,11 @@ const GATHER_PORT: u16 = 10811;
 #[command(about = "Make a boot image whose machines join by themselves")]
 #[command(
     long_about = "Makes a boot image whose machines join this room by themselves: it puts the addresses of this machine \
-and an invitation into a copy of the image that make live has built. A name that ends in .img makes the archive alone, which \
-takes the place of lab.img in the tree for network boot.
+and an invitation into a copy of the image that make live has built. With a name that ends in .img, only the archive is \
+written; it replaces lab.img in the tree for network boot.
 
 Each machine makes a key of its own and keeps it in memory only. Anyone with the image can join with its role until it \
-expires: keep the image as a password.
+expires: protect the image like a password.
 
   cheetah room boot-image --out lab.iso
   cheetah room boot-image --out lab.iso --serve --expires 30d

@@ -13,8 +13,8 @@ use crate::ui::table::table;
 #[derive(Debug, clap::Args)]
 #[command(about = "List the members of a room and its open invitations")]
 #[command(
-    long_about = "Lists the members of a room, with the fingerprints of their keys, and the invitations that are open. Says \
-which of their servers do not answer now, such as nodes that were switched off.
+    long_about = "Lists the members of a room, with the fingerprints of their keys, and the invitations that are open. Names \
+the members' servers that do not answer, such as nodes that were switched off.
 
   cheetah room list"
 )]

@@ -12,9 +12,9 @@ use crate::ui::Ui;
 #[command(about = "End the membership of machines, or close invitations")]
 #[command(
     long_about = "Ends the membership of machines, for good. Also closes the invitations that let them in, since they \
-may know the string. The nodes and agents of the room that can be reached are told at once; the others learn it \
-from the room's machine while it lets machines in, or from the next examiner that calls them. The id of an invitation \
-closes that invitation alone.
+may know the string. The list of revoked certificates is sent at once to the nodes and agents that can be reached; \
+the others get it from the room's machine while that machine lets machines in, or from the next examiner that connects \
+to them. With the id of an invitation, the command closes only that invitation.
 
   cheetah room revoke lab-7"
 )]

@@ -16,9 +16,10 @@ use crate::ui::Ui;
 
 /// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
-#[command(about = "Read a drive or an image in full and compare it with what was recorded when it was made")]
+#[command(about = "Read a drive or an image in full and compare it with its recorded digests and hashes")]
 #[command(
-    long_about = "Reads a drive or an image in full, in one pass, and compares it with what was recorded when it was made.
+    long_about = "Reads a drive or an image in full, in one pass, and compares it with the digests and hashes recorded \
+when it was made.
 
 A drive is compared with the digests and hashes made when it was loaded; space after the image is read, too. An image \
 (raw, split, E01, AFF4 …) is compared with the hashes in its custody log and with those stored in it; ranges that its \
