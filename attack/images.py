@@ -10,7 +10,7 @@ SIZE = 512 << 10
 
 def mutated_images(stage: Stage) -> None:
     """Acquires and verifies mutated E01 images, and verifies drives by mutated drive files and digests. Every run must
-    end with an exit code of ours; a success must have delivered the original bytes."""
+    end with one of Cheetah's exit codes; a success must have delivered the original bytes."""
     raw = stage.path(".raw")
     raw.write_bytes(stage.content[: SIZE // 2] + bytes(SIZE // 2))
     e01 = stage.path(".E01")

@@ -20,7 +20,7 @@ STDERRS = ("full disk", "closed pipe", "file")
 
 
 class Broken(Exception):
-    """A server or verb did not hold."""
+    """A server or verb failed under attack."""
 
 
 class Skipped(Exception):

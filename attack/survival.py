@@ -28,7 +28,7 @@ LEASE_S = 35
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout over nodes, as many of which may be lost at once."""
+    """A layout over nodes, and the number of nodes that may be lost at once."""
 
     nodes: int
     losses: int
@@ -80,7 +80,7 @@ class Machine:
         self._start(f"127.0.0.1:{self.port}")
 
     def flip_bits(self, chance: random.Random, count: int) -> int:
-        """Flips bits in pages of the lent memory that hold something; returns how many."""
+        """Flips bits in used pages of the lent memory; returns the number of flips."""
         pid = self.server.process.pid
         sizes = []
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
@@ -287,8 +287,8 @@ FAULTS: dict[str, Callable[[Machine], None]] = {
 
 
 def faults(stage: Stage, stderr: str, layout: str, room: tuple[str, ...] = ()) -> None:
-    """As many nodes as may be lost are frozen at once, cut off in two ways, and killed, each time until the drive is whole again. Then
-    the writer is stopped. No request fails, and no byte is wrong."""
+    """Freezes as many nodes as may be lost at once, cuts them off in two ways, and kills them, and each time waits until the
+    drive is whole again. Then stops the writer. No request fails, and no byte is wrong."""
     rounds = stage.times(1, 3)
     with made(stage, stderr, layout, room) as drive:
         with in_use(drive, rounds * 20 + stage.times(0, LEASE_S)) as (writer, workers):
@@ -317,13 +317,13 @@ def _progress(workers: list[Worker], when: str) -> None:
         return all(worker.done >= goal for worker, goal in zip(workers, goals, strict=True))
 
     try:
-        until(is_reached, "workers go on")
+        until(is_reached, "workers continue")
     except Broken as error:
         raise Broken(f"{when}: {error}") from error
 
 
 def _compare(drive: Drive, contents: list[tuple[int, bytes]], *more: str) -> None:
-    """The drive, opened anew, holds this."""
+    """Opens the drive again, and compares its content."""
     with contextlib.ExitStack() as stack:
         _, socket = drive.export(stack, *more)
         client = stack.enter_context(Client(str(socket)))
@@ -334,7 +334,7 @@ def _compare(drive: Drive, contents: list[tuple[int, bytes]], *more: str) -> Non
 
 
 def flipped_bits(stage: Stage, stderr: str, layout: str) -> None:
-    """Bits of one node's memory flip under load. No byte that is read is wrong, and a check mends what nobody reads."""
+    """Bits of one node's memory flip under load. No byte read is wrong, and a check repairs the pages that nobody reads."""
     with made(stage, stderr, layout) as drive:
         held = None
         for turn in range(stage.times(1, 3)):
@@ -358,8 +358,8 @@ def flipped_bits(stage: Stage, stderr: str, layout: str) -> None:
 
 
 def two_writers(stage: Stage, stderr: str, layout: str) -> None:
-    """A second writer takes the drive from the first, which is at work; then from one that is stopped for longer than its leases
-    last. Acknowledged writes remain until the other writer overwrites them; the former writer fails."""
+    """A second writer takes the drive from the first, which is writing; then from one that is stopped for longer than its
+    leases last. Acknowledged writes remain until the other writer overwrites them; the former writer fails."""
     for is_stopped in (False, True):
         if is_stopped and stage.quick:
             continue
@@ -387,7 +387,7 @@ def two_writers(stage: Stage, stderr: str, layout: str) -> None:
             for worker in workers:
                 worker.join(PATIENCE_S)
                 if worker.is_alive():
-                    raise Broken("the first writer goes on beside the second")
+                    raise Broken("the first writer continues beside the second")
                 if "fails with" not in worker.wrong:
                     raise Broken(worker.wrong)
             with Client(str(at)) as client:

@@ -70,7 +70,7 @@ def build(out: str, cheetah: str, level: int = cpio.LEVEL, packages_dir: str | N
 
 
 def _epoch_s() -> int:
-    """Returns the time that the image bears: SOURCE_DATE_EPOCH, or that of the last commit."""
+    """Returns the time stamp of the image: SOURCE_DATE_EPOCH, or that of the last commit."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
         return int(given)

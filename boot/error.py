@@ -6,4 +6,4 @@ class BuildError(Exception):
 
 
 class MissingError(BuildError):
-    """A program or a package that the build needs is not to be had here."""
+    """A program or a package that the build needs is not available here."""

@@ -24,8 +24,8 @@ FOLDERS = ("lib/firmware", "usr/lib/firmware")
 
 
 def archive(kernel: Kernel, chosen: Sequence[str], packages: Packages, level: int) -> bytes | None:
-    """Returns an archive of the firmware that these modules ask for, as far as apt has it, with the drivers that are of no use
-    without; `None` if apt has none."""
+    """Returns an archive of the firmware that these modules name and apt has, with the drivers that need it; `None` if apt
+    has none."""
     roots = [packages.unpack(name) for name in PACKAGES if packages.version(name)]
     wanted = sorted({name for module in chosen for name in named(kernel.module(module))})
     made = collect(wanted, roots)
@@ -37,7 +37,7 @@ def archive(kernel: Kernel, chosen: Sequence[str], packages: Packages, level: in
 
 
 def collect(wanted: Sequence[str], roots: Sequence[str]) -> Archive | None:
-    """Returns an archive of the named files, as far as one of the unpacked packages has them; `None` if none has any."""
+    """Returns an archive of those named files that one of the unpacked packages has; `None` if there are none."""
     made = Archive()
     for name in wanted:
         places = (os.path.join(root, folder, name) for root in roots for folder in FOLDERS)

@@ -12,7 +12,7 @@ from boot.run import run
 
 # Room in the EFI system partition for its tables, beside the files.
 ESP_SPARE_BYTES = 96 << 10
-# What GRUB needs to read a disc or a stick by the BIOS, and to start Linux.
+# The GRUB modules that read a disc or a stick by the BIOS, and start Linux.
 BIOS_MODULES = (
     "biosdisk iso9660 part_msdos part_gpt fat normal configfile linux search search_fs_uuid echo test serial terminal"
 )
@@ -60,8 +60,8 @@ def build(out: str, tree: str, packages: Packages, epoch_s: int) -> None:
 
 
 def _uuid(files: str, epoch_s: int) -> str:
-    """Returns what GRUB finds the medium by, which is its time on an ISO image: the day of the build, and a time of day that
-    stands for the content, so that two media of the same day differ."""
+    """Returns the id by which GRUB finds the medium. On an ISO image, the id is a time: the day of the build, and a time of
+    day derived from the content, so that two media of the same day differ."""
     digest = hashlib.sha256()
     for name in sorted(os.listdir(files)):
         with open(os.path.join(files, name), "rb") as file:

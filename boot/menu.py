@@ -29,7 +29,7 @@ LEND = Entry(
 )
 SERVE = Entry("serve", "Serve this machine's disks, read-only", ("lend.img", "serve.img"), "")
 ENTRIES = (LEND, SERVE)
-# Archives behind those of each entry: firmware, where the image was built with it, and the laboratory's own.
+# Archives after those of each entry: firmware, if the image was built with it, and the laboratory's own.
 LAST = ("firmware.img", "lab.img")
 
 

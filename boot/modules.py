@@ -60,7 +60,7 @@ SERVE = (
     "drivers/misc/cardreader/*",
     "drivers/pci/controller/vmd.ko",
 )
-# Of those folders, what reaches disks of other machines, serves disks, or only tests.
+# Modules in those folders that reach disks of other machines, serve disks, or are for tests.
 NOT_SERVED = ("drivers/scsi/*iscsi*", "drivers/scsi/*fcoe*", "drivers/scsi/scsi_debug.ko", "drivers/scsi/*/*iscsi*")
 # Modules that make a block device, or that a block device needs. A lending image that holds one of them is not built.
 STORAGE = (
@@ -83,7 +83,7 @@ STORAGE = (
     "drivers/usb/storage/*",
     "fs/*",
 )
-# Modules that no image may hold: those that mount, assemble or share what is on a disk.
+# Modules that no image may contain: those that mount, assemble or share the content of a disk.
 INTERPRETERS = (
     "drivers/block/drbd/*",
     "drivers/block/loop.ko",
@@ -102,7 +102,7 @@ def lend(kernel: Kernel) -> list[str]:
 
 
 def with_firmware(chosen: Iterable[str]) -> list[str]:
-    """Returns those of the modules that are of no use without firmware from a file."""
+    """Returns the modules that need firmware from a file."""
     return [name for name in chosen if _is_one_of(name, NEED_FIRMWARE)]
 
 
@@ -133,8 +133,8 @@ def refuse(chosen: Iterable[str], denied: Iterable[str], image: str) -> None:
 
 def add(archive: Archive, kernel: Kernel, chosen: Iterable[str], present: Iterable[str] = ()) -> None:
     """Adds modules to the archive, with the index that modprobe needs. The index also covers the modules that are `present`
-    in other archives. Modules are unpacked, since the archive compresses better as a whole, and otherwise unchanged, since each ends with
-    its signature."""
+    in other archives. Modules are unpacked, since the archive compresses better as a whole, and otherwise unchanged, since
+    each ends with its signature."""
     base = f"lib/modules/{kernel.release}"
     with tempfile.TemporaryDirectory() as scratch:
         root = os.path.join(scratch, base)

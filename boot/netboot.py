@@ -10,7 +10,7 @@ from boot.packages import Packages
 from boot.run import run
 
 BIOS_MODULES = "pxe tftp http net normal configfile linux echo test serial terminal"
-# HTTP is many times as fast as TFTP, where the server of the boot loader has it.
+# Uses HTTP if the server of the boot loader offers it: it is many times as fast as TFTP.
 FASTEST = ("if [ -s (http,$net_default_server)/vmlinuz ]; then", "    set root=http,$net_default_server", "fi")
 
 

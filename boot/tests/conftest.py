@@ -1,4 +1,4 @@
-"""What the tests of the boot image share."""
+"""Fixtures of the tests of the boot image."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _restart_page(log_size: int) -> bytes:
 
 
 def lvm_member(path: str) -> str:
-    """Makes a disk that bears the label of an LVM physical volume (LVM2's format-text label, sector 1)."""
+    """Makes a disk with the label of an LVM physical volume (LVM2's format-text label, sector 1)."""
     blank(path)
     label = bytearray(512)
     label[0:8], label[24:32] = b"LABELONE", b"LVM2 001"
@@ -114,7 +114,7 @@ def lvm_member(path: str) -> str:
 
 
 def md_member(path: str) -> str:
-    """Makes a disk that bears an md superblock of version 1.2, 4 KiB from its start (Linux, include/uapi/linux/raid/md_p.h)."""
+    """Makes a disk with an md superblock of version 1.2, 4 KiB from its start (Linux: include/uapi/linux/raid/md_p.h)."""
     blank(path)
     superblock = bytearray(256 + 2)
     struct.pack_into("<II", superblock, 0, 0xA92B4EFC, 1)

@@ -124,7 +124,7 @@ class Room:
         wait_for(lambda: "lets machines in at" in Path(log).read_text(), "room serve")
 
     def status_of(self, node: str) -> Any:
-        """Returns the status of the node at this address, which it tells an examiner of its room."""
+        """Returns the status that the node at this address reports to an examiner of its room."""
         tls = os.path.join(self._dir, "tls")
         if not os.path.exists(tls):
             self.run(CHEETAH, "room", "export", tls)
@@ -159,7 +159,8 @@ class Guest:
         self._monitor = os.path.join(dir, f"{name}.qmp")
         mac = f"52:54:00:00:00:{number:02x}"
         argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", str(MEMORY_MIB)]
-        # With several, a kernel that changes its own code now and then stops at a breakpoint that the emulator sees too late.
+        # With several processors, a kernel that patches its code may stop at a breakpoint that the emulator notices too
+        # late.
         argv += ["-smp", str(processors)]
         argv += [
             "-display",
@@ -223,7 +224,7 @@ class Guest:
         self.monitor("device_add", driver="usb-storage", bus="xhci.0", drive="late", id="late")
 
     def picture(self, path: str) -> None:
-        """Writes what its screen shows, as a PNG image."""
+        """Writes its screen as a PNG image."""
         self.monitor("screendump", filename=path, format="png")
 
     def disk_requests(self) -> Requests:
@@ -269,6 +270,6 @@ def direct(live: str, entry: menu.Entry, lab: str | None = None) -> list[str]:
             with open(path, "rb") as file:
                 shutil.copyfileobj(file, out)
     kernel = os.path.join(live, "pxe", "vmlinuz")
-    # Without no_timer_check, a kernel stops whose emulator gets no processor while it counts the timer's interrupts.
+    # Without no_timer_check, a kernel stops if its emulator gets no processor while it counts the timer's interrupts.
     options = entry.command_line().replace("quiet loglevel=1", "loglevel=6 no_timer_check")
     return ["-kernel", kernel, "-initrd", joined, "-append", options]

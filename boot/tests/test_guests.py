@@ -108,7 +108,7 @@ def test_a_served_machine_gives_identical_images_and_its_disks_stay_as_they_were
 
     requests = machine.disk_requests()
     assert all(writes == 0 for _, writes, _ in requests.values())
-    # The control of the tests of lending: a system with drivers is caught.
+    # The control of the tests of lending: a system with storage drivers fails the check.
     with pytest.raises(AssertionError):
         assert_untouched(at_start, {name: requests[name] for name in at_start})
     machine.press("q")

@@ -140,7 +140,7 @@ def test_the_screens_of_a_lending_machine_show_the_last_output_and_fit(tmp_path:
 
 
 def screen(run: Path, entry: str, disks: str, action: str = "draw") -> list[str]:
-    """Returns what a screen of 80 columns and 25 lines shows of the machine whose programs' output is in the directory `run`."""
+    """Returns a screen of 80 columns and 25 lines of the machine whose programs' output is in the directory `run`."""
     etc = Path(initrd.HERE, "rootfs", "etc")
     program = (etc / "screen").read_text().replace("/etc/", f"{tmp_etc(run, etc)}/").replace("/run/", f"{run}/")
     program = program.replace("at in /dev/tty1 /dev/ttyS0", "at in /dev/stdout")

@@ -89,7 +89,7 @@ class Measured:
         return found
 
     def sample(self, step: str, target: str) -> dict[str, Any]:
-        """The first of them."""
+        """The first sample of a step on a target."""
         return next(one for one in self.part["samples"] if (one["step"], one["target"]) == (step, target))
 
 

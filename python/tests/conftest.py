@@ -22,7 +22,7 @@ MIB = 1 << 20
 # Nothing here takes this long unless the machine stalls.
 PATIENCE_S = 180
 
-# A shell makes background processes ignore SIGINT, and they would pass that on.
+# A shell makes background processes ignore SIGINT, which their children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

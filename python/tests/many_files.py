@@ -13,7 +13,7 @@ RESERVED = 32
 CLUSTERS_MIN = 65_600
 """FAT32 needs at least this many."""
 DATED = struct.pack("<BBHHHHHH", 0, 0, 0x6000, 0x5A21, 0x5A21, 0, 0x6000, 0x5A21)
-"""Behind an entry's attributes: times, none of them zero."""
+"""The bytes after an entry's attributes: times, none of them zero."""
 
 
 def make(path: Path, files: int) -> Path:

@@ -243,7 +243,7 @@ def test_text_from_others_is_escaped(tmp_path: Path) -> None:
     assert not re.search("[\u202e\x1b\x00]", page) and "U+202E" in text and "U+001B" in text
     assert "default-src 'none'" in html.unescape(page)
     assert not re.search(r"<[^>]*\s(src|href)=[\"']?(https?:)?//", page)
-    assert not re.search(r"<[^>]*\sstyle=", page), "the policy would not let it"
+    assert not re.search(r"<[^>]*\sstyle=", page), "the page's policy forbids inline styles"
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_a_drive_is_created_used_and_destroyed(own_tmp: Path, layout: str) -> No
         assert drive_file.stat().st_size >= NEED
         assert [one.partition(" ")[0] for one in left(own_tmp)].count("process") == 3, "two nodes and a mount"
         status = Path(f"/sys/dev/block/{ready.device}/stat").read_text().split()
-        assert int(status[6]) * 512 >= len(content), "the device's counters tell what was written"
+        assert int(status[6]) * 512 >= len(content), "the device's counters include the bytes written"
     assert nothing_left(own_tmp)
     assert not list(own_tmp.iterdir())
 

@@ -67,7 +67,7 @@ def own_address() -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path, room: str) -> Iterator[tuple[str, int]]:
-    """A scheduler, and the process that has the workers: the address of the one, the id of the other."""
+    """A scheduler and a process with workers: the scheduler's address, and the process's id."""
     pytest.importorskip("distributed")
     running: list[subprocess.Popen[bytes]] = []
 
@@ -87,20 +87,20 @@ def cluster(tmp_path: Path, room: str) -> Iterator[tuple[str, int]]:
         assert running[0].poll() is None, (tmp_path / "dask0.log").read_text()
         time.sleep(0.05)
     address = json.loads(place.read_text())["address"]
-    # As many as there are processors, on the page; here two.
+    # The page starts one worker per processor; here there are two.
     argv = command(
         "python3 -m cheetah.dask worker", **{"tls://10.0.0.5:8786": address, "--nworkers -1": "--nworkers 2"}
     )
     yield address, start(argv)
     for process in reversed(running):
-        # With all that they started: they have sessions of their own.
+        # Each has a session of its own, so that its children end, too.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE_S)
 
 
 def readers(ports: set[int]) -> dict[int, set[int]]:
-    """Processes that are connected to these ports of this machine, and to which."""
+    """The processes connected to these ports of this machine, each with its ports."""
     import psutil
 
     found: dict[int, set[int]] = {}
@@ -134,7 +134,7 @@ def test_the_workers_of_a_cluster_read_a_drives_nodes_themselves(
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
     assert (tmp_path / "out/bodyfile.txt").read_bytes().splitlines() == by_fls(ext4)
 
-    # A worker has the drive open until it is given another.
+    # A worker has the drive open until it gets another.
     ports = {int(node.rpartition(":")[2]) for node in nodes.split(",")}
     mine = {one.pid for one in psutil.Process(workers).children(recursive=True)}
     connected = {pid: reached for pid, reached in readers(ports).items() if pid in mine}
@@ -197,7 +197,7 @@ def test_the_worker_of_a_revoked_member_is_cut_off_and_refused(
     from cheetah.triage.workers.room_security import RoomSecurity
 
     address, _ = cluster
-    # Not room_security(): this process would be in the room from then on, in other tests, too.
+    # Not room_security(): it would make this process a member of the room, in later tests, too.
     own, credential = (tmp_path / f"{name}.pem" for name in ("bob", "ann"))
     for file in (own, credential):
         run(binary, "room", "credential", "--room", "lab", "--role", "analyst", "--name", file.stem, "--out", file)
@@ -209,7 +209,7 @@ def test_the_worker_of_a_revoked_member_is_cut_off_and_refused(
             end = time.monotonic() + PATIENCE_S
             while len(workers := list(client.scheduler_info(n_workers=-1)["workers"])) != count:
                 assert time.monotonic() < end, log.read_text()
-                # That the peer of a connection is revoked is noticed when the connection is used.
+                # A connection notices the revocation of its peer only when it is used.
                 for worker in workers:
                     client.submit(os.getpid, workers=[worker], allow_other_workers=True, pure=False)
                 time.sleep(0.1)

@@ -10,7 +10,7 @@ from conftest import ROOT, run
 
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
 
-# The expected output of each.
+# The expected output of each example.
 PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
 
 

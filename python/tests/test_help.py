@@ -24,7 +24,7 @@ def flags(*parsers: options.Parser) -> set[str]:
 
 
 def on_page(package: str) -> set[str]:
-    """The options that stand first on a line of a help page."""
+    """The options at the beginning of a line of a help page."""
     found = re.findall(r"^  (?:(-\w), )?(--?[\w-]+)", options.page(package), re.MULTILINE)
     return {name for pair in found for name in pair if name}
 

@@ -12,11 +12,11 @@ from triage_listing import by_fls
 
 FILES = int(os.environ.get("CHEETAH_FILES", "30000"))
 MEMORY_BYTES_MAX = 384 * MIB
-"""With a million files the largest process was seen to take 220 MiB, and all of them together 250."""
+"""With a million files, the largest process took 220 MiB, and all processes together 250."""
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """A process and all its descendants."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:

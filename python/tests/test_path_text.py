@@ -27,12 +27,12 @@ ODD_TEXT = "bytes:caf%E9 100%25.raw"
         (b"\xf0\x9f\x90", "bytes:%F0%9F%90"),
     ],
 )
-def test_every_path_has_the_text_that_rust_gives_it_and_comes_back_from_it(path: bytes, text: str) -> None:
+def test_every_path_has_the_same_text_as_in_rust_and_is_recovered_from_it(path: bytes, text: str) -> None:
     assert path_text.to_text(os.fsdecode(path)) == text
     assert os.fsencode(path_text.to_path(text)) == path
 
 
-def test_a_percent_sign_without_digits_and_a_typed_text_are_taken_as_they_are() -> None:
+def test_a_percent_sign_without_digits_and_a_typed_text_are_unchanged() -> None:
     assert path_text.to_path("bytes:a%zz%4") == "a%zz%4"
     assert path_text.typed_to_text("bytes:caf%E9") == "bytes:caf%E9"
     assert path_text.typed_to_text(os.fsdecode(b"caf\xe9")) == "bytes:caf%E9"

@@ -101,7 +101,7 @@ def test_a_pickled_device_is_opened_again(image: Path, tmp_path: Path, monkeypat
     with cheetah.open("disk.raw", timeout_s=3) as device:
         device.seek(100)
         packed = pickle.dumps(device)
-    # Wherever that is.
+    # From any working directory.
     monkeypatch.chdir(tmp_path)
     with pickle.loads(packed) as again:
         assert again.tell() == 0 and again.pread(100, 10) == image.read_bytes()[100:110]

@@ -90,7 +90,7 @@ def is_file(row: Row) -> bool:
 
 
 def moments(rows: list[Row]) -> collections.Counter[str]:
-    """Of each day, at how many moments something happened to an entry; those of a second together."""
+    """For each day, the number of seconds in which something happened to an entry, over all entries."""
     days: collections.Counter[str] = collections.Counter()
     for row in filter(is_own, rows):
         for moment in {row[name] for name in ("mtime", "atime", "ctime", "crtime")} - {0}:

@@ -8,7 +8,7 @@ from pathlib import Path
 from conftest import PATIENCE_S, program, run
 
 
-def test_a_connection_goes_on_when_gnutls_changes_its_key_and_asks_for_a_change_of_the_nodes(
+def test_a_connection_continues_when_gnutls_changes_its_key_and_requests_a_change_of_the_nodes(
     tmp_path: Path, binary: str
 ) -> None:
     client = program("gnutls-cli")

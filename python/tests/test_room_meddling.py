@@ -1,4 +1,4 @@
-"""A machine in between that cuts, delays, splits, repeats and changes what passes: every byte is right, or there is an error."""
+"""A man-in-the-middle proxy that cuts, delays, splits, repeats and changes data: every byte is right, or a command fails."""
 
 import base64
 import contextlib
@@ -17,9 +17,9 @@ import pytest
 from conftest import MIB, PATIENCE_S, noise, run
 
 Meddle = Callable[[bytes, random.Random], list[bytes] | None]
-# After it has meddled with this many connections, the machine in between gives up.
+# The proxy meddles with at most this many connections.
 MEDDLED_MAX = 3
-# What is meddled with, in bytes from the beginning of a direction: handshakes, and content.
+# Where the proxy meddles, in bytes from the beginning of a direction: in handshakes and in content.
 PLACES = (0, 40, 700, 3_000, 200_000)
 
 
@@ -111,7 +111,7 @@ class Between:
             sink.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Takes no more connections."""
+        """Accepts no more connections."""
         self._listener.close()
 
 
@@ -142,7 +142,7 @@ def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fa
     port, disk = agent
     for first, place in enumerate(PLACES):
         is_content = place == PLACES[-1] and not to_server
-        # A handshake that waits for bytes that were left out takes as long as a request may: content is meddled with alone.
+        # A handshake that lacks bytes takes as long as a request may, so the test of content leaves handshakes alone.
         between = (
             Between(port, meddle, to_server, 0, (place,), 1) if is_content else Between(port, meddle, to_server, first)
         )
@@ -150,7 +150,7 @@ def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fa
         argv = [binary, "--json", "acquire", f"nbds://127.0.0.1:{between.port}/sda", str(out), "--timeout", "60"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=os.environ)
         between.close()
-        # A client sends little.
+        # A client sends few bytes, so that a late place may not occur.
         assert between.meddled > 0 or to_server and place > 700
         assert "panicked" not in done.stderr
         if done.returncode == 0:
@@ -158,7 +158,7 @@ def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fa
         else:
             assert "error: " in done.stderr and not out.exists(), done.stderr
         if meddle in (split, delayed) or is_content:
-            # In the middle of the content, the connection is made anew.
+            # In mid-content, the client reconnects.
             assert done.returncode == 0, done.stderr
 
 
@@ -175,7 +175,7 @@ def with_port(invitation: str, port: int) -> str:
 @pytest.mark.steady
 @pytest.mark.parametrize("to_server", [False, True])
 @pytest.mark.parametrize("meddle", [changed, left_out, cut])
-def test_an_invitation_for_one_is_good_for_one_however_a_machine_in_between_meddles(
+def test_an_invitation_for_one_machine_admits_one_machine_through_a_proxy_that_meddles(
     binary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meddle: Meddle, to_server: bool
 ) -> None:
     monkeypatch.delenv("CHEETAH_ROOM", raising=False)

@@ -1,4 +1,4 @@
-"""All traffic of a room, captured: nothing of an image, no private key and no token is in it. In clear, all of it is."""
+"""All traffic of a room, captured: without TLS, it contains the image, keys and tokens; with TLS, none of them."""
 
 import base64
 import contextlib
@@ -18,10 +18,10 @@ import pytest
 from conftest import MIB, PATIENCE_S, noise, program, run
 
 HERE = "10.97.0.1"
-# What Cheetah's own protocols say in clear.
+# Strings of Cheetah's own protocols.
 SAID = (b"HTTP/1.1", b"/v1/exports", b"x-cheetah:", b'"instance"', b'"token"')
 SECTOR = 512
-# More than passes, so that a busy machine drops nothing.
+# More than the traffic, so that a busy machine drops no packet.
 BUFFER_KIB = 256 << 10
 
 
@@ -64,13 +64,13 @@ class Lab:
         return [*self._enter, *(str(word) for word in words)], environment
 
     def at(self, machine: str, *words: str | Path) -> Any:
-        """Runs cheetah on a machine. Returns what it says last, as JSON."""
+        """Runs cheetah on a machine. Returns its last JSON."""
         command, environment = self.command(machine, self.binary, "--json", *words)
         lines = run(*command, env=environment).splitlines()
         return json.loads(lines[-1]) if lines else None
 
     def start(self, machine: str, *words: str | Path, event: str = "ready") -> Any:
-        """Starts cheetah on a machine. Returns what it says first, as JSON."""
+        """Starts cheetah on a machine. Returns its first JSON."""
         command, environment = self.command(machine, self.binary, "--json", *words)
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
         self._running.append(process)
@@ -92,7 +92,7 @@ class Lab:
         assert self._running.pop(-2).wait(PATIENCE_S) == 0
 
     def end(self) -> bytes:
-        """Ends all processes. Returns what passed."""
+        """Ends all processes. Returns the captured traffic."""
         for process in reversed(self._running):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -105,7 +105,7 @@ class Lab:
         return self.capture.read_bytes()
 
     def remove(self) -> None:
-        """Removes what this has made, also after a failure."""
+        """Removes the network, also after a failure."""
         for process in [*self._running, self._tcpdump]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -232,10 +232,10 @@ def tokens(invitations: list[str]) -> list[bytes]:
 
 
 def share_of(image: bytes, passed: bytes) -> float:
-    """Returns the share of an image's sectors of which eight bytes are anywhere in what passed."""
+    """Returns the share of an image's sectors of which eight bytes occur anywhere in the traffic."""
     words = np.frombuffer(image, "<u8")[:: SECTOR // 8]
     words = np.unique(words[words != 0])
-    # Most of what passed is sorted out by 24 of its bits.
+    # A comparison of 24 bits excludes most of the traffic.
     bits = np.uint64(0xFFFFFF)
     likely = np.zeros(1 << 24, bool)
     likely[words & bits] = True
@@ -246,7 +246,7 @@ def share_of(image: bytes, passed: bytes) -> float:
     return float(found.mean())
 
 
-def test_what_passes_in_a_room_has_nothing_of_the_image_no_key_and_no_token(
+def test_the_traffic_of_a_room_contains_no_part_of_the_image_no_key_and_no_token(
     tmp_path: Path, ext4: Path, binary: str
 ) -> None:
     pytest.importorskip("distributed")
@@ -262,7 +262,7 @@ def test_what_passes_in_a_room_has_nothing_of_the_image_no_key_and_no_token(
     assert share_of(content, passed) == 0
     assert [said for said in (*SAID, *secrets) if said in passed] == []
 
-    # The same in clear, with an image that has those keys and tokens in it: all of that is found.
+    # Without TLS, and with an image that contains those keys and tokens, all of them are found.
     content += b"\n".join(secrets).ljust(MIB, b"\n")
     image.write_bytes(content)
     with lab(tmp_path / "clear", binary, secured=False) as clear:

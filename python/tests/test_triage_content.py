@@ -272,7 +272,7 @@ def test_a_slow_rule_is_reported_and_keywords_are_still_found(stick: Path, tmp_p
 
 
 def test_unreadable_metadata_affects_only_its_file(tmp_path: Path) -> None:
-    # Blocks of 1 KiB, and no extents: where the blocks of a larger file are is in blocks of their own.
+    # Blocks of 1 KiB, and no extents: the block addresses of a larger file are in indirect blocks.
     (tmp_path / "tree").mkdir()
     for name in ("large", "last"):
         (tmp_path / "tree" / name).write_bytes(noise(400_000, len(name)))
@@ -292,7 +292,7 @@ def test_unreadable_metadata_affects_only_its_file(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """ext4 with a file that has five names, which say different things of it, and one that has one."""
+    """ext4 with a file under five names that suggest different things, and a file with one name."""
     folder = tmp_path_factory.mktemp("linked")
     tree = folder / "tree"
     tree.mkdir()

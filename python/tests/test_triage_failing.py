@@ -52,7 +52,7 @@ def test_an_unreadable_directory_is_a_problem_and_the_rest_is_listed(
     problems = [problem for problem in listed.problems if problem.path]
     assert any("bad sector" in problem.sentence and problem.offset is not None for problem in problems)
     assert any("could not be listed" in problem.sentence for problem in problems)
-    assert not any(".cpp" in problem.sentence for problem in problems), "where in whose code is nothing to the reader"
+    assert not any(".cpp" in problem.sentence for problem in problems), "a reader does not need the place in the code"
     for line in missing:
         path = line.split(b"|")[1].decode()
         assert any(path.startswith(problem.path.rstrip("/")) for problem in problems if problem.path), path
@@ -69,7 +69,7 @@ def test_a_source_that_fails_midway_is_read_by_the_same_command_later(
     image: Path, tmp_path: Path, nbdkit: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = cheetah.share
-    # Otherwise all of so small an image is near before the source fails.
+    # Otherwise all of this small image is cached before the source fails.
     monkeypatch.setattr(cheetah, "share", lambda source, **how: share(source, cache=0, foresight=False, prefetch=0))
     trigger = tmp_path / "fail"
     filters = [

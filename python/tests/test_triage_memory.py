@@ -9,8 +9,8 @@ from conftest import run
 MANY = Path(__file__).with_name("triage_many.py")
 
 A_FILE_BYTES_MAX = 1200
-"""What a file may take of the memory of the process that holds the result, with what allocators keep. Rows that were
-all held in Python's own objects would take several times as much. Between 100,000 and 300,000 files it is 90 bytes."""
+"""The memory per file of the process that holds the result, including memory that allocators retain. Rows held as
+Python objects would take several times as much. Between 100,000 and 300,000 files, it is 90 bytes."""
 
 
 def test_memory_is_bounded_with_many_files(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_findings_of_a_discarded_listing_do_not_count(
     undisturbed = triage(image, tmp_path / "plain", words)
     monkeypatch.setattr(walk, "ENTRIES_FIRST", 4)
     monkeypatch.setattr("cheetah.triage.hub.run._start_workers", lambda uri, settings: Alone(uri, settings))
-    # So few directories are allowed that the volume is taken for a tangle, and listed anew.
+    # The limit is so low that the volume counts as tangled, and is listed again.
     monkeypatch.setattr(walk, "is_tangled", lambda directories, inodes: directories > 2)
     events: list[Event] = []
     assert triage(image, tmp_path / "tangled", words, events.append) == undisturbed

@@ -14,7 +14,7 @@ from cheetah.triage.task import Entry
 
 
 def listing(path: Path, inodes: list[int]) -> ArrowRows:
-    """A file for each of these."""
+    """A file for each inode."""
     rows: list[dict[str, Any]] = []
     for row, inode in enumerate(inodes):
         one: dict[str, Any] = dict.fromkeys(LISTING.names)

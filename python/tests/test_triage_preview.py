@@ -52,7 +52,7 @@ def looker(image: Path, words: Path, source: Any = None) -> Worker:
 
 
 def looks(one: Worker) -> Iterator[Result]:
-    """All tasks of a glimpse, as each hands on the next."""
+    """The results of a preview's tasks; each task names the next."""
     tasks = [mft_preview.first_task(0)]
     while tasks:
         result = mft_preview.look(one, tasks.pop())
@@ -119,7 +119,7 @@ class Flipped:
         return self._content[offset : offset + length]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to release."""
 
 
 def test_no_bytes_raise_an_exception(many: Path, words: Path) -> None:
@@ -160,8 +160,8 @@ def test_random_records_are_parsed_or_rejected(many: Path, words: Path) -> None:
     assert mft_record.parse(b"FILE") is None and mft_record.parse(noise(1024, 1)) is None
 
 
-class GlimpseFirst(Alone):
-    """Stands for two workers, of which the one with the listing is slow."""
+class PreviewFirst(Alone):
+    """Acts as two workers, of which the one with the listing is slow."""
 
     workers = 2
 
@@ -182,7 +182,7 @@ def triage(image: Path, out: Path, words: Path, hands: Callable[..., Any] | None
 
 
 def test_previews_come_before_the_listing_and_are_not_stored(many: Path, words: Path, tmp_path: Path) -> None:
-    events = triage(many, tmp_path / "early", words, GlimpseFirst)
+    events = triage(many, tmp_path / "early", words, PreviewFirst)
     first = next(event for event in events if event.findings)
     assert (first.stage, first.done, first.findings) == ("listing", 0, 1)
     assert first.latest[0].path == "/the LEDGER.xlsx"
@@ -203,7 +203,7 @@ def test_a_failing_preview_is_not_a_problem(
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(mft_preview, "look", fail)
-    events = triage(many, tmp_path / "out", words, GlimpseFirst)
+    events = triage(many, tmp_path / "out", words, PreviewFirst)
     assert next(event for event in events if event.stage == "ranking").findings == 1
 
 
@@ -226,6 +226,6 @@ def test_a_preview_stays_inside_its_volume(many: Path, words: Path) -> None:
     volume = one.volumes[0]
     found = mft_preview.find(one.source.pread, volume)
     assert found is not None
-    # The MFT would be behind the end of so short a volume.
+    # The MFT would be beyond the end of such a short volume.
     short = dataclasses.replace(volume, length=found.runs[0][0])
     assert mft_preview.find(one.source.pread, short) is None

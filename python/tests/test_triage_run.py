@@ -46,7 +46,7 @@ def keywords(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(image: Path, keywords: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The result of a run that nothing happened to."""
+    """The result of an undisturbed run."""
     out = tmp_path_factory.mktemp("undisturbed") / "out"
     code, summary = triage(image, out, keywords)
     assert (code, summary["complete"], summary["problems"]) == (DONE, True, [])
@@ -155,7 +155,7 @@ def test_a_run_killed_at_random_resumes(image: Path, keywords: Path, undisturbed
 
 def test_ctrl_c_says_how_to_resume(image: Path, tmp_path: Path) -> None:
     code, errors = DONE, b""
-    # On a machine that stalls, it may be done before that.
+    # On a machine that stalls, the run may end before the signal.
     for attempt in range(20):
         out = tmp_path / f"out{attempt}"
         argv = [sys.executable, "-m", "cheetah.triage", str(image), "--out", str(out), "--json"]

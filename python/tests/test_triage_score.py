@@ -42,7 +42,7 @@ def test_user_files_are_read_before_system_files() -> None:
         row("/Windows/WinSxS/x/password.bin", named="password"),
     ]
     order = ordered(rows, score.rank(batch(*rows)))
-    assert order.pop(0) == "/Windows/WinSxS/x/password.bin", "what is called what was asked for comes before all"
+    assert order.pop(0) == "/Windows/WinSxS/x/password.bin", "a name with a keyword comes before all"
     assert order[0] == "/$Recycle.Bin/S-1/$R1.docx" and order[1] == "/Users/ann/Desktop/plan.docx"
     assert order.index("/Users/ann/AppData/Local/x.dat") < order.index("/data/readme")
     assert set(order[-3:]) >= {"/Windows/WinSxS/x/a.dll", "/Users/ann/Desktop/empty.docx"}

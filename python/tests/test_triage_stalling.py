@@ -51,21 +51,21 @@ class Server:
             time.sleep(0.01)
 
     def stall(self) -> None:
-        """Its process stops. Connections stay, and hear nothing."""
+        """Stops its process. Connections stay open, without answers."""
         self._process.send_signal(signal.SIGSTOP)
 
     def pause(self) -> None:
-        """It stalls for a while, but for no longer than is waited for."""
+        """Stalls it for less than the time-out."""
         self.stall()
         threading.Timer(TIMEOUT_S / 2, lambda: self._process.send_signal(signal.SIGCONT)).start()
 
     def die(self) -> None:
-        """It is killed."""
+        """Kills it."""
         self._process.kill()
         self._process.wait(PATIENCE_S)
 
     def fail(self) -> None:
-        """It answers each read with an error."""
+        """Makes it answer each read with an error."""
         self._trigger.touch()
 
 
@@ -77,7 +77,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The result of a run over a source to which nothing happens."""
+    """The result of a run over an undisturbed source."""
     out = tmp_path_factory.mktemp("undisturbed") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
@@ -106,7 +106,7 @@ def server(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def at(stage: str, happens: Callable[[], None], after: int = 2) -> Callable[[Event], None]:
-    """Has something happen once, when that much of a stage is done."""
+    """Returns an observer that calls `happens` once, at the given event of a stage."""
     seen = [0]
 
     def tell(event: Event) -> None:
@@ -142,7 +142,7 @@ def test_a_source_lost_midway_is_reported_and_the_run_resumes(
     assert "no longer answers" in first["sentence"] and first["stage"] == stage
     assert pq.read_schema(out / "files.parquet").metadata[b"complete"] == b"false"
     assert "PARTIAL: stopped early" in (out / "report.html").read_text()
-    # A partial listing is correct, but only a whole listing gets the name of one.
+    # A partial listing is correct, but only a complete one is named bodyfile.txt.
     name = "bodyfile.txt" if stage == "content" else "bodyfile.unfinished.txt"
     lines = (out / name).read_bytes().splitlines()
     assert {line for line in lines if b"|0|0|0|0|0|0|0" not in line and b"/$OrphanFiles/" not in line} <= set(

@@ -42,7 +42,7 @@ def lines(rows: list[dict[str, Any]], tmp_path: Path) -> list[tuple[Any, ...]]:
     return [tuple(line.values()) for line in table]
 
 
-def test_times_of_the_same_second_are_one_line_and_no_time_is_none(tmp_path: Path) -> None:
+def test_times_of_the_same_second_are_one_line_and_a_missing_time_is_none(tmp_path: Path) -> None:
     assert lines(
         [row("/b", 10, 20, 10, 0), row("/a", 10, 0, 0, 30), row("/a", 0, 0, 10, 30), row("/c", 0, 0, 0, 0)], tmp_path
     ) == [

@@ -49,8 +49,8 @@ def free_by_blkls(image: Path) -> set[int]:
 
 
 def free_by_dumpe2fs(image: Path) -> set[int]:
-    """The Sleuth Kit calls copies of the superblock free in groups that were never written to; e2fsprogs knows
-    better."""
+    """In groups that were never written to, The Sleuth Kit reports copies of the superblock as free; e2fsprogs does
+    not."""
     lines = [line.strip() for line in run(program("dumpe2fs"), image).splitlines()]
     groups = lines[next(number for number, line in enumerate(lines) if line.startswith("Group 0:")) :]
     ranges = [part.split("-") for line in groups if line.startswith("Free blocks: ") for part in line[13:].split(", ")]
@@ -65,7 +65,7 @@ def test_free_blocks_agree_with_other_tools(tmp_path: Path, kind: str) -> None:
     size = image.stat().st_size
     found = analysis.Tools.of(worker(image, kind.partition("-")[0])).maps.of(0)
     ours = {place // block for start, length in found.free(0, size) for place in range(start, start + length, block)}
-    # The last sectors, where they are less than a cluster, are not offered.
+    # A remainder smaller than a cluster is not returned.
     assert ours <= theirs and len(theirs - ours) <= (1 if kind == "fat12" else 0)
     assert found.free_bytes() == len(ours) * block
     chance = random.Random(kind)
@@ -125,7 +125,7 @@ def test_an_oversized_file_system_is_bounded_by_its_volume(tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def stick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stick on which a deleted letter says the word, as a file does that is still there."""
+    """A stick with the word in a deleted letter and in an existing file."""
     image = tmp_path_factory.mktemp("free") / "stick.raw"
     letter = b"x" * 3000 + WORD.encode() + b"y" * 60_000 + WORD.upper().encode("utf-16-le") + b"z" * 5000
     return fat(image, {"KEPT.TXT": letter + b"kept", "GONE.TXT": letter, "TAIL.TXT": b"t" * 9000}, ["GONE.TXT"])

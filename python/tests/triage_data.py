@@ -24,7 +24,7 @@ VOLUMES = (
     Volume(2, 231 << 30, 7 << 30, "", "Basic data partition (BitLocker)"),
 )
 
-# Folder, how much of everything is in it, and the kinds of files it has.
+# Folder, its share of the files, and the kinds of its files.
 _FOLDERS = (
     ("/Windows/System32", 30, ("dll", "exe", "sys", "mui")),
     ("/Windows/WinSxS/amd64_{n:04x}", 22, ("dll", "manifest", "mui")),

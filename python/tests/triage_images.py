@@ -112,7 +112,7 @@ def ntfs(folder: Path) -> Path:
 
 
 class ExFat:
-    """An exFAT volume written by hand: nothing that fills one is to be had without a mount."""
+    """An exFAT volume written by hand, because no available program fills one without a mount."""
 
     SECTOR, CLUSTER, FAT_AT, FAT_SECTORS, HEAP_AT, CLUSTERS = 512, 4096, 128, 64, 256, 4000
 

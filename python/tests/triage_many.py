@@ -105,14 +105,14 @@ class Memory(threading.Thread):
             self.most = max(self.most, int(status.split("RssAnon:")[1].split()[0]) << 10)
 
     def end(self) -> int:
-        """The most there was."""
+        """The peak."""
         self._over.set()
         self.join()
         return self.most
 
 
 def main(files: int, folder: pathlib.Path) -> None:
-    """Prints how many rows there are, and bytes of memory."""
+    """Prints the number of rows, and the bytes of memory."""
     timeline.BATCH_ROWS, timeline.PART_LINES, timeline._SAMPLE_ROWS = 4096, 16_000, 8_000
     run._start_workers = lambda uri, settings: Made(files)  # type: ignore[assignment]
     source = folder / "source.raw"

@@ -10,7 +10,7 @@ from cheetah.triage.workers.worker import Worker
 
 
 class Alone:
-    """Does tasks one after the other; those that `ends_workers` says it of are given up, as a pool gives them up."""
+    """Does tasks one after the other. A task for which `ends_workers` holds is given up, as a pool does."""
 
     workers = 1
     lost = 0

@@ -1,8 +1,9 @@
-"""Runs a program whose clock is wrong, also a static one: python wrong_clock.py SECONDS PROGRAM ARGUMENT…
+"""Runs a program, also a static one, with a wrong clock: python wrong_clock.py SECONDS PROGRAM ARGUMENT…
 
-SECONDS since 1970 is the time when the program starts. Libraries such as libfaketime cannot be preloaded into a static program,
-and it reads the clock by the kernel's vDSO without a system call. So this process traces it (ptrace), takes the vDSO out
-of its auxiliary vector, and answers its system calls for the time of day. Other clocks are right. x86-64 Linux.
+SECONDS since 1970 is the time when the program starts. Libraries such as libfaketime cannot be preloaded into a static
+program, which reads the clock by the kernel's vDSO without a system call. This process therefore traces the program
+(ptrace), removes the vDSO from its auxiliary vector, and answers its system calls for the time of day. Other clocks are
+right. x86-64 Linux.
 """
 
 import ctypes
@@ -63,8 +64,8 @@ def trace_calls_for_the_time() -> None:
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
-def take_out_vdso(process: int) -> None:
-    """Takes the address of the vDSO out of the auxiliary vector of a process that is about to start."""
+def remove_vdso(process: int) -> None:
+    """Removes the address of the vDSO from the auxiliary vector of a process that is about to start."""
     registers = Registers()
     ptrace(GETREGS, process, ctypes.byref(registers))
     with open(f"/proc/{process}/mem", "r+b", buffering=0) as memory:
@@ -73,7 +74,7 @@ def take_out_vdso(process: int) -> None:
             memory.seek(at)
             return int(struct.unpack("<Q", memory.read(8))[0])
 
-        # The number of arguments, these, the environment, each with a zero behind it, and pairs of a type and a value.
+        # The number of arguments, the arguments and the environment, each ended by a zero, and pairs of type and value.
         at = registers.rsp + 8 * (word(registers.rsp) + 2)
         while word(at):
             at += 8
@@ -129,7 +130,7 @@ def run(start_s: int, command: Sequence[str]) -> int:
         deliver = 0
         try:
             if event == EVENT_EXEC:
-                take_out_vdso(thread)
+                remove_vdso(thread)
             elif event == EVENT_SECCOMP:
                 answer(thread, offset_ns)
             elif event == 0 and (thread in known or number != signal.SIGSTOP):
