@@ -16,7 +16,7 @@ import distributed  # type: ignore[import-untyped,unused-ignore]
 from cheetah.triage.workers.room_security import RoomSecurity, room_security
 
 PORT = 8786
-# Dask's pages about itself are HTTP in clear, so they are for users of the same machine.
+# Dask's status pages are unencrypted HTTP, so they are served on this machine only.
 PAGES = "127.0.0.1:0"
 
 
@@ -30,9 +30,7 @@ def arguments() -> argparse.ArgumentParser:
     scheduler.add_argument("--scheduler-file", metavar="FILE", help="file to write the address to, as JSON")
     worker = verbs.add_parser("worker", help="run workers, each a process with one thread")
     worker.add_argument("address", help="of the scheduler: tls://HOST:PORT")
-    worker.add_argument(
-        "--nworkers", type=int, default=-1, metavar="N", help="[default: -1, as many as there are processors]"
-    )
+    worker.add_argument("--nworkers", type=int, default=-1, metavar="N", help="[default: -1, one per processor]")
     return parser
 
 

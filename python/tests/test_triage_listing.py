@@ -61,7 +61,7 @@ def test_partitions_are_listed_one_after_the_other(made: Callable[[str], Path], 
     assert [volume.start for volume in listed.volumes] == [start * 512 for start in [*starts, starts[-1] + 40000]]
     assert listed.lines == [line for start in starts for line in by_fls(disk, start)]
     (problem,) = listed.problems
-    assert "no file system that is understood" in problem.sentence
+    assert "no supported file system" in problem.sentence
     assert "BitLocker" in problem.sentence
 
 

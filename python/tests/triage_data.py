@@ -214,7 +214,7 @@ def facts(**changes: Any) -> RunFacts:
         command=("cheetah", "triage", "nbd://lab1.example/case42", "--out", "case 42/triage", "--known", "nsrl-modern.bin",
                  "--wanted", "heron-documents.txt", "--keywords", "heron.txt", "--yara", "lab.yar", "--hash", "md5,sha256"),
         problems=(
-            Problem("volumes", "there is no file system in volume 2 that is understood (BitLocker)", 2),
+            Problem("volumes", "volume 2 holds no supported file system (BitLocker)", 2),
             Problem("listing", "the index of /Users/m.keller/AppData/Local/Packages is damaged; what it names is not listed", 1,
                     "/Users/m.keller/AppData/Local/Packages"),
         ),

@@ -90,7 +90,7 @@ class Process:
 
     def last_words(self) -> str:
         """Returns the end of its output."""
-        return self.printed()[-800:].strip() or "it said nothing"
+        return self.printed()[-800:].strip() or "it printed nothing"
 
 
 def search_path() -> str:

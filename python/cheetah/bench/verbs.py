@@ -28,10 +28,10 @@ Enter = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ResourceOwner(Protocol):
-    """The owner of started processes, which ends them: `scratch.Scratch` or `targets.work.Work`."""
+    """The owner of started processes, which ends them: `scratch.Scratch` or `WorkDirectory`."""
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
-        """Starts a process that is ended with the holder."""
+        """Starts a process that is ended with the owner."""
 
     def unique(self, stem: str) -> str:
         """Returns a name that is unique in this run."""

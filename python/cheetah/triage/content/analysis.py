@@ -135,7 +135,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStr
             _judge_deleted(tools, one, runs)
         except allocation_maps.Unreadable as error:
             # It may be another file's content, so it is not hashed before that is known.
-            why = f"whether its clusters are still its own could not be read: {error}"
+            why = f"the record of its clusters' owners could not be read: {error}"
             result.problems.append(Problem("content", why, entry.volume, entry.path, error.offset, error.length))
             return Content(entry.row, "unreadable", why)
     if one.skip:
@@ -170,7 +170,7 @@ def _judge_deleted(tools: Tools, one: OpenStream, runs: list[tuple[int, int]]) -
     """Judges whether a deleted file's clusters can still hold its content. Raises allocation_maps.Unreadable if that
     could not be read."""
     if one.size and not runs and one.entry.attr_type is None:
-        one.skip = "deleted, and where its content was is no longer known, or another file's by now"
+        one.skip = "deleted, and the place of its content is unknown, or belongs to another file now"
         return
     if not runs:
         one.note = "deleted; its content is kept in its metadata" if one.size else None
@@ -178,14 +178,14 @@ def _judge_deleted(tools: Tools, one: OpenStream, runs: list[tuple[int, int]]) -
     try:
         found = tools.maps.of(one.entry.volume)
     except allocation.Unknown as error:
-        one.note = f"deleted; its content may be another file's by now: {error}"
+        one.note = f"deleted; its content may be another file's now: {error}"
         return
     taken = sum(found.in_use(start, length) for start, length in runs)
     total = sum(-(-length // found.unit) for _, length in runs)
     if taken:
         one.skip = f"deleted, and {min(taken, total)} of its {total} clusters belong to other files now"
     else:
-        one.note = "deleted; its clusters are free, but may have been used by others in between"
+        one.note = "deleted; its clusters are free, but other files may have used them meanwhile"
 
 
 @dataclasses.dataclass
@@ -280,7 +280,7 @@ def _findings(
 
 
 _ENCRYPTED = {
-    "random": "nothing tells what it is, and its bytes look random: perhaps an encrypted container",
+    "random": "its type is unknown, and its bytes look random: perhaps an encrypted container",
     "efs": "it is encrypted by the file system (EFS); its hashes are of the bytes as they are stored",
 }
 

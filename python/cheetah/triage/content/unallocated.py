@@ -42,7 +42,7 @@ def scan(worker: Worker, volume: int, start: int, length: int) -> Result:
         result.failed = True
         return result
     except allocation_maps.Unreadable as error:
-        sentence = f"unallocated space was not searched: which blocks are free could not be read: {error}"
+        sentence = f"unallocated space was not searched: the record of free blocks could not be read: {error}"
         result.problems.append(Problem("unallocated", sentence, volume, None, error.offset, error.length))
         result.failed = True
         return result

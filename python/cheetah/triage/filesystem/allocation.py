@@ -104,7 +104,7 @@ def of(fs: str, size: int, read: Read, ntfs_bitmap: collections.abc.Callable[[in
             return _fat(size, read)
     except (struct.error, ZeroDivisionError, ValueError, IndexError, OverflowError) as error:
         raise Unknown("the file system's record of its free blocks is damaged") from error
-    raise Unknown(f"which blocks of {fs or 'this file system'} are free is not known to this version")
+    raise Unknown(f"this version cannot determine the free blocks of {fs or 'this file system'}")
 
 
 def _read_all(read: Read, offset: int, length: int) -> bytes:
@@ -154,7 +154,7 @@ def _ext(size: int, read: Read) -> Allocation:
         (ro_compat & _EXT_RO_BIGALLOC, "bigalloc"),
     ):
         if flag:
-            raise Unknown(f"which blocks of an ext4 with {what} are free is not known to this version")
+            raise Unknown(f"this version cannot determine the free blocks of an ext4 with {what}")
     if log_block > 6:
         raise Unknown("the superblock is damaged")
     block = 1024 << log_block

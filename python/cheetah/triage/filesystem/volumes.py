@@ -68,9 +68,7 @@ def find(worker: Worker) -> Result:
             result.problems.append(cut[volume.index])
         if not volume.fs:
             what = f"bytes {volume.start} to {volume.start + volume.length} ({volume.description})"
-            result.problems.append(
-                Problem("volumes", f"{what} hold no file system that is understood here", volume.index)
-            )
+            result.problems.append(Problem("volumes", f"{what} hold no supported file system", volume.index))
     return result
 
 

@@ -84,7 +84,7 @@ class Ledger:
 
     def _is_tangled(self, task: Task, done: CompletedTask) -> bool:
         """Returns whether a task's listing is useless because directories of its volume have several names. One task
-        then lists the volume anew, each directory once. The decision depends on the volume, not on the order of
+        then lists the volume again, each directory once. The decision depends on the volume, not on the order of
         tasks."""
         if walk.is_once(task):
             return False

@@ -149,7 +149,7 @@ def explain(row: collections.abc.Mapping[str, Any], activity: Activity | None = 
         more = HIT_POINTS * min(row["hits"], HITS_COUNTED)
         points.append(ScorePoint(FINDINGS["keyword"] + more, f"{row['hits']} matches of keywords or rules"))
     if row["type_mismatch"]:
-        points.append(ScorePoint(FINDINGS["mismatch"], f"its content is not what .{row['extension']} says"))
+        points.append(ScorePoint(FINDINGS["mismatch"], f"its content is not that of a .{row['extension']} file"))
     if types.family(row["type"]) == "encrypted":
         points.append(ScorePoint(FINDINGS["encrypted"], f"it is encrypted, or looks so ({row['type']})"))
     points += _promise(row, activity)
@@ -172,7 +172,7 @@ def findings(rows: pa.RecordBatch) -> list[Finding]:
         if types.family(row["type"]) in _PERSONAL and folder_kinds.of(row["path"]).points >= 30:
             points = of_finding("deleted", row["path"])
             where = f"deleted {folder_kinds.of(row['path']).name}"
-            detail = f"{where}; all of its clusters are free, and hold what looks like {row['type']}"
+            detail = f"{where}; all of its clusters are free, and their content looks like {row['type']}"
             found.append(Finding(points, row["volume"], "deleted", row["type"], detail, row["address"], row["path"]))
     return found
 

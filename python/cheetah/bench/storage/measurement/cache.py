@@ -41,8 +41,8 @@ def flush_words(directory: Path, since: Path) -> tuple[str, ...]:
 def sync(directory: Path, limit_s: float = SYNC_LIMIT_S) -> None:
     """Waits until the file system of `directory` has been flushed to its device.
 
-    It runs in its own process, since a device that does not answer would block this one for ever. Raises tool.Late at
-    the limit, OSError if the device reports an error.
+    It runs in its own process, since a device that does not answer would block this one for ever. Raises tool.TimedOut
+    at the limit, OSError if the device reports an error.
     """
     with tool.Tool(SYNC, directory) as one:
         flushed(one, limit_s)
@@ -70,7 +70,7 @@ def make_cold(paths: Sequence[Path], *directories: Path) -> None:
     """Drops these files from memory: as root all caches, otherwise as far as the kernel agrees. Flushes their file
     systems and those of `directories` first. `resident_share` returns what remains.
 
-    Raises OSError or tool.Late.
+    Raises OSError or tool.TimedOut.
     """
     found = list(files(paths))
     _sync_all([*directories, *(path.parent for path in found)])
@@ -83,7 +83,7 @@ def make_cold(paths: Sequence[Path], *directories: Path) -> None:
 
 def make_warm(paths: Sequence[Path], *directories: Path) -> None:
     """Reads these files into memory, as far as there is room. Flushes their file systems and those of `directories`
-    first. Raises OSError or tool.Late."""
+    first. Raises OSError or tool.TimedOut."""
     found = list(files(paths))
     _sync_all([*directories, *(path.parent for path in found)])
     buffer = bytearray(MIB)

@@ -24,7 +24,7 @@ def _counted(pid: int) -> str:
             lines = dict(line.split(": ") for line in file.read().splitlines())
         return f'"read_bytes": {int(lines["rchar"])}, "written_bytes": {int(lines["wchar"])}'
     except (OSError, KeyError, ValueError):
-        # The kernel does not tell for another user's process, such as a setuid program's.
+        # The kernel does not report them for another user's process, such as a setuid program's.
         return '"read_bytes": null, "written_bytes": null'
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     os.write(report, b"ready\n")
     if not os.read(go, 1):
-        # The parent has changed its mind.
+        # The parent has ended without starting the command.
         return
     # A signal between the tool's start and the record of its id would leave the tool behind.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

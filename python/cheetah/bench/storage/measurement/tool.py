@@ -52,7 +52,7 @@ class ToolRun:
     def last_words(self) -> str:
         """Returns its last output in one line."""
         text = " ".join((self.complaint.strip() or self.printed.strip()).split())
-        return text[-WORDS_CHARS_MAX:] or "it said nothing"
+        return text[-WORDS_CHARS_MAX:] or "it printed nothing"
 
 
 class TimedOut(Exception):
@@ -70,11 +70,11 @@ class StoppedByWatch(Exception):
     def __init__(self, why: str, abandoned: bool):
         super().__init__(why)
         self.abandoned = abandoned
-        """As with Late."""
+        """As in TimedOut."""
 
 
 def run(argv: Sequence[str], directory: Path, stdout: Path | None = None, limit_s: float = 3600.0) -> ToolRun:
-    """Runs a program as `Tool` does. Raises OSError if it cannot be started, Late at the limit."""
+    """Runs a program as `Tool` does. Raises OSError if it cannot be started, TimedOut at the limit."""
     with Tool(argv, directory, stdout) as tool:
         return tool.run(limit_s)
 
@@ -134,7 +134,7 @@ class Tool:
 
     def run(self, limit_s: float, watch: Callable[[], str] | None = None) -> ToolRun:
         """Runs it to its end. `watch` returns now and then why it must not continue, or "". Raises OSError if it
-        cannot be started, Late at the limit, Stopped if the watch ended it."""
+        cannot be started, TimedOut at the limit, StoppedByWatch if the watch ended it."""
         self.await_ready()
         self._started = True
         os.write(self._go, b"1")

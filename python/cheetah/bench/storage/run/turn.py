@@ -102,7 +102,7 @@ def _brought_into(blank: Sample, inputs: Sequence[Path], ready: ReadyTarget) -> 
     said = list(blank.warnings)
     if share is None:
         if inputs:
-            said.append("the kernel does not tell how much of its inputs was in memory")
+            said.append("the kernel does not report how much of its inputs was in memory")
     elif blank.state == COLD and share > RESIDENT_SHARE_MAX and not ready.always_cached:
         said.append(f"not cold: {share:.0%} of {_names(inputs)} was in memory")
     elif blank.state != COLD and share < 1 - RESIDENT_SHARE_MAX:

@@ -128,7 +128,7 @@ def free(directory: Path) -> str:
 def about(mount: mounts.Mount | None, device: str | None, directory: Path) -> dict[str, str]:
     """Returns the description of a directory's file system, for reports."""
     if mount is None:
-        return {"free": free(directory), "device": "unknown: the kernel does not tell"}
+        return {"free": free(directory), "device": "unknown: the kernel does not report it"}
     facts = {"file system": mount.fs, "mounted at": str(mount.point), "mount options": mount.options}
     if device is None:
         facts["device"] = f"{mount.source}: not one block device, so what it moves is not counted"
