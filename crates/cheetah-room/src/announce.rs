@@ -1,7 +1,7 @@
 //! Rooms on the local network, by mDNS: a machine without an invitation finds where to ask.
 //!
-//! An announcement names the room, its id and the port of its enrolment server, all of which the server tells everyone who
-//! connects. It proves nothing: whether it is the right room is decided by comparing codes.
+//! An announcement names the room, its id and the port of its enrolment server, all of which the server tells everyone
+//! who connects. It proves nothing: comparing codes decides whether it is the right room.
 
 use std::net::SocketAddr;
 use std::time::Duration;

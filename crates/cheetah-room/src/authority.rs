@@ -16,7 +16,7 @@ use crate::invitation::Host;
 use crate::key::PrivateKey;
 use crate::register::{Member, Register};
 
-/// Certificates are valid in all years that they can name: clocks are wrong, and revocation is what ends a membership.
+/// Certificates are valid in all years that they can express: clocks are wrong, and revocation ends a membership.
 const YEARS: (i32, i32) = (1970, 9999);
 
 /// A room's key and certificate.
@@ -50,7 +50,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// If the kernel gives no random bytes.
+    /// If the kernel returns no random bytes.
     pub fn generate(name: &str) -> Result<Self> {
         let key = PrivateKey::generate()?;
         let certificate = own_params(name).self_signed(key.pair()).map_err(|error| failed(&error))?.pem();
@@ -190,7 +190,7 @@ fn organization(name: &str) -> String {
     format!("Cheetah room {name}")
 }
 
-/// The connections in which a role takes part: nodes only serve, apart from offering themselves to an examiner.
+/// The connections in which a role takes part: nodes only serve, except for the request to join an examiner's drive.
 fn usages(role: Role) -> Vec<ExtendedKeyUsagePurpose> {
     match role {
         Role::Room => vec![ExtendedKeyUsagePurpose::ServerAuth],

@@ -1,7 +1,7 @@
 //! The joining machine's side of enrolment.
 //!
-//! It verifies the room's key during the TLS handshake. Until then it has sent a ClientHello, which says nothing about the
-//! invitation.
+//! It verifies the room's key during the TLS handshake. Before that it sends only a ClientHello, which contains nothing
+//! of the invitation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -69,17 +69,18 @@ impl std::fmt::Debug for Joined {
     }
 }
 
-/// Why a request has no answer.
+/// Why a request got no answer.
 enum Failed {
     /// The server cannot be reached, or the connection broke: try again.
     Broken(String),
-    /// It refused, or is not the room: trying again does not help.
+    /// The server refused, or is not the room: trying again does not help.
     Refused(Error),
 }
 
 /// Joins a room with an invitation.
 ///
-/// If the connection breaks, it tries again with the same key: the room gives the same certificate, and counts one use.
+/// If the connection breaks, it tries again with the same key: the room returns the same certificate, and counts one
+/// use.
 ///
 /// # Errors
 ///
@@ -112,8 +113,8 @@ async fn enrol_once(invitation: &Invitation, key: &PrivateKey, me: &Me) -> std::
     accept(&answer, key, &invitation.room_key, invitation.role, &addresses).map_err(Failed::Refused)
 }
 
-/// Reports a server of a member, or that it has ended, to the room, at one of these addresses (`host:port`), and asks for the list of revoked
-/// certificates. Returns the list in DER.
+/// Reports a server of a member, or that it has ended, to the room, at one of these addresses (`host:port`), and asks
+/// for the list of revoked certificates. Returns the list in DER.
 ///
 /// # Errors
 ///
@@ -207,8 +208,8 @@ pub async fn wait_for_approval(
     }
 }
 
-/// The key of the authority that the server at an address presents. Nothing is sent but a handshake; whether the server
-/// is what it presents is verified by each connection that follows, and whether it is the right room by the code.
+/// The key of the authority that the server at an address presents. Only a handshake is sent. Each later connection
+/// verifies that the server has this key, and the code shows whether it is the right room.
 async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint, Failed> {
     let refused = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());

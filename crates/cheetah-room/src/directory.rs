@@ -1,8 +1,8 @@
 //! A directory that its owner alone can read, and files in it.
 //!
-//! Everything is opened relative to the open directory, and links are never followed, so nobody can redirect a read or a
-//! write by replacing a name. A directory or file that others own, or may read or write, is refused. A file is replaced
-//! as a whole and is on stable storage before the call returns.
+//! Everything is opened relative to the open directory, and links are never followed, so nobody can redirect a read or
+//! a write by replacing a name. A directory or file that others own, or may read or write, is refused. A file is
+//! replaced as a whole and is on stable storage before the call returns.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -244,7 +244,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
 ///
 /// # Errors
 ///
-/// If the kernel gives none.
+/// If the kernel returns none.
 pub fn random() -> Result<u64> {
     getrandom::u64().map_err(|error| Error::failed(format!("no random numbers: {error}")))
 }

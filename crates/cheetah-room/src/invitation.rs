@@ -8,8 +8,8 @@
 //!            n | length 1 | n   name
 //! ```
 //!
-//! Numbers are big-endian. The checksum, the first bytes of the SHA-256 of all before it, finds a string that was not
-//! copied whole; it protects from nobody. With two IPv4 addresses a string has 95 characters.
+//! Numbers are big-endian. The checksum, the first bytes of the SHA-256 of all before it, detects a string that was not
+//! copied in full; it does not protect against an attacker. With two IPv4 addresses a string has 95 characters.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -50,7 +50,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// If the kernel gives no random bytes.
+    /// If the kernel returns no random bytes.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = Zeroizing::new([0; TOKEN_LEN]);
         getrandom::fill(&mut *bytes)?;
@@ -307,7 +307,7 @@ fn role_to_byte(role: Role) -> u8 {
         Role::Agent => 2,
         Role::Analyst => 3,
         Role::Examiner => 4,
-        // Nobody is invited to be the room; such an invitation cannot be parsed.
+        // No invitation has the role `room`; such a string cannot be parsed.
         Role::Room => 0,
     }
 }

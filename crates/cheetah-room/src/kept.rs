@@ -110,8 +110,8 @@ impl Credentials {
         Ok(Kept { room, credential: joined.credential.clone(), at: joined.at.clone(), path: self.0.at(&name) })
     }
 
-    /// The key to join a room with: the one of an earlier attempt whose answer did not arrive, or a new one, which is on
-    /// stable storage when this returns.
+    /// The key to join a room with: the one of an earlier attempt whose answer did not arrive, or a new one, which is
+    /// on stable storage when this returns.
     ///
     /// # Errors
     ///

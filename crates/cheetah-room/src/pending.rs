@@ -8,14 +8,14 @@
 //!   code = H(room's key ‖ key ‖ both nonces)          the same code
 //! ```
 //!
-//! The examiner reads the code on the joining machine and types it at the room's. A machine in between has two
+//! The examiner reads the code on the joining machine and types it at the room's. A machine in the middle has two
 //! conversations, with two codes. It must commit itself to its key before it learns the nonce that decides the code, so
 //! each attempt succeeds with a probability of 1 in 10⁸.
 //!
-//! It could make many attempts: begin, look at the code, give up, begin again. So an attempt occupies its place for
-//! [`PLACE_S`] from its beginning, finished or not, and there are [`PLACES`] places: the probability stays below one in a
-//! million for each ten minutes that a code is shown. The price is that any machine that reaches the port can occupy all places;
-//! invitations are not affected.
+//! It could make many attempts: begin, look at the code, give up, and begin again. An attempt therefore occupies its
+//! place for [`PLACE_S`] from its beginning, finished or not, and there are [`PLACES`] places: the probability stays
+//! below one in a million for each ten minutes that a code is shown. The price is that any machine that reaches the
+//! port can occupy all places; invitations are not affected.
 //!
 //! The joining machine cannot know what the examiner typed. Therefore it takes only the role that it asked for, and a
 //! role other than node must be confirmed at its own terminal.
@@ -128,7 +128,7 @@ pub struct Place {
     nonce: Nonce,
     /// When it began.
     pub began: Seconds,
-    /// The name that it would like.
+    /// The name that it requests.
     pub name: String,
     /// The role that it asks for: the only one that it takes.
     #[serde(with = "role")]
@@ -149,7 +149,7 @@ pub struct Place {
     pub approved: bool,
 }
 
-/// Why a machine cannot wait, or not go on.
+/// Why a machine cannot wait, or cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// All places are taken.
@@ -157,7 +157,7 @@ pub enum Refused {
         "too many machines have asked to join in the last ten minutes; wait, or use an invitation (cheetah room invite)"
     )]
     NoPlace,
-    /// The room is not asked for.
+    /// It asks for the role `room`, which no machine can get.
     #[error("nobody has the role 'room' but the room itself")]
     Role,
     /// There is no such place, or its time is over.
@@ -221,7 +221,7 @@ impl Pending {
         toml::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// Takes a place. `id` and `nonce` must be random.
+    /// Reserves a place. `id` and `nonce` must be random.
     ///
     /// # Errors
     ///
@@ -259,7 +259,7 @@ impl Pending {
         Ok(id)
     }
 
-    /// Takes what a machine reveals; from then on it has a code.
+    /// Accepts the values that a machine reveals. From then on the machine has a code.
     ///
     /// # Errors
     ///
@@ -336,7 +336,7 @@ impl Pending {
 
 impl Place {
     fn has_ended(&self, now: Seconds) -> bool {
-        // A clock that was set back ends it, too.
+        // A clock that was set back ends the wait, too.
         now.checked_sub(self.began).is_none_or(|waited| waited >= PLACE_S)
     }
 
@@ -419,14 +419,14 @@ mod tests {
 
     #[test]
     fn with_a_machine_in_between_the_codes_differ() {
-        // The machine in between shows the joiner its own room, and the room its own key.
+        // The machine in the middle shows the joiner its own room, and the room its own key.
         let (false_room, false_key) = (Fingerprint([8; 32]), Fingerprint([9; 32]));
         let joiner = Joiner::new(KEY, [3; 32]);
         let between = Joiner::new(false_key, [5; 32]);
         let mut pending = Pending::default();
         let id = begin(&mut pending, 4, between.commitment(), "10.0.0.66", NOW).unwrap();
         let room_nonce = pending.nonce(&id, NOW).unwrap();
-        // It forwards what it can, the room's nonce.
+        // It forwards what it can: the room's nonce.
         let (_, shown) = joiner.reveal(&false_room, &room_nonce);
         let (nonce, _) = between.reveal(&ROOM, &room_nonce);
         let code = pending.reveal(&id, revealed(false_key, nonce), &ROOM, NOW).unwrap();

@@ -1,8 +1,8 @@
 //! The register of a room: its invitations and its members. No I/O.
 //!
 //! One file holds both, so that the use of an invitation and the member that it made are recorded by one write: a crash
-//! leaves neither or both. A machine that asks again with the same key, because the answer was lost, gets its certificate
-//! again and uses nothing up.
+//! leaves neither or both. A machine that asks again with the same key, because the answer was lost, gets its
+//! certificate again, and no further use is counted.
 
 use cheetah_tls::NAME_LEN_MAX;
 use cheetah_tls::{Fingerprint, Role};
@@ -147,7 +147,7 @@ impl Server {
 /// A machine that asks to be a member. All but the key is only its claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applicant {
-    /// The name that it would like.
+    /// The name that it requests.
     pub name: String,
     /// The fingerprint of its key.
     pub key: Fingerprint,
@@ -160,7 +160,7 @@ pub struct Applicant {
 /// Why a machine is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// The token is none of this room's.
+    /// The token is not one of this room.
     #[error("this room does not know the invitation; make a new one (cheetah room invite)")]
     Unknown,
     /// The invitation's time is over.

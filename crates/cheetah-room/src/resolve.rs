@@ -90,7 +90,7 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 ///
-/// If what is named is not there, damaged, for another role, or cannot be joined.
+/// If the named room or file is missing, damaged, for another role, or cannot be joined.
 pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
     let text = named_room(wanted.text);
     match text.as_ref().map(|text| text.as_str()) {
@@ -244,7 +244,7 @@ fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The membership that an invitation gives. A machine that has joined before uses nothing up.
+/// The membership that an invitation gives. A machine that has joined before counts no use.
 async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     let invitation: Invitation = text.parse().map_err(|error| Error::misuse(format!("{error}")))?;
     let (room, role) = (invitation.room(), invitation.role);

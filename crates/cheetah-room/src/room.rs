@@ -94,7 +94,7 @@ impl Room {
         let made = Self::make(name, examiner, &temporary);
         let named = made.and_then(|()| rename_new(&temporary, &path));
         if !matches!(named, Ok(true)) {
-            // An unfinished room is of no use to anybody.
+            // An unfinished room is useless.
             let _ = std::fs::remove_dir_all(&temporary);
         }
         if named? { Self::open(name) } else { Err(exists()) }
@@ -236,7 +236,7 @@ impl Room {
     ///
     /// As [`Self::change`], and if there is no such member, or it is revoked.
     pub fn check_in(&self, key: &Fingerprint, server: Option<Server>, ended: bool) -> Result<()> {
-        // Most of the time, nothing is new, and nobody need wait.
+        // In most cases nothing is new, and no process need wait.
         let check_in = |register: &mut Register| {
             let known = register.check_in(key, server.clone(), ended);
             known.map_err(|denied| Error::failed(denied.to_string()))
@@ -322,8 +322,8 @@ impl Room {
         Ok((member, certificate))
     }
 
-    /// The credential of a member, in PEM: its key and certificate, the authority's certificate, and the list of revoked
-    /// certificates.
+    /// The credential of a member, in PEM: its key and certificate, the authority's certificate, and the list of
+    /// revoked certificates.
     ///
     /// # Errors
     ///
@@ -402,8 +402,8 @@ impl Room {
         der_of_list(self.revocations_pem()?.as_bytes())
     }
 
-    /// The list of revoked certificates, in PEM, as it was written when the last member was revoked: cheap to ask again
-    /// and again.
+    /// The list of revoked certificates, in PEM, as it was written when the last member was revoked: cheap to read
+    /// repeatedly.
     ///
     /// # Errors
     ///
@@ -430,8 +430,8 @@ impl Room {
         Credential::from_pem(pem.as_bytes()).map_err(|error| Error::failed(error.to_string()))
     }
 
-    /// Claims the enrolment of this room for this process, until the lock is dropped; `None` if another process serves it,
-    /// or asks at this moment whether one does.
+    /// Claims the enrolment of this room for this process, until the lock is dropped; `None` if another process serves
+    /// it, or asks at this moment whether one does.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! The enrolment server: certificates for machines that have an invitation, or wait for approval.
 //!
-//! Any machine that reaches the port can connect, so everything is limited: a connection lasts seconds, a request has some KiB, and
-//! when all seats are taken the oldest connection makes way, so that callers who send nothing lock nobody out.
+//! Any machine that reaches the port can connect, so everything is limited: a connection lasts seconds, a request has
+//! some KiB, and at the limit the oldest connection is closed, so that callers that send nothing do not lock others
+//! out.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -59,7 +60,7 @@ pub enum Event {
     },
     /// A machine shows a code and waits for approval.
     Waiting {
-        /// The name that it would like.
+        /// The name that it requests.
         name: String,
         /// The role that it asks for.
         role: Role,
@@ -77,7 +78,7 @@ pub enum Event {
     },
 }
 
-/// The state that requests share.
+/// The state shared by requests.
 struct Enrolment {
     room: Room,
     report: Box<dyn Fn(Event) + Send + Sync>,
@@ -254,7 +255,7 @@ async fn outcome(
     .await
 }
 
-/// A member reports a server, and is told who is revoked.
+/// A member reports a server, and gets the list of revoked certificates.
 async fn check_in(
     State(shared): Shared,
     Extension(peer): Extension<SocketAddr>,
@@ -289,7 +290,7 @@ impl Enrolment {
     }
 }
 
-/// A machine's claims, and its key, which it has proved to have.
+/// A machine's claims, and its key, whose possession it has proved.
 fn applicant(claims: &Claims, room: &Room, peer: SocketAddr) -> Answer<(PublicKey, Applicant)> {
     let key = claims.proven_key(&room.key()).ok_or_else(|| bad("the key is malformed, or its proof is wrong"))?;
     let hosts = claims.hosts.iter().take(MEMBER_HOSTS_MAX).filter_map(|host| host.parse().ok()).collect();
@@ -335,7 +336,7 @@ fn refused(why: Refused) -> Refusal {
     Refusal::new(status, why.to_string())
 }
 
-/// A failure at this machine. The caller learns no path.
+/// A failure at this machine. The caller gets no path.
 fn internal(error: Error) -> Refusal {
     tracing::error!(%error, "enrolment failed");
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the room's machine failed; see its messages there")

@@ -1,9 +1,9 @@
-//! The upkeep of a membership, beside the work of a process: it keeps the list of revoked certificates current, and tells
-//! the room where this process serves.
+//! The upkeep of a membership, beside the work of a process: it keeps the list of revoked certificates current, and
+//! reports the address of this process's server to the room.
 //!
-//! A list comes from the room itself on its machine, from the file of the credential, which processes on a machine share, or
-//! from the room's enrolment server, if that runs. Examiners bring it, too. What one process hears, the others read in
-//! the file.
+//! A list comes from the room itself on its machine, from the file of the credential, which processes on a machine
+//! share, or from the room's enrolment server, if that runs. Examiners send it, too. A list that one process receives
+//! reaches the others by the file.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ const ROOM_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of a server may be held up by reporting it.
 const ENDED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The upkeep that tells the room of this process's server: the first that was begun.
+/// The upkeep that reports this process's server to the room: the first that was started.
 static UPKEEP: OnceLock<Arc<Upkeep>> = OnceLock::new();
 
 struct Upkeep {
@@ -76,14 +76,14 @@ pub fn server_at(name: String, nbd: SocketAddr, control_port: Option<u16>) -> Se
     ServerAt { name, addresses, nbd_port: nbd.port(), control_port }
 }
 
-/// Tells the room where this process serves, now and whenever it can be reached.
+/// Reports the address of this process's server to the room, now and whenever the room can be reached.
 pub fn report_server(server: ServerAt) {
     if let Some(upkeep) = UPKEEP.get() {
         upkeep.server.send_replace(Some(server));
     }
 }
 
-/// Tells the room that this process serves no more.
+/// Reports to the room that this process no longer serves.
 pub async fn server_ended() {
     let Some(upkeep) = UPKEEP.get() else { return };
     let Some(server) = upkeep.server.send_replace(None) else { return };
@@ -117,7 +117,8 @@ impl Upkeep {
         }
     }
 
-    /// Takes the list from the room on this machine and from the credential's file, and puts a newer one into the file.
+    /// Reads the list from the room on this machine and from the credential's file, and writes a newer one into the
+    /// file.
     fn read_files(&self) -> Result<()> {
         if let Some(room) = &self.own {
             let list = room.revocations_kept()?.into_bytes();
@@ -150,7 +151,7 @@ impl Upkeep {
         }
     }
 
-    /// Tells the room about this process's server, and takes its list.
+    /// Reports this process's server to the room, and receives its list.
     async fn tell(&self, server: Option<ServerAt>, ended: bool) -> Result<()> {
         let (Some(identity), own) = (self.credential.identity(), &self.own) else { return Ok(()) };
         if let Some(room) = own.clone() {
@@ -168,8 +169,8 @@ impl Upkeep {
     }
 }
 
-/// Runs file operations beside the runtime. A task inside `block_in_place` goes on while the runtime shuts down, where a
-/// timer panics.
+/// Runs file operations beside the runtime. A task inside `block_in_place` goes on while the runtime shuts down, where
+/// a timer panics.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     spawn_blocking(work).await.map_err(|error| Error::failed(format!("upkeep of the room: {error}")))
 }

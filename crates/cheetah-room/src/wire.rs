@@ -107,8 +107,8 @@ pub struct CheckedIn {
 }
 
 impl ServerAt {
-    /// The server, for the room's register. A member that called from another machine is not reached by loopback, and is
-    /// reached by the address that it called from if it listens there.
+    /// The server, for the room's register. A member that called from another machine is not reached by loopback, and
+    /// is reached by the address that it called from if it listens there.
     pub fn known_to(&self, caller: IpAddr) -> Server {
         let caller = caller.to_canonical();
         let here = caller.is_loopback();

@@ -64,8 +64,8 @@ impl Expected {
     }
 }
 
-/// TLS for connections to servers. Clones share resumable sessions; two are equal if they are clones, or were made by one
-/// credential with equal expectations.
+/// TLS for connections to servers. Clones share resumable sessions; two are equal if they are clones, or were made by
+/// one credential with equal expectations.
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     rule: Arc<Rule>,
@@ -99,8 +99,8 @@ impl ClientTls {
         Self::new(Rule::Foreign { trust: Arc::clone(trust), verifier }, own)
     }
 
-    /// TLS for enrolment, without a certificate: the server must present a certificate of role `room` or `examiner`, and
-    /// with it that of its authority, whose key must be `authority`. Nothing is sent before that is verified.
+    /// TLS for enrolment, without a certificate: the server must present a certificate of role `room` or `examiner`,
+    /// and with it that of its authority, whose key must be `authority`. Nothing is sent before that is verified.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl ClientTls {
         Ok((Secured::new(stream, channel), identity))
     }
 
-    /// Whether the certificate of a server with which a [`handshake`](Self::handshake) was made is still accepted, to be asked while
-    /// the connection lasts; `None` for servers that are no members of a room.
+    /// Whether the certificate of a server with which a [`handshake`](Self::handshake) was made is still accepted, to
+    /// be asked while the connection lasts; `None` for servers that are no members of a room.
     pub fn standing(&self, server: &Identity) -> Option<Standing> {
         match &*self.rule {
             Rule::Member { trust, .. } => Some(Standing::new(Arc::clone(trust), server.clone())),

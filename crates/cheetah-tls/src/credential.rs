@@ -94,8 +94,8 @@ impl Credential {
         Self::from_pem(&read(&mut file).map_err(failed)?)
     }
 
-    /// Reads the PEM files of the NBD tools from a folder: `ca-cert.pem`, optionally `client-cert.pem` and `client-key.pem`
-    /// (both, or neither), and optionally `ca-crl.pem`.
+    /// Reads the PEM files of the NBD tools from a folder: `ca-cert.pem`, optionally `client-cert.pem` and
+    /// `client-key.pem` (both, or neither), and optionally `ca-crl.pem`.
     ///
     /// If the certificate is that of a room's member, so is the credential. Otherwise, servers are verified by name.
     ///
@@ -232,8 +232,8 @@ impl Credential {
         Ok(Standing::new(self.0.trust.clone(), identity))
     }
 
-    /// Replaces the list of revoked certificates. Peers with a certificate on it are refused from now on, and connections
-    /// that have one end at their next request.
+    /// Replaces the list of revoked certificates. Peers with a certificate on it are refused from now on, and
+    /// connections that have one end at their next request.
     ///
     /// # Errors
     ///

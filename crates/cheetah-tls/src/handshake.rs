@@ -136,8 +136,8 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
                     if input.len() >= HANDSHAKE_BYTES_MAX {
                         return Err(io::Error::other("the peer's TLS handshake is too long"));
                     }
-                    // Only now, so that a flight is sent whole: its parts would wait for each other's acknowledgement (Nagle's
-                    // algorithm).
+                    // Only now, so that a flight is sent whole: its parts would wait for each other's acknowledgement
+                    // (Nagle's algorithm).
                     send(&mut output, stream).await?;
                     input.reserve(RECEIVE_LEN);
                     if stream.read_buf(&mut input).await? == 0 {

@@ -34,7 +34,7 @@ impl Inbound {
     ///
     /// # Errors
     ///
-    /// If a record is not as it must be, once the content before it was taken; and from then on at each call.
+    /// If a record is invalid, once the content before it was taken; and from then on at each call.
     pub fn take(&mut self, to: &mut impl BufMut, len_max: usize) -> io::Result<usize> {
         let len_max = len_max.min(to.remaining_mut());
         let mut taken = 0;

@@ -1,9 +1,10 @@
 //! TLS 1.3 between the machines of a room.
 //!
 //! A room has an authority, whose key signs the certificates of its members. Each has a [`Role`]. A [`Credential`] is a
-//! member's certificate and private key; from it come [`ClientTls`] and [`ServerTls`], which verify the other side: signed
-//! by the same authority, not revoked and, on the client's side, of the role and with the key that it [expects](Expected).
-//! This machine's clock plays no part in it. What a role may do is the server's decision, by the peer's [`Identity`].
+//! member's certificate and private key; from it come [`ClientTls`] and [`ServerTls`], which verify the other side:
+//! signed by the same authority, not revoked and, on the client's side, of the role and with the key that it
+//! [expects](Expected). This machine's clock is not used. The server decides the rights of a role, by the peer's
+//! [`Identity`].
 //!
 //! A member's certificate has the member's name as the subject's common name, and one URI, [`Identity::urn`], among the
 //! subject's alternative names. Servers of others, such as nbdkit with TLS, are verified by name against an authority from PEM files

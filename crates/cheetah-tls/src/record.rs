@@ -1,8 +1,8 @@
 //! Records of TLS 1.3 after the handshake (RFC 8446, sections 5 and 7). No I/O.
 //!
-//! The handshake and the keys are rustls's; here the keys are used. Each direction has a state of its own, so that the halves of a
-//! connection need no common lock, and content is copied once on its way out and once on its way in. rustls's own
-//! buffers copy it two to three times, and receive 4 KiB a system call.
+//! The handshake and the keys are rustls's; here the keys are used. Each direction has a state of its own, so that the
+//! halves of a connection need no common lock, and content is copied once on its way out and once on its way in.
+//! rustls's own buffers copy it two to three times, and receive 4 KiB a system call.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -119,7 +119,8 @@ impl Sealer {
         self.records_max = records;
     }
 
-    /// Appends records with the first `len_max` bytes of `slices`, or all if they are fewer, to `out`. Returns the number of bytes.
+    /// Appends records with the first `len_max` bytes of `slices`, or all if they are fewer, to `out`. Returns the
+    /// number of bytes.
     pub fn seal(&mut self, slices: &[IoSlice<'_>], len_max: usize, out: &mut BytesMut) -> io::Result<usize> {
         let all: usize = slices.iter().map(|slice| slice.len()).sum();
         let len = all.min(len_max);
@@ -241,8 +242,8 @@ impl Opener {
         }
     }
 
-    /// Decrypts one record in its place. After an error, the connection must not be used any more: the number of the next
-    /// record is not known.
+    /// Decrypts one record in its place. After an error, the connection must not be used any more: the number of the
+    /// next record is not known.
     pub fn open(&mut self, record: &mut [u8]) -> io::Result<Opened> {
         let (header, body) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(broken("TLS: a short record"))?;
         if header[0] != APPLICATION_DATA {

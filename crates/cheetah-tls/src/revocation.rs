@@ -37,8 +37,8 @@ impl Revocations {
         Ok(Self { number: list.crl_number().cloned(), serials: serials.collect::<Result<_, _>>()?, der: der.to_vec() })
     }
 
-    /// Whether `self` replaces `known`: its number is not lower, and no certificate is missing. A room whose folder was restored from
-    /// a backup signs lists that lack some.
+    /// Whether `self` replaces `known`: its number is not lower, and no certificate is missing. A room whose folder was
+    /// restored from a backup signs lists that lack some.
     pub fn is_current(&self, known: &Self) -> bool {
         self.number >= known.number && known.serials.is_subset(&self.serials)
     }

@@ -40,7 +40,7 @@ impl ServerTls {
         Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
     }
 
-    /// A server for enrolment: clients need no certificate, and are told the authority's. A member may show its own.
+    /// A server for enrolment: clients need no certificate, and receive the authority's. A member may present its own.
     pub(crate) fn for_enrolment(trust: &Arc<Trust>, own: &Arc<CertifiedKey>) -> Result<Self, TlsError> {
         let mut chain = own.cert.clone();
         chain.push(trust.authority.clone());
@@ -52,7 +52,8 @@ impl ServerTls {
         Ok(Self { trust: Arc::clone(trust), config: Arc::new(config) })
     }
 
-    /// Performs the handshake over `stream`. Returns the client; `None` for enrolment, if the client shows no certificate.
+    /// Performs the handshake over `stream`. Returns the client; `None` for enrolment, if the client shows no
+    /// certificate.
     ///
     /// # Errors
     ///

@@ -116,8 +116,8 @@ impl Standing {
     }
 }
 
-/// A time at which all certificates of a chain are valid, if there is one: the latest start of their validity. Certificates
-/// are verified for this time rather than for this machine's, since clocks of a room are wrong.
+/// A time at which all certificates of a chain are valid, if there is one: the latest start of their validity.
+/// Certificates are verified for this time rather than for this machine's, since clocks of a room are wrong.
 pub(crate) fn time_of<'a>(chain: impl IntoIterator<Item = &'a CertificateDer<'a>>) -> Result<UnixTime, TlsError> {
     let mut latest = 0;
     for certificate in chain {

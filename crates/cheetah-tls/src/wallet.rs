@@ -1,7 +1,7 @@
 //! The credentials of this process.
 //!
-//! The command line sets them once; what turns an address into a connection asks here, so that they need not be passed through
-//! every layer between.
+//! The command line sets them once; what turns an address into a connection asks here, so that they need not be passed
+//! through every layer between.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ pub fn default() -> Option<Credential> {
     WALLET.read().as_ref()?.default.clone()
 }
 
-/// TLS for a server that listens on `address` or, if this side dials a client there, connects to it; `None` if it serves in
-/// clear: if the user says `insecure`, or within this machine if it is in no room.
+/// TLS for a server that listens on `address` or, if this side dials a client there, connects to it; `None` if it
+/// serves in clear: if the user says `insecure`, or within this machine if it is in no room.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! One direction of a connection whose keys a test knows: what a peer could send that has the keys and obeys no rule.
+//! One direction of a connection whose keys a test knows: records that a peer with the keys could send in violation of
+//! the protocol.
 
 use std::io;
 use std::sync::Arc;

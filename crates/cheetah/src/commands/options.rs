@@ -275,7 +275,8 @@ pub struct AccessArgs {
     #[arg(long)]
     writable: bool,
 
-    /// Allow writes, but keep them apart: in memory (up to SIZE) or in a file. The drive or image does not change
+    /// Allow writes, but keep them outside the drive or image, which does not change: in memory (up to SIZE) or in a
+    /// file
     #[arg(long, value_name = "memory[:SIZE]|FILE", conflicts_with = "writable")]
     #[arg(value_parser = with_path::<OverlayPlace>())]
     overlay: Option<OverlayPlace>,

@@ -252,8 +252,8 @@ fn doing(aspect: Aspect) -> &'static str {
 }
 
 impl PathArgs {
-    /// Returns what to measure from here. To this machine itself there is no link, and the kernel drops packets on the loopback
-    /// interface that it did not send.
+    /// Returns the measurements to make from here. Paths to this machine itself have no link, and on the loopback
+    /// interface the kernel drops packets that it did not send.
     fn aspects(&self, address: IpAddr) -> Vec<Aspect> {
         let all = Aspect::ALL.into_iter().filter(|aspect| !address.is_loopback() || *aspect == Aspect::RoundTrip);
         all.filter(|aspect| self.only.is_empty() || self.only.contains(&Measurement::Aspect(*aspect))).collect()

@@ -1,7 +1,7 @@
 //! `cheetah room boot-image`: a laboratory's own boot image.
 //!
-//! The image of `make live` has a place of fixed size for an archive, beside those of the system. The laboratory's archive
-//! takes that place, so nothing is built again. Over a network it is a file of its own.
+//! The image of `make live` reserves room of a fixed size for the laboratory's archive, beside the system's archives.
+//! The archive replaces that room, so nothing is rebuilt. For network boot, it is a file of its own.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -24,10 +24,10 @@ use crate::ui::Ui;
 
 /// The length of the archive and of its place (boot/initrd.py).
 const ARCHIVE_LEN: usize = 64 << 10;
-/// What the archive contains before anything else. Files on a disc begin at multiples of a sector.
+/// The first entry of the archive. Files on a disc begin at multiples of a sector.
 const MARK: &[u8] = b"cheetah: the archive of a laboratory\n";
 const SECTOR_LEN: usize = 2048;
-/// How an archive begins.
+/// The first bytes of an archive.
 const ARCHIVE_START: &[u8] = b"070701";
 const FOLDER: &str = "etc/cheetah";
 /// The port at which `cheetah create --wait` gathers nodes by default.
@@ -49,7 +49,7 @@ expires: protect the image like a password.
   cheetah room boot-image --out /srv/cheetah/pxe/lab.img"
 )]
 pub struct Args {
-    /// The new image; a name that ends in .img makes the archive alone
+    /// The new image; with a name that ends in .img, only the archive
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
@@ -112,7 +112,8 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-/// Makes the invitations, whose ids are added to `ids`, and the image with them. Returns the invitation for machines that lend.
+/// Makes the invitations, whose ids are added to `ids`, and the image with them. Returns the invitation for machines
+/// that lend.
 async fn write(args: &Args, room: &Room, place: Option<u64>, ids: &mut Vec<String>) -> Result<Invitation> {
     let lend = invite(args, room, Role::Node, ids).await?;
     let serve = if args.serve { Some(invite(args, room, Role::Agent, ids).await?) } else { None };
@@ -142,8 +143,8 @@ async fn invite(args: &Args, room: &Room, role: Role, ids: &mut Vec<String>) -> 
     Ok(invitation)
 }
 
-/// The archive: for each entry of the boot menu, the options of its program and the invitation that they name. `None` if it
-/// does not fit.
+/// The archive: for each entry of the boot menu, the options of its program and the invitation named in them. `None` if
+/// it does not fit.
 fn archive(lend: &Invitation, serve: Option<&Invitation>) -> Option<Zeroizing<Vec<u8>>> {
     let mut made = Archive::default();
     made.directory("etc");
@@ -165,15 +166,15 @@ fn archive(lend: &Invitation, serve: Option<&Invitation>) -> Option<Zeroizing<Ve
 }
 
 fn add(made: &mut Archive, entry: &str, invitation: &Invitation, options: &str) {
-    // The image's whole file system is memory: a credential that is kept in it lasts until the machine ends, and the servers of
-    // all its disks use one.
+    // The image's whole file system is in memory: a credential kept there lasts until the machine ends, and the servers
+    // of all its disks share one.
     let options = format!("--room /{FOLDER}/{entry}.room {options}\n");
     made.file(&format!("{FOLDER}/{entry}"), options.as_bytes());
     let text = Zeroizing::new(format!("{invitation}\n"));
     made.file(&format!("{FOLDER}/{entry}.room"), text.as_bytes());
 }
 
-/// Finds the place for the archive in an image: its offset in bytes.
+/// Finds the room for the archive in an image: its offset in bytes.
 fn find_place(image: &Path) -> Result<u64> {
     let failed = |error: io::Error| {
         let (shown, why) = (image.display(), os_error::describe(&error));
@@ -212,7 +213,7 @@ fn copy_with(image: &Path, place: u64, archive: &[u8], out: &Path) -> io::Result
     })
 }
 
-/// Makes a file that its owner alone can read, whole or not at all: a part of it may have an invitation.
+/// Makes a file that only its owner can read, whole or not at all: a part of it may contain an invitation.
 fn publish(out: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Temporary files have mode 0600, and are removed unless they are published.

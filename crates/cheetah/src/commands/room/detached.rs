@@ -37,7 +37,7 @@ pub async fn start(room: &Room, listen: Option<SocketAddr>) -> Result<Serving> {
         {
             return Ok(serving);
         }
-        // Another process may have claimed the room, and not listen yet.
+        // Another process may have claimed the room without listening yet.
         if (ended && !room.is_claimed()?) || started.elapsed() > PATIENCE {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             let why = said.lines().next_back().unwrap_or("no message").trim_start_matches("error: ").to_owned();

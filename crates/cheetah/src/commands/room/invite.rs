@@ -97,7 +97,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-/// What an invitation gives, and where; as the options of the command.
+/// The role, the limits and the addresses of an invitation, as the options of the command.
 pub struct Terms {
     pub role: Role,
     pub expires: u64,
@@ -107,8 +107,8 @@ pub struct Terms {
     pub no_serve: bool,
 }
 
-/// Makes an invitation, and starts a process that lets machines in, unless there is one or it is not wanted. Returns the
-/// invitation, its number, and that process.
+/// Makes an invitation, and starts a process that lets machines in, unless there is one or it is not wanted. Returns
+/// the invitation, its number, and that process.
 pub async fn make(room: &Room, terms: Terms) -> Result<(Invitation, String, Option<Serving>)> {
     if terms.address.len() > HOSTS_MAX {
         return Err(Failure::misused(format!("an invitation holds at most {HOSTS_MAX} addresses")));

@@ -62,7 +62,7 @@ enum Command {
     BootImage(boot_image::Args),
 }
 
-/// Runs the command. `room` is what `--room` names.
+/// Runs the command. `room` is the value of `--room`.
 pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     match args.command {
         Command::Init(args) => init::run(&args, ui),
@@ -79,7 +79,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     }
 }
 
-/// Opens the room that `--room` names, or the only one on this machine.
+/// Opens the room named by `--room`, or the only one on this machine.
 fn open(name: Option<&str>) -> Result<Room> {
     if let Some(name) = name {
         return Ok(Room::open(name)?);
@@ -96,7 +96,7 @@ fn open(name: Option<&str>) -> Result<Room> {
     }
 }
 
-/// Parses a role that a member can have.
+/// Parses a role of a member.
 fn role(text: &str) -> std::result::Result<Role, String> {
     match text.parse() {
         Ok(Role::Room) | Err(_) => Err("write node, agent, analyst or examiner".into()),
@@ -121,7 +121,7 @@ fn seconds(text: &str) -> std::result::Result<u64, String> {
     seconds.ok_or_else(why)
 }
 
-/// A length of time as [`seconds`] takes it.
+/// Formats a length of time in the form that [`seconds`] parses.
 fn shown_seconds(seconds: u64) -> String {
     for (factor, unit) in [(24 * 3600, "d"), (3600, "h"), (60, "m")] {
         if seconds >= factor && seconds.is_multiple_of(factor) {

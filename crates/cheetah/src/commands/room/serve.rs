@@ -18,7 +18,7 @@ use crate::ui::Ui;
 
 /// Ports that are tried if the default one is taken.
 const PORTS_TRIED: u16 = 16;
-/// How often a detached server looks whether it is still needed.
+/// How often a detached server checks whether it is still needed.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Attempts to claim the room: another process may ask at that moment whether it is served.
 const CLAIM_ATTEMPTS: usize = 20;
@@ -110,7 +110,8 @@ async fn until_idle(room: &Room) {
     }
 }
 
-/// Listens at an address; without one, on every address, at the port of the last time if possible: invitations name it.
+/// Listens at an address. Without one, listens on every address, if possible at the previous port, which invitations
+/// contain.
 async fn listen(address: Option<SocketAddr>, last: Option<u16>) -> Result<TcpListener> {
     let failed = |at: SocketAddr, error: &std::io::Error| {
         Failure::failed(format!(

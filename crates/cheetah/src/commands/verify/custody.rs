@@ -70,7 +70,7 @@ pub fn describe(name: &str, report: &LogReport) -> String {
 
 /// Lists the scalar members of an object.
 fn words(value: &Value) -> String {
-    // Anyone may have written the log: no value may look like a line of our own, or control a terminal.
+    // Anyone may have written the log, so no value may look like a line of this output, or control a terminal.
     let word = |(name, value): (&String, &Value)| {
         let text = match value {
             Value::String(text) => text.clone(),

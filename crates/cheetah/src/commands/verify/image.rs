@@ -31,7 +31,7 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     if let Some(failure) = path.and_then(unfinished) {
         return Err(failure);
     }
-    // The audit reads the map itself: in hashes, missing ranges count as zeros.
+    // The audit reads the map itself, because in hashes missing ranges count as zeros.
     let how = SourceOptions { heed_map: false, ..SourceOptions::new(LinkUse::default(), args.timeout.get()) };
     let source = open(name, &how).await?.source;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
