@@ -239,7 +239,8 @@ fn a_stopped_server_closes_its_connections_and_releases_its_devices() {
         let fast: DynDevice = Arc::new(Memory::new(content()));
         let held: DynDevice = Arc::new(Held(Memory::new(content()), Arc::clone(&leave)));
         let exports = Arc::new(Named(vec![("fast", Arc::clone(&fast)), ("held", Arc::clone(&held))]));
-        let listener = runtime.block_on(Listener::tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        // No other test listens at this address, so that none can take the port once the server has stopped.
+        let listener = runtime.block_on(Listener::tcp(([127, 0, 0, 83], 0).into())).unwrap();
         let address = listener.tcp_address().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = runtime.spawn(async move {
