@@ -70,7 +70,6 @@ const BAD_PAGE: u64 = u64::MAX;
 
 /// The digests of rows of pages of the data units, in the order of a digest cell: for each page the digests of all
 /// units. `bad` says, in the same order, which pages are bad; it may be empty.
-/// `bad` says, in the same order, which pages are bad; it may be empty.
 pub(crate) fn digests(data: &[Bytes], bad: &[bool]) -> Bytes {
     let pages = data.first().map_or(0, |unit| unit.len() / PAGE_BYTES as usize);
     let mut out = BytesMut::with_capacity(pages * data.len() * DIGEST_BYTES as usize);

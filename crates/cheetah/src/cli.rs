@@ -41,8 +41,8 @@ pub struct Cli {
     #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Global options")]
     pub verbose: u8,
 
-    /// The room to use: its name, a credential file, an invitation, or 'none'; for nodes and agents also HOST:PORT, where
-    /// cheetah room serve runs, to join by a code
+    /// The room to use: its name, a credential file, an invitation, or 'none'; for nodes and agents also HOST:PORT,
+    /// where cheetah room serve runs, to join by a code
     /// [default: the only room that this machine knows]
     #[arg(long, global = true, help_heading = "Global options", value_name = "ROOM")]
     pub room: Option<String>,

@@ -42,7 +42,7 @@ impl DriveFile {
 
     /// Changes the file at [`DriveFile::path`] under a lock that other processes' changes wait for. `change` gets the
     /// current content of the file, which another process may have changed since it was read. A file that was removed
-    /// is rewritten. Atomic: a crash leaves the old file or the new one. Blocks for at most [`LOCK_WAIT`].
+    /// is created again. Atomic: a crash leaves the old file or the new one. Blocks for at most [`LOCK_WAIT`].
     ///
     /// # Errors
     ///

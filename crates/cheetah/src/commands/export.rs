@@ -23,8 +23,8 @@ use crate::ui::Ui;
 #[command(long_about = "Serves a drive or an image over NBD, until it is stopped.
 
 Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. The name of the export is the drive's name, and \
-it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes outside the drive. A drive \
-created with --lazy fills while it is exported.
+it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes outside the \
+drive. A drive created with --lazy fills while it is exported.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900

@@ -43,7 +43,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     os.write(report, b"ready\n")
     if not os.read(go, 1):
-        # The parent has ended without starting the command.
+        # The parent closed the pipe: it has ended, or does not start the command after all.
         return
     # A signal between the tool's start and the record of its id would leave the tool behind.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
