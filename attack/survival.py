@@ -194,8 +194,8 @@ class Drive:
         """Whether the drive survives as many losses as its layout allows."""
         # An error may follow the status.
         _, out, _ = self.stage.run("--json", "status", self.path)
-        told = json.loads(out.splitlines()[0]) if out else {}
-        return bool(told.get("survives_losses") == told.get("survives_losses_max", -1))
+        status = json.loads(out.splitlines()[0]) if out else {}
+        return bool(status.get("survives_losses") == status.get("survives_losses_max", -1))
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def _contenders() -> dict[str, Sender]:
     return {OURS: ours(), SLEEP: PROGRAMS[SLEEP], SPIN: PROGRAMS[SPIN], **tools()}
 
 
-def _told(send: Sender, at: Stand, asked: TrainRequest) -> dict[str, object]:
+def _turn(send: Sender, at: Stand, asked: TrainRequest) -> dict[str, object]:
     """One measurement: its figures, and the trains."""
     try:
         sent = send(at, asked)
@@ -61,10 +61,10 @@ class Gaps:
         self.what = f"gap of {gap_us} µs, {load}"
         self._id = f"probe/gap/{gap_us}us/{'idle' if load == 'idle' else 'busy'}"
         self._load, self._asked = load, TrainRequest(PACKETS, gap_us * 1000, 10 if settings.quick else 60)
-        turns = {name: functools.partial(_told, send, at, self._asked) for name, send in _contenders().items()}
-        told = interleave(self.what, settings.rounds, turns, ("p50", "p99"))
-        self._ours: list[TrainResults] = [one["sent"] for one in told[OURS]]
-        counted = {name: [one["sent"] for one in rounds if one["sent"].arrived] for name, rounds in told.items()}
+        turns = {name: functools.partial(_turn, send, at, self._asked) for name, send in _contenders().items()}
+        measured = interleave(self.what, settings.rounds, turns, ("p50", "p99"))
+        self._ours: list[TrainResults] = [one["sent"] for one in measured[OURS]]
+        counted = {name: [one["sent"] for one in rounds if one["sent"].arrived] for name, rounds in measured.items()}
         self.sent: dict[str, list[TrainResults]] = {name: rounds for name, rounds in counted.items() if rounds}
 
     def _samples(self, share: float) -> dict[str, list[float]]:
@@ -157,8 +157,8 @@ def measure_back_to_back(at: Stand, settings: Settings) -> list[Figure]:
 
     # Back-to-back packets have no schedule to keep.
     senders = {OURS: ours("--gap-error-max", "1s"), MMSG: PROGRAMS[MMSG], SPIN: PROGRAMS[SPIN]}
-    told = interleave("back to back", settings.rounds, {name: turn(send) for name, send in senders.items()}, "gap")
-    gaps = {name: [one["gap"] for one in rounds] for name, rounds in told.items()}
+    measured = interleave("back to back", settings.rounds, {name: turn(send) for name, send in senders.items()}, "gap")
+    gaps = {name: [one["gap"] for one in rounds] for name, rounds in measured.items()}
     what = "back to back: median gap"
     mmsg = {name: gaps[name] for name in (OURS, MMSG)}
     return [

@@ -9,7 +9,7 @@ import time
 from bench.probe_paths import enter
 from bench.probe_stand import PORT, Judge, packets_program
 from bench.probe_tables import Table
-from bench.probe_trains import gaps_us, percentile, rates_bits, read_told, split
+from bench.probe_trains import gaps_us, percentile, rates_bits, read_trains, split
 from bench.scratch import Scratch
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
@@ -63,10 +63,10 @@ def _measure(lab: Lab, scratch: Scratch, trains: int) -> tuple[list[list[int]], 
     tcpdump = scratch.start("tcpdump", enter(lab, argv))
     tcpdump.wait_until(lambda: "listening on" in tcpdump.printed(), "word that it listens")
     numbers = (IP_BYTES, PACKETS, 0, trains, 20_000)
-    told = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
+    printed = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
     time.sleep(0.3)
     tcpdump.stop()
-    starts = [train[0] for train in read_told(told)[0]]
+    starts = [train[0] for train in read_trains(printed)[0]]
     with open(captured, "rb") as file:
         stamped = read_pcap(file.read())
     offset = time.time_ns() - time.monotonic_ns()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from bench.probe_senders import OURS
 from bench.probe_stand import PORT, Judge, packets_program
 from bench.probe_tables import Plot, Table
-from bench.probe_trains import gaps_us, read_told, split
+from bench.probe_trains import gaps_us, read_trains, split
 from bench.report.curves import Chart, histogram
 from bench.settings import Settings
 from bench.tools import cheetah
@@ -51,12 +51,12 @@ def enter(lab: Lab, argv: Sequence[str]) -> list[str]:
     return lab.examiner.command([*relay.beside_prefix(), *argv])
 
 
-def told_by_cheetah(lab: Lab) -> dict[str, float | None]:
+def measured_by_cheetah(lab: Lab) -> dict[str, float | None]:
     """Measures the path to the node by `cheetah probe`."""
     argv = [cheetah.binary(), "--json", "probe", lab.nodes[0].address, "--only", "rtt,capacity", "--far", "none"]
     start = time.perf_counter()
-    told = cheetah.last_json(_printed(lab, argv))
-    report = told.get("report", told)
+    measured = cheetah.last_json(_printed(lab, argv))
+    report = measured.get("report", measured)
     capacity, trip = report.get("capacity"), report.get("round_trip")
     return {
         "capacity": capacity["bits_per_s"] / 1e6 if capacity else None,
@@ -75,7 +75,7 @@ def _printed(lab: Lab, argv: list[str]) -> str:
         return ""
 
 
-def told_by_pchar(lab: Lab) -> dict[str, float | None]:
+def measured_by_pchar(lab: Lab) -> dict[str, float | None]:
     """pchar, with fewer and larger steps than its default, which takes minutes per hop."""
     argv = [
         "pchar",
@@ -96,7 +96,7 @@ def told_by_pchar(lab: Lab) -> dict[str, float | None]:
     return {"capacity": _number(r"Hop char:.*bw = ([0-9.]+) Kbps", _printed(lab, argv), 1e-3)}
 
 
-def told_by_bing(lab: Lab) -> dict[str, float | None]:
+def measured_by_bing(lab: Lab) -> dict[str, float | None]:
     """Returns bing's last figure for the link to the node. It never ends by itself, and soon counts
     every answer as late."""
     argv = ["sh", "-c", 'timeout 6 "$@" 2>/dev/null; true', "sh", "bing", "-n", lab.nodes[0].address]
@@ -105,20 +105,20 @@ def told_by_bing(lab: Lab) -> dict[str, float | None]:
     return {"capacity": float(found[-1][0]) * {"K": 1e-3, "M": 1.0, "G": 1e3}[found[-1][1]] if found else None}
 
 
-def told_by_nping(lab: Lab) -> dict[str, float | None]:
+def measured_by_nping(lab: Lab) -> dict[str, float | None]:
     """Returns nping's average."""
     argv = ["nping", "--icmp", "--count", "40", "--delay", "10ms", "--data-length", str(PING_BYTES - 28)]
     return {"rtt": _number(r"Avg rtt: ([0-9.]+)ms", _printed(lab, [*argv, lab.nodes[0].address]), 1.0)}
 
 
-def told_by_scamper(lab: Lab) -> dict[str, float | None]:
+def measured_by_scamper(lab: Lab) -> dict[str, float | None]:
     """Returns scamper's average."""
     command = f"ping -c 5 -s {PING_BYTES} {lab.nodes[0].address}"
     printed = _printed(lab, ["scamper", "-O", "text", "-I", command])
     return {"rtt": _number(r"min/avg/max/\w+ = [0-9.]+/([0-9.]+)/", printed, 1.0)}
 
 
-def told_by_hping3(lab: Lab) -> dict[str, float | None]:
+def measured_by_hping3(lab: Lab) -> dict[str, float | None]:
     """Returns hping3's average, which has a resolution of 0.1 ms."""
     argv = ["hping3", "--icmp", "--count", "40", "--interval", "u10000", "--data", str(PING_BYTES - 28)]
     printed = _printed(lab, ["sh", "-c", '"$@" 2>&1', "sh", *argv, lab.nodes[0].address])
@@ -130,8 +130,8 @@ def _number(pattern: str, printed: str, scale: float) -> float | None:
     return float(found[1]) * scale if found else None
 
 
-CAPACITY_TOOLS = {"pchar": told_by_pchar, "bing": told_by_bing}
-TRIP_TOOLS = {"nping": told_by_nping, "scamper": told_by_scamper, "hping3": told_by_hping3}
+CAPACITY_TOOLS = {"pchar": measured_by_pchar, "bing": measured_by_bing}
+TRIP_TOOLS = {"nping": measured_by_nping, "scamper": measured_by_scamper, "hping3": measured_by_hping3}
 
 
 def emulated_ms(rate_mbit: float, ip_bytes: int = PING_BYTES) -> float:
@@ -145,19 +145,19 @@ class Path:
     def __init__(self, rate_mbit: int, load: str, settings: Settings) -> None:
         self.rate_mbit, self.load = rate_mbit, load
         link = Link(rate_mbit * 1_000_000, DELAY_US, spaced=True, cross_ppm=0 if load == "idle" else CROSS_PPM)
-        tools: dict[str, Callable[[Lab], dict[str, float | None]]] = {OURS: told_by_cheetah}
+        tools: dict[str, Callable[[Lab], dict[str, float | None]]] = {OURS: measured_by_cheetah}
         if load == "idle" and not settings.quick:
             tools |= {name: tell for name, tell in {**CAPACITY_TOOLS, **TRIP_TOOLS}.items() if shutil.which(name)}
         with Lab(1, link=link) as lab:
             turns = {name: functools.partial(tell, lab) for name, tell in tools.items()}
-            self.told = interleave(
+            self.measured = interleave(
                 f"{rate_mbit} Mbit/s, {load}", settings.rounds, turns, ("capacity", "rtt", "seconds")
             )
             self.dispersions = dispersions(lab, PAIRS // 5 if settings.quick else PAIRS)
 
     def _of(self, key: str) -> dict[str, list[float]]:
-        told = {name: [one[key] for one in rounds if one.get(key) is not None] for name, rounds in self.told.items()}
-        return {name: values for name, values in told.items() if values}
+        measured = {name: [one[key] for one in rounds if one.get(key) is not None] for name, rounds in self.measured.items()}
+        return {name: values for name, values in measured.items() if values}
 
     def _emulated_ms(self, name: str) -> float:
         return emulated_ms(self.rate_mbit, TRIP_BYTES.get(name, PING_BYTES))
@@ -189,7 +189,7 @@ class Path:
 
     def rows(self) -> list[list[str]]:
         """Returns all results."""
-        said = {name: (self._of("capacity").get(name), self._of("rtt").get(name)) for name in self.told}
+        said = {name: (self._of("capacity").get(name), self._of("rtt").get(name)) for name in self.measured}
         return [
             [
                 f"{self.rate_mbit} Mbit/s, {self.load}",
@@ -217,9 +217,9 @@ def dispersions(lab: Lab, pairs: int) -> list[float]:
     judge = Judge(node.namespace, "eth0")
     try:
         numbers = (PAIR_BYTES, 2, 0, pairs, 5_000)
-        told = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
+        printed = run(enter(lab, [packets_program(), "mmsg", f"{node.address}:{PORT}", *map(str, numbers)]), 60)
         time.sleep(0.2)
-        trains = split(judge.collect(PAIR_BYTES), [train[0] for train in read_told(told)[0]])
+        trains = split(judge.collect(PAIR_BYTES), [train[0] for train in read_trains(printed)[0]])
     finally:
         judge.stop()
     return gaps_us(train for train in trains if len(train) == 2)
@@ -228,7 +228,7 @@ def dispersions(lab: Lab, pairs: int) -> list[float]:
 def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
     """All paths."""
     figures: list[Figure] = []
-    table = Table("Paths as everybody told them", ["path", "by", "capacity (Mbit/s)", "round trip (ms)"])
+    table = Table("Paths as measured by each tool", ["path", "by", "capacity (Mbit/s)", "round trip (ms)"])
     charts = []
     # Slow links take a long time.
     for rate_mbit in RATES_MBIT[1:] if settings.quick else RATES_MBIT:

@@ -128,7 +128,7 @@ def pairs(at: Stand, settings: Settings) -> Table:
     }
     table = Table(
         "Packet pairs, as close as they can be",
-        ["sender", "gap, median (µs)", "p5", "p95", "highest capacity that can be told (Mbit/s)"],
+        ["sender", "gap, median (µs)", "p5", "p95", "highest measurable capacity (Mbit/s)"],
     )
     gaps: dict[str, list[float]] = {name: [] for name in senders}
     # Interleaved, so that all senders meet the same load.
@@ -145,7 +145,7 @@ def stamps(at: Stand, settings: Settings) -> Table:
     """Slide 21: the sender's time of departure against the time on the wire."""
     senders = {**MODELS, SPIN: PROGRAMS[SPIN]}
     table = Table(
-        "Error of the time at which a packet left, as told by its sender (received − told, µs)",
+        "Error of the time at which a packet left, as reported by its sender (received − reported, µs)",
         ["sender", "median", "p1", "p99"],
     )
     for name, sender in senders.items():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.probe_stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
-from bench.probe_trains import TrainRequest, TrainResults, read_told, split
+from bench.probe_trains import TrainRequest, TrainResults, read_trains, split
 from bench.tools import cheetah
 from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
@@ -60,11 +60,11 @@ def sent_by(argv: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     trains = []
     printed = run(argv, 120, check=False)
     for line in printed.splitlines():
-        told = json.loads(line)
-        if told.get("event") == "train":
-            trains.append(told)
-        elif told.get("event") == "done":
-            return trains, told
+        event = json.loads(line)
+        if event.get("event") == "train":
+            trains.append(event)
+        elif event.get("event") == "done":
+            return trains, event
     raise BenchError(f"{' '.join(argv)}: no trains were sent: {printed[-400:] or run(argv, 120)}")
 
 
@@ -73,10 +73,10 @@ def program(way: str) -> Sender:
 
     def send(stand: Stand, asked: TrainRequest) -> TrainResults:
         stand.judge.collect(asked.ip_bytes)
-        due, left = read_told(stand.program(way, asked))
+        due, left = read_trains(stand.program(way, asked))
         arrived = split(stand.judge.collect(asked.ip_bytes), [train[0] for train in due])
-        kept = [(came, told) for came, told in zip(arrived, left) if len(came) == asked.packets]
-        return TrainResults([came for came, _ in kept], [told for _, told in kept], len(due))
+        kept = [(came, departed) for came, departed in zip(arrived, left) if len(came) == asked.packets]
+        return TrainResults([came for came, _ in kept], [departed for _, departed in kept], len(due))
 
     return send
 

@@ -84,7 +84,7 @@ def gap_errors_us(sent: TrainResults, gap_ns: int) -> list[float]:
 
 def stamp_errors_us(sent: TrainResults) -> list[float]:
     """Returns by how much each packet arrived after its reported departure, in microseconds."""
-    pairs = ((left, arrived) for told, train in zip(sent.left, sent.arrived) for left, arrived in zip(told, train))
+    pairs = ((left, arrived) for departures, train in zip(sent.left, sent.arrived) for left, arrived in zip(departures, train))
     return [(arrived - left) / 1000 for left, arrived in pairs]
 
 
@@ -102,7 +102,7 @@ def gap_of_rate_ns(bits_per_s: float, ip_bytes: int = 1500) -> int:
     return round((ip_bytes + ETHERNET_BYTES) * 8 * 1e9 / bits_per_s)
 
 
-def read_told(printed: str) -> tuple[list[list[int]], list[list[int]]]:
+def read_trains(printed: str) -> tuple[list[list[int]], list[list[int]]]:
     """Reads the report of `bench-packets`: when packets were due, and when they had left."""
     due: list[list[int]] = []
     left: list[list[int]] = []

@@ -132,12 +132,12 @@ def read(console: str) -> dict[str, Turn]:
 
 def _read_sent(turn: Turn, said: str) -> None:
     try:
-        told: dict[str, Any] = json.loads(said)
+        event: dict[str, Any] = json.loads(said)
     except ValueError:
         return
-    if told.get("event") == "train":
-        turn.due = told["due_ns"]
-    turn.backend = told.get("backend", turn.backend)
+    if event.get("event") == "train":
+        turn.due = event["due_ns"]
+    turn.backend = event.get("backend", turn.backend)
 
 
 def console() -> str:
@@ -151,10 +151,10 @@ def console() -> str:
         return probe_guest.boot(script(), programs, scratch.dir)
 
 
-def problems_of(told: dict[str, Turn]) -> list[str]:
+def problems_of(turns: dict[str, Turn]) -> list[str]:
     """Returns the deviations; none is a pass."""
-    found = [problem for name in QDISCS for problem in told.get(name, Turn()).problems(name)]
-    if (without := told.get("none", Turn())).due:
+    found = [problem for name in QDISCS for problem in turns.get(name, Turn()).problems(name)]
+    if (without := turns.get("none", Turn())).due:
         found.append(f"without either the backend was not refused, but '{without.backend}'")
     return found
 
@@ -176,18 +176,18 @@ def measure(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
         print("  SO_TXTIME: not in a quick run, since an emulated machine takes its time", flush=True)
         return figures, [], []
     try:
-        told = read(console())
+        turns = read(console())
     except BenchError as error:
         print(f"  SO_TXTIME: not measured: {error}", flush=True)
         return figures, [], []
     for name in QDISCS:
-        turn = told.get(name, Turn())
+        turn = turns.get(name, Turn())
         late = " / ".join(short(percentile(turn.errors_ms(), share)) for share in (0.5, 0.99)) if turn.arrived else ""
         table.rows.append([name, turn.backend, f"{turn.on_time()} of {PACKETS}", str(turn.held_max), late])
-    for problem in (found := problems_of(told)):
+    for problem in (found := problems_of(turns)):
         print(f"  SO_TXTIME: {problem}", flush=True)
     table.note = f"{NOTE} Without either, `--backend txtime` is refused. {'PASS' if not found else 'FAIL'}."
-    return [_figure(name, told.get(name, Turn())) for name in QDISCS], [table], []
+    return [_figure(name, turns.get(name, Turn())) for name in QDISCS], [table], []
 
 
 def _figure(name: str, turn: Turn | None) -> Figure:
@@ -206,13 +206,13 @@ def main(_: Sequence[str]) -> int:
     except BenchError as error:
         print(f"SKIPPED: {error}")
         return 2
-    told = read(printed)
-    for name, turn in told.items():
+    turns = read(printed)
+    for name, turn in turns.items():
         print(
             f"{name}: backend '{turn.backend}', {turn.on_time()} of {len(turn.due)} on time, most held {turn.held_max}, "
             f"late by {[round(error, 2) for error in turn.errors_ms()]} ms (emulated)"
         )
-    found = problems_of(told)
+    found = problems_of(turns)
     if found:
         print("\n".join([line for line in printed.splitlines() if not line.startswith("@")][-CONSOLE_LINES:]))
     for problem in found:

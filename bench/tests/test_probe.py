@@ -19,7 +19,7 @@ from bench.probe_trains import (
     percentile,
     rates_bits,
     read_arrivals,
-    read_told,
+    read_trains,
     split,
     stamp_errors_us,
 )
@@ -56,7 +56,7 @@ def test_a_rate_and_its_gap_are_two_sides() -> None:
 
 
 def test_what_programs_print_is_read() -> None:
-    assert read_told("10 11\n20 21\n\n30 32\n40 42\n\n") == ([[10, 20], [30, 40]], [[11, 21], [32, 42]])
+    assert read_trains("10 11\n20 21\n\n30 32\n40 42\n\n") == ([[10, 20], [30, 40]], [[11, 21], [32, 42]])
     # A packet of another size belongs to no train.
     assert read_arrivals(["7 1500", "8 32", "9 1500", "dropped 2", "10 1500"], 1500) == ([7, 9], 2)
 

@@ -79,7 +79,7 @@ def ends(scratch: Scratch, rate: Any, rtt: Any) -> Iterator[Any]:
         yield TransferEnds(node.command, node.address, lab.examiner.command, lab.examiner_address, lab)
 
 
-def _told(image: Any, seconds: float, sent_before: Any, sent_after: Any) -> Any:
+def _figures(image: Any, seconds: float, sent_before: Any, sent_after: Any) -> Any:
     sample = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds}
     if sent_before is not None:
         sample["wire"] = (sent_after - sent_before) / MIB / seconds
@@ -107,7 +107,7 @@ def by_pipe(scratch: Scratch, between: Any, pipe: Any, image: Any) -> Any:
         receiver.wait_end()
         seconds = time.perf_counter() - start
         _check(pipe.name, image, receiver.printed()[:32])
-        return _told(image, seconds, sent, between.sent_bytes())
+        return _figures(image, seconds, sent, between.sent_bytes())
 
 
 def _shell(line: Any) -> Any:
@@ -125,4 +125,4 @@ def by_cheetah(scratch: Scratch, between: Any, method: str, image: Any) -> Any:
         report = cheetah.acquire(f"nbd://{address}/", target, "md5", ["--compress", method], between.receiver)
         seconds = time.perf_counter() - start
         _check(f"cheetah acquire --compress {method}", image, report["hashes"]["md5"])
-        return _told(image, seconds, sent, between.sent_bytes())
+        return _figures(image, seconds, sent, between.sent_bytes())

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use cheetah_room::client::Me;
+use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::{Purpose, Wanted, every_client, resolve};
-use cheetah_tls::wallet;
+use cheetah_tls::credential_store;
 use pyo3::prelude::*;
 
 use crate::{failure, runtime};
@@ -37,14 +37,14 @@ pub fn enter(py: Python<'_>) -> PyResult<Option<PathBuf>> {
 async fn find() -> Entered {
     let said = |error: cheetah_error::Error| (error.to_string(), error.exit_code());
     // A drive file names its room, which may be another.
-    every_client().map_err(said)?.into_iter().for_each(wallet::add);
-    let wanted = Wanted { text: None, purpose: Purpose::Client, ephemeral: false, me: Me::default() };
+    every_client().map_err(said)?.into_iter().for_each(credential_store::add);
+    let wanted = Wanted { text: None, purpose: Purpose::Client, ephemeral: false, machine: MachineInfo::default() };
     // On a thread of the runtime: it may wait for files.
     let found = tokio::spawn(async move { resolve(&wanted).await }).await;
     let membership = found.map_err(|error| (error.to_string(), 1))?.map_err(said)?;
     let file = membership.as_ref().and_then(|membership| membership.pem.clone());
     if let Some(membership) = membership {
-        wallet::set_default(Some(membership.credential));
+        credential_store::set_default(Some(membership.credential));
     }
     Ok(file)
 }

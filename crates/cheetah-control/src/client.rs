@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_device::os_error;
-use cheetah_tls::{Credential, Expected, Identity, Role, Secured, Transport, wallet};
+use cheetah_tls::{Credential, Expected, Identity, Role, Secured, Transport, credential_store};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode, header};
@@ -137,7 +137,7 @@ impl ControlClient {
         Self {
             addr: addr.to_string(),
             timeout: Duration::from_secs(10),
-            credential: wallet::default(),
+            credential: credential_store::default(),
             expected: Expected::role(Role::Node),
             kept: None,
         }

@@ -5,7 +5,7 @@
 //! could make its site's name resolve to this machine and call it as its own site.
 //!
 //! With TLS, callers must be members of the room. Connections that have not authenticated yet have a limit of their own
-//! ([`Lobby`]).
+//! ([`ConnectionSlots`]).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,13 +18,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use cheetah_device::supervise::{contain, panic_point};
-use cheetah_tls::{Guest, Lobby, Roles, ServerTls, Standing};
+use cheetah_tls::{ConnectionSlot, ConnectionSlots, Roles, ServerTls, Standing};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -88,8 +87,7 @@ pub async fn serve(
     router: impl Fn(Ends) -> Router,
 ) -> Infallible {
     let Limits { connections_max, life_max } = limits;
-    let seats = Arc::new(Semaphore::new(connections_max));
-    let lobby = Arc::new(Lobby::default());
+    let slots = ConnectionSlots::new(connections_max);
     let mut connections = JoinSet::new();
     let mut accept_one = async || {
         while connections.try_join_next().is_some() {}
@@ -103,20 +101,15 @@ pub async fn serve(
             }
         };
         panic_point("http-accept");
-        let seats = Arc::clone(&seats);
-        let door = match &tls {
-            Some(tls) => Door::Lobby(tls.clone(), seats, lobby.enter()),
-            None => {
-                let Ok(seat) = seats.try_acquire_owned() else { return };
-                Door::Open(seat)
-            }
-        };
+        let slot = if tls.is_some() { Some(slots.take_for_handshake()) } else { slots.try_take() };
+        let Some(slot) = slot else { return };
         // If the connection has no local address, it has already ended.
         let Ok(here) = stream.local_addr() else { return };
         let router = router(Ends { peer, here }).layer(middleware::from_fn(only_by_own_name));
+        let tls = tls.clone();
         let serving = async move {
             panic_point("http-connection");
-            if let Ok(Err(error)) = timeout(life_max, admit(stream, door, router)).await {
+            if let Ok(Err(error)) = timeout(life_max, admit(stream, slot, tls, router)).await {
                 tracing::debug!("an HTTP connection ended: {error}");
             }
         };
@@ -139,30 +132,18 @@ pub async fn only_readers(Extension(member): Extension<Member>, request: Request
     Refusal::new(StatusCode::FORBIDDEN, why).into_response()
 }
 
-/// How a caller is admitted.
-enum Door {
-    /// It has a permit.
-    Open(OwnedSemaphorePermit),
-    /// It gets one of these permits once it has authenticated as a member.
-    Lobby(ServerTls, Arc<Semaphore>, Guest),
-}
-
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-async fn admit(stream: TcpStream, door: Door, router: Router) -> Ended {
+async fn admit(stream: TcpStream, slot: ConnectionSlot, tls: Option<ServerTls>, router: Router) -> Ended {
     // hyper does not poll a response while the socket is full, so the kernel must enforce this limit.
     set_tcp_user_timeout(&stream, UNREAD_MS_MAX)?;
     stream.set_nodelay(true)?;
-    let (tls, seats, mut guest) = match door {
-        Door::Open(_seat) => return converse(stream, router.layer(Extension(Member(None)))).await,
-        Door::Lobby(tls, seats, guest) => (tls, seats, guest),
+    let Some(tls) = tls else {
+        let _slot = slot;
+        return converse(stream, router.layer(Extension(Member(None)))).await;
     };
-    let (stream, standing) = tokio::select! {
-        shaken = timeout(HEAD_TIMEOUT, tls.accept(stream)) => shaken??,
-        () = guest.evicted() => return Err("too many callers have not authenticated yet".into()),
-    };
-    let _seat = seats.try_acquire_owned()?;
-    drop(guest);
+    let accepting = async { timeout(HEAD_TIMEOUT, tls.accept(stream)).await? };
+    let ((stream, standing), _slot) = slot.authenticate(accepting).await?;
     let standing = standing.ok_or("the caller has no certificate")?;
     let member = Member(Some(Arc::new(standing)));
     let router = router.layer(middleware::from_fn(unless_revoked)).layer(Extension(member));

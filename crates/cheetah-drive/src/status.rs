@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cheetah_device::coverage::State;
 use cheetah_image::Hashes;
-use cheetah_tls::wallet;
+use cheetah_tls::credential_store;
 use futures::future::join_all;
 use serde::Serialize;
 
@@ -152,7 +152,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         survives_losses: survives,
         survives_losses_max: file.losses_max(),
         nodes,
-        acting_as: wallet::default().and_then(|credential| Some(credential.identity()?.to_string())),
+        acting_as: credential_store::default().and_then(|credential| Some(credential.identity()?.to_string())),
     })
 }
 

@@ -112,7 +112,7 @@ impl IscsiConnection {
         }
     }
 
-    /// Runs one command; used before the keeper owns the connection.
+    /// Runs one command; used before the connection task owns the connection.
     pub async fn execute(&mut self, cdb: &Cdb, len: u32) -> Result<Outcome, ConnectionError> {
         while !self.session.has_room() {
             poll_fn(|cx| self.poll(cx)).await?;

@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use crate::connection::{ConnectionError, IscsiConnection};
+use crate::connection_task::{Call, ConnectionTask, UnitAddress};
 use crate::inquiry::Inquiry;
-use crate::keeper::{Call, Keeper, UnitAddress};
 use crate::login::{LoginParameters, TARGETS_MAX};
 use crate::scsi::{self, Cdb, Sense, SenseKey, Unreadiness};
 use crate::session::Outcome;
@@ -92,7 +92,7 @@ impl Initiator {
             UnitAddress { uri: uri.clone(), unit, parameters, name: Arc::clone(&name), timeout: limit, in_flight_max };
         let (connection, identity) = route.open(limit).await.map_err(fail)?;
         let (calls, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(Keeper::new(route, identity.clone(), trust_reconnects, receiver).keep(connection));
+        tokio::spawn(ConnectionTask::new(route, identity.clone(), trust_reconnects, receiver).run(connection));
         let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
         Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls })
     }

@@ -4,15 +4,15 @@
 //!
 //! From the bottom up: [`pdu`] encodes and decodes headers, digests and texts; [`login`] and [`session`] are the
 //! initiator's side of the protocol (RFC 7143) as state machines without I/O; `connection` moves bytes between them and
-//! a socket; `inquiry` identifies the logical unit; `keeper` is the task that owns the connection and reconnects;
+//! a socket; `inquiry` identifies the logical unit; `connection_task` owns the connection and reconnects;
 //! [`Initiator`] splits reads into commands and interprets their outcomes.
 
 #![forbid(unsafe_code)]
 
 mod connection;
+mod connection_task;
 mod initiator;
 mod inquiry;
-mod keeper;
 pub mod login;
 pub mod pdu;
 pub mod scsi;

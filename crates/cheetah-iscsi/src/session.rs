@@ -1,7 +1,7 @@
 //! A session after its login: the outstanding commands and the target's responses. No I/O.
 //!
 //! At error recovery level 0 any fault ends the session: a digest mismatch, a number out of sequence, an unknown tag.
-//! The connection's keeper then opens another session and repeats the outstanding commands.
+//! The connection's task then opens another session and repeats the outstanding commands.
 //!
 //! Memory is bounded by the data that outstanding commands may return, plus [`OTHER_LEN_MAX`].
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::supervise::contain;
-use cheetah_tls::{ClientTls, Lobby};
+use cheetah_tls::{ClientTls, HandshakeSlots};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use socket2::SockRef;
@@ -164,11 +164,11 @@ impl Caller {
 
 async fn accept(listener: TcpListener, waiting: Arc<Waiting>, tls: Option<ClientTls>) {
     // The number of callers that have not greeted is limited, so that the next caller always has a place.
-    let lobby = Arc::new(Lobby::default());
+    let slots = Arc::new(HandshakeSlots::default());
     let mut meetings = JoinSet::new();
     loop {
         // A panic costs the caller that caused it; the others need the listener.
-        let accepting = accept_one(&listener, &waiting, tls.as_ref(), &lobby, &mut meetings);
+        let accepting = accept_one(&listener, &waiting, tls.as_ref(), &slots, &mut meetings);
         if contain("accepting a call", accepting).await.is_err() {
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
@@ -179,7 +179,7 @@ async fn accept_one(
     listener: &TcpListener,
     waiting: &Arc<Waiting>,
     tls: Option<&ClientTls>,
-    lobby: &Arc<Lobby>,
+    slots: &Arc<HandshakeSlots>,
     meetings: &mut JoinSet<()>,
 ) {
     while meetings.try_join_next().is_some() {}
@@ -191,17 +191,14 @@ async fn accept_one(
             return tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     };
-    let mut guest = lobby.enter();
+    let mut slot = slots.take();
     let (waiting, tls) = (Arc::clone(waiting), tls.cloned());
     let meeting = async move {
-        let met = tokio::select! {
-            met = tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from, tls)) => met,
-            () = guest.evicted() => return tracing::debug!("hung up on {from}: too many callers have not greeted yet"),
-        };
-        match met {
-            Ok(Ok(caller)) => waiting.push(caller),
-            Ok(Err(error)) => tracing::debug!("hung up on {from}: {error}"),
-            Err(_) => tracing::debug!("hung up on {from}: no greeting"),
+        match slot.run(tokio::time::timeout(GREETING_TIMEOUT, meet(stream, from, tls))).await {
+            Some(Ok(Ok(caller))) => waiting.push(caller),
+            Some(Ok(Err(error))) => tracing::debug!("hung up on {from}: {error}"),
+            Some(Err(_)) => tracing::debug!("hung up on {from}: no greeting"),
+            None => tracing::debug!("hung up on {from}: too many callers have not greeted yet"),
         }
     };
     meetings.spawn(contain("greeting a caller", meeting).map(drop));

@@ -1,6 +1,6 @@
 //! The client's way into TLS: `NBD_OPT_STARTTLS`, before any other option.
 //!
-//! Of the bytes that arrive before TLS, only the server's greeting is used: a machine in between can send unencrypted
+//! Of the bytes that arrive before TLS, only the server's greeting is used: a man in the middle can send unencrypted
 //! bytes (CVE-2021-3716).
 
 use std::io;

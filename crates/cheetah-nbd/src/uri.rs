@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::inbox::Inbox;
 use cheetah_device::percent::{decode, decode_bytes, encode};
-use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, RoomId, wallet};
+use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, RoomId, credential_store};
 
 /// The port that IANA assigned to NBD.
 pub const PORT: u16 = 10809;
@@ -166,7 +166,7 @@ impl NbdUri {
     ///
     /// If the certificates cannot be used, or this process is in no room and needs to be.
     pub fn tls(&self, ours: Option<&Credential>, expected: Expected) -> io::Result<Option<ClientTls>> {
-        let ours = || ours.cloned().or_else(wallet::default);
+        let ours = || ours.cloned().or_else(credential_store::default);
         let expected = match &self.security {
             Security::Room { key: Some(key), .. } => expected.with_key(*key),
             _ => expected,
@@ -180,7 +180,7 @@ impl NbdUri {
             (Security::Room { room: Some(room), .. }, _) => {
                 let other = || io::Error::other(format!("it belongs to room {room}: give a credential with --room"));
                 let ours = ours().filter(|credential| credential.room() == Some(*room));
-                Some(ours.or_else(|| wallet::of_room(room)).ok_or_else(other)?)
+                Some(ours.or_else(|| credential_store::of_room(room)).ok_or_else(other)?)
             }
             (Security::Certificates(folder), _) => Some(Credential::from_dir(folder).map_err(io::Error::other)?),
         };

@@ -11,7 +11,7 @@ use cheetah_device::supervise::persist;
 use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
-use cheetah_tls::{Credential, ServerTls, TlsError, wallet};
+use cheetah_tls::{Credential, ServerTls, TlsError, credential_store};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::announce::Announcement;
@@ -65,7 +65,7 @@ impl NodeConfig {
             join: Vec::new(),
             announce: false,
             insecure: false,
-            credential: wallet::default(),
+            credential: credential_store::default(),
             probe: true,
             data_threads: None,
         }
@@ -138,8 +138,8 @@ impl Node {
         let http_listen = http_listen(&config)?;
         let mut tls = None;
         for address in [config.listen, http_listen] {
-            tls =
-                wallet::server_as(config.credential.as_ref(), address, config.insecure).map_err(NodeError::Exposed)?;
+            tls = credential_store::server_as(config.credential.as_ref(), address, config.insecure)
+                .map_err(NodeError::Exposed)?;
         }
         let memory_bytes = match config.dedicated {
             // The spare memory was measured before the machine joined its room; slightly less may be available now.

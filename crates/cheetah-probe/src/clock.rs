@@ -108,8 +108,8 @@ mod tests {
     fn converting_both_clocks_gives_the_same_time() {
         let offset = WallOffset::now();
         let (before, wall, after) = (Nanos::now(), read(ClockId::Realtime), Nanos::now());
-        let told = offset.to_monotonic(wall);
+        let converted = offset.to_monotonic(wall);
         let slack = Duration::from_millis(5);
-        assert!(told + slack >= before && told <= after + slack, "{before} {told} {after}");
+        assert!(converted + slack >= before && converted <= after + slack, "{before} {converted} {after}");
     }
 }

@@ -166,7 +166,7 @@ pub struct Mtu {
     /// Largest IP packet that arrived whole, in bytes.
     pub bytes: u32,
     /// Whether a router reported it. Otherwise larger packets were merely not answered.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// A router on the way.

@@ -94,30 +94,30 @@ impl Route {
             Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL) => RouteError::None(remote),
             _ => RouteError::Io { remote, error },
         };
-        let way = way_to(remote).map_err(failed)?.ok_or(RouteError::None(remote))?;
-        if !matches!(way.kind, Rtn::Unicast | Rtn::Local) {
-            return Err(if matches!(way.kind, Rtn::Broadcast | Rtn::Multicast | Rtn::Anycast) {
+        let route = kernel_route_to(remote).map_err(failed)?.ok_or(RouteError::None(remote))?;
+        if !matches!(route.kind, Rtn::Unicast | Rtn::Local) {
+            return Err(if matches!(route.kind, Rtn::Broadcast | Rtn::Multicast | Rtn::Anycast) {
                 RouteError::Many(remote)
             } else {
                 RouteError::None(remote)
             });
         }
-        let link = link(way.index).map_err(failed)?.ok_or(RouteError::None(remote))?;
+        let link = link(route.index).map_err(failed)?.ok_or(RouteError::None(remote))?;
         if !link.ethernet {
             return Err(RouteError::NotEthernet(link.name));
         }
-        let next_hop = way.gateway.unwrap_or(remote);
+        let next_hop = route.gateway.unwrap_or(remote);
         let remote_mac = if link.loopback || !link.resolves {
             [0; 6]
         } else {
-            resolve(way.index, next_hop, remote).map_err(failed)?.ok_or(RouteError::Silent { remote, next_hop })?
+            resolve(route.index, next_hop, remote).map_err(failed)?.ok_or(RouteError::Silent { remote, next_hop })?
         };
         Ok(Self {
             interface: link.name,
-            index: way.index,
-            local: way.local,
+            index: route.index,
+            local: route.local,
             remote,
-            gateway: way.gateway,
+            gateway: route.gateway,
             local_mac: link.mac,
             remote_mac,
             mtu: link.mtu,
@@ -133,14 +133,14 @@ impl Route {
 }
 
 /// The kernel's answer to a route request.
-struct Way {
+struct KernelRoute {
     kind: Rtn,
     index: u32,
     local: IpAddr,
     gateway: Option<IpAddr>,
 }
 
-fn way_to(remote: IpAddr) -> io::Result<Option<Way>> {
+fn kernel_route_to(remote: IpAddr) -> io::Result<Option<KernelRoute>> {
     let question = RtmsgBuilder::default()
         .rtm_family(family(remote))
         .rtm_dst_len(if remote.is_ipv4() { 32 } else { 128 })
@@ -153,17 +153,17 @@ fn way_to(remote: IpAddr) -> io::Result<Option<Way>> {
         .rtattrs([with(Rta::Dst, octets(remote))?].into_iter().collect())
         .build()
         .map_err(io::Error::other)?;
-    let ways = ask(Rtm::Getroute, NlmF::empty(), question, |route: &Rtmsg| {
+    let routes = ask(Rtm::Getroute, NlmF::empty(), question, |route: &Rtmsg| {
         let address_of = |kind| attribute(route.rtattrs(), kind).and_then(address);
         let kind = *route.rtm_type();
-        Some(Way {
+        Some(KernelRoute {
             kind,
             index: attribute(route.rtattrs(), Rta::Oif).and_then(number)?,
             local: if kind == Rtn::Local { remote } else { address_of(Rta::Prefsrc)? },
             gateway: address_of(Rta::Gateway),
         })
     })?;
-    Ok(ways.into_iter().next())
+    Ok(routes.into_iter().next())
 }
 
 /// The properties of an interface.

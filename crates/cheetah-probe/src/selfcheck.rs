@@ -237,7 +237,7 @@ mod tests {
             let really = check(&due, &truly, bound);
             match check(&due, &left, bound) {
                 Verdict::Unknown => {}
-                told => prop_assert_eq!(std::mem::discriminant(&told), std::mem::discriminant(&really)),
+                verdict => prop_assert_eq!(std::mem::discriminant(&verdict), std::mem::discriminant(&really)),
             }
         }
     }

@@ -11,7 +11,7 @@ use cheetah_error::{Error, Result};
 use mdns_sd::{ResolvedService, ServiceInfo};
 
 use crate::invitation::Host;
-use crate::place::check_room_name;
+use crate::machine::check_room_name;
 use crate::room::Room;
 
 /// The service type of enrolment servers. Its TXT keys: `room` (name), `id`.

@@ -25,8 +25,8 @@ use zeroize::Zeroizing;
 
 use crate::invitation::{Host, Invitation};
 use crate::key::PrivateKey;
+use crate::machine::now;
 use crate::pending::{Code, Joiner};
-use crate::place::now;
 use crate::room::der_of_list;
 use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
 
@@ -42,7 +42,7 @@ const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// A machine's description of itself.
 #[derive(Debug, Clone, Default)]
-pub struct Me {
+pub struct MachineInfo {
     /// The name that it would like.
     pub name: String,
     /// Its addresses.
@@ -85,11 +85,11 @@ enum Failed {
 /// # Errors
 ///
 /// If no address answers, one of them is not the room, or the room refuses.
-pub async fn enrol(invitation: &Invitation, key: &PrivateKey, me: &Me) -> Result<Joined> {
+pub async fn enrol(invitation: &Invitation, key: &PrivateKey, machine: &MachineInfo) -> Result<Joined> {
     let mut pause = PAUSE_FIRST;
     let mut attempt = 1;
     loop {
-        match enrol_once(invitation, key, me).await {
+        match enrol_once(invitation, key, machine).await {
             Ok(joined) => return Ok(joined),
             Err(Failed::Refused(error)) => return Err(error),
             Err(Failed::Broken(why)) if attempt == ATTEMPTS => {
@@ -104,12 +104,16 @@ pub async fn enrol(invitation: &Invitation, key: &PrivateKey, me: &Me) -> Result
     }
 }
 
-async fn enrol_once(invitation: &Invitation, key: &PrivateKey, me: &Me) -> std::result::Result<Joined, Failed> {
+async fn enrol_once(
+    invitation: &Invitation,
+    key: &PrivateKey,
+    machine: &MachineInfo,
+) -> std::result::Result<Joined, Failed> {
     let addresses: Vec<_> = invitation.hosts.iter().map(|host| (host.clone(), invitation.port)).collect();
-    let line = Line::enrolling(&addresses, &invitation.room_key).await?;
-    let claims = claims(key, &invitation.room_key, me).map_err(Failed::Refused)?;
+    let connection = Connection::open_for_enrolment(&addresses, &invitation.room_key).await?;
+    let claims = claims(key, &invitation.room_key, machine).map_err(Failed::Refused)?;
     let request = Enrol { token: invitation.token.to_hex().to_string(), claims };
-    let answer: Enrolled = line.ask(Method::POST, "/v1/enrol", &request).await?;
+    let answer: Enrolled = connection.ask(Method::POST, "/v1/enrol", &request).await?;
     accept(&answer, key, &invitation.room_key, invitation.role, &addresses).map_err(Failed::Refused)
 }
 
@@ -129,16 +133,16 @@ pub async fn check_in(
         Failed::Broken(why) => Error::failed(why),
         Failed::Refused(error) => error,
     };
-    let places: Vec<_> = at.iter().filter_map(|place| parse_place(place)).collect();
+    let places: Vec<_> = at.iter().filter_map(|place| parse_host_port(place)).collect();
     let tls = credential.client(Expected::role(Role::Room)).map_err(|error| Error::failed(error.to_string()))?;
-    let line = Line::open(&places, &tls).await.map_err(plain)?;
+    let connection = Connection::open(&places, &tls).await.map_err(plain)?;
     let request = CheckIn { server, ended, time_s: now() };
-    let answer: CheckedIn = line.ask(Method::POST, "/v1/servers", &request).await.map_err(plain)?;
+    let answer: CheckedIn = connection.ask(Method::POST, "/v1/servers", &request).await.map_err(plain)?;
     der_of_list(answer.revocations.as_bytes())
 }
 
 /// Parses `host:port`.
-pub fn parse_place(text: &str) -> Option<(Host, u16)> {
+pub fn parse_host_port(text: &str) -> Option<(Host, u16)> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some((Host::Ip(address.ip()), address.port())).filter(|(_, port)| *port != 0);
     }
@@ -156,7 +160,7 @@ pub fn parse_place(text: &str) -> Option<(Host, u16)> {
 pub async fn wait_for_approval(
     (host, port): (&Host, u16),
     key: &PrivateKey,
-    me: &Me,
+    machine: &MachineInfo,
     role: Role,
     show: impl AsyncFnOnce(Code, Fingerprint) -> Result<()>,
 ) -> Result<Joined> {
@@ -172,11 +176,11 @@ pub async fn wait_for_approval(
     let room_key = authority_at(&host.to_string(), port).await.map_err(plain)?;
     let begin = Begin {
         commitment: Fingerprint(joiner.commitment()).to_string(),
-        name: me.name.clone(),
+        name: machine.name.clone(),
         role: role.to_string(),
     };
-    let line = Line::enrolling(&address, &room_key).await.map_err(plain)?;
-    let begun: Begun = line.ask(Method::POST, "/v1/pending", &begin).await.map_err(plain)?;
+    let connection = Connection::open_for_enrolment(&address, &room_key).await.map_err(plain)?;
+    let begun: Begun = connection.ask(Method::POST, "/v1/pending", &begin).await.map_err(plain)?;
     let theirs = begun.nonce.parse::<Fingerprint>();
     let theirs =
         theirs.map_err(|_| Error::failed("the room's answer is malformed; update Cheetah on both machines"))?;
@@ -184,15 +188,15 @@ pub async fn wait_for_approval(
         return Err(Error::failed("the room's answer is malformed; update Cheetah on both machines"));
     }
     let (nonce, code) = joiner.reveal(&room_key, &theirs.0);
-    let reveal = Reveal { nonce: Fingerprint(nonce).to_string(), claims: claims(key, &room_key, me)? };
+    let reveal = Reveal { nonce: Fingerprint(nonce).to_string(), claims: claims(key, &room_key, machine)? };
     let path = format!("/v1/pending/{}", begun.id);
-    let line = Line::enrolling(&address, &room_key).await.map_err(plain)?;
-    line.send(Method::PUT, &path, &reveal).await.map_err(plain)?;
+    let connection = Connection::open_for_enrolment(&address, &room_key).await.map_err(plain)?;
+    connection.send(Method::PUT, &path, &reveal).await.map_err(plain)?;
     show(code, room_key).await?;
     loop {
         sleep(POLL_PAUSE).await;
-        let asked = match Line::enrolling(&address, &room_key).await {
-            Ok(line) => line.send(Method::GET, &path, &()).await,
+        let asked = match Connection::open_for_enrolment(&address, &room_key).await {
+            Ok(connection) => connection.send(Method::GET, &path, &()).await,
             Err(failed) => Err(failed),
         };
         match asked {
@@ -290,9 +294,9 @@ impl rustls::client::danger::ServerCertVerifier for AnyServer {
     }
 }
 
-fn claims(key: &PrivateKey, room_key: &Fingerprint, me: &Me) -> Result<Claims> {
-    let hosts = me.hosts.iter().map(ToString::to_string).collect();
-    Claims::new(key, room_key, &me.name, hosts, now())
+fn claims(key: &PrivateKey, room_key: &Fingerprint, machine: &MachineInfo) -> Result<Claims> {
+    let hosts = machine.hosts.iter().map(ToString::to_string).collect();
+    Claims::new(key, room_key, &machine.name, hosts, now())
 }
 
 /// Checks what the room issued: its own authority, the machine's key, and the role that was asked for.
@@ -323,14 +327,17 @@ fn accept(
 }
 
 /// A connection to the enrolment server, whose room has been verified, for one request.
-struct Line {
+struct Connection {
     stream: Secured<TcpStream>,
     host: String,
 }
 
-impl Line {
+impl Connection {
     /// Connects, without a certificate, to the first address that answers, which must be the room with this key.
-    async fn enrolling(addresses: &[(Host, u16)], room_key: &Fingerprint) -> std::result::Result<Self, Failed> {
+    async fn open_for_enrolment(
+        addresses: &[(Host, u16)],
+        room_key: &Fingerprint,
+    ) -> std::result::Result<Self, Failed> {
         let tls =
             ClientTls::for_enrolment(*room_key).map_err(|error| Failed::Refused(Error::failed(error.to_string())))?;
         Self::open(addresses, &tls).await
@@ -339,7 +346,7 @@ impl Line {
     /// Connects to the first address that answers, which must be the room's enrolment server.
     async fn open(addresses: &[(Host, u16)], tls: &ClientTls) -> std::result::Result<Self, Failed> {
         let mut why = Vec::new();
-        let mut stranger = None;
+        let mut other = None;
         for (host, port) in addresses {
             let shown = host.with_port(*port);
             let host = host.to_string();
@@ -359,18 +366,18 @@ impl Line {
                 Ok(Ok((stream, Some(identity)))) if identity.role == Role::Room => {
                     return Ok(Self { stream, host: shown });
                 }
-                Ok(Ok(_)) => stranger = Some(format!("{shown} is not the room's enrolment server")),
+                Ok(Ok(_)) => other = Some(format!("{shown} is not the room's enrolment server")),
                 Ok(Err(error)) if is_certificate_error(&error) => {
-                    stranger = Some(format!("{shown} is not the room of the invitation ({error})"));
+                    other = Some(format!("{shown} is not the room of the invitation ({error})"));
                 }
                 Ok(Err(error)) => why.push(format!("{shown}: {error}")),
                 Err(_) => why.push(format!("{shown}: no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs())),
             }
         }
-        Err(match stranger {
-            Some(stranger) => Failed::Refused(Error::failed(format!(
-                "{stranger}; nothing was sent to it. Another machine may have that address, or stand in between: compare \
-                 with cheetah room list, and make a new invitation"
+        Err(match other {
+            Some(other) => Failed::Refused(Error::failed(format!(
+                "{other}; nothing was sent to it. Another machine may have that address, or intercept the connection: \
+                 compare with cheetah room list, and make a new invitation"
             ))),
             None => Failed::Broken(why.join("; ")),
         })

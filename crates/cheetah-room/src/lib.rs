@@ -25,7 +25,7 @@
 //! | a member claims the address of another, to pose as it towards tools that check host names | a certificate has the address that the machine called from, and others only if no member has them |
 //! | a member asks for another role | the role is the invitation's, or what the examiner approved; a key has one role |
 //! | a certificate for a key that the machine does not have | the request is signed with it |
-//! | a machine in the middle while a code is compared | it must commit itself before it knows the code; attempts are limited, finished or not ([`pending`]) |
+//! | a man in the middle while a code is compared | it must commit itself before it knows the code; attempts are limited, finished or not ([`pending`]) |
 //! | an old list of revoked certificates | lists are numbered, and none replaces a newer one |
 //! | another user reads a key, or replaces a file by a link | owner-only rights, checked at each use; nothing is followed ([`directory`]) |
 //! | callers that occupy the enrolment server | seconds a connection, some KiB a request; the oldest connection makes way |
@@ -38,12 +38,12 @@
 pub mod announce;
 pub mod authority;
 pub mod client;
+pub mod credentials;
 pub mod directory;
 pub mod invitation;
-pub mod kept;
 pub mod key;
+pub mod machine;
 pub mod pending;
-pub mod place;
 pub mod register;
 pub mod resolve;
 pub mod room;

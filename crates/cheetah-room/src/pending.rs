@@ -8,7 +8,7 @@
 //!   code = H(room's key ‖ key ‖ both nonces)          the same code
 //! ```
 //!
-//! The examiner reads the code on the joining machine and types it at the room's. A machine in the middle has two
+//! The examiner reads the code on the joining machine and types it at the room's. A man in the middle has two
 //! conversations, with two codes. It must commit itself to its key before it learns the nonce that decides the code, so
 //! each attempt succeeds with a probability of 1 in 10⁸.
 //!
@@ -418,8 +418,8 @@ mod tests {
     }
 
     #[test]
-    fn with_a_machine_in_between_the_codes_differ() {
-        // The machine in the middle shows the joiner its own room, and the room its own key.
+    fn with_a_man_in_the_middle_the_codes_differ() {
+        // The man in the middle shows the joiner its own room, and the room its own key.
         let (false_room, false_key) = (Fingerprint([8; 32]), Fingerprint([9; 32]));
         let joiner = Joiner::new(KEY, [3; 32]);
         let between = Joiner::new(false_key, [5; 32]);

@@ -9,12 +9,12 @@ use cheetah_error::{Error, Result, list};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::{Joined, Me, enrol, parse_place};
+use crate::client::{Joined, MachineInfo, enrol, parse_host_port};
+use crate::credentials::{CREDENTIAL_LEN_MAX, Credentials, StoredCredential, addresses_in, stored_credentials};
 use crate::directory::OwnDirectory;
 use crate::invitation::{Host, Invitation, TEXT_LEN_MAX};
-use crate::kept::{CREDENTIAL_LEN_MAX, Credentials, Kept, all, places_in};
 use crate::key::PrivateKey;
-use crate::place::{PORT, host_name};
+use crate::machine::{PORT, host_name};
 use crate::register::Admission;
 use crate::room::Room;
 
@@ -56,19 +56,19 @@ pub struct Membership {
     pub credential: Credential,
     /// The room's name.
     pub room: String,
-    /// The file in this user's directory of credentials, if it is kept there.
+    /// Its file, if it is in this user's directory of credentials.
     pub file: Option<PathBuf>,
     /// The file that holds the credential, if one does.
     pub pem: Option<PathBuf>,
     /// The addresses of the enrolment server, as `host:port`.
     pub at: Vec<String>,
     /// How it came about just now, if it did.
-    pub new: Option<New>,
+    pub new: Option<NewMembership>,
 }
 
 /// A membership that was made just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct New {
+pub struct NewMembership {
     /// The clock of the room's machine minus this one's, in seconds.
     pub clock_offset_s: i64,
 }
@@ -80,10 +80,10 @@ pub struct Wanted<'a> {
     pub text: Option<&'a str>,
     /// The purpose.
     pub purpose: Purpose,
-    /// Whether a credential that is made now is kept in memory only.
+    /// Whether a new credential stays in memory.
     pub ephemeral: bool,
     /// The description of this machine, for joining.
-    pub me: Me,
+    pub machine: MachineInfo,
 }
 
 /// Resolves the room of a command: the option, else the variable, else the only room of this machine. `None`: no room.
@@ -101,13 +101,13 @@ pub async fn resolve(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
 }
 
 /// Returns the address of the enrolment server to ask, if `--room` names one: `host:port`, or an address.
-pub fn place_to_ask(text: &str) -> Option<(Host, u16)> {
+pub fn address_to_ask(text: &str) -> Option<(Host, u16)> {
     let text = text.trim();
     if text.contains('/') || Invitation::is_meant(text) || Path::new(text).is_file() {
         return None;
     }
     let address = text.parse::<std::net::IpAddr>().ok().map(|address| (Host::Ip(address), PORT));
-    address.or_else(|| parse_place(text))
+    address.or_else(|| parse_host_port(text))
 }
 
 /// Returns the name of the room of a command: the option, else the variable.
@@ -122,7 +122,7 @@ pub fn named_room(option: Option<&str>) -> Option<Zeroizing<String>> {
 ///
 /// If a directory cannot be read.
 pub fn knows_no_room() -> Result<bool> {
-    Ok(Room::names()?.is_empty() && all()?.is_empty())
+    Ok(Room::names()?.is_empty() && stored_credentials()?.is_empty())
 }
 
 async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
@@ -135,7 +135,8 @@ async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     if Room::names()?.iter().any(|name| name == text) {
         return own(&Room::open(text)?, wanted.purpose);
     }
-    let mut found: Vec<Kept> = all()?.into_iter().filter(|kept| kept.room == text).collect();
+    let mut found: Vec<StoredCredential> =
+        stored_credentials()?.into_iter().filter(|stored| stored.room == text).collect();
     if found.is_empty() {
         let known = known_names()?;
         let known = if known.is_empty() { "it knows none".into() } else { format!("it knows {}", list(&known)) };
@@ -144,37 +145,38 @@ async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
              machine), or make a room: cheetah room init {text}"
         )));
     }
-    let rooms: Vec<RoomId> = found.iter().filter_map(|kept| kept.credential.room()).collect();
+    let rooms: Vec<RoomId> = found.iter().filter_map(|stored| stored.credential.room()).collect();
     if rooms.iter().any(|room| *room != rooms[0]) {
-        let paths: Vec<_> = found.iter().map(|kept| kept.path.display().to_string()).collect();
+        let paths: Vec<_> = found.iter().map(|stored| stored.path.display().to_string()).collect();
         return Err(Error::misuse(format!(
             "several rooms have the name '{text}'; name one by its file: {}",
             list(&paths)
         )));
     }
     pick(&mut found, wanted.purpose).ok_or_else(|| {
-        let own = found.iter().filter_map(|kept| kept.credential.identity());
+        let own = found.iter().filter_map(|stored| stored.credential.identity());
         let own: Vec<_> = own.map(|identity| identity.role.name()).collect();
         other_role(text, &list(&own), wanted.purpose)
     })
 }
 
 /// Takes the credential that fits best.
-fn pick(found: &mut Vec<Kept>, purpose: Purpose) -> Option<Membership> {
-    let role = |kept: &Kept| kept.credential.identity().map(|identity| identity.role);
-    let best = purpose.roles().iter().find_map(|wanted| found.iter().position(|kept| role(kept) == Some(*wanted)))?;
-    let kept = found.swap_remove(best);
-    Some(known(kept))
+fn pick(found: &mut Vec<StoredCredential>, purpose: Purpose) -> Option<Membership> {
+    let role = |stored: &StoredCredential| stored.credential.identity().map(|identity| identity.role);
+    let best =
+        purpose.roles().iter().find_map(|wanted| found.iter().position(|stored| role(stored) == Some(*wanted)))?;
+    let stored = found.swap_remove(best);
+    Some(known(stored))
 }
 
-/// The membership by a credential that was kept.
-pub fn known(kept: Kept) -> Membership {
+/// The membership by a stored credential.
+pub fn known(stored: StoredCredential) -> Membership {
     Membership {
-        credential: kept.credential,
-        room: kept.room,
-        pem: Some(kept.path.clone()),
-        file: Some(kept.path),
-        at: kept.at,
+        credential: stored.credential,
+        room: stored.room,
+        pem: Some(stored.path.clone()),
+        file: Some(stored.path),
+        at: stored.at,
         new: None,
     }
 }
@@ -189,7 +191,7 @@ fn other_role(room: &str, has: &str, purpose: Purpose) -> Error {
 
 fn known_names() -> Result<Vec<String>> {
     let mut names = Room::names()?;
-    names.extend(all()?.into_iter().map(|kept| kept.room));
+    names.extend(stored_credentials()?.into_iter().map(|stored| stored.room));
     names.sort();
     names.dedup();
     Ok(names)
@@ -217,8 +219,8 @@ async fn from_file(path: &Path, wanted: &Wanted<'_>) -> Result<Membership> {
 ///
 /// If the file cannot be read or used.
 pub fn of_file(path: &Path) -> Result<Membership> {
-    if let Some(kept) = all()?.into_iter().find(|kept| kept.path == path) {
-        return Ok(known(kept));
+    if let Some(stored) = stored_credentials()?.into_iter().find(|stored| stored.path == path) {
+        return Ok(known(stored));
     }
     let doing = |error| Error::io(format_args!("reading {}", path.display()), &error);
     let bytes = Zeroizing::new(read_limited(path).map_err(doing)?);
@@ -234,7 +236,10 @@ fn of_credential(path: &Path, bytes: &[u8]) -> Result<(Membership, Role)> {
     let credential = Credential::from_file(path).map_err(failed)?;
     let identity = credential.identity().ok_or_else(|| Error::misuse(format!("{shown} names no member of a room")))?;
     let (room, role) = (identity.room.to_string(), identity.role);
-    Ok((Membership { credential, room, file: None, pem: Some(path.to_owned()), at: places_in(bytes), new: None }, role))
+    Ok((
+        Membership { credential, room, file: None, pem: Some(path.to_owned()), at: addresses_in(bytes), new: None },
+        role,
+    ))
 }
 
 fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -256,22 +261,22 @@ async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
         )));
     }
     if wanted.ephemeral {
-        let joined = enrol(&invitation, &PrivateKey::generate()?, &wanted.me).await?;
+        let joined = enrol(&invitation, &PrivateKey::generate()?, &wanted.machine).await?;
         return Ok(membership(joined, None));
     }
     let credentials = Credentials::open()?;
     let _lock = tokio::task::block_in_place(|| credentials.lock())?;
-    if let Some(kept) = credentials.find(room, role)? {
-        return Ok(known(kept));
+    if let Some(stored) = credentials.find(room, role)? {
+        return Ok(known(stored));
     }
     let key = credentials.key_for(room, role)?;
-    let joined = enrol(&invitation, &key, &wanted.me).await?;
-    let kept = credentials.keep(&joined)?;
-    Ok(membership(joined, Some(kept.path)))
+    let joined = enrol(&invitation, &key, &wanted.machine).await?;
+    let stored = credentials.store(&joined)?;
+    Ok(membership(joined, Some(stored.path)))
 }
 
 fn membership(joined: Joined, file: Option<PathBuf>) -> Membership {
-    let new = Some(New { clock_offset_s: joined.clock_offset_s });
+    let new = Some(NewMembership { clock_offset_s: joined.clock_offset_s });
     Membership { credential: joined.credential, room: joined.room, pem: file.clone(), file, at: joined.at, new }
 }
 
@@ -289,38 +294,38 @@ fn own(room: &Room, purpose: Purpose) -> Result<Membership> {
     };
     let credentials = Credentials::open()?;
     let _lock = credentials.lock()?;
-    if let Some(kept) = credentials.find(room.id(), role)? {
-        room.update(&kept.credential)?;
-        return Ok(known(kept));
+    if let Some(stored) = credentials.find(room.id(), role)? {
+        room.update(&stored.credential)?;
+        return Ok(known(stored));
     }
     let key = PrivateKey::generate()?;
     let (member, _) = room.admit(&key, &host_name(), role, Admission::Founder)?;
     let pem = room.credential_pem(&key, &member)?;
     let credential = Credential::from_pem(pem.as_bytes()).map_err(|error| Error::failed(error.to_string()))?;
     let joined = Joined { credential, pem, room: name, at: Vec::new(), clock_offset_s: 0 };
-    let kept = credentials.keep(&joined)?;
-    Ok(membership(joined, Some(kept.path)))
+    let stored = credentials.store(&joined)?;
+    Ok(membership(joined, Some(stored.path)))
 }
 
 /// The only room for which this machine has, or can make, a fitting credential.
 fn only_room(wanted: &Wanted<'_>) -> Result<Option<Membership>> {
     let rooms = Room::names()?;
-    let mut kept: Vec<Kept> = all()?;
-    kept.retain(|kept| kept.credential.identity().is_some_and(|identity| wanted.purpose.fits(identity.role)));
+    let mut stored: Vec<StoredCredential> = stored_credentials()?;
+    stored.retain(|stored| stored.credential.identity().is_some_and(|identity| wanted.purpose.fits(identity.role)));
     match &*rooms {
         [] => {}
         [name] => {
             let room = Room::open(name)?;
-            let others = kept.iter().any(|kept| kept.credential.room() != Some(room.id()));
+            let others = stored.iter().any(|stored| stored.credential.room() != Some(room.id()));
             return if others { Ok(None) } else { own(&room, wanted.purpose).map(Some) };
         }
         _ => return Ok(None),
     }
-    let first = kept.first().and_then(|kept| kept.credential.room());
-    if kept.iter().any(|kept| kept.credential.room() != first) {
+    let first = stored.first().and_then(|stored| stored.credential.room());
+    if stored.iter().any(|stored| stored.credential.room() != first) {
         return Ok(None);
     }
-    Ok(pick(&mut kept, wanted.purpose))
+    Ok(pick(&mut stored, wanted.purpose))
 }
 
 /// Every credential with which this machine can use drives: of its own rooms, and of those that it has joined. One that
@@ -337,8 +342,9 @@ pub fn every_client() -> Result<Vec<Credential>> {
             Err(error) => tracing::warn!("room {name} is not used: {error}"),
         }
     }
-    let fits = |kept: &Kept| kept.credential.identity().is_some_and(|own| Purpose::Client.fits(own.role));
-    credentials.extend(all()?.into_iter().filter(fits).map(|kept| kept.credential));
+    let fits =
+        |stored: &StoredCredential| stored.credential.identity().is_some_and(|own| Purpose::Client.fits(own.role));
+    credentials.extend(stored_credentials()?.into_iter().filter(fits).map(|stored| stored.credential));
     Ok(credentials)
 }
 

@@ -23,12 +23,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::authority::{Authority, Subject};
+use crate::credentials::{CREDENTIAL_LEN_MAX, address_line};
 use crate::directory::{Lock, OwnDirectory, random, rename_new};
 use crate::invitation::{Host, Invitation, Token};
-use crate::kept::{CREDENTIAL_LEN_MAX, places_line};
 use crate::key::PrivateKey;
+use crate::machine::{check_room_name, host_name, now, rooms};
 use crate::pending::Pending;
-use crate::place::{check_room_name, host_name, now, rooms};
 use crate::register::{self, Admission, Applicant, Member, Register, Server};
 
 const ROOM: &str = "room.toml";
@@ -311,7 +311,7 @@ impl Room {
             name: name.to_owned(),
             key: public.fingerprint(),
             called_from: None,
-            hosts: if by == Admission::InAdvance { Vec::new() } else { crate::place::own_addresses() },
+            hosts: if by == Admission::InAdvance { Vec::new() } else { crate::machine::own_addresses() },
         };
         let serial = serial()?;
         let member = self.change(|register| {
@@ -342,7 +342,7 @@ impl Room {
     /// As [`Self::credential_pem`].
     pub fn credential_file(&self, key: &PrivateKey, member: &Member) -> Result<Zeroizing<String>> {
         let pem = self.credential_pem(key, member)?;
-        Ok(Zeroizing::new([places_line(&self.places()?).as_str(), &pem].concat()))
+        Ok(Zeroizing::new([address_line(&self.places()?).as_str(), &pem].concat()))
     }
 
     /// The list of revoked certificates, in PEM.
@@ -467,7 +467,7 @@ impl Room {
     pub fn places(&self) -> Result<Vec<String>> {
         let Some(last) = self.last_serving()? else { return Ok(Vec::new()) };
         let hosts = match last.address.is_unspecified() {
-            true => crate::place::own_addresses(),
+            true => crate::machine::own_addresses(),
             false => vec![Host::Ip(last.address)],
         };
         Ok(hosts.iter().map(|host| host.with_port(last.port)).collect())

@@ -29,8 +29,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::invitation::{Host, Token};
 use crate::key::PublicKey;
+use crate::machine::now;
 use crate::pending::{Refused, Revealed};
-use crate::place::now;
 use crate::register::{self, Admission, Applicant, Denied, MEMBER_HOSTS_MAX};
 use crate::room::{Room, serial};
 use crate::wire::{Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, REQUEST_LEN_MAX, Reveal};

@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::check_in;
-use crate::kept::Credentials;
-use crate::place::own_addresses;
+use crate::credentials::Credentials;
+use crate::machine::own_addresses;
 use crate::resolve::{Membership, own_room};
 use crate::room::der_of_list;
 use crate::wire::ServerAt;

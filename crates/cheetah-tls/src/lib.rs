@@ -18,12 +18,14 @@
 
 mod channel;
 mod client;
+mod connection_slots;
 mod credential;
+pub mod credential_store;
 mod error;
 mod handshake;
+mod handshake_slots;
 mod identity;
 mod inbound;
-mod lobby;
 mod provider;
 mod record;
 mod revocation;
@@ -33,14 +35,14 @@ mod server;
 pub mod testing;
 mod transport;
 mod trust;
-pub mod wallet;
 
 pub use channel::{Channel, Receiver, Secured, Sender};
 pub use client::{ClientTls, Expected};
+pub use connection_slots::{ConnectionSlot, ConnectionSlots};
 pub use credential::Credential;
 pub use error::{REVOKED, TlsError};
+pub use handshake_slots::{HandshakeSlot, HandshakeSlots};
 pub use identity::{Fingerprint, Identity, NAME_LEN_MAX, NotHexadecimal, RoomId, Serial, is_name};
-pub use lobby::{Guest, Lobby};
 pub use revocation::REVOCATIONS_BYTES_MAX;
 pub use role::{Role, Roles, UnknownRole};
 pub use server::ServerTls;

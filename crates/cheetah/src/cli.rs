@@ -1,6 +1,6 @@
 //! The command line. Each verb defines its own options, in [`crate::commands`].
 
-use cheetah_room::client::Me;
+use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -9,7 +9,7 @@ use crate::commands::{
     serve, status, triage, unmount, verify,
 };
 use crate::failure::Result;
-use crate::room::{Part, Stranger, enter};
+use crate::room::{Participation, WithoutRoom, enter};
 use crate::ui::Ui;
 
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
@@ -81,8 +81,8 @@ impl Cli {
     /// Runs the verb.
     pub async fn run(self, ui: &Ui) -> Result<()> {
         let (ui, room) = (*ui, self.room.as_deref());
-        if let Some(part) = self.command.part() {
-            enter(room, part, ui).await?;
+        if let Some(participation) = self.command.participation() {
+            enter(room, participation, ui).await?;
         }
         self.command.run(room, ui).await
     }
@@ -90,12 +90,16 @@ impl Cli {
 
 impl Command {
     /// How the verb takes part in a room; `None` if it does not, or if it enters the room itself.
-    fn part(&self) -> Option<Part> {
-        let client =
-            || Part { purpose: Purpose::Client, ephemeral: false, me: Me::default(), stranger: Stranger::Alone };
+    fn participation(&self) -> Option<Participation> {
+        let client = || Participation {
+            purpose: Purpose::Client,
+            ephemeral: false,
+            machine: MachineInfo::default(),
+            without_room: WithoutRoom::Proceed,
+        };
         match self {
-            Self::Node(args) => Some(args.part()),
-            Self::Serve(args) => Some(args.part()),
+            Self::Node(args) => Some(args.participation()),
+            Self::Serve(args) => Some(args.participation()),
             Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) => None,
             _ => Some(client()),
         }

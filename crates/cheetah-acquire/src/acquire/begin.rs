@@ -46,7 +46,7 @@ pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorde
     match Journal::open(&path)? {
         None => begin_new(request, evidence, (start, &path), recorder).await,
         Some((journal, state)) => {
-            state.start.same_wish(&start)?;
+            state.start.check_same_request(&start)?;
             go_on(request, evidence, (journal, state), recorder).await
         }
     }

@@ -25,7 +25,7 @@ use cheetah_error::{Error, Result};
 use cheetah_image::{Identity, OpenOptions};
 use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
-use cheetah_tls::{ServerTls, wallet};
+use cheetah_tls::{ServerTls, credential_store};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
 use export::{AgentExports, ReadLimiter};
@@ -146,7 +146,7 @@ fn check(config: &AgentConfig) -> Result<()> {
         return Err(Error::misuse(format!("'{examiner}' is no address to call; write HOST:PORT")));
     };
     let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    if !is_here && !config.insecure && wallet::default().is_none() {
+    if !is_here && !config.insecure && credential_store::default().is_none() {
         return Err(Error::misuse(format!(
             "{examiner} is another machine, and without a room anyone on the way could read the disk; say which room \
              with --room, or, over a network you trust, --insecure"
@@ -159,7 +159,7 @@ fn check(config: &AgentConfig) -> Result<()> {
 fn tls(config: &AgentConfig) -> Result<Option<ServerTls>> {
     let here = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
     let address = config.listen.unwrap_or(here);
-    wallet::server(address, config.insecure).map_err(|error| Error::misuse(error.to_string()))
+    credential_store::server(address, config.insecure).map_err(|error| Error::misuse(error.to_string()))
 }
 
 /// Returns the host in `HOST:PORT`, an IPv6 address without its brackets.

@@ -40,7 +40,7 @@ pub struct ActingAs {
 impl ActingAs {
     /// The member that this process acts as; `None` if it is in no room.
     pub fn current() -> Option<Self> {
-        let credential = cheetah_tls::wallet::default()?;
+        let credential = cheetah_tls::credential_store::default()?;
         let identity = credential.identity()?;
         Some(Self {
             name: identity.name.clone(),

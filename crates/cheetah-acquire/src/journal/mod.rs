@@ -86,7 +86,7 @@ pub struct Start {
 impl Start {
     /// Fails, naming the difference, unless `now` has the same parameters. The source's identity is compared elsewhere
     /// ([`known_changes`]).
-    pub fn same_wish(&self, now: &Self) -> Result<()> {
+    pub fn check_same_request(&self, now: &Self) -> Result<()> {
         let differs = |what: &str, then: &dyn std::fmt::Display, now: &dyn std::fmt::Display| {
             Err(Error::misuse(format!(
                 "this acquisition was begun with {what} {then}, not {now}; repeat the command it was begun with, or \

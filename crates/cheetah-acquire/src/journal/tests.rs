@@ -64,9 +64,9 @@ fn invalid_records_are_refused() {
 #[test]
 fn a_changed_request_and_a_changed_source_are_different_errors() {
     let then = start(MIB);
-    then.same_wish(&then).unwrap();
+    then.check_same_request(&then).unwrap();
     let other = Start { hashes: "md5".into(), ..then.clone() };
-    let error = then.same_wish(&other).unwrap_err();
+    let error = then.check_same_request(&other).unwrap_err();
     assert!(error.exit_code() == 2 && error.to_string().contains("--hash all, not md5"), "{error}");
     assert!(known_changes(&then.source, &then.source, false).unwrap().is_empty());
     let elsewhere = Identity { location: "/dev/sdc".into(), ..then.source.clone() };

@@ -65,14 +65,14 @@ impl CopyPacer {
     }
 
     /// Notes that a request is over; `arrived` unless it failed. `calm` if no reader waits.
-    pub(super) fn finished(&mut self, pacerd: PacedRequest, arrived: bool, calm: bool, now: Duration) {
-        let bytes = pacerd.request.bytes();
-        if pacerd.ahead {
+    pub(super) fn finished(&mut self, paced: PacedRequest, arrived: bool, calm: bool, now: Duration) {
+        let bytes = paced.request.bytes();
+        if paced.ahead {
             self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
             self.ahead_requests = self.ahead_requests.saturating_sub(1);
         }
-        self.link.finished(pacerd.request, arrived, now);
-        if arrived && pacerd.ahead && calm {
+        self.link.finished(paced.request, arrived, now);
+        if arrived && paced.ahead && calm {
             self.allowed = (self.allowed + bytes).min(self.busy_bytes().max(START_BYTES));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_nbd::Security;
-use cheetah_tls::{Expected, Role, Roles, wallet};
+use cheetah_tls::{Expected, Role, Roles, credential_store};
 use parking_lot::Mutex;
 
 use crate::file::SetNode;
@@ -30,7 +30,7 @@ pub(crate) fn control(node: &SetNode, timeout: Duration) -> Option<ControlClient
     let control = ControlClient::new(node.http.as_ref()?).with_timeout(timeout);
     match node.uri()?.security {
         Security::Room { room, key } => {
-            let credential = room.and_then(|room| wallet::of_room(&room)).or_else(wallet::default);
+            let credential = room.and_then(|room| credential_store::of_room(&room)).or_else(credential_store::default);
             let expected = Expected { roles: Roles::of(&[Role::Node]), key };
             Some(control.with_credential(credential).expecting(expected))
         }

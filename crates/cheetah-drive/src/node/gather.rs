@@ -16,7 +16,7 @@ use cheetah_control::ControlClient;
 use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join};
 use cheetah_control::http::{self, Ends, Member};
 use cheetah_device::supervise::{contain, panic_point};
-use cheetah_tls::{Expected, Role, Roles, wallet};
+use cheetah_tls::{Expected, Role, Roles, credential_store};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
@@ -47,7 +47,7 @@ impl Gather {
     /// Listens on `address` for `wanted` nodes. In a room, nodes must be nodes of that room;
     /// without one, an address beyond loopback is refused unless `insecure`.
     pub async fn listen(address: SocketAddr, wanted: usize, insecure: bool) -> Result<Self> {
-        let tls = wallet::server(address, insecure).map_err(|error| Error::misuse(error.to_string()))?;
+        let tls = credential_store::server(address, insecure).map_err(|error| Error::misuse(error.to_string()))?;
         let listening = |error| Error::io(format_args!("listening for nodes on {address}"), &error);
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;

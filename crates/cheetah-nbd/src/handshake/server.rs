@@ -155,7 +155,7 @@ impl ServerHandshake {
     }
 
     /// The handshake on the same connection once it has TLS. Of the messages before TLS only the client's flags are
-    /// kept, since a machine in between could have sent them (CVE-2021-3716).
+    /// kept, since a man in the middle could have sent them (CVE-2021-3716).
     #[must_use]
     pub fn secured(self) -> Self {
         Self {

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Server;
-use super::connection::{self, Admission, Opening};
+use super::connection::{self, Opening};
 use super::listener::Stream;
 use crate::tune::{self, tune};
 
@@ -64,10 +64,7 @@ impl Server {
             if dropped {
                 sleep(patience.failed()).await;
             }
-            let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else {
-                // Not reached: the semaphore is never closed.
-                return std::future::pending().await;
-            };
+            let slot = self.slots.take().await;
             let stream = match dial(to).await {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -86,8 +83,8 @@ impl Server {
                     began = Some(Instant::now());
                     let _ = entered.send(());
                 };
-                let (stream, seat) = (Stream::Tcp(stream), Admission::Seated(seat));
-                let ended = connection::run(stream, Opening::Called, seat, exports, &limits, entered).await;
+                let stream = Stream::Tcp(stream);
+                let ended = connection::run(stream, Opening::Called, slot, exports, &limits, entered).await;
                 tracing::debug!("connection to {name} ended: {ended:?}");
                 began.map(|began| began.elapsed())
             };

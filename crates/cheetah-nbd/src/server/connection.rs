@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::Error;
-use cheetah_tls::{Channel, Guest, Secured, ServerTls, Standing};
+use cheetah_tls::{Channel, ConnectionSlot, Secured, ServerTls, Standing};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::Peer;
 use super::allowance::{Allowance, Memory};
@@ -38,14 +38,6 @@ const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for a client to accept the end of the connection.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A client's place among those that the server serves.
-pub(super) enum Admission {
-    /// It has a place.
-    Seated(OwnedSemaphorePermit),
-    /// It gets one of these places after it has authenticated as a member.
-    Lobby(Arc<Semaphore>, Guest),
-}
-
 /// Which side connected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
@@ -59,7 +51,7 @@ pub(super) enum Opening {
 pub(super) async fn run(
     stream: Stream,
     opening: Opening,
-    admission: Admission,
+    slot: ConnectionSlot,
     exports: Arc<dyn Exports>,
     limits: &Limits,
     entered: impl FnOnce() + Send,
@@ -67,7 +59,7 @@ pub(super) async fn run(
     let mut greeting = BytesMut::new();
     match (stream, &limits.tls) {
         (Stream::Tcp(stream), Some(tls)) => {
-            let (stream, handshake, peer, _seat) = secure(stream, admission, tls).await?;
+            let (stream, handshake, peer, _slot) = secure(stream, slot, tls).await?;
             let client = Greeted { stream, handshake, greeting, peer };
             run_on(client, opening, exports, limits, entered).await
         }
@@ -97,28 +89,16 @@ impl<S> Greeted<S> {
     }
 }
 
-/// Starts TLS with a client, and gives it a seat.
+/// Starts TLS with a client, and gives it a slot among the connections.
 async fn secure(
     mut stream: TcpStream,
-    admission: Admission,
+    slot: ConnectionSlot,
     tls: &ServerTls,
 ) -> io::Result<(Secured<TcpStream>, ServerHandshake, Peer, OwnedSemaphorePermit)> {
-    let starting = tokio::time::timeout(TLS_TIMEOUT, start_tls(&mut stream, tls));
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client took too long to start TLS");
-    let ((channel, standing, handshake), seat) = match admission {
-        Admission::Seated(seat) => (starting.await.map_err(late)??, seat),
-        Admission::Lobby(seats, mut guest) => {
-            let started = tokio::select! {
-                started = starting => started.map_err(late)??,
-                () = guest.evicted() => {
-                    return Err(io::Error::other("too many clients have not authenticated yet"));
-                }
-            };
-            let full = |_| io::Error::other("all connections are taken by other members");
-            (started, seats.try_acquire_owned().map_err(full)?)
-        }
-    };
-    Ok((Secured::new(stream, channel), handshake, Peer::member(standing), seat))
+    let starting = async { tokio::time::timeout(TLS_TIMEOUT, start_tls(&mut stream, tls)).await.map_err(late)? };
+    let ((channel, standing, handshake), slot) = slot.authenticate(starting).await?;
+    Ok((Secured::new(stream, channel), handshake, Peer::member(standing), slot))
 }
 
 /// Greets a client, and waits until it has started TLS.

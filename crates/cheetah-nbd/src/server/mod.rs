@@ -28,14 +28,13 @@ use std::time::Duration;
 
 use cheetah_device::supervise::{contain, panic_point};
 use cheetah_device::{DynDevice, Error};
-use cheetah_tls::{Lobby, ServerTls};
+use cheetah_tls::{ConnectionSlot, ConnectionSlots, ServerTls};
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use self::allowance::Memory;
-use self::connection::{Admission, Limits, Opening};
+use self::connection::{Limits, Opening};
 use self::listener::Accepted;
 use self::wire::Limit;
 use crate::packing::Packer;
@@ -117,8 +116,7 @@ pub async fn serve(listener: Listener, exports: Arc<dyn Exports>, config: Server
 pub struct Server {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
-    seats: Arc<Semaphore>,
-    lobby: Arc<Lobby>,
+    slots: ConnectionSlots,
     limits: Arc<Limits>,
 }
 
@@ -131,8 +129,8 @@ impl Server {
             handshake_timeout: config.handshake_timeout,
             tls: config.tls.clone(),
         });
-        let seats = Arc::new(Semaphore::new(config.connections_max));
-        Self { exports, seats, lobby: Arc::default(), limits, config }
+        let slots = ConnectionSlots::new(config.connections_max);
+        Self { exports, slots, limits, config }
     }
 
     /// Serves every client that connects. Runs until it is dropped, which cuts every connection made here; one that is
@@ -173,22 +171,22 @@ impl Server {
             }
         };
         panic_point("nbd-accept");
-        let admission = if self.config.tls.is_some() && accepted.is_tcp() {
-            Admission::Lobby(Arc::clone(&self.seats), self.lobby.enter())
+        let slot = if self.config.tls.is_some() && accepted.is_tcp() {
+            self.slots.take_for_handshake()
         } else {
-            let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
+            let Some(slot) = self.slots.try_take() else {
                 tracing::warn!("turned a client away: {} are connected already", self.config.connections_max);
                 return;
             };
-            Admission::Seated(seat)
+            slot
         };
-        if let Err(error) = self.start(accepted, admission, connections) {
+        if let Err(error) = self.start(accepted, slot, connections) {
             tracing::debug!("a client was gone at once, or cannot be served: {error}");
         }
     }
 
     /// Serves a client on one of the workers, in a task of its own.
-    fn start(&self, accepted: Accepted, admission: Admission, connections: &mut JoinSet<()>) -> io::Result<()> {
+    fn start(&self, accepted: Accepted, slot: ConnectionSlot, connections: &mut JoinSet<()>) -> io::Result<()> {
         accepted.tune()?;
         if self.config.watch
             && let Err(error) = accepted.watch()
@@ -200,7 +198,7 @@ impl Server {
         let stream = accepted.enter(&runtime)?;
         let serving = async move {
             panic_point("nbd-connection");
-            if let Err(error) = connection::run(stream, Opening::Accepted, admission, exports, &limits, || ()).await {
+            if let Err(error) = connection::run(stream, Opening::Accepted, slot, exports, &limits, || ()).await {
                 tracing::debug!("connection ended: {error}");
             }
         };

@@ -1,4 +1,4 @@
-//! Connections with TLS, on the wire: members, clients without a credential, and machines in between.
+//! Connections with TLS, on the wire: members, clients without a credential, and men in the middle.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -115,7 +115,7 @@ async fn another_rooms_member_and_a_server_of_another_role_key_or_room_are_refus
         let error = refused(ClientConfig { expected, ..config(server, &examiner, Role::Node) }).await;
         assert!(error.contains(part), "{error}");
     }
-    // A machine in between with a credential of its own room: it can only forward bytes that it cannot read.
+    // A man in the middle with a credential of its own room: it can only forward bytes that it cannot read.
     let impostor = start(Some(&other.credential("pc7", Role::Node)), ServerConfig::default()).await;
     let error = refused(config(impostor, &examiner, Role::Node)).await;
     assert!(error.contains("UnknownIssuer") || error.contains("certificate"), "{error}");
@@ -162,7 +162,7 @@ async fn a_revoked_server_is_read_no_more_over_a_connection_that_is_open() {
     refused(wanted).await;
 }
 
-/// An unencrypted server that refuses TLS, or a machine in between that pretends to be one.
+/// An unencrypted server that refuses TLS, or a man in the middle that pretends to be one.
 #[tokio::test]
 async fn a_client_of_a_room_never_falls_back_to_clear() {
     let server = start(None, ServerConfig::default()).await;
@@ -225,7 +225,7 @@ async fn plaintext_behind_the_request_for_tls_ends_the_connection() {
     assert_eq!((answer.len(), closed), (18, true), "no acknowledgement, no list");
 }
 
-/// A machine in between that speaks first, and then passes on the client's TLS.
+/// A man in the middle that speaks first, and then passes on the client's TLS.
 #[tokio::test]
 async fn negotiation_before_tls_is_discarded() {
     let room = Room::new();

@@ -34,8 +34,8 @@ pub(super) fn expected(report: &PathReport) -> Option<ExpectedRate> {
         (bits_per_s.is_finite() && bits_per_s > 0.0).then_some(ExpectedRate { bits_per_s, at_least, why })
     };
     let bulk = || {
-        let bits = brought(report)?;
-        new(bits, false, format!("One TCP connection brought {} from there.", BitRate(bits)))
+        let bits = tcp_from(report)?;
+        new(bits, false, format!("One TCP connection received {} from there.", BitRate(bits)))
     };
     let left = || {
         // The search ran below the capacity, so a doubtful capacity makes this figure doubtful too.
@@ -68,7 +68,7 @@ fn sure(report: &PathReport) -> Option<&Capacity> {
 }
 
 /// Returns TCP's measured throughput from the host, in bits a second.
-pub(super) fn brought(report: &PathReport) -> Option<f64> {
+pub(super) fn tcp_from(report: &PathReport) -> Option<f64> {
     report.far.as_ref()?.tcp_from_bits_per_s.filter(|bits| bits.is_finite() && *bits > 0.0)
 }
 

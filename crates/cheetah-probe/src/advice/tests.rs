@@ -51,7 +51,7 @@ fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
     let report = PathReport {
         round_trip: Some(trips(20_000.0, 0)),
         capacity: Some(capacity(100e6, false)),
-        mtu: Some(Mtu { bytes: 1500, told: false }),
+        mtu: Some(Mtu { bytes: 1500, reported: false }),
         ..report()
     };
     let advice = advise(&report, 500 << 30).unwrap();
@@ -133,8 +133,8 @@ fn without_a_rate_there_is_a_tuning_but_no_time() {
 fn only_measured_tcp_throughput_keeps_an_agent_from_compressing() {
     let fast = PathReport { round_trip: Some(trips(100.0, 0)), capacity: Some(capacity(10e9, false)), ..report() };
     assert!(Tuning::of(&fast).compress, "the agent may be held to less than its links carry");
-    let brought = PathReport { far: Some(far(None, Some(9e9))), ..fast };
-    assert!(!Tuning::of(&brought).compress);
+    let fast_tcp = PathReport { far: Some(far(None, Some(9e9))), ..fast };
+    assert!(!Tuning::of(&fast_tcp).compress);
 }
 
 #[test]
@@ -186,7 +186,7 @@ proptest! {
         let report = PathReport {
             round_trip: Some(RoundTrip { loss, ..trips(median_us, lost) }),
             capacity: Some(capacity(bits, false)),
-            mtu: Some(Mtu { bytes: mtu, told: true }),
+            mtu: Some(Mtu { bytes: mtu, reported: true }),
             far: Some(far(Some(bits), Some(bulk))),
             ..report()
         };

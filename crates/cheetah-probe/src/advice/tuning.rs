@@ -41,7 +41,7 @@ pub struct Tuning {
     pub rate_bits_per_s: Option<f64>,
     /// Whether that rate is TCP's own throughput from the host. Otherwise it is the rate of links, and the far end may
     /// be limited to less.
-    pub brought: bool,
+    pub from_tcp: bool,
     /// The settings for that rate, if it is known.
     pub flow: Option<Flow>,
     /// Whether an agent may compress: always, unless TCP itself is faster than a processor compresses.
@@ -67,9 +67,9 @@ impl Tuning {
         Self {
             rtt_us: trip_us(report),
             rate_bits_per_s: rate,
-            brought: rate::brought(report).is_some(),
+            from_tcp: rate::tcp_from(report).is_some(),
             flow: rate.map(|rate| flow(report, rate).0),
-            compress: rate::brought(report).is_none_or(|rate| CompressionChoice::best(rate, false).compress),
+            compress: rate::tcp_from(report).is_none_or(|rate| CompressionChoice::best(rate, false).compress),
         }
     }
 }

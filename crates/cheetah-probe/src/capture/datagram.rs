@@ -163,7 +163,7 @@ impl Datagram {
             };
             match got {
                 Ok(beside) => break beside,
-                Err(error) if is_told_elsewhere(&error) => {}
+                Err(error) if is_in_error_queue(&error) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !wait_until(&self.socket, deadline)? {
                         return Ok(None);
@@ -190,8 +190,8 @@ impl Datagram {
 }
 
 /// Returns whether this is an error of the network, which is also in the error queue.
-fn is_told_elsewhere(error: &io::Error) -> bool {
-    let told =
+fn is_in_error_queue(error: &io::Error) -> bool {
+    let queued =
         [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::PROTO, Errno::NOPROTOOPT, Errno::ACCESS];
-    Errno::from_io_error(error).is_some_and(|error| told.contains(&error))
+    Errno::from_io_error(error).is_some_and(|error| queued.contains(&error))
 }

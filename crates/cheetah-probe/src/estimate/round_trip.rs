@@ -25,7 +25,7 @@ pub enum Answer {
 pub struct Probes {
     timeout: Duration,
     /// In the order they were sent in.
-    probes: Vec<Sent>,
+    probes: Vec<SentProbe>,
     /// For each sequence number, the index in `probes` of the latest probe with it.
     by_seq: HashMap<u32, usize>,
     late: u32,
@@ -33,7 +33,7 @@ pub struct Probes {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sent {
+struct SentProbe {
     at: Nanos,
     took: Option<Duration>,
 }
@@ -48,7 +48,7 @@ impl Probes {
     /// Notes that a probe left at `at`. A reused sequence number now belongs to this probe.
     pub fn sent(&mut self, seq: u32, at: Nanos) {
         self.by_seq.insert(seq, self.probes.len());
-        self.probes.push(Sent { at, took: None });
+        self.probes.push(SentProbe { at, took: None });
     }
 
     /// Notes that an answer came at `at`.
@@ -96,7 +96,8 @@ impl Probes {
     /// Returns the round trips; `None` if no probe was answered in time.
     #[must_use]
     pub fn round_trip(&self, method: Method) -> Option<RoundTrip> {
-        let took = |probe: &Sent| probe.took.filter(|took| *took <= self.timeout).map(|took| took.as_secs_f64() * 1e6);
+        let took =
+            |probe: &SentProbe| probe.took.filter(|took| *took <= self.timeout).map(|took| took.as_secs_f64() * 1e6);
         let times = self.probes.iter().filter_map(took).collect::<Vec<_>>();
         // RFC 3550 section 6.4.1 and RFC 5481 section 4.1: differences of consecutive packets among those that arrived.
         let steps = times.windows(2).filter_map(|pair| Some((pair.last()? - pair.first()?).abs()));

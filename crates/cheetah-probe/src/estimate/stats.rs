@@ -163,8 +163,8 @@ mod tests {
         fn densities_are_those_of_every_pair(values in prop::collection::vec(0.0..10.0_f64, 0..60), width in 0.01..5.0_f64) {
             let values = sorted(values);
             let naive = values.iter().map(|at| values.iter().map(|value| (1.0 - (value - at).abs() / width).max(0.0)).sum::<f64>());
-            for (told, right) in densities(&values, &values, width).into_iter().zip(naive) {
-                prop_assert!((told - right).abs() < 1e-9, "{told} {right}");
+            for (estimated, right) in densities(&values, &values, width).into_iter().zip(naive) {
+                prop_assert!((estimated - right).abs() < 1e-9, "{estimated} {right}");
             }
         }
     }

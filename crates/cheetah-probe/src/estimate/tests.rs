@@ -37,8 +37,8 @@ fn measure(path: SimulatedPath, seed: u64) -> Result<Capacity, Unknown> {
     plan.capacity(Method::Icmp)
 }
 
-fn off(told: f64, right: f64) -> f64 {
-    (told / right - 1.0).abs()
+fn off(estimated: f64, right: f64) -> f64 {
+    (estimated / right - 1.0).abs()
 }
 
 fn any_rate() -> impl Strategy<Value = f64> {
@@ -78,8 +78,8 @@ fn any_batching() -> impl Strategy<Value = Batching> {
 }
 
 /// Whether an answer is within `error` of the capacity, or there is none.
-fn is_right(told: &Result<Capacity, Unknown>, rate: f64, error: f64) -> bool {
-    told.as_ref().is_ok_and(|told| off(told.bits_per_s, rate) <= error) || told.is_err()
+fn is_right(estimated: &Result<Capacity, Unknown>, rate: f64, error: f64) -> bool {
+    estimated.as_ref().is_ok_and(|estimated| off(estimated.bits_per_s, rate) <= error) || estimated.is_err()
 }
 
 proptest! {
@@ -88,16 +88,16 @@ proptest! {
 
     #[test]
     fn idle_link_has_its_capacity(rate in any_rate(), seed: u64, noise_ns in 0.0..1000.0_f64) {
-        let told = measure(SimulatedPath { noise_ns, ..SimulatedPath::idle(rate) }, seed).unwrap();
-        prop_assert!(off(told.bits_per_s, rate) < 0.02, "{rate}: {told:?}");
-        prop_assert!(!told.at_least);
-        prop_assert!(told.low_bits_per_s <= told.bits_per_s && told.bits_per_s <= told.high_bits_per_s, "{told:?}");
+        let estimated = measure(SimulatedPath { noise_ns, ..SimulatedPath::idle(rate) }, seed).unwrap();
+        prop_assert!(off(estimated.bits_per_s, rate) < 0.02, "{rate}: {estimated:?}");
+        prop_assert!(!estimated.at_least);
+        prop_assert!(estimated.low_bits_per_s <= estimated.bits_per_s && estimated.bits_per_s <= estimated.high_bits_per_s, "{estimated:?}");
     }
 
     #[test]
     fn half_loaded_link_has_its_capacity(rate in any_rate(), cross in any_cross(), seed: u64, noise_ns in 0.0..1000.0_f64) {
         match measure(SimulatedPath { cross: (0.5, cross), noise_ns, ..SimulatedPath::idle(rate) }, seed) {
-            Ok(told) => prop_assert!(off(told.bits_per_s, rate) < 0.1, "{rate}: {told:?}"),
+            Ok(estimated) => prop_assert!(off(estimated.bits_per_s, rate) < 0.1, "{rate}: {estimated:?}"),
             // Long bursts make delays vary by as much as trains take.
             Err(why) => prop_assert!(matches!(cross, Cross::Bursts(10..)), "{rate}: {why:?}"),
         }
@@ -105,15 +105,15 @@ proptest! {
 
     #[test]
     fn link_faster_than_the_sender_is_at_least_as_fast(seed: u64, rate in 20e9..200e9_f64) {
-        let told = measure(SimulatedPath { noise_ns: 50.0, ..SimulatedPath::idle(rate) }, seed).unwrap();
-        prop_assert!(told.at_least, "{told:?}");
-        prop_assert!(told.bits_per_s <= 10.01e9 && told.bits_per_s > 8e9, "{told:?}");
+        let estimated = measure(SimulatedPath { noise_ns: 50.0, ..SimulatedPath::idle(rate) }, seed).unwrap();
+        prop_assert!(estimated.at_least, "{estimated:?}");
+        prop_assert!(estimated.bits_per_s <= 10.01e9 && estimated.bits_per_s > 8e9, "{estimated:?}");
     }
 
     #[test]
     fn batches_before_the_narrow_link_change_nothing(rate in any_rate(), batching in any_batching(), seed: u64) {
-        let told = measure(SimulatedPath { before: Some(batching), ..SimulatedPath::idle(rate) }, seed);
-        prop_assert!(is_right(&told, rate, 0.02), "{rate}: {told:?}");
+        let estimated = measure(SimulatedPath { before: Some(batching), ..SimulatedPath::idle(rate) }, seed);
+        prop_assert!(is_right(&estimated, rate, 0.02), "{rate}: {estimated:?}");
     }
 
     #[test]
@@ -131,10 +131,10 @@ proptest! {
             fleets += 1;
             prop_assert!(fleets < 20);
         }
-        let told = search.available();
+        let estimated = search.available();
         let left = rate * (1.0 - taken);
-        prop_assert!(told.low_bits_per_s <= told.bits_per_s && told.bits_per_s <= told.high_bits_per_s);
-        prop_assert!((told.bits_per_s - left).abs() < 0.2 * rate, "{left}: {told:?}");
+        prop_assert!(estimated.low_bits_per_s <= estimated.bits_per_s && estimated.bits_per_s <= estimated.high_bits_per_s);
+        prop_assert!((estimated.bits_per_s - left).abs() < 0.2 * rate, "{left}: {estimated:?}");
     }
 }
 
@@ -145,8 +145,8 @@ proptest! {
     fn idle_path_that_delivers_in_batches_has_its_capacity_or_none(
         rate in any_batched_rate(), after in any_batchers(), seed: u64, noise in 0.0..1.0_f64, release in 0.1..1.0_f64,
     ) {
-        let told = measure(batched(rate, after, noise, release), seed);
-        prop_assert!(is_right_batched(&told, rate), "{rate}: {told:?}");
+        let estimated = measure(batched(rate, after, noise, release), seed);
+        prop_assert!(is_right_batched(&estimated, rate), "{rate}: {estimated:?}");
     }
 
     #[test]
@@ -155,8 +155,8 @@ proptest! {
         noise in 0.0..1.0_f64, release in 0.1..1.0_f64,
     ) {
         let path = SimulatedPath { cross: (taken, cross), ..batched(rate, after, noise, release) };
-        let told = measure(path, seed);
-        prop_assert!(is_right_batched(&told, rate), "{rate}: {told:?}");
+        let estimated = measure(path, seed);
+        prop_assert!(is_right_batched(&estimated, rate), "{rate}: {estimated:?}");
     }
 }
 
@@ -173,10 +173,10 @@ fn batched(bits_per_s: f64, after: [Option<Batching>; 2], noise: f64, release: f
 const BATCHED_ERROR: f64 = 0.02;
 
 /// Whether an answer is within 2 % of the capacity or a lower bound of it, or there is none.
-fn is_right_batched(told: &Result<Capacity, Unknown>, rate: f64) -> bool {
-    match told {
-        Ok(told) if told.at_least => told.bits_per_s <= rate * (1.0 + BATCHED_ERROR),
-        told => is_right(told, rate, BATCHED_ERROR),
+fn is_right_batched(estimated: &Result<Capacity, Unknown>, rate: f64) -> bool {
+    match estimated {
+        Ok(estimated) if estimated.at_least => estimated.bits_per_s <= rate * (1.0 + BATCHED_ERROR),
+        estimated => is_right(estimated, rate, BATCHED_ERROR),
     }
 }
 
@@ -185,9 +185,10 @@ fn gigabit_paths_that_deliver_in_short_batches_have_their_capacity() {
     for batching in [50e3, 100e3].into_iter().flat_map(|ns| [Batching::Clock(ns), Batching::HoldOff(ns)]) {
         for (rate, after) in [(940e6, [Some(batching), None]), (1e9, [None, Some(batching)])] {
             let path = SimulatedPath { release_ns: 2_000.0, after, ..SimulatedPath::idle(rate) };
-            let told = (0..10).map(|seed| measure(path, seed)).collect::<Vec<_>>();
-            let known = told.iter().flatten().filter(|told| off(told.bits_per_s, rate) < BATCHED_ERROR).count();
-            assert!(known >= 7, "{rate}, {batching:?}: {told:?}");
+            let estimated = (0..10).map(|seed| measure(path, seed)).collect::<Vec<_>>();
+            let known =
+                estimated.iter().flatten().filter(|estimated| off(estimated.bits_per_s, rate) < BATCHED_ERROR).count();
+            assert!(known >= 7, "{rate}, {batching:?}: {estimated:?}");
         }
     }
 }
@@ -197,8 +198,8 @@ fn steady_cross_traffic_on_a_path_that_delivers_in_batches_is_not_taken_for_a_sl
     for (rate, taken) in [(300e6, 0.5), (1e9, 0.2), (1e9, 0.5), (2.5e9, 0.3), (10e9, 0.3)] {
         let after = [Some(Batching::Clock(50e3)), None];
         let cross = (taken, Cross::Even(500));
-        let told = measure(SimulatedPath { cross, after, ..batched(rate, after, 0.2, 0.5) }, 1);
-        assert!(told.is_err(), "{rate}, {taken}: {told:?}");
+        let estimated = measure(SimulatedPath { cross, after, ..batched(rate, after, 0.2, 0.5) }, 1);
+        assert!(estimated.is_err(), "{rate}, {taken}: {estimated:?}");
     }
 }
 
@@ -213,8 +214,11 @@ fn loaded_path_with_a_batchers_interval_close_to_a_packets_time_has_its_capacity
                 for (seed, cross) in [Cross::Even(750), Cross::Mixed, Cross::Bursts(15)].into_iter().enumerate() {
                     let after = [Some(batching), None];
                     let path = SimulatedPath { cross: (0.46, cross), ..batched(rate, after, 0.3, 0.5) };
-                    let told = measure(path, seed as u64);
-                    assert!(is_right(&told, rate, BATCHED_ERROR), "{rate}, {batching:?}, {cross:?}: {told:?}");
+                    let estimated = measure(path, seed as u64);
+                    assert!(
+                        is_right(&estimated, rate, BATCHED_ERROR),
+                        "{rate}, {batching:?}, {cross:?}: {estimated:?}"
+                    );
                 }
             }
         }
@@ -253,8 +257,8 @@ fn slow_paths_that_deliver_in_batches_have_their_capacity() {
     cases.extend([50e3, 100e3].map(|ns| (300e6, clock(ns))));
     for (rate, batching) in cases {
         for (seed, after) in [(1, [Some(batching), None]), (2, [None, Some(batching)])] {
-            let told = measure(SimulatedPath { after, ..SimulatedPath::idle(rate) }, seed).unwrap();
-            assert!(off(told.bits_per_s, rate) < 0.02, "{rate}, {batching:?}: {told:?}");
+            let estimated = measure(SimulatedPath { after, ..SimulatedPath::idle(rate) }, seed).unwrap();
+            assert!(off(estimated.bits_per_s, rate) < 0.02, "{rate}, {batching:?}: {estimated:?}");
         }
     }
 }
@@ -277,8 +281,8 @@ fn pairs_faster_than_every_long_train_are_rejected() {
     };
     let pairs = std::iter::repeat_n(train(2, 4), 600);
     let trains = pairs.chain(std::iter::repeat_n(train(64, 100), 12)).collect();
-    let told = estimate(Method::Icmp, &Observations { trains, ..Observations::default() }).unwrap();
-    assert!(off(told.bits_per_s, 100e6) < 0.01, "{told:?}");
+    let estimated = estimate(Method::Icmp, &Observations { trains, ..Observations::default() }).unwrap();
+    assert!(off(estimated.bits_per_s, 100e6) < 0.01, "{estimated:?}");
 }
 
 #[test]
@@ -364,9 +368,12 @@ fn answers_are_counted_once() {
     assert_eq!(probes.answered(1, ms(111)), Answer::Late(Duration::from_millis(11)));
     assert_eq!(probes.answered(2, ms(206)), Answer::Took(Duration::from_millis(6)));
     assert!(!probes.all_answered());
-    let told = probes.round_trip(Method::Udp).unwrap();
-    assert_eq!((told.sent, told.answered, told.min_us, told.max_us), (4, 2, 2000.0, 6000.0));
-    assert_eq!((told.median_us, told.mean_us, told.jitter_us, told.loss), (4000.0, 4000.0, 4000.0, 0.5));
+    let estimated = probes.round_trip(Method::Udp).unwrap();
+    assert_eq!((estimated.sent, estimated.answered, estimated.min_us, estimated.max_us), (4, 2, 2000.0, 6000.0));
+    assert_eq!(
+        (estimated.median_us, estimated.mean_us, estimated.jitter_us, estimated.loss),
+        (4000.0, 4000.0, 4000.0, 0.5)
+    );
     assert_eq!((probes.late(), probes.duplicates()), (1, 1));
 }
 
@@ -390,25 +397,25 @@ proptest! {
         }
         let mut first = vec![None; sent.len()];
         for (seq, at) in answers {
-            let told = probes.answered(u32::try_from(seq).unwrap(), Nanos(at));
+            let estimated = probes.answered(u32::try_from(seq).unwrap(), Nanos(at));
             let Some(known) = first.get_mut(seq) else {
-                prop_assert_eq!(told, Answer::Unknown);
+                prop_assert_eq!(estimated, Answer::Unknown);
                 continue;
             };
-            prop_assert_eq!(told == Answer::Duplicate, known.is_some());
+            prop_assert_eq!(estimated == Answer::Duplicate, known.is_some());
             known.get_or_insert(at.saturating_sub(sent[seq]));
         }
         let in_time = first.iter().flatten().filter(|ns| **ns <= 100).collect::<Vec<_>>();
-        let Some(told) = probes.round_trip(Method::Icmp) else {
+        let Some(estimated) = probes.round_trip(Method::Icmp) else {
             prop_assert!(in_time.is_empty());
             return Ok(());
         };
-        prop_assert_eq!((told.sent as usize, told.answered as usize), (sent.len(), in_time.len()));
-        prop_assert!((told.min_us - **in_time.iter().min().unwrap() as f64 / 1000.0).abs() < 1e-9);
-        prop_assert!((told.max_us - **in_time.iter().max().unwrap() as f64 / 1000.0).abs() < 1e-9);
-        let ordered = [told.min_us, told.median_us, told.p95_us, told.max_us];
-        prop_assert!(ordered.is_sorted() && told.min_us <= told.mean_us + 1e-9 && told.mean_us <= told.max_us + 1e-9);
-        prop_assert!(told.jitter_us <= told.max_us - told.min_us + 1e-9 && (0.0..1.0).contains(&told.loss));
+        prop_assert_eq!((estimated.sent as usize, estimated.answered as usize), (sent.len(), in_time.len()));
+        prop_assert!((estimated.min_us - **in_time.iter().min().unwrap() as f64 / 1000.0).abs() < 1e-9);
+        prop_assert!((estimated.max_us - **in_time.iter().max().unwrap() as f64 / 1000.0).abs() < 1e-9);
+        let ordered = [estimated.min_us, estimated.median_us, estimated.p95_us, estimated.max_us];
+        prop_assert!(ordered.is_sorted() && estimated.min_us <= estimated.mean_us + 1e-9 && estimated.mean_us <= estimated.max_us + 1e-9);
+        prop_assert!(estimated.jitter_us <= estimated.max_us - estimated.min_us + 1e-9 && (0.0..1.0).contains(&estimated.loss));
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cheetah_tls::{Expected, Role, Roles, wallet};
+use cheetah_tls::{Expected, Role, Roles, credential_store};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
@@ -214,7 +214,7 @@ impl FarClient {
     {
         let stream = TcpStream::connect(self.address).await.map_err(|why| self.unreachable(why))?;
         stream.set_nodelay(true).map_err(|why| self.unreachable(why))?;
-        let Some(credential) = wallet::default() else { return self.converse(stream, request).await };
+        let Some(credential) = credential_store::default() else { return self.converse(stream, request).await };
         let tls =
             credential.client(Expected::roles(FAR_ENDS)).map_err(|why| self.unreachable(io::Error::other(why)))?;
         let (host, port) = (self.address.ip().to_string(), self.address.port());

@@ -134,7 +134,7 @@ async fn send(
     // The address is always that of the connection; a request has no field for another.
     let mut there = caller.peer;
     there.set_port(request.port);
-    let (tell, told) = oneshot::channel();
+    let (tell, outcome) = oneshot::channel();
     // One dedicated thread at a time, so that the runtime's threads stay free for reads of the disk.
     let leaving = thread::Builder::new().name("probe-train".into()).spawn(contained(move || {
         let train = || {
@@ -151,7 +151,7 @@ async fn send(
         let _ = tell.send(sent);
     }));
     leaving.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    match told.await {
+    match outcome.await {
         Ok(Ok(sent)) => Ok(Json(sent)),
         Ok(Err(error)) => Err(Refusal::new(StatusCode::CONFLICT, format!("the train was not sent: {error}"))),
         Err(_) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "sending ended")),

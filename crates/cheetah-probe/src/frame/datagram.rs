@@ -31,8 +31,8 @@ pub fn quoted_request(ipv4: bool, session: &Session, message: &[u8]) -> Option<u
 
 /// Ignores the identifier, which the kernel sets and checks.
 fn sequence(kind: u8, session: &Session, message: &[u8]) -> Option<u32> {
-    let ([told, code, _, _, _, _, seq1, seq0], data) = message.split_first_chunk::<HEADER_BYTES>()?;
+    let ([found_kind, code, _, _, _, _, seq1, seq0], data) = message.split_first_chunk::<HEADER_BYTES>()?;
     let seq = session.sequence(data)?;
-    let right = (*told, *code) == (kind, 0) && u32::from(u16::from_be_bytes([*seq1, *seq0])) == seq;
+    let right = (*found_kind, *code) == (kind, 0) && u32::from(u16::from_be_bytes([*seq1, *seq0])) == seq;
     right.then_some(seq)
 }

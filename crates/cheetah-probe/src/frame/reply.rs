@@ -22,13 +22,13 @@ pub fn parse(frame: &[u8], ends: &Ends, session: &Session) -> Option<Reply> {
     }
     let whole = !ip.is_fragmenting_payload();
     let payload = ip.payload();
-    let told = match payload.ip_number {
+    let found = match payload.ip_number {
         IpNumber::ICMP if ip.ipv4().is_some() => icmp4(payload.payload, whole, ends, session),
         IpNumber::IPV6_ICMP if ip.ipv6().is_some() => icmp6(payload.payload, whole, ends, session),
         IpNumber::TCP if whole => tcp(payload.payload, session),
         _ => None,
     };
-    let (seq, kind) = told.filter(|(_, kind)| may_come_from(*kind, from, ends.remote))?;
+    let (seq, kind) = found.filter(|(_, kind)| may_come_from(*kind, from, ends.remote))?;
     Some(Reply { seq, kind, from, ip_bytes: ip_bytes(&ip) })
 }
 

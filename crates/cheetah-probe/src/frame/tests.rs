@@ -129,8 +129,8 @@ fn any_error() -> impl Strategy<Value = ReplyKind> {
 /// A truncated packet parses to the same reply, or to none.
 fn assert_cut_tells_no_other(frame: &[u8], ends: &Ends, reply: Reply) {
     for len in 0..frame.len() {
-        let told = parse(&frame[..len], ends, &SESSION);
-        assert!(told.is_none() || told == Some(reply), "{len} of {}: {told:?}", frame.len());
+        let parsed = parse(&frame[..len], ends, &SESSION);
+        assert!(parsed.is_none() || parsed == Some(reply), "{len} of {}: {parsed:?}", frame.len());
     }
 }
 
@@ -163,10 +163,10 @@ fn the_dont_fragment_bit_and_time_to_live_are_set() {
 fn a_router_that_reports_a_wrong_mtu_is_ignored_and_one_without_an_mtu_is_not() {
     let ends = ends(true);
     let probe = frame(&ends, &SESSION, Probe::Icmp { seq: 5 }, 1500, true);
-    let told = |mtu| parse(&answer(&probe, How::Error(ReplyKind::TooBig { mtu }, 8), ROUTER4), &ends, &SESSION);
-    assert_eq!(told(0).map(|reply| reply.kind), Some(ReplyKind::TooBig { mtu: 0 }));
-    assert_eq!(told(1499).map(|reply| reply.kind), Some(ReplyKind::TooBig { mtu: 1499 }));
-    assert_eq!(told(1500), None);
+    let parsed = |mtu| parse(&answer(&probe, How::Error(ReplyKind::TooBig { mtu }, 8), ROUTER4), &ends, &SESSION);
+    assert_eq!(parsed(0).map(|reply| reply.kind), Some(ReplyKind::TooBig { mtu: 0 }));
+    assert_eq!(parsed(1499).map(|reply| reply.kind), Some(ReplyKind::TooBig { mtu: 1499 }));
+    assert_eq!(parsed(1500), None);
 }
 
 #[test]
@@ -275,9 +275,9 @@ proptest! {
             Probe::Udp { .. } => return Ok(()),
         };
         let answer = answer(&frame(&ends, &session, probe, bytes, true), How::AsAsked, ends.remote);
-        let told = parse(&answer, &ends, &session);
+        let parsed = parse(&answer, &ends, &session);
         let ip_bytes = u32::try_from(answer.len() - ETHERNET_BYTES).unwrap();
-        prop_assert_eq!(told, Some(Reply { seq: probe.seq(), kind, from: ends.remote, ip_bytes }));
+        prop_assert_eq!(parsed, Some(Reply { seq: probe.seq(), kind, from: ends.remote, ip_bytes }));
     }
 
     #[test]
@@ -286,12 +286,12 @@ proptest! {
     ) {
         let ends = ends(ipv4);
         let answer = answer(&frame(&ends, &SESSION, probe, bytes, true), How::Error(kind, quoted), router(ipv4));
-        let told = parse(&answer, &ends, &SESSION);
+        let parsed = parse(&answer, &ends, &SESSION);
         // Over IPv6, where there is no identification, UDP is known by the tag only.
         let needed = if matches!(probe, Probe::Udp { .. }) && !ipv4 { 8 + TAG_BYTES } else { 8 };
         let ip_bytes = u32::try_from(answer.len() - ETHERNET_BYTES).unwrap();
         let reply = Reply { seq: probe.seq(), kind, from: router(ipv4), ip_bytes };
-        prop_assert_eq!(told, (quoted >= needed).then_some(reply));
+        prop_assert_eq!(parsed, (quoted >= needed).then_some(reply));
         assert_cut_tells_no_other(&answer, &ends, reply);
     }
 

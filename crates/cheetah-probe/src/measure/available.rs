@@ -60,12 +60,12 @@ pub(super) fn measure(
                 let rate = BitRate(rate);
                 problems.push(format!(
                     "The available bandwidth was not measured: of packets sent at {rate} most were not answered, and it cannot \
-                     be told whether the path lost them or the host limits its answers."
+                     be determined whether the path lost them or the host limits its answers."
                 ));
                 return (None, Ok(()));
             }
-            told => {
-                ended = told.map(|_| ());
+            result => {
+                ended = result.map(|_| ());
                 problems.push("The available bandwidth is less precise than it could be: the time was up, or trains could not be sent.".into());
                 break;
             }

@@ -216,8 +216,8 @@ mod tests {
         };
         let mut samples = Samples { sent: 60, discarded: 10, ..Samples::default() };
         (0..12).for_each(|_| samples.plan.note(Step::BackToBack(64), train(64)));
-        let told = samples.capacity(ProbeKind::Ack).unwrap();
-        assert!((told.bits_per_s / 100e6 - 1.0).abs() < 0.01, "{told:?}");
+        let estimated = samples.capacity(ProbeKind::Ack).unwrap();
+        assert!((estimated.bits_per_s / 100e6 - 1.0).abs() < 0.01, "{estimated:?}");
         samples.discarded = 31;
         let why = samples.capacity(ProbeKind::Ack).unwrap_err();
         assert_eq!(why, "by TCP, 31 of 60 trains did not leave on time");

@@ -67,8 +67,8 @@ pub(super) fn search(
     if search.passed.is_none() {
         problems.push(format!("Not even packets of {} bytes are answered, though small ones are.", search.least));
     }
-    let told = search.passed.is_some_and(|passed| passed == largest || Some(passed) == search.told);
-    Ok(search.passed.map(|passed| Mtu { bytes: u32::try_from(passed).unwrap_or(u32::MAX), told }))
+    let reported = search.passed.is_some_and(|passed| passed == largest || Some(passed) == search.reported);
+    Ok(search.passed.map(|passed| Mtu { bytes: u32::try_from(passed).unwrap_or(u32::MAX), reported }))
 }
 
 /// Returns the fate of packets of `ip_bytes` bytes.
@@ -106,30 +106,30 @@ struct Search {
     /// The smallest size known or assumed not to pass; at first, one more than can be sent.
     failed: usize,
     /// The MTU that a router reported last.
-    told: Option<usize>,
+    reported: Option<usize>,
     tried: bool,
 }
 
 impl Search {
     const fn new(largest: usize, least: usize) -> Self {
-        Self { least, passed: None, failed: largest + 1, told: None, tried: false }
+        Self { least, passed: None, failed: largest + 1, reported: None, tried: false }
     }
 
     /// Returns the size to try next; `None` when the search is done.
     fn next(&self) -> Option<usize> {
         let low = self.passed.unwrap_or(self.least - 1);
         let open = |size: &usize| *size > low && *size < self.failed;
-        if self.told.is_some_and(|told| self.passed == Some(told)) {
+        if self.reported.is_some_and(|reported| self.passed == Some(reported)) {
             return None;
         }
-        let told = self.told.filter(open);
+        let reported = self.reported.filter(open);
         // Most paths carry the largest packet of the first link.
         let largest = (!self.tried).then(|| self.failed - 1);
         let common = || COMMON.into_iter().find(open);
         // A size that is common is most likely the largest.
         let above = || Some(low + 1).filter(|_| COMMON.contains(&low)).filter(open);
         let between = || Some(low.midpoint(self.failed)).filter(open);
-        told.or(largest).or_else(common).or_else(above).or_else(between)
+        reported.or(largest).or_else(common).or_else(above).or_else(between)
     }
 
     fn note(&mut self, size: usize, fate: &Fate) {
@@ -137,10 +137,10 @@ impl Search {
         match fate {
             Fate::Passed => self.passed = Some(size),
             Fate::Silence => self.failed = size,
-            Fate::TooBig(told) => {
+            Fate::TooBig(reported) => {
                 self.failed = size;
                 // A value below the minimum MTU of IP is ignored.
-                self.told = told.filter(|told| *told >= self.least).or(self.told);
+                self.reported = reported.filter(|reported| *reported >= self.least).or(self.reported);
             }
         }
     }
@@ -192,15 +192,15 @@ mod tests {
         fn contradictory_answers_do_not_prolong_the_search(fates in prop::collection::vec((0u8..4, any::<u16>()), 100)) {
             let mut search = Search::new(9000, 576);
             let mut steps = 0;
-            for (kind, told) in fates {
+            for (kind, reported) in fates {
                 let Some(size) = search.next() else { break };
                 prop_assert!((576..=9000).contains(&size));
-                let told = usize::from(told);
+                let reported = usize::from(reported);
                 let fate = match kind {
                     0 => Fate::Passed,
                     1 => Fate::Silence,
                     2 => Fate::TooBig(None),
-                    _ => Fate::TooBig(Some(told).filter(|told| *told < size)),
+                    _ => Fate::TooBig(Some(reported).filter(|reported| *reported < size)),
                 };
                 search.note(size, &fate);
                 steps += 1;

@@ -41,8 +41,8 @@ fn an_invalid_pattern_is_refused_with_a_reason() {
         ("gaps:3000s,3000s", "no longer than"),
         ("at:2us,1us", "before the one"),
     ] {
-        let told = text.parse::<Pattern>().expect_err(text).to_string();
-        assert!(told.contains(reason), "{text}: {told}");
+        let error = text.parse::<Pattern>().expect_err(text).to_string();
+        assert!(error.contains(reason), "{text}: {error}");
     }
     let many = format!("gaps:{}", vec!["1us"; PACKETS_MAX].join(","));
     assert_eq!(many.parse::<Pattern>(), Err(PatternError::Packets));

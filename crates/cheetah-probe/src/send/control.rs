@@ -119,10 +119,10 @@ impl Ancillary {
 }
 
 fn error(data: &[u8]) -> Option<Error> {
-    let told = read::<libc::sock_extended_err>(data)?;
+    let extended = read::<libc::sock_extended_err>(data)?;
     let from = data.get(size_of::<libc::sock_extended_err>()..).and_then(offender);
-    let (origin, kind, code) = (told.ee_origin, told.ee_type, told.ee_code);
-    Some(Error { origin, kind, code, info: told.ee_info, data: told.ee_data, from })
+    let (origin, kind, code) = (extended.ee_origin, extended.ee_type, extended.ee_code);
+    Some(Error { origin, kind, code, info: extended.ee_info, data: extended.ee_data, from })
 }
 
 /// The address that follows the error: `struct sockaddr_in` or `sockaddr_in6`.

@@ -40,13 +40,13 @@ impl PacketSocket {
 
     /// Returns the packets dropped for lack of buffer space since the last call.
     pub(crate) fn drops_since(&self) -> io::Result<u32> {
-        let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = size_of_val(&told) as libc::socklen_t;
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = size_of_val(&stats) as libc::socklen_t;
         let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
         // SAFETY: the value and its length outlive the call, which writes no more than the length.
         let done =
-            unsafe { libc::getsockopt(self.0.as_raw_fd(), level, name, (&raw mut told).cast(), &raw mut length) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(told.tp_drops) }
+            unsafe { libc::getsockopt(self.0.as_raw_fd(), level, name, (&raw mut stats).cast(), &raw mut length) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(stats.tp_drops) }
     }
 }
 

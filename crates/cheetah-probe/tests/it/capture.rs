@@ -73,9 +73,9 @@ fn an_interface_that_goes_down_ends_unprivileged_sending() {
         let Some(net) = Net::pair() else { return };
         let socket = net.on(NEAR, || Datagram::udp(THERE.parse().unwrap(), 9)).unwrap();
         net.ip(NEAR, &["link", "set", FAR, "down"]);
-        let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || tell.send(socket.send(b"x").is_err()));
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true), "sending is retried for ever");
+        let (send, received) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send.send(socket.send(b"x").is_err()));
+        assert_eq!(received.recv_timeout(Duration::from_secs(60)), Ok(true), "sending is retried for ever");
     });
 }
 

@@ -66,13 +66,21 @@ fn tcp_rates_are_measured_and_a_missing_rate_of_trains_is_reported() {
     run(async || {
         let far = far_end(true, LOOPBACK).await;
         let mut problems = Vec::new();
-        let told = measure(far, FarRequest::default(), &mut problems).await.expect("it answers");
-        assert!(told.name.starts_with("far ("), "{}", told.name);
-        let rates = [told.to_bits_per_s, told.from_bits_per_s, told.tcp_to_bits_per_s, told.tcp_from_bits_per_s];
-        assert!(told.tcp_to_bits_per_s.is_some() && told.tcp_from_bits_per_s.is_some(), "{told:?}: {problems:?}");
+        let measured = measure(far, FarRequest::default(), &mut problems).await.expect("it answers");
+        assert!(measured.name.starts_with("far ("), "{}", measured.name);
+        let rates = [
+            measured.to_bits_per_s,
+            measured.from_bits_per_s,
+            measured.tcp_to_bits_per_s,
+            measured.tcp_from_bits_per_s,
+        ];
+        assert!(
+            measured.tcp_to_bits_per_s.is_some() && measured.tcp_from_bits_per_s.is_some(),
+            "{measured:?}: {problems:?}"
+        );
         // A loaded machine may deliver no usable train; the rate of loopback is unknown, but not low.
-        assert!(rates.iter().flatten().all(|rate| *rate > 1e7), "{told:?}");
-        assert_eq!(rates.iter().filter(|rate| rate.is_none()).count(), problems.len(), "{told:?}: {problems:?}");
+        assert!(rates.iter().flatten().all(|rate| *rate > 1e7), "{measured:?}");
+        assert_eq!(rates.iter().filter(|rate| rate.is_none()).count(), problems.len(), "{measured:?}: {problems:?}");
         assert!(problems.iter().all(|problem| problem.contains("was not measured")), "{problems:?}");
     });
 }
@@ -255,8 +263,8 @@ fn a_far_end_that_may_not_send_reports_it() {
         let mut problems = Vec::new();
         let request =
             FarRequest { trains: true, bulk_to: Duration::from_millis(50), bulk_from: Duration::from_millis(50) };
-        let told = measure(far, request, &mut problems).await.expect("it answers");
-        assert!(told.tcp_from_bits_per_s.is_none() && told.from_bits_per_s.is_none());
+        let measured = measure(far, request, &mut problems).await.expect("it answers");
+        assert!(measured.tcp_from_bits_per_s.is_none() && measured.from_bits_per_s.is_none());
         let refused = problems.iter().filter(|problem| problem.contains("its sending rate is limited")).count();
         assert_eq!(refused, 2, "{problems:?}");
     });
@@ -291,9 +299,9 @@ fn messages_of_a_far_end_are_safe_to_print() {
         tokio::spawn(async move { axum::serve(listener, app).await });
         let mut problems = Vec::new();
         let request = FarRequest { bulk_to: Duration::ZERO, ..FarRequest::default() };
-        let told = measure(far, request, &mut problems).await.expect("it answers");
+        let measured = measure(far, request, &mut problems).await.expect("it answers");
         assert_eq!(problems.len(), 3, "{problems:?}");
-        for text in problems.iter().chain([&told.name]) {
+        for text in problems.iter().chain([&measured.name]) {
             assert!(text.contains("]0;owned[2Jno") && text.len() < 1000, "{text:?}");
             assert!(!text.contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
         }

@@ -40,7 +40,7 @@ fn every_aspect_of_a_link_is_measured_within_the_limits() {
             let trip = report.round_trip.unwrap();
             assert_eq!((trip.method, trip.answered, trip.loss), (Method::Icmp, trip.sent, 0.0), "{report:?}");
             assert!(trip.min_us > 0.0 && trip.min_us < 100_000.0, "{trip:?}");
-            assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.told)), Some((1500, true)), "{report:?}");
+            assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.reported)), Some((1500, true)), "{report:?}");
             assert_eq!(report.hops, [], "{report:?}");
             let capacity = report.capacity.as_ref().unwrap();
             assert!(capacity.bits_per_s > 1e6, "{report:?}");
@@ -60,7 +60,7 @@ fn routers_and_their_smaller_links_are_found() {
         net.ip(FAR, &["link", "set", ROUTER, "mtu", "1400"]);
         for (address, router) in [(BEHIND, "10.77.0.2"), (BEHIND_V6, "fd77::2")] {
             let report = net.probe(address, &only(&[Aspect::Mtu, Aspect::Hops]));
-            assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.told)), Some((1400, true)), "{report:?}");
+            assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.reported)), Some((1400, true)), "{report:?}");
             let hops: Vec<_> =
                 report.hops.iter().map(|hop| (hop.ttl, hop.address.map(|from| from.to_string()))).collect();
             assert_eq!(hops, [(1, Some(router.to_owned()))], "{report:?}");
@@ -90,7 +90,7 @@ fn the_mtu_of_a_link_that_drops_silently_is_found_by_trying() {
         let report = net.probe(BEHIND, &Options { timeout: Duration::from_millis(120), ..only(&[Aspect::Mtu]) });
         let mtu = report.mtu.unwrap();
         // The kernel passes packets that exceed the interface's MTU by a VLAN tag.
-        assert!((1492..=1496).contains(&mtu.bytes) && !mtu.told, "{report:?}");
+        assert!((1492..=1496).contains(&mtu.bytes) && !mtu.reported, "{report:?}");
     });
 }
 

@@ -31,7 +31,7 @@ fn train(route: &Route, packets: u32, gap: Duration, ip_bytes: usize) -> Train {
 }
 
 /// Sends a train, and returns the packets that arrived at the other end.
-fn sent(net: &Net, backend: Backend, when: PreDispatch, packets: u32, gap: Duration) -> Option<Sent> {
+fn sent(net: &Net, backend: Backend, when: PreDispatch, packets: u32, gap: Duration) -> Option<SentTrain> {
     let mut capture = net.on(FAR, || Capture::open(&Route::to(HERE.parse().unwrap()).unwrap()).unwrap());
     let (train, departures) = net.on(NEAR, || {
         let (route, mut sender) = sender(backend, when).map_err(|error| crate::net::skip(&error.to_string())).ok()?;
@@ -49,16 +49,16 @@ fn sent(net: &Net, backend: Backend, when: PreDispatch, packets: u32, gap: Durat
         }
     }
     assert_eq!(capture.dropped(), 0);
-    Some(Sent { train, departures, came })
+    Some(SentTrain { train, departures, came })
 }
 
-struct Sent {
+struct SentTrain {
     train: Train,
     departures: Departures,
     came: Vec<(Vec<u8>, Nanos)>,
 }
 
-impl Sent {
+impl SentTrain {
     fn check(self) {
         let (frames, came): (Vec<_>, Vec<_>) = self.came.into_iter().unzip();
         assert!(frames == self.train.frames, "{} of {} frames", frames.len(), self.train.frames.len());

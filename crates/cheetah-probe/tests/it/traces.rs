@@ -51,16 +51,16 @@ fn capacities_of_recorded_paths_are_right() {
         let trace = read(&path);
         let is_short = trace.trains.iter().all(|train| train.packets < PACKETS_LONG);
         let observed = Observations { trains: trace.trains, ..Observations::default() };
-        let told = match estimate(Method::Tcp, &observed) {
-            Ok(told) => told,
+        let estimated = match estimate(Method::Tcp, &observed) {
+            Ok(estimated) => estimated,
             // A measurement then sends longer trains, which a recording cannot.
             Err(Unknown::TooShort) if is_short => continue,
             Err(why) => panic!("{}: {why:?}", path.display()),
         };
-        let error = (told.bits_per_s / trace.bits_per_s - 1.0).abs();
-        println!("{}: {error:.4} {told:?}", path.display());
-        assert!(error <= trace.error_max, "{}: {told:?}", path.display());
-        assert!(!told.at_least, "{}: {told:?}", path.display());
+        let error = (estimated.bits_per_s / trace.bits_per_s - 1.0).abs();
+        println!("{}: {error:.4} {estimated:?}", path.display());
+        assert!(error <= trace.error_max, "{}: {estimated:?}", path.display());
+        assert!(!estimated.at_least, "{}: {estimated:?}", path.display());
         seen += 1;
     }
     assert!(seen > 0);

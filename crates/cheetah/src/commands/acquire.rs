@@ -18,7 +18,7 @@ use cheetah_nbd::Method;
 use cheetah_nbd::inbox::Inbox;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_source::{LinkUse, SourceOptions, is_drive, open, open_nbd};
-use cheetah_tls::{Expected, Role, wallet};
+use cheetah_tls::{Expected, Role, credential_store};
 use futures::FutureExt as _;
 
 use self::show::Show;
@@ -243,8 +243,8 @@ fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
 /// Returns the opener of a source that connects to this process.
 async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
     // Checks only whether the connections may be unencrypted: on them, the agent is the server.
-    wallet::server(address, insecure).map_err(Failure::misused)?;
-    let credential = wallet::default().filter(|_| !insecure);
+    credential_store::server(address, insecure).map_err(Failure::misused)?;
+    let credential = credential_store::default().filter(|_| !insecure);
     let agents = credential.map(|credential| credential.client(Expected::role(Role::Agent))).transpose();
     let inbox = Inbox::listen(address, agents.map_err(Failure::failed)?)
         .await

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
 use cheetah_source::{OpenedSource, SingleExport};
-use cheetah_tls::{ServerTls, wallet};
+use cheetah_tls::{ServerTls, credential_store};
 use serde_json::json;
 
 use super::compared::wrapped;
@@ -91,7 +91,7 @@ async fn listen(args: &Args, name: &str) -> Result<(Listener, Option<ServerTls>,
         return Ok((listener, None, format!("nbd+unix:///{name}?socket={}", path.display())));
     }
     let Some(address) = args.listen else { return Err(Failure::misused("give an address: --listen or --unix")) };
-    let tls = wallet::server(address, args.insecure).map_err(Failure::misused)?;
+    let tls = credential_store::server(address, args.insecure).map_err(Failure::misused)?;
     let listener = Listener::tcp(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             Failure::failed(format!("{address} is taken by another program: stop it, or choose another port"))

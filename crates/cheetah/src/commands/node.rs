@@ -8,15 +8,15 @@ use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
 use cheetah_node::{Node, NodeConfig, NodeError, spare};
 use cheetah_room::Host;
-use cheetah_room::client::{Me, parse_place};
-use cheetah_room::place::{PORT, host_name, own_addresses};
+use cheetah_room::client::{MachineInfo, parse_host_port};
+use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
-use cheetah_tls::wallet;
+use cheetah_tls::credential_store;
 use serde_json::json;
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
-use crate::room::{Part, Stranger, report_server, server_at, server_ended};
+use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -114,28 +114,28 @@ impl Memory {
 
 impl Args {
     /// The node's part in a room.
-    pub fn part(&self) -> Part {
+    pub fn participation(&self) -> Participation {
         let name = if self.name.is_empty() { host_name() } else { self.name.clone() };
-        let me = Me { name, hosts: own_addresses() };
-        Part { purpose: Purpose::Node, ephemeral: self.ephemeral, me, stranger: self.stranger() }
+        let machine = MachineInfo { name, hosts: own_addresses() };
+        Participation { purpose: Purpose::Node, ephemeral: self.ephemeral, machine, without_room: self.without_room() }
     }
 }
 
 impl Args {
     /// What the node does on a machine without a room: a node that serves other machines asks to join one.
-    fn stranger(&self) -> Stranger {
+    fn without_room(&self) -> WithoutRoom {
         if self.insecure || self.listen.is_some_and(|listen| listen.ip().is_loopback()) {
-            return Stranger::Alone;
+            return WithoutRoom::Proceed;
         }
-        let examiner = self.join.iter().find_map(|place| parse_place(place)).map(|(host, _)| host);
+        let examiner = self.join.iter().find_map(|place| parse_host_port(place)).map(|(host, _)| host);
         let is_here = |host: &Host| match host {
             Host::Ip(address) => address.is_loopback(),
             Host::Name(name) => name == "localhost",
         };
         match examiner {
-            Some(host) if !is_here(&host) => Stranger::Asks(host, PORT),
-            Some(_) => Stranger::Alone,
-            None => Stranger::Looks,
+            Some(host) if !is_here(&host) => WithoutRoom::Ask(host, PORT),
+            Some(_) => WithoutRoom::Proceed,
+            None => WithoutRoom::Discover,
         }
     }
 }
@@ -183,7 +183,7 @@ fn listen_default() -> SocketAddr {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     // A machine without IPv6 cannot listen on both families by one address.
     let usable = any.into_iter().find(|any| std::net::TcpListener::bind((*any, 0)).is_ok());
-    let in_room = wallet::default().is_some();
+    let in_room = credential_store::default().is_some();
     let address = usable.filter(|_| in_room).unwrap_or(Ipv4Addr::LOCALHOST.into());
     SocketAddr::new(address, NBD_PORT)
 }

@@ -12,16 +12,16 @@ use cheetah_control::http::{self, Ends};
 use cheetah_control::revoked;
 use cheetah_device::{Size, os_error};
 use cheetah_probe::far::{Caller, FarConfig, router};
-use cheetah_room::client::Me;
-use cheetah_room::place::{host_name, own_addresses};
+use cheetah_room::client::MachineInfo;
+use cheetah_room::machine::{host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
-use cheetah_tls::{ServerTls, wallet};
+use cheetah_tls::{ServerTls, credential_store};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
-use crate::room::{Part, Stranger, report_server, server_at, server_ended};
+use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -97,9 +97,14 @@ pub struct Args {
 
 impl Args {
     /// The agent's part in a room.
-    pub fn part(&self) -> Part {
-        let me = Me { name: host_name(), hosts: own_addresses() };
-        Part { purpose: Purpose::Agent, ephemeral: self.ephemeral, me, stranger: Stranger::Alone }
+    pub fn participation(&self) -> Participation {
+        let machine = MachineInfo { name: host_name(), hosts: own_addresses() };
+        Participation {
+            purpose: Purpose::Agent,
+            ephemeral: self.ephemeral,
+            machine,
+            without_room: WithoutRoom::Proceed,
+        }
     }
 }
 
@@ -119,7 +124,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut listen = args.listen.or_else(by_default);
     let mut probe = None;
     if let Some(any) =
-        listen.filter(|at| at.port() == 0 && !args.no_probe && wallet::server(*at, args.insecure).is_ok())
+        listen.filter(|at| at.port() == 0 && !args.no_probe && credential_store::server(*at, args.insecure).is_ok())
     {
         (listen, probe) = two_ports(any).await.map_or((listen, None), |(clients, next)| (Some(clients), Some(next)));
     }
@@ -135,7 +140,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ..AgentConfig::new(&args.device)
     };
     let probe_tls = match probe.as_ref().and_then(|listener| listener.local_addr().ok()).or(listen) {
-        Some(address) => wallet::server(address, args.insecure).map_err(Failure::misused)?,
+        Some(address) => credential_store::server(address, args.insecure).map_err(Failure::misused)?,
         None => None,
     };
     let agent = Agent::start(config).await?;
@@ -191,7 +196,7 @@ async fn probe_listener(clients: SocketAddr, ui: Ui) -> Option<TcpListener> {
 async fn serve_probes(listener: Option<TcpListener>, tls: Option<ServerTls>, far: FarConfig) -> Infallible {
     match listener {
         Some(listener) => {
-            let revoked = revoked::router(wallet::default().filter(|_| tls.is_some()));
+            let revoked = revoked::router(credential_store::default().filter(|_| tls.is_some()));
             let router = router(far).layer(from_fn(http::only_readers)).merge(revoked);
             let with_caller = |Ends { peer, here }| router.clone().layer(Extension(Caller { peer, here }));
             http::serve(listener, PROBE_LIMITS, tls, with_caller).await

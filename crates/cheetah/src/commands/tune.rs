@@ -114,7 +114,7 @@ fn link(tuning: &Tuning) -> LinkUse {
     // Without a measured transfer, the rate of the links is only an upper bound: it may lower the first window, not
     // raise it.
     let first_bytes = Some(flow.window_bytes.min(FIRST_BYTES_MAX));
-    let first_bytes = first_bytes.filter(|first| tuning.brought || *first < ahead.window_bytes_first);
+    let first_bytes = first_bytes.filter(|first| tuning.from_tcp || *first < ahead.window_bytes_first);
     LinkUse {
         connections: usual.connections.max(flow.connections as usize),
         // The agent chooses the method.
@@ -257,7 +257,13 @@ mod tests {
 
     fn tuning(rate: f64, window_bytes: u64) -> Tuning {
         let flow = Flow { connections: 1, window_bytes, prefetch_bytes: 2 * window_bytes };
-        Tuning { rtt_us: Some(20_000.0), rate_bits_per_s: Some(rate), brought: true, flow: Some(flow), compress: false }
+        Tuning {
+            rtt_us: Some(20_000.0),
+            rate_bits_per_s: Some(rate),
+            from_tcp: true,
+            flow: Some(flow),
+            compress: false,
+        }
     }
 
     #[test]
@@ -270,7 +276,7 @@ mod tests {
         let fat = link(&tuning(1e9, 26 << 20));
         assert_eq!((fat.window_bytes_first, fat.prefetch_bytes_max), (Some(8 << 20), Some(52 << 20)));
         // An agent's rate may be limited below that of its links.
-        let links = |tuning| link(&Tuning { brought: false, ..tuning }).window_bytes_first;
+        let links = |tuning| link(&Tuning { from_tcp: false, ..tuning }).window_bytes_first;
         assert_eq!((links(tuning(1e9, 26 << 20)), links(tuning(1e7, 256 << 10))), (None, Some(256 << 10)));
         let text = describe("lab", &slow, &plain);
         assert!(text.contains("lab (20.00 ms), 100 Mbit/s: ") && text.ends_with("not compressed"), "{text}");
@@ -279,7 +285,7 @@ mod tests {
     #[test]
     fn unknown_rate_keeps_the_defaults() {
         let nothing =
-            Tuning { rtt_us: Some(100_000.0), rate_bits_per_s: None, brought: false, flow: None, compress: true };
+            Tuning { rtt_us: Some(100_000.0), rate_bits_per_s: None, from_tcp: false, flow: None, compress: true };
         assert_eq!(link(&nothing), LinkUse::default());
         let text = describe("lab", &nothing, &link(&nothing));
         assert!(text.contains("lab (100.00 ms) is used as usual"), "{text}");

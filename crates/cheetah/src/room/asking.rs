@@ -4,11 +4,11 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use cheetah_room::announce::find;
-use cheetah_room::client::{Me, wait_for_approval};
+use cheetah_room::client::{MachineInfo, wait_for_approval};
+use cheetah_room::credentials::{Credentials, stored_credentials};
 use cheetah_room::invitation::Host;
-use cheetah_room::kept::{Credentials, all};
 use cheetah_room::pending::Code;
-use cheetah_room::resolve::{Membership, New, known};
+use cheetah_room::resolve::{Membership, NewMembership, known};
 use cheetah_room::{Fingerprint, PrivateKey};
 use cheetah_tls::Role;
 use serde_json::json;
@@ -21,13 +21,19 @@ const BROWSE: Duration = Duration::from_secs(3);
 
 /// Asks the room at a place to let this machine in, and waits until that is approved there. A machine that was let in
 /// before does not ask again.
-pub async fn ask(place: &(Host, u16), role: Role, me: &Me, ephemeral: bool, ui: Ui) -> Result<Membership> {
+pub async fn ask(
+    place: &(Host, u16),
+    role: Role,
+    machine: &MachineInfo,
+    ephemeral: bool,
+    ui: Ui,
+) -> Result<Membership> {
     let at = place.0.with_port(place.1);
-    let is_known = |kept: &cheetah_room::kept::Kept| {
-        kept.at.contains(&at) && kept.credential.identity().is_some_and(|identity| identity.role == role)
+    let is_known = |stored: &cheetah_room::credentials::StoredCredential| {
+        stored.at.contains(&at) && stored.credential.identity().is_some_and(|identity| identity.role == role)
     };
-    if !ephemeral && let Some(kept) = all()?.into_iter().find(is_known) {
-        return Ok(known(kept));
+    if !ephemeral && let Some(stored) = stored_credentials()?.into_iter().find(is_known) {
+        return Ok(known(stored));
     }
     let key = PrivateKey::generate()?;
     let show = async |code: Code, room_key: Fingerprint| {
@@ -39,14 +45,14 @@ pub async fn ask(place: &(Host, u16), role: Role, me: &Me, ephemeral: bool, ui: 
         ui.event(text, &value);
         Ok(())
     };
-    let joined = wait_for_approval((&place.0, place.1), &key, me, role, show).await?;
-    // A machine in between could have approved this one in a room of its own. That does a node no harm: it only lends
+    let joined = wait_for_approval((&place.0, place.1), &key, machine, role, show).await?;
+    // A man in the middle could have approved this one in a room of its own. That does a node no harm: it only lends
     // memory.
     if role != Role::Node {
         confirm(&joined.room).await?;
     }
-    let file = if ephemeral { None } else { Some(Credentials::open()?.keep(&joined)?.path) };
-    let new = Some(New { clock_offset_s: joined.clock_offset_s });
+    let file = if ephemeral { None } else { Some(Credentials::open()?.store(&joined)?.path) };
+    let new = Some(NewMembership { clock_offset_s: joined.clock_offset_s });
     let pem = file.clone();
     Ok(Membership { credential: joined.credential, room: joined.room, pem, file, at: joined.at, new })
 }

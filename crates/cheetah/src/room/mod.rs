@@ -4,11 +4,11 @@ mod asking;
 mod nodes;
 
 use cheetah_room::Host;
-use cheetah_room::client::Me;
-use cheetah_room::resolve::{Purpose, Wanted, every_client, knows_no_room, named_room, place_to_ask, resolve};
+use cheetah_room::client::MachineInfo;
+use cheetah_room::resolve::{Purpose, Wanted, address_to_ask, every_client, knows_no_room, named_room, resolve};
 use cheetah_room::server::CLOCK_TOLERANCE_S;
 use cheetah_room::upkeep;
-use cheetah_tls::{Role, wallet};
+use cheetah_tls::{Role, credential_store};
 
 use self::asking::announced;
 use crate::failure::{Failure, Result};
@@ -16,62 +16,62 @@ use crate::ui::Ui;
 
 pub use asking::ask;
 pub use cheetah_room::upkeep::{report_server, server_at, server_ended};
-pub use nodes::{answering, node_address, node_addresses, tell_servers};
+pub use nodes::{answering, node_address, node_addresses, notify_servers};
 
 /// How a command takes part in a room.
 #[derive(Debug)]
-pub struct Part {
+pub struct Participation {
     /// Its purpose in the room.
     pub purpose: Purpose,
     /// Whether a credential that is made now stays in memory.
     pub ephemeral: bool,
-    /// What this machine says about itself when it joins.
-    pub me: Me,
+    /// This machine's name and addresses, for joining.
+    pub machine: MachineInfo,
     /// How to proceed if this machine knows no room.
-    pub stranger: Stranger,
+    pub without_room: WithoutRoom,
 }
 
 /// How a command proceeds on a machine that knows no room.
 #[derive(Debug)]
-pub enum Stranger {
-    /// It uses no room.
-    Alone,
-    /// It asks to join at this address.
-    Asks(Host, u16),
-    /// It asks to join the room that announces itself on the local network, and uses no room if there is none.
-    Looks,
+pub enum WithoutRoom {
+    /// Use no room.
+    Proceed,
+    /// Ask to join at this address.
+    Ask(Host, u16),
+    /// Ask to join the room that announces itself on the local network. Use no room if there is none.
+    Discover,
 }
 
 /// Resolves the room and sets the credentials of this process.
-pub async fn enter(text: Option<&str>, part: Part, ui: Ui) -> Result<()> {
-    let Part { purpose, ephemeral, me, stranger } = part;
+pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> Result<()> {
+    let Participation { purpose, ephemeral, machine, without_room } = participation;
     if ephemeral {
         // Before there is a key.
         lock_memory(ui);
     }
     let named = named_room(text);
-    let place = match named.as_ref().and_then(|text| place_to_ask(text)) {
-        None if named.is_none() && knows_no_room()? => match stranger {
-            Stranger::Alone => None,
-            Stranger::Asks(host, port) => Some((host, port)),
-            Stranger::Looks => announced(ui).await?,
+    let place = match named.as_ref().and_then(|text| address_to_ask(text)) {
+        None if named.is_none() && knows_no_room()? => match without_room {
+            WithoutRoom::Proceed => None,
+            WithoutRoom::Ask(host, port) => Some((host, port)),
+            WithoutRoom::Discover => announced(ui).await?,
         },
         place => place,
     };
     let membership = match (place, purpose) {
-        (Some(place), Purpose::Node) => Some(ask(&place, Role::Node, &me, ephemeral, ui).await?),
-        (Some(place), Purpose::Agent) => Some(ask(&place, Role::Agent, &me, ephemeral, ui).await?),
+        (Some(place), Purpose::Node) => Some(ask(&place, Role::Node, &machine, ephemeral, ui).await?),
+        (Some(place), Purpose::Agent) => Some(ask(&place, Role::Agent, &machine, ephemeral, ui).await?),
         (Some((host, port)), Purpose::Client) => {
             let at = host.with_port(port);
             return Err(Failure::misused(format!(
                 "{at} is where machines join a room; first run: cheetah room join {at} --role analyst"
             )));
         }
-        (None, _) => resolve(&Wanted { text, purpose, ephemeral, me }).await?,
+        (None, _) => resolve(&Wanted { text, purpose, ephemeral, machine }).await?,
     };
     if purpose == Purpose::Client {
         // A drive file names its room, which may be another than this command's.
-        every_client()?.into_iter().for_each(wallet::add);
+        every_client()?.into_iter().for_each(credential_store::add);
     }
     let Some(membership) = membership else { return Ok(()) };
     if let Some(new) = membership.new {
@@ -81,7 +81,7 @@ pub async fn enter(text: Option<&str>, part: Part, ui: Ui) -> Result<()> {
         report_clock(new.clock_offset_s, ui);
     }
     upkeep::start(&membership);
-    wallet::set_default(Some(membership.credential));
+    credential_store::set_default(Some(membership.credential));
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use cheetah_nbd::{Address, answering};
 use cheetah_room::register::Server;
 use cheetah_room::resolve::own_room;
 use cheetah_room::{Host, Member, Room};
-use cheetah_tls::{Expected, Role, Roles, wallet};
+use cheetah_tls::{Expected, Role, Roles, credential_store};
 use futures::future::join_all;
 
 /// How long a server may take to accept the list of revoked certificates.
-const TELL_TIMEOUT: Duration = Duration::from_secs(5);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer at all.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -22,34 +22,34 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub struct Answers {
     /// Names of the servers that have.
-    pub reached: Vec<String>,
+    pub notified: Vec<String>,
     /// Names of the other servers, and the reasons.
     pub missed: Vec<(String, String)>,
     /// Names of those that know of other revoked certificates than this room, and refused the list.
     pub refused: Vec<String>,
 }
 
-/// Why a server was not told.
-enum NotTold {
+/// Why a server was not notified.
+enum NotNotified {
     Refused,
     Missed(String),
 }
 
 /// Sends the list of revoked certificates to the nodes and the agents of a room.
-pub async fn tell_servers(room: &Room) -> Result<Answers> {
+pub async fn notify_servers(room: &Room) -> Result<Answers> {
     let register = room.register()?;
     let list = room.revocations_der()?;
-    wallet::set_default(Some(room.examiner()?));
+    credential_store::set_default(Some(room.examiner()?));
     let members = register.members().iter().filter(|member| member.revoked.is_none());
     let servers = members.flat_map(|member| servers(member).into_iter().map(move |server| (member, server)));
     let servers = servers.filter(|(_, server)| server.control_port.is_some());
-    let told = servers.map(async |(member, server)| (tell(member, &server, &list).await, shown(member, &server)));
+    let results = servers.map(async |(member, server)| (notify(member, &server, &list).await, shown(member, &server)));
     let mut answers = Answers::default();
-    for (told, name) in join_all(told).await {
-        match told {
-            Ok(()) => answers.reached.push(name),
-            Err(NotTold::Refused) => answers.refused.push(name),
-            Err(NotTold::Missed(why)) => answers.missed.push((name, why)),
+    for (result, name) in join_all(results).await {
+        match result {
+            Ok(()) => answers.notified.push(name),
+            Err(NotNotified::Refused) => answers.refused.push(name),
+            Err(NotNotified::Missed(why)) => answers.missed.push((name, why)),
         }
     }
     Ok(answers)
@@ -57,7 +57,7 @@ pub async fn tell_servers(room: &Room) -> Result<Answers> {
 
 /// Which servers of each member answer now, with the key of the member. A server that was killed stays known.
 pub async fn answering(room: &Room, members: &[Member]) -> Result<Vec<Vec<bool>>> {
-    wallet::set_default(Some(room.examiner()?));
+    credential_store::set_default(Some(room.examiner()?));
     let of_member = members.iter().map(|member| join_all(member.servers.iter().map(|server| answers(member, server))));
     Ok(join_all(of_member).await)
 }
@@ -84,19 +84,19 @@ fn shown(member: &Member, server: &Server) -> String {
 }
 
 /// Sends the list to one server, at the first of its addresses that answers.
-async fn tell(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), NotTold> {
+async fn notify(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), NotNotified> {
     let mut why = "no address is known".to_owned();
     let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);
     for host in &server.hosts {
         let Some(port) = server.control_port else { break };
-        let client = ControlClient::new(host.with_port(port)).with_timeout(TELL_TIMEOUT).expecting(expected);
+        let client = ControlClient::new(host.with_port(port)).with_timeout(NOTIFY_TIMEOUT).expecting(expected);
         match client.replace_revocations(list.to_vec()).await {
             Ok(()) => return Ok(()),
-            Err(error) if error.is_conflict() => return Err(NotTold::Refused),
+            Err(error) if error.is_conflict() => return Err(NotNotified::Refused),
             Err(error) => why = error.to_string(),
         }
     }
-    Err(NotTold::Missed(why))
+    Err(NotNotified::Missed(why))
 }
 
 /// A member's servers. A node that has not reported any may be where nodes usually are.
@@ -111,7 +111,7 @@ fn servers(member: &Member) -> Vec<Server> {
 
 /// This machine's room in which the process acts, if it has the room's key.
 fn acting_in() -> Option<Room> {
-    let credential = wallet::default()?;
+    let credential = credential_store::default()?;
     own_room(credential.room()?).ok().flatten()
 }
 

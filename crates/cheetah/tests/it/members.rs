@@ -92,11 +92,11 @@ fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
         assert_eq!(copy(machine, from), Some(0), "{machine} {from}");
     }
     let revoked = lab.at("examiner", &["room", "revoke", "ann"]).ok().json();
-    let told = revoked["told"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+    let notified = revoked["notified"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
     // Beside the name of a server is that of its member, where they differ.
-    let mut told: Vec<_> = told.map(|name| name.split(' ').next().unwrap()).collect();
-    told.sort();
-    assert_eq!((told, &revoked["not_told"]), (vec!["a", "b", "suspect"], &json!([])), "{revoked}");
+    let mut notified: Vec<_> = notified.map(|name| name.split(' ').next().unwrap()).collect();
+    notified.sort();
+    assert_eq!((notified, &revoked["not_notified"]), (vec!["a", "b", "suspect"], &json!([])), "{revoked}");
     lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
     let status = lab.at("ann", &["status", &drive]).out();
     let status: Value = serde_json::from_str(status.lines().next().unwrap()).unwrap();
@@ -177,7 +177,7 @@ fn a_room_restored_from_a_backup_takes_back_no_revocation() {
     lab.at("examiner", &["room", "revoke", "ann"]).ok();
     copy(Path::new(&backup), &room);
     // As many certificates are revoked as before, but others.
-    lab.at("examiner", &["room", "revoke", "bob"]).says(1, &["not told: a", "backup"]);
+    lab.at("examiner", &["room", "revoke", "bob"]).says(1, &["not notified: a", "backup"]);
     lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
     lab.at("examiner", &["room", "revoke", "ann"]).ok();
     for name in ["ann", "bob"] {
@@ -205,7 +205,7 @@ fn an_unreachable_node_gets_a_revocation_later_from_the_room_or_an_examiner() {
         node.service.signal(rustix::process::Signal::STOP);
     }
     let revoked = lab.at("examiner", &["room", "revoke", "ann"]).ok().json();
-    assert_eq!(revoked["not_told"].as_array().unwrap().len(), 2, "{revoked}");
+    assert_eq!(revoked["not_notified"].as_array().unwrap().len(), 2, "{revoked}");
     drop(server);
     silent.service.signal(rustix::process::Signal::CONT);
     // An examiner's call carries the list.

@@ -165,7 +165,7 @@ fn relay(to: u16, cut: impl Fn(usize, usize) -> bool + Send + Sync + 'static) ->
 }
 
 #[test]
-fn a_machine_in_between_learns_nothing_and_is_refused() {
+fn a_man_in_the_middle_learns_nothing_and_is_refused() {
     let lab = Lab::new();
     lab.at("mallory", &["room", "init", "lab"]).ok();
     let false_server = lab.serve("mallory", "lab");
@@ -309,7 +309,7 @@ fn a_machine_without_an_invitation_is_let_in_by_the_code_on_its_screen() {
 }
 
 #[test]
-fn with_a_machine_in_between_the_codes_differ_and_nobody_is_let_in() {
+fn with_a_man_in_the_middle_the_codes_differ_and_nobody_is_let_in() {
     let lab = Lab::new();
     let server = lab.serve("examiner", "lab");
     // It shows the joining machine a room of its own, and asks the real room for itself.
@@ -457,7 +457,7 @@ fn a_revoked_analyst_reads_nothing_from_the_next_request_on() {
     let drive = lab.0.arg("case42.drive");
     lab.at("examiner", &["create", &drive, "--nodes", node.address(), "--from", &image]).ok();
     lab.at("ann", &["verify", &drive]).ok();
-    let told = lab.at("examiner", &["room", "revoke", "ann"]).ok().json();
-    assert_eq!(told["told"], serde_json::json!(["one"]), "{told}");
+    let revoked = lab.at("examiner", &["room", "revoke", "ann"]).ok().json();
+    assert_eq!(revoked["notified"], serde_json::json!(["one"]), "{revoked}");
     assert_ne!(lab.at("ann", &["verify", &drive]).code, Some(0));
 }

@@ -203,7 +203,7 @@ async fn alone(
     ui: Ui,
 ) -> Result<(PathReport, bool)> {
     let cancel = Arc::new(AtomicBool::new(false));
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (tell, mut begun) = mpsc::unbounded_channel();
     let cancelled = Arc::clone(&cancel);
     let working = tokio::task::spawn_blocking(move || {
         probe().run(&cancelled, &mut |event| {
@@ -215,7 +215,7 @@ async fn alone(
     });
     loop {
         tokio::select! {
-            aspect = told.recv() => match aspect {
+            aspect = begun.recv() => match aspect {
                 Some(aspect) => shown.begin(doing(aspect), ui),
                 None => break,
             },

@@ -69,8 +69,8 @@ fn fill(rows: &mut Table, report: &PathReport) {
             format!("{} to {}", BitRate(low_bits_per_s), BitRate(high_bits_per_s)),
         );
     }
-    if let Some(Mtu { bytes, told }) = report.mtu {
-        let how = if told { "a router said so" } else { "the largest that passed" };
+    if let Some(Mtu { bytes, reported }) = report.mtu {
+        let how = if reported { "a router said so" } else { "the largest that passed" };
         row("largest packet", format!("{bytes} bytes"), how.into());
     }
     let Some(far) = &report.far else { return };
@@ -151,7 +151,7 @@ mod tests {
         let text = report(&path);
         assert_eq!(text, "the path to lab (10.0.0.7), through eth0\n- No packets on time.");
         path.problems.push("words ".repeat(30));
-        path.mtu = Some(Mtu { bytes: 1500, told: false });
+        path.mtu = Some(Mtu { bytes: 1500, reported: false });
         path.hops = vec![Hop { ttl: 1, address: None, min_us: None }];
         let text = report(&path);
         assert!(text.contains("1500 bytes") && text.contains("1  does not answer"), "{text}");

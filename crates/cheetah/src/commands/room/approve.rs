@@ -1,8 +1,8 @@
 //! `cheetah room pending` and `room approve`: machines without an invitation.
 
 use cheetah_error::Error;
+use cheetah_room::machine::now;
 use cheetah_room::pending::Code;
-use cheetah_room::place::now;
 use cheetah_tls::Role;
 use serde_json::json;
 

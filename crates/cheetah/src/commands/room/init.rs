@@ -2,7 +2,7 @@
 
 use cheetah_drive::user_name;
 use cheetah_room::Room;
-use cheetah_room::place::host_name;
+use cheetah_room::machine::host_name;
 use serde_json::json;
 
 use crate::failure::Result;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::invitation::HOSTS_MAX;
-use cheetah_room::place::{PORT, now};
+use cheetah_room::machine::{PORT, now};
 use cheetah_room::resolve::SecretFile;
 use cheetah_room::{Host, Invitation, Room, Serving};
 use cheetah_tls::Role;
@@ -158,7 +158,7 @@ fn hosts(listens: Option<std::net::IpAddr>) -> Vec<Host> {
     if let Some(address) = listens.filter(|address| !address.is_unspecified()) {
         return vec![Host::Ip(address)];
     }
-    let mut hosts = cheetah_room::place::own_addresses();
+    let mut hosts = cheetah_room::machine::own_addresses();
     hosts.truncate(HOSTS_MAX);
     if hosts.is_empty() {
         hosts.push(Host::Ip(std::net::Ipv4Addr::LOCALHOST.into()));

@@ -1,7 +1,7 @@
 //! `cheetah room join`: joins a room without starting anything.
 
-use cheetah_room::client::{Me, parse_place};
-use cheetah_room::place::{PORT, host_name, own_addresses};
+use cheetah_room::client::{MachineInfo, parse_host_port};
+use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::{Purpose, Wanted, resolve};
 use cheetah_room::{Host, Invitation};
 use cheetah_tls::Role;
@@ -39,16 +39,16 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let me = Me { name: args.name.clone().unwrap_or_else(host_name), hosts: own_addresses() };
+    let machine = MachineInfo { name: args.name.clone().unwrap_or_else(host_name), hosts: own_addresses() };
     let is_file = std::path::Path::new(&args.place).is_file();
     if Invitation::is_meant(&args.place) || is_file {
-        return with_invitation(&args, me, is_file, ui).await;
+        return with_invitation(&args, machine, is_file, ui).await;
     }
     let Some(role) = args.role else {
         return Err(Failure::misused("say which role to ask for: --role node, agent, analyst or examiner"));
     };
     let (host, port) = place(&args.place)?;
-    let membership = ask(&(host, port), role, &me, false, ui).await?;
+    let membership = ask(&(host, port), role, &machine, false, ui).await?;
     if let Some(new) = membership.new {
         report_clock(new.clock_offset_s, ui);
     }
@@ -61,7 +61,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     Ok(())
 }
 
-async fn with_invitation(args: &Args, me: Me, is_file: bool, ui: Ui) -> Result<()> {
+async fn with_invitation(args: &Args, machine: MachineInfo, is_file: bool, ui: Ui) -> Result<()> {
     let text = match is_file {
         true => std::fs::read_to_string(&args.place).context(format_args!("cannot read {}", args.place))?,
         false => args.place.clone(),
@@ -76,7 +76,7 @@ async fn with_invitation(args: &Args, me: Me, is_file: bool, ui: Ui) -> Result<(
         Role::Agent => Purpose::Agent,
         _ => Purpose::Client,
     };
-    let membership = resolve(&Wanted { text: Some(text.trim()), purpose, ephemeral: false, me }).await?;
+    let membership = resolve(&Wanted { text: Some(text.trim()), purpose, ephemeral: false, machine }).await?;
     let membership = membership.ok_or_else(|| Failure::failed("the invitation names no room"))?;
     if let Some(new) = membership.new {
         report_clock(new.clock_offset_s, ui);
@@ -90,7 +90,7 @@ async fn with_invitation(args: &Args, me: Me, is_file: bool, ui: Ui) -> Result<(
 
 /// Parses `HOST[:PORT]`.
 fn place(text: &str) -> Result<(Host, u16)> {
-    let place = text.parse().ok().map(|host| (host, PORT)).or_else(|| parse_place(text));
+    let place = text.parse().ok().map(|host| (host, PORT)).or_else(|| parse_host_port(text));
     place.ok_or_else(|| {
         Failure::misused(format!("'{text}' is neither an invitation nor HOST:PORT; write examiner:{PORT}"))
     })

@@ -1,7 +1,7 @@
 //! `cheetah room list`: the members and invitations of a room.
 
 use cheetah_room::Admission;
-use cheetah_room::place::now;
+use cheetah_room::machine::now;
 use cheetah_room::register::Server;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `cheetah room revoke`: ends a membership.
 
 use cheetah_error::list;
-use cheetah_room::place::now;
+use cheetah_room::machine::now;
 use serde_json::json;
 
 use crate::failure::{Failure, Result};
@@ -45,12 +45,11 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     })?;
     let closed: Vec<&str> = ids.iter().copied().chain(closed_with_members.iter().map(String::as_str)).collect();
     if names.is_empty() {
-        let value =
-            json!({ "room": room.name(), "revoked": [], "closed_invitations": closed, "told": [], "not_told": [] });
+        let value = json!({ "room": room.name(), "revoked": [], "closed_invitations": closed, "notified": [], "not_notified": [] });
         ui.answer(format!("closed: invitation {}", list(&ids)), &value);
         return Ok(());
     }
-    let told = crate::room::tell_servers(&room).await?;
+    let answers = crate::room::notify_servers(&room).await?;
     let mut text = format!("revoked: {}", list(&names));
     if !ids.is_empty() {
         text.push_str(&format!("\nclosed: invitation {}", list(&ids)));
@@ -61,26 +60,55 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
         ));
     }
     text.push_str(&format!(
-        "\nservers told: {}",
-        if told.reached.is_empty() { "none".into() } else { list(&told.reached) }
+        "\nservers notified: {}",
+        if answers.notified.is_empty() { "none".into() } else { list(&answers.notified) }
     ));
-    for (server, why) in &told.missed {
-        text.push_str(&format!("\nnot told: {server} ({why}); it accepts the revoked until an examiner calls it"));
+    for (why, servers) in by_reason(&answers.missed) {
+        text.push_str(&format!(
+            "\nnot notified: {} ({why}); until an examiner connects there, revoked members are accepted",
+            list(&servers)
+        ));
     }
     let known_otherwise = "it knows of other revoked certificates than this room";
-    let missed = told.missed.iter().map(|(node, why)| json!({ "node": node, "why": why }));
-    let refused = told.refused.iter().map(|node| json!({ "node": node, "why": known_otherwise }));
-    let not_told: Vec<_> = missed.chain(refused).collect();
+    let missed = answers.missed.iter().map(|(node, why)| json!({ "node": node, "why": why }));
+    let refused = answers.refused.iter().map(|node| json!({ "node": node, "why": known_otherwise }));
+    let not_notified: Vec<_> = missed.chain(refused).collect();
     let value = json!({
-        "room": room.name(), "revoked": names, "closed_invitations": closed, "told": told.reached, "not_told": not_told,
+        "room": room.name(), "revoked": names, "closed_invitations": closed, "notified": answers.notified,
+        "not_notified": not_notified,
     });
     ui.answer(text, &value);
-    if told.refused.is_empty() {
+    if answers.refused.is_empty() {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "not told: {}: {known_otherwise}, as after the room's folder was restored from a backup; revoke again each member \
+        "not notified: {}: {known_otherwise}, as after the room's folder was restored from a backup; revoke again each member \
          that was revoked since the backup",
-        list(&told.refused)
+        list(&answers.refused)
     )))
+}
+
+/// Groups the names of servers by the reason, which contains the address: several members may have had one address.
+fn by_reason(missed: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, why) in missed {
+        match reasons.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, names)) if names.contains(&name.as_str()) => {}
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_failed_for_one_reason_share_a_line() {
+        let missed = [("a", "x: refused"), ("b", "y: refused"), ("c", "x: refused"), ("a", "x: refused")];
+        let missed = missed.map(|(name, why)| (name.to_owned(), why.to_owned()));
+        assert_eq!(by_reason(&missed), [("x: refused", vec!["a", "c"]), ("y: refused", vec!["b"])]);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cheetah_device::os_error;
 use cheetah_room::announce::announce;
-use cheetah_room::place::{PORT, now};
+use cheetah_room::machine::{PORT, now};
 use cheetah_room::server::{CLOCK_TOLERANCE_S, Event, serve};
 use cheetah_room::{Room, Serving};
 use serde_json::json;

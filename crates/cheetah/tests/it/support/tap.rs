@@ -1,4 +1,4 @@
-//! A machine in the middle, which passes TCP connections on and keeps what clients send.
+//! A man in the middle, which passes TCP connections on and keeps what clients send.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -13,19 +13,19 @@ use crate::error::TlsError;
 use crate::identity::RoomId;
 use crate::server::ServerTls;
 
-static WALLET: RwLock<Option<Wallet>> = RwLock::new(None);
+static STORE: RwLock<Option<Store>> = RwLock::new(None);
 
 #[derive(Debug, Default)]
-struct Wallet {
+struct Store {
     default: Option<Credential>,
     rooms: HashMap<RoomId, Credential>,
 }
 
 /// Adds a member's credential. The last one that was added for a room counts.
 pub fn add(credential: Credential) {
-    let mut wallet = WALLET.write();
+    let mut store = STORE.write();
     if let Some(room) = credential.room() {
-        wallet.get_or_insert_default().rooms.insert(room, credential);
+        store.get_or_insert_default().rooms.insert(room, credential);
     }
 }
 
@@ -34,12 +34,12 @@ pub fn set_default(credential: Option<Credential>) {
     if let Some(credential) = &credential {
         add(credential.clone());
     }
-    WALLET.write().get_or_insert_default().default = credential;
+    STORE.write().get_or_insert_default().default = credential;
 }
 
 /// The credential for connections for which no other is named; `None` if they are in clear.
 pub fn default() -> Option<Credential> {
-    WALLET.read().as_ref()?.default.clone()
+    STORE.read().as_ref()?.default.clone()
 }
 
 /// TLS for a server that listens on `address` or, if this side dials a client there, connects to it; `None` if it
@@ -77,5 +77,5 @@ pub fn server_as(
 
 /// The credential for a room.
 pub fn of_room(room: &RoomId) -> Option<Credential> {
-    WALLET.read().as_ref()?.rooms.get(room).cloned()
+    STORE.read().as_ref()?.rooms.get(room).cloned()
 }

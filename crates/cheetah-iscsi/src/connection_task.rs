@@ -63,7 +63,7 @@ struct Pending {
 }
 
 /// The connection's task; see the module.
-pub(crate) struct Keeper {
+pub(crate) struct ConnectionTask {
     route: UnitAddress,
     identity: Identity,
     trust_reconnects: bool,
@@ -92,7 +92,7 @@ enum Event {
     Tick,
 }
 
-impl Keeper {
+impl ConnectionTask {
     pub fn new(
         route: UnitAddress,
         identity: Identity,
@@ -113,7 +113,7 @@ impl Keeper {
     }
 
     /// Runs until the other end of `calls` is dropped.
-    pub async fn keep(mut self, connection: IscsiConnection) {
+    pub async fn run(mut self, connection: IscsiConnection) {
         let mut next = Some(connection);
         loop {
             let connection = match next.take() {
@@ -123,7 +123,7 @@ impl Keeper {
                     None => return,
                 },
             };
-            match self.run(connection).await {
+            match self.serve(connection).await {
                 End::Closed => return,
                 End::Broken(why) => {
                     tracing::warn!("{}: connection lost: {why}", self.route.name);
@@ -141,7 +141,7 @@ impl Keeper {
     }
 
     /// Serves one connection until it ends.
-    async fn run(&mut self, mut connection: IscsiConnection) -> End {
+    async fn serve(&mut self, mut connection: IscsiConnection) -> End {
         let mut tick = ticker(self.route.timeout);
         let mut heard = Instant::now();
         loop {

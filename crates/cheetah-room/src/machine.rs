@@ -1,4 +1,4 @@
-//! The directories of rooms and credentials on a machine.
+//! This machine: its name, addresses and clock, and its directories of rooms and credentials.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,13 +3,13 @@
 //! ```text
 //! credentials/                      0700
 //!   NAME-ID.ROLE.pem                key, certificate, authority, revoked certificates; ID is the start of the room's id.
-//!                                   Before them, a line has the addresses of the enrolment server
-//!   .ROOMID.ROLE.key.pem            a key whose certificate was asked for and has not arrived yet
+//!                                   The first line has the addresses of the enrolment server
+//!   .ROOMID.ROLE.key.pem            a key whose certificate was requested and has not arrived yet
 //!   lock                            held while a room is joined
 //! ```
 //!
-//! The key is kept before its certificate is asked for: if the machine or the room's machine fails in between, the next
-//! attempt asks with the same key, and uses no second place of the invitation.
+//! The key is stored before its certificate is requested. If either machine fails in between, the next attempt requests a
+//! certificate for the same key, which counts no second use of the invitation.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ use cheetah_error::{Error, Result};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::{Joined, parse_place};
+use crate::client::{Joined, parse_host_port};
 use crate::directory::{Lock, OwnDirectory};
 use crate::key::PrivateKey;
-use crate::place::credentials;
+use crate::machine::credentials;
 use crate::register::clean_name;
 use crate::room::{der_of_list, names_in, parse_credential};
 
-/// The most bytes of a credential: with a list of as many revoked certificates as a room can have.
+/// The most bytes of a credential, with the longest list of revoked certificates that a room can have.
 pub const CREDENTIAL_LEN_MAX: usize = 2 << 20;
 const LOCK: &str = "lock";
 /// The list of revoked certificates is the last section of a credential's file.
@@ -39,9 +39,9 @@ const ID_CHARS: usize = 8;
 /// The directory of credentials.
 pub struct Credentials(OwnDirectory);
 
-/// A credential that is kept.
+/// A credential in the directory.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct StoredCredential {
     /// The room's name.
     pub room: String,
     /// The credential.
@@ -53,20 +53,20 @@ pub struct Kept {
 }
 
 impl Credentials {
-    /// Opens the directory, which is made if there is none.
+    /// Opens the directory, and creates it if necessary.
     ///
     /// # Errors
     ///
-    /// If it is not the user's alone.
+    /// If other users can access it.
     pub fn open() -> Result<Self> {
         OwnDirectory::open_or_create(&credentials()?).map(Self)
     }
 
-    /// Waits until no other process of this user joins a room, and keeps others waiting.
+    /// Waits until no other process of this user is joining a room, and makes other processes wait until the lock is dropped.
     ///
     /// # Errors
     ///
-    /// If another process takes longer than 30 s.
+    /// If another process holds the lock for 30 s.
     pub fn lock(&self) -> Result<Lock> {
         self.0.lock(LOCK)
     }
@@ -75,43 +75,48 @@ impl Credentials {
     ///
     /// # Errors
     ///
-    /// If it is damaged or others may read it.
-    pub fn find(&self, room: RoomId, role: Role) -> Result<Option<Kept>> {
+    /// If it is damaged, or other users can read it.
+    pub fn find(&self, room: RoomId, role: Role) -> Result<Option<StoredCredential>> {
         let suffix = suffix(room, role);
         for name in names_in(self.0.path(), |name| Some(name.to_owned()).filter(|name| name.ends_with(&suffix)))? {
-            let found = self.read(&name)?.filter(|kept| kept.credential.room() == Some(room));
-            if found.as_ref().is_some_and(|kept| kept.credential.identity().is_some_and(|own| own.role == role)) {
+            let found = self.read(&name)?.filter(|stored| stored.credential.room() == Some(room));
+            if found.as_ref().is_some_and(|stored| stored.credential.identity().is_some_and(|own| own.role == role)) {
                 return Ok(found);
             }
         }
         Ok(None)
     }
 
-    fn read(&self, name: &str) -> Result<Option<Kept>> {
+    fn read(&self, name: &str) -> Result<Option<StoredCredential>> {
         let path = self.0.at(name);
         let Some(pem) = self.0.read(name, CREDENTIAL_LEN_MAX)? else { return Ok(None) };
         let credential = parse_credential(&pem, &path)?;
         let room = name.split_once('.').and_then(|(stem, _)| stem.rsplit_once('-')).map_or(name, |(room, _)| room);
-        Ok(Some(Kept { room: room.to_owned(), credential, at: places_in(&pem), path }))
+        Ok(Some(StoredCredential { room: room.to_owned(), credential, at: addresses_in(&pem), path }))
     }
 
-    /// Keeps a new credential, which replaces an earlier one of the same room and role.
+    /// Stores a new credential. It replaces an earlier one of the same room and role.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn keep(&self, joined: &Joined) -> Result<Kept> {
+    pub fn store(&self, joined: &Joined) -> Result<StoredCredential> {
         let identity = joined.credential.identity().ok_or_else(|| Error::failed("the credential names no member"))?;
         let room = clean_name(&joined.room).replace('.', "-");
         let name = format!("{room}{}", suffix(identity.room, identity.role));
-        let text = Zeroizing::new([&*places_line(&joined.at), joined.pem.as_str()].concat());
+        let text = Zeroizing::new([&*address_line(&joined.at), joined.pem.as_str()].concat());
         self.0.write(&name, text.as_bytes())?;
         self.0.remove(&key_name(identity.room, identity.role))?;
-        Ok(Kept { room, credential: joined.credential.clone(), at: joined.at.clone(), path: self.0.at(&name) })
+        Ok(StoredCredential {
+            room,
+            credential: joined.credential.clone(),
+            at: joined.at.clone(),
+            path: self.0.at(&name),
+        })
     }
 
-    /// The key to join a room with: the one of an earlier attempt whose answer did not arrive, or a new one, which is
-    /// on stable storage when this returns.
+    /// Returns the key to join a room with: that of an earlier attempt whose answer did not arrive, or else a new one,
+    /// which is on stable storage when this returns.
     ///
     /// # Errors
     ///
@@ -141,8 +146,8 @@ impl Credentials {
         list.map(|list| der_of_list(list.as_bytes())).transpose()
     }
 
-    /// Replaces the list of revoked certificates, in DER, in the file of a credential: other processes with this
-    /// credential, and those started later, know them, too.
+    /// Replaces the list of revoked certificates, in DER, in the file of a credential, for other processes with this
+    /// credential and for those started later.
     ///
     /// # Errors
     ///
@@ -153,9 +158,9 @@ impl Credentials {
         let _lock = self.lock()?;
         let Some(pem) = self.0.read(name, CREDENTIAL_LEN_MAX)? else { return Ok(()) };
         let text = std::str::from_utf8(&pem).map_err(|_| Error::failed(format!("{} is not text", path.display())))?;
-        let kept = text.split_once(LIST_BEGINS).map_or(text, |(kept, _)| kept);
+        let stored = text.split_once(LIST_BEGINS).map_or(text, |(stored, _)| stored);
         let mut new = Zeroizing::new(String::with_capacity(text.len() + 2 * list.len() + 128));
-        new.push_str(kept);
+        new.push_str(stored);
         new.push_str(LIST_BEGINS);
         for line in base64::engine::general_purpose::STANDARD.encode(list).as_bytes().chunks(64) {
             new.push('\n');
@@ -166,37 +171,37 @@ impl Credentials {
     }
 }
 
-/// All credentials that are kept. A file that cannot be used is reported and left out.
+/// Returns all credentials in this user's directory. A file that cannot be used is logged and left out.
 ///
 /// # Errors
 ///
-/// If the directory is not the user's alone.
-pub fn all() -> Result<Vec<Kept>> {
-    // Without a home directory, nothing is kept for this user.
+/// If other users can access the directory.
+pub fn stored_credentials() -> Result<Vec<StoredCredential>> {
+    // Without a home directory, nothing is stored for this user.
     let Ok(path) = credentials() else { return Ok(Vec::new()) };
     let Some(directory) = OwnDirectory::open(&path)? else { return Ok(Vec::new()) };
     let directory = Credentials(directory);
-    let mut kept = Vec::new();
+    let mut stored = Vec::new();
     let wanted = |name: &str| (name.ends_with(".pem") && !name.starts_with('.')).then(|| name.to_owned());
     for name in names_in(directory.0.path(), wanted)? {
         match directory.read(&name) {
-            Ok(found) => kept.extend(found),
+            Ok(found) => stored.extend(found),
             Err(error) => tracing::warn!("a credential is not used: {error}"),
         }
     }
-    Ok(kept)
+    Ok(stored)
 }
 
 /// Returns the line with the addresses of the enrolment server. Readers of PEM ignore it.
-pub fn places_line(at: &[String]) -> String {
+pub fn address_line(at: &[String]) -> String {
     if at.is_empty() { String::new() } else { format!("{AT} {}\n", at.join(" ")) }
 }
 
 /// Returns the addresses of the enrolment server in the file of a credential, as `host:port`.
-pub fn places_in(pem: &[u8]) -> Vec<String> {
+pub fn addresses_in(pem: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(pem).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(AT)).unwrap_or_default();
-    let places = line.split_whitespace().filter(|place| parse_place(place).is_some());
+    let places = line.split_whitespace().filter(|place| parse_host_port(place).is_some());
     places.take(AT_MAX).map(str::to_owned).collect()
 }
 
@@ -215,8 +220,8 @@ mod tests {
     use crate::directory::OwnDirectory;
     use crate::register::{Admission, Applicant, Register};
 
-    /// A node's credential that is kept in a directory, with the authority and the register of its room.
-    fn kept() -> (tempfile::TempDir, Credentials, Kept, Authority, Register) {
+    /// A node's credential in a directory, with the authority and the register of its room.
+    fn stored() -> (tempfile::TempDir, Credentials, StoredCredential, Authority, Register) {
         let authority = Authority::generate("lab").unwrap();
         let (key, mut register) = (PrivateKey::generate().unwrap(), Register::new());
         let applicant = |name: &str, key| Applicant { name: name.into(), key, called_from: None, hosts: Vec::new() };
@@ -232,15 +237,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let credentials = Credentials(OwnDirectory::open_or_create(&directory.path().join("c")).unwrap());
         let joined = Joined { credential, pem, room: "lab".into(), at, clock_offset_s: 0 };
-        let kept = credentials.keep(&joined).unwrap();
-        (directory, credentials, kept, authority, register)
+        let stored = credentials.store(&joined).unwrap();
+        (directory, credentials, stored, authority, register)
     }
 
     #[test]
-    fn a_kept_credential_knows_its_room_and_where_to_ask_it() {
-        let (_directory, credentials, kept, authority, _) = kept();
+    fn a_stored_credential_knows_its_room_and_where_to_ask_it() {
+        let (_directory, credentials, stored, authority, _) = stored();
         let found = credentials.find(authority.room(), Role::Node).unwrap().unwrap();
-        assert_eq!((&*found.room, &found.at), ("lab", &kept.at));
+        assert_eq!((&*found.room, &found.at), ("lab", &stored.at));
         assert_eq!(found.at.len(), 3);
         assert!(credentials.find(authority.room(), Role::Agent).unwrap().is_none());
     }
@@ -248,7 +253,7 @@ mod tests {
     #[test]
     fn a_peer_of_another_tls_library_is_accepted_by_its_rooms_signature_until_it_is_revoked() {
         use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-        let (_directory, _, kept, authority, mut register) = kept();
+        let (_directory, _, stored, authority, mut register) = stored();
         let key = PrivateKey::generate().unwrap();
         let public = key.public().unwrap();
         let applicant =
@@ -259,47 +264,47 @@ mod tests {
             CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
         };
         let own = certificate(&authority);
-        let standing = kept.credential.standing(&own).unwrap();
+        let standing = stored.credential.standing(&own).unwrap();
         assert_eq!((standing.identity().role, standing.is_revoked()), (Role::Analyst, false));
         let other = Authority::generate("lab").unwrap();
-        assert!(kept.credential.standing(&certificate(&other)).is_err());
+        assert!(stored.credential.standing(&certificate(&other)).is_err());
         let mut changed = own.clone();
         *changed.last_mut().unwrap() ^= 1;
-        assert!(kept.credential.standing(&changed).is_err());
-        assert!(kept.credential.standing(&[]).is_err());
+        assert!(stored.credential.standing(&changed).is_err());
+        assert!(stored.credential.standing(&[]).is_err());
         register.revoke(&["ann"], 7);
         let list = der_of_list(authority.revocations_pem(&register).unwrap().as_bytes()).unwrap();
-        kept.credential.replace_revocations(&list).unwrap();
+        stored.credential.replace_revocations(&list).unwrap();
         assert!(standing.is_revoked());
-        assert!(kept.credential.standing(&own).is_err());
+        assert!(stored.credential.standing(&own).is_err());
     }
 
     #[test]
     fn a_list_of_revoked_certificates_that_is_put_into_the_file_is_in_force_when_it_is_read_again() {
-        let (_directory, credentials, kept, authority, mut register) = kept();
-        assert_eq!(kept.credential.revoked(), 0);
+        let (_directory, credentials, stored, authority, mut register) = stored();
+        assert_eq!(stored.credential.revoked(), 0);
         register.revoke(&["two"], 7);
         let list = der_of_list(authority.revocations_pem(&register).unwrap().as_bytes()).unwrap();
         for _ in 0..2 {
-            credentials.put_revocations(&kept.path, &list).unwrap();
-            assert_eq!(credentials.revocations(&kept.path).unwrap().as_ref(), Some(&list));
+            credentials.put_revocations(&stored.path, &list).unwrap();
+            assert_eq!(credentials.revocations(&stored.path).unwrap().as_ref(), Some(&list));
         }
         let again = credentials.find(authority.room(), Role::Node).unwrap().unwrap();
         assert_eq!((again.credential.revoked(), again.credential.revocations()), (1, Some(list.clone())));
-        assert_eq!(again.at, kept.at, "the rest of the file is unchanged");
+        assert_eq!(again.at, stored.at, "the rest of the file is unchanged");
         // The running process takes it from the file, and no older one after it.
-        kept.credential.replace_revocations(&list).unwrap();
+        stored.credential.replace_revocations(&list).unwrap();
         let old = der_of_list(authority.revocations_pem(&Register::new()).unwrap().as_bytes()).unwrap();
-        assert!(kept.credential.replace_revocations(&old).is_err());
+        assert!(stored.credential.replace_revocations(&old).is_err());
         // A file that is gone is not made again.
-        std::fs::remove_file(&kept.path).unwrap();
-        credentials.put_revocations(&kept.path, &list).unwrap();
-        assert!(!kept.path.exists() && credentials.revocations(&kept.path).unwrap().is_none());
+        std::fs::remove_file(&stored.path).unwrap();
+        credentials.put_revocations(&stored.path, &list).unwrap();
+        assert!(!stored.path.exists() && credentials.revocations(&stored.path).unwrap().is_none());
     }
 
     #[test]
-    fn lines_that_name_no_place_are_ignored() {
-        let places = |text: &str| places_in(text.as_bytes());
+    fn texts_that_are_no_address_are_ignored() {
+        let places = |text: &str| addresses_in(text.as_bytes());
         assert_eq!(places("Room-At: a:1 b c:0 [::1]:2 a b:c\n-----BEGIN"), ["a:1", "[::1]:2"]);
         assert!(places("").is_empty() && places("Room-At:").is_empty());
         assert_eq!(places(&format!("Room-At:{}", " h:1".repeat(99))).len(), AT_MAX);
