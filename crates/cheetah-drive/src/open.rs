@@ -122,7 +122,8 @@ impl Drive {
         }
     }
 
-    /// The drive as a device.
+    /// The drive as a device. If the drive is open for reading, the device can be read as long as it exists, even after the
+    /// drive is dropped.
     pub fn device(&self) -> DynDevice {
         self.device.clone()
     }

@@ -48,7 +48,7 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
 async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source> {
     let file = DriveFile::load(path)?;
     let options = cheetah_drive::OpenOptions { timeout, prefetch_budget: 0, ..cheetah_drive::OpenOptions::default() };
-    // Opened for reading only, so nothing but the device has to be kept.
+    // The device of a drive that is only read keeps all that its reads need.
     let device = Drive::open(&file, options).await?.device();
     let identity = Identity { serial: Some(file.id), ..Identity::new(Kind::Drive, spec, file.size) };
     Ok(Source { device, identity, name: file.name })

@@ -4,6 +4,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use cheetah_device::DynDevice;
+use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_redundancy::{DynLink, MemberState, Members, ReadLease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -46,6 +48,29 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// A drive that is read, and whose read lease is renewed as long as this exists.
+pub(crate) struct Followed {
+    below: DynDevice,
+    _follower: Arc<Follower>,
+}
+
+impl Followed {
+    /// Keeps `follower` at work.
+    pub fn new(below: DynDevice, follower: Arc<Follower>) -> Self {
+        Self { below, _follower: follower }
+    }
+}
+
+impl Layer for Followed {
+    type Below = DynDevice;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::Refused;
+
+    fn below(&self) -> &DynDevice {
+        &self.below
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::environment::{Holder, NodeLink, Taken};
-use super::follow::Follower;
+use super::follow::{Followed, Follower};
 use super::map::{DriveMap, capacity};
 use super::newest::{Newest, newest};
 use super::upkeep::Upkeep;
@@ -33,7 +33,8 @@ pub(crate) struct Opened {
     pub redundant: Arc<Redundant>,
     /// The leases, if it is open for writing.
     holder: Option<Holder>,
-    _follower: Option<Follower>,
+    /// Renews the read lease, if it is open for reading.
+    follower: Option<Arc<Follower>>,
     /// Absent in a repair, and in a reader that may not repair.
     upkeep: Option<Upkeep>,
     /// The nodes that are missing, a sentence each.
@@ -71,11 +72,13 @@ impl Opened {
         }
     }
 
-    /// Its device, as large as the capacity of its nodes.
+    /// Its device, as large as the capacity of its nodes. A reader's device can be read as long as it exists, even after
+    /// this is dropped.
     pub fn device(&self) -> DynDevice {
-        match &self.holder {
-            Some(holder) => holder.confirmed(self.redundant.clone()),
-            None => self.redundant.clone(),
+        match (&self.holder, &self.follower) {
+            (Some(holder), _) => holder.confirmed(self.redundant.clone()),
+            (None, Some(follower)) => Arc::new(Followed::new(self.redundant.clone(), follower.clone())),
+            (None, None) => self.redundant.clone(),
         }
     }
 
@@ -169,7 +172,7 @@ pub(crate) async fn open_writer(file: &DriveFile, force: bool, access: NodeAcces
     let assembled = assemble_writer(file, access, &taken.holder, &taken.held).await;
     match assembled {
         Ok((redundant, missing)) => {
-            Ok(Opened { redundant, holder: Some(taken.holder), _follower: None, upkeep: None, missing, readable: true })
+            Ok(Opened { redundant, holder: Some(taken.holder), follower: None, upkeep: None, missing, readable: true })
         }
         Err(error) => {
             taken.holder.release().await;
@@ -246,7 +249,7 @@ pub(crate) async fn open_refetching(
     holder.opened(map.map.epoch, &members);
     let redundant = Arc::new(assemble(file, members)?);
     let missing = Vec::new();
-    Ok(Opened { redundant, holder: Some(holder), _follower: None, upkeep: None, missing, readable: true })
+    Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })
 }
 
 /// Refuses a drive whose lost ranges are being fetched again.
@@ -320,7 +323,7 @@ fn assemble_reader(
     let members = Members::leased_reader(connected, &map.map, lease.clone());
     let redundant = Arc::new(assemble(file, members.clone())?);
     let follower = Follower::start(file.clone(), map, access, &members, lease);
-    Ok(Opened { redundant, holder: None, _follower: Some(follower), upkeep: None, missing, readable })
+    Ok(Opened { redundant, holder: None, follower: Some(Arc::new(follower)), upkeep: None, missing, readable })
 }
 
 fn absent(state: MemberState) -> &'static str {

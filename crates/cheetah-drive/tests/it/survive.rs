@@ -49,6 +49,20 @@ async fn a_loaded_drive_is_read_in_full_after_as_many_losses_as_its_layout_survi
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_device_of_a_reader_is_read_after_the_drive_is_dropped() {
+    let lab = Lab::new(&[16 * MIB; 2]);
+    let bytes = image(2 * MIB);
+    let file = lab.loaded(MIRROR, &bytes).await;
+    let device = Drive::open(&file, options(false)).await.unwrap().device();
+    for _ in 0..3 {
+        // Longer than a read lease.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let read = tokio::time::timeout(TIMEOUT, device.read(ByteRange::new(0, 2 * MIB))).await.expect("an answer");
+        assert!(read.unwrap() == bytes[..]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_lost_under_an_open_drive_costs_no_error_and_no_byte() {
     for (layout, nodes) in [(MIRROR, 2), (PARITY, 3)] {
         let mut lab = Lab::new(&vec![16 * MIB; nodes]);

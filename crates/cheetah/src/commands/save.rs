@@ -21,7 +21,8 @@ use crate::ui::Ui;
 /// The options of `save`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Write a drive to an image file")]
-#[command(long_about = "Writes a drive to a raw, sparse image file, and hashes it in the same pass.
+#[command(
+    long_about = "Writes a drive to a raw, sparse image file, and hashes it in the same pass. For an E01 image, use acquire.
 
 Every chunk is compared with its digest made at load; if one differs, nothing is saved. If the drive was opened for \
 writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
@@ -32,7 +33,8 @@ rest is holes, and IMAGE.map, a GNU ddrescue mapfile, lists them. Exits with 3 i
 
   cheetah save case42.drive copy.raw
   cheetah save case42.drive rest.raw --partial
-  cheetah save case42.drive copy.raw --whole --hash sha256")]
+  cheetah save case42.drive copy.raw --whole --hash sha256"
+)]
 pub struct Args {
     /// The drive file
     drive: PathBuf,
@@ -60,9 +62,23 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
+/// Refuses a name that tools take for that of another format.
+fn check_is_raw(args: &Args) -> Result<()> {
+    const OTHERS: [&str; 7] = ["e01", "ex01", "aff4", "qcow2", "vmdk", "vhd", "vhdx"];
+    let extension = args.image.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    if !OTHERS.contains(&extension.as_str()) {
+        return Ok(());
+    }
+    let (drive, image) = (args.drive.display(), args.image.display());
+    Err(Failure::misused(format!(
+        "{image}: save writes raw images only; for an E01 image use `cheetah acquire {drive} copy.E01`"
+    )))
+}
+
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
+    check_is_raw(&args)?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {

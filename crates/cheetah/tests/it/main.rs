@@ -13,6 +13,7 @@ mod asking;
 mod bench;
 mod certificates;
 mod custody;
+mod degraded;
 mod demo;
 mod evidence;
 mod export;

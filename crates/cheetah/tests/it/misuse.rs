@@ -52,6 +52,15 @@ fn wrong_units_and_sizes_are_refused_with_a_suggestion() {
 }
 
 #[test]
+fn an_image_that_save_would_name_after_another_format_is_refused() {
+    let desk = Desk::new();
+    for name in ["copy.E01", "copy.qcow2"] {
+        let ran = cheetah(&["save", &desk.arg("case.drive"), &desk.arg(name)]);
+        ran.says(2, &[name, "raw", "cheetah acquire"]);
+    }
+}
+
+#[test]
 fn address_without_a_port_or_host_is_refused_with_an_example() {
     for address in ["5050", "localhost", "127.0.0.1"] {
         cheetah(&["node", "--memory", "8MiB", "--listen", address]).says(2, &["ADDRESS:PORT", "127.0.0.1:25050"]);

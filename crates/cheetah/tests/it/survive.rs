@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::bytes::noise;
 use crate::support::run::program;
-use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, three, tool};
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, three, tool, until};
 
-/// How long anything may take: far more than it does, because the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
 const SIZE: u64 = 24 * MIB;
 
 /// A drive of [`SIZE`] over the nodes.
@@ -98,15 +96,6 @@ fn kill_writer(desk: &Desk, mount: Mounted, writer: Writer) -> Vec<u8> {
     cheetah(&["unmount", &desk.arg("mnt")]).ok();
     drop(mount);
     content
-}
-
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        sleep(Duration::from_millis(100));
-    }
 }
 
 fn survives(drive: &str) -> Option<u64> {

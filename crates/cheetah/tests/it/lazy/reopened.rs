@@ -1,25 +1,17 @@
 //! Sources that are killed, and replaced, while a lazy drive is filled from them.
 
 use super::*;
-use crate::support::Port;
 use crate::support::run::cheetah_plain;
+use crate::support::{Port, until};
 
 /// The size of the agent's disk in these tests; reading it at [`SLOW`] takes half a minute.
 const LEN: u64 = 24 * MIB;
 const SLOW: [&str; 2] = ["--rate-max", "1MiB"];
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Waits until the map of the drive records that this much was read.
 fn wait_for_map(desk: &Desk, read: u64) {
     let map = desk.at("case.drive.map");
-    wait_until("nothing is recorded", || map.exists() && bytes(&mapped(&map, "+")) >= read);
+    until("something is recorded", || map.exists() && bytes(&mapped(&map, "+")) >= read);
 }
 
 fn log(desk: &Desk) -> String {
@@ -53,7 +45,7 @@ fn a_foreign_server_exchanged_during_a_fill_is_compared_before_it_is_read_on() {
     changed[..MIB as usize].fill(7);
     let other = desk.file("other.raw", &changed);
     let source = serve(&desk, &other, "other", &[], &[]);
-    wait_until("nothing is noticed", || log(&desk).contains(r#""event":"source_changed""#));
+    until("the change is noticed", || log(&desk).contains(r#""event":"source_changed""#));
     let status = cheetah(&["status", &drive]).ok().json();
     assert!(number(&status["covered"], "unread_bytes") > 0, "{status}");
     drop(source);
@@ -104,7 +96,7 @@ fn a_read_waits_until_a_source_that_was_restarted_is_recognised() {
     drop(source);
     let file = mount.file.clone();
     let read = std::thread::spawn(move || read_at(&file, 15 * MIB, 1000));
-    wait_until("the loss is not noticed", || log(&desk).contains("lost"));
+    until("the loss is noticed", || log(&desk).contains("lost"));
     let source = serve(&desk, &image, "second", &[], &[]);
     assert_eq!(read.join().unwrap().unwrap(), content[15 * MIB as usize..][..1000]);
     completed(mount.service());
@@ -142,7 +134,7 @@ fn an_agent_started_again_over_a_disk_that_was_changed_is_refused() {
     content[MIB as usize + 4711] ^= 1;
     std::fs::write(&disk, &content).unwrap();
     let _agent = serve_agent(&disk, &port, &[]);
-    wait_until("nothing is noticed", || log(&desk).contains(r#""event":"source_changed""#));
+    until("the change is noticed", || log(&desk).contains(r#""event":"source_changed""#));
     filler.stop(Signal::TERM);
     cheetah(&["load", &drive]).says(3, &["1048576+1048576", "another content"]);
 }

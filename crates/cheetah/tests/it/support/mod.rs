@@ -15,6 +15,7 @@ pub mod steady;
 pub mod tap;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -77,6 +78,16 @@ impl Desk {
         }
         cheetah(&args).ok();
         path
+    }
+}
+
+/// Waits until something holds, which may take long because the machine may be busy.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < 2 * service::PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
