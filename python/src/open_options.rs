@@ -23,7 +23,7 @@ impl OpenOptions {
         let cache = cache.map(str::parse::<CacheOption>).transpose();
         let cache = cache.map_err(|error| PyValueError::new_err(format!("cache: {error}")))?;
         let plain = Access::read_once(timeout);
-        Ok(Self(Access { cache, foresight, prefetch_bytes: prefetch, allow_lost, ..plain }))
+        Ok(Self(Access { cache, foresight, prefetch_bytes: prefetch, allow_lost, in_order: false, ..plain }))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod aff4;
 pub mod certificate;
 pub mod client_handshake;
 pub mod client_reply;
+pub mod compressed;
 pub mod control;
 pub mod custody;
 pub mod ewf;
@@ -31,11 +32,12 @@ pub mod tls_handshake;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
     ("client_reply", client_reply::run),
+    ("compressed", compressed::run),
     ("control", control::run),
     ("custody", custody::run),
     ("ewf", ewf::run),

@@ -1,5 +1,7 @@
 //! Detects the format of a file from its first and last bytes. No I/O.
 
+use crate::compressed::zstd::is_zstd;
+
 /// The number of bytes at the start of a file that detection needs.
 pub const START_LEN: usize = 1024;
 
@@ -21,10 +23,47 @@ pub enum Format {
     Vhd,
     /// Hyper-V's disk.
     Vhdx,
+    /// A compressed file, perhaps of a raw image.
+    Compressed(Compression),
     /// A known format that is not supported.
     Unsupported(Unsupported),
     /// No known format: a raw image.
     Unknown,
+}
+
+/// How a file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// gzip, or its blocked form BGZF.
+    Gzip,
+    /// bzip2.
+    Bzip2,
+    /// xz.
+    Xz,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// The program that decompresses it.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// A command that compresses in blocks, which can be read at random.
+    pub const fn in_blocks(self) -> &'static str {
+        match self {
+            Self::Gzip => "bgzip disk.raw",
+            Self::Bzip2 => "pbzip2 disk.raw",
+            Self::Xz => "xz --block-size=16MiB disk.raw",
+            Self::Zstd => "pzstd disk.raw",
+        }
+    }
 }
 
 /// A format that is not supported, and the alternative.
@@ -41,7 +80,7 @@ const UNPACK: &str = "unpack it first";
 const CONVERT: &str = "convert it with qemu-img convert -O raw";
 
 /// The signatures of files that are refused by name.
-const REFUSED: [(&[u8], &str, &str); 15] = [
+const REFUSED: [(&[u8], &str, &str); 12] = [
     (b"LVF\x09\x0d\x0a\xff\x00", "an L01 logical evidence file: it holds files, not a disk", EXPORT),
     (b"LEF2\x0d\x0a\x81\x00", "an Lx01 logical evidence file: it holds files, not a disk", EXPORT),
     (b"ADSEGMENTEDFILE\x00", "an AD1 logical image: it holds files, not a disk", EXPORT),
@@ -50,9 +89,6 @@ const REFUSED: [(&[u8], &str, &str); 15] = [
     (b"AFFKEY", "an encrypted AFF image", "decrypt it first"),
     (b"QFI\xfb\x00\x00\x00\x01", "a QCOW image of version 1", CONVERT),
     (b"COWD", "an extent of a VMDK", "give the descriptor, the small .vmdk file beside it"),
-    (b"\x1f\x8b\x08", "compressed with gzip", UNPACK),
-    (b"\xfd7zXZ\x00", "compressed with xz", UNPACK),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd", UNPACK),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK),
     (b"Rar!\x1a\x07", "a RAR archive", UNPACK),
     (b"PK\x07\x08", "a part of a ZIP archive in several files", UNPACK),
@@ -65,7 +101,7 @@ pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     if let Some((_, what, instead)) = REFUSED.into_iter().find(|(magic, ..)| start.starts_with(magic)) {
         return Format::Unsupported(Unsupported { what, instead });
     }
-    let magics: [(&[u8], Format); 9] = [
+    let magics: [(&[u8], Format); 11] = [
         (b"EVF\x09\x0d\x0a\xff\x00", Format::Ewf),
         (b"EVF2\x0d\x0a\x81\x00", Format::Ewf),
         (b"PK\x03\x04", Format::Zip),
@@ -75,12 +111,17 @@ pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
         (b"# Disk DescriptorFile", Format::Vmdk),
         (b"vhdxfile", Format::Vhdx),
         (b"conectix", Format::Vhd),
+        (b"\x1f\x8b\x08", Format::Compressed(Compression::Gzip)),
+        (b"\xfd7zXZ\0", Format::Compressed(Compression::Xz)),
     ];
     if let Some((_, format)) = magics.into_iter().find(|(magic, _)| start.starts_with(magic)) {
         return format;
     }
     if is_bzip2(start) {
-        return Format::Unsupported(Unsupported { what: "compressed with bzip2", instead: UNPACK });
+        return Format::Compressed(Compression::Bzip2);
+    }
+    if is_zstd(start) {
+        return Format::Compressed(Compression::Zstd);
     }
     if start.get(0x40..0x44) == Some(&[0x7f, 0x10, 0xda, 0xbe]) {
         return Format::Unsupported(Unsupported { what: "a VirtualBox VDI image", instead: CONVERT });
@@ -157,12 +198,17 @@ mod tests {
         for (start, word) in [
             (&b"LVF\x09\x0d\x0a\xff\x00\x01"[..], "L01"),
             (b"ADSEGMENTEDFILE\x00", "AD1"),
-            (b"BZh91AY&SY", "bzip2"),
             (b"QFI\xfb\0\0\0\x01", "version 1"),
         ] {
             let Format::Unsupported(unsupported) = detect(start, start, 5) else { panic!("{word}") };
             assert!(unsupported.what.contains(word), "{unsupported:?}");
         }
+        assert_eq!(detect(b"BZh91AY&SY", b"", 5), Format::Compressed(Compression::Bzip2));
+        assert_eq!(detect(b"\x50\x2a\x4d\x18 is how this text begins", b"", 5), Format::Unknown);
+        assert_eq!(
+            detect(b"\x50\x2a\x4d\x18\x01\0\0\0?\x28\xb5\x2f\xfd", b"", 5),
+            Format::Compressed(Compression::Zstd)
+        );
         assert_eq!(detect(b"BZh9 is how this text begins", b"", 5), Format::Unknown);
         assert_eq!(detect(b"", b"", 0), Format::Unknown);
     }

@@ -19,6 +19,14 @@ pub enum Kind {
     Block,
     /// A raw image in several files (`.001`, `.002` …).
     Split,
+    /// A raw image compressed with gzip.
+    Gzip,
+    /// A raw image compressed with bzip2.
+    Bzip2,
+    /// A raw image compressed with xz.
+    Xz,
+    /// A raw image compressed with zstd.
+    Zstd,
     /// Expert Witness Format, version 1.
     E01,
     /// Expert Witness Format, version 2.
@@ -48,6 +56,10 @@ impl Kind {
             Self::Raw => "raw",
             Self::Block => "block",
             Self::Split => "split",
+            Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
             Self::E01 => "e01",
             Self::Ex01 => "ex01",
             Self::Aff4 => "aff4",
@@ -104,6 +116,9 @@ pub struct Identity {
     /// Ranges the image records as unreadable when it was made: in order, apart, as `[offset, length]` in bytes.
     #[serde(default, with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<ByteRange>,
+    /// The SHA-256 of a compressed file, if the whole file was read when it was opened. It is not a hash of the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressed_sha256: Option<String>,
     /// The case data in the image.
     #[serde(default, skip_serializing_if = "CaseData::is_empty")]
     pub case: CaseData,
@@ -148,9 +163,15 @@ impl Identity {
         let is_agent = |identity: &Self| identity.server.as_ref().is_some_and(ServedBy::is_agent);
         let is_known = is_agent(self) && is_agent(now) || self.serial.is_some() && self.serial == now.serial;
         let location = |identity: &Self| if is_known { String::new() } else { identity.location.clone() };
+        // Unknown in one that was opened by its index.
+        let (then_sha256, now_sha256) = match (&self.compressed_sha256, &now.compressed_sha256) {
+            (Some(then), Some(now)) => (then.clone(), now.clone()),
+            _ => (String::new(), String::new()),
+        };
         let facts = [
             ("size", self.size.to_string(), now.size.to_string(), true),
             ("stored hash", hashes(&self.hashes), hashes(&now.hashes), true),
+            ("SHA-256 of the compressed file", then_sha256, now_sha256, true),
             ("kind", self.kind.to_string(), now.kind.to_string(), false),
             ("location", location(self), location(now), false),
             ("serial number", text(self.serial.as_ref()), text(now.serial.as_ref()), false),
@@ -183,6 +204,7 @@ impl Identity {
             write_protected: None,
             hashes: Hashes::default(),
             unreadable: Vec::new(),
+            compressed_sha256: None,
             case: CaseData::default(),
             server: None,
         }

@@ -5,6 +5,7 @@
 
 pub mod aff4;
 pub mod clean;
+pub mod compressed;
 pub mod coverage;
 pub mod detect;
 pub mod disk;
@@ -22,6 +23,7 @@ mod side_file;
 mod source;
 pub mod spec;
 pub mod split;
+mod unpack;
 
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};

@@ -15,8 +15,9 @@ use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{ByteRange, Device as _, DynDevice};
 
 use crate::aff4::Aff4;
+use crate::compressed::Compressed;
 use crate::coverage;
-use crate::detect::{self, Format};
+use crate::detect::{self, Compression, Format};
 use crate::ewf::{Ewf, EwfFormat};
 use crate::identity::{Identity, Kind};
 use crate::qemu::{Qemu, Virtual};
@@ -34,8 +35,8 @@ use cheetah_error::{Error, Result};
 /// [`Error::Misuse`] for a path that is not a source, [`Error::Evidence`] for an image that is incomplete or damaged,
 /// [`Error::Failed`] for everything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
-    let (file, heed_map) = (spec.to_owned(), options.heed_map);
-    let detected = cheetah_device::supervise::spawn_blocking(move || look(&file, heed_map))
+    let (file, how) = (spec.to_owned(), options.clone());
+    let detected = cheetah_device::supervise::spawn_blocking(move || look(&file, &how))
         .await
         .map_err(|error| Error::failed(format!("opening {spec}: {error}")))??;
     match detected {
@@ -55,7 +56,7 @@ enum Detected {
     Virtual(PathBuf, Virtual),
 }
 
-fn look(spec: &str, heed_map: bool) -> Result<Detected> {
+fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
     let (path, is_raw) = spec::path_of(spec).unwrap_or_else(|| (spec.into(), false));
     let path = path.as_path();
     let file = RawFile::open(path)?;
@@ -67,7 +68,7 @@ fn look(spec: &str, heed_map: bool) -> Result<Detected> {
         |device: DynDevice, identity| Ok(Detected::Open(Box::new(Source { device, identity, name: stem(path) })));
     // These may be incomplete images of our own, or of ddrescue's.
     let mapped = |source: Source| {
-        let source = if heed_map { coverage::heeded(source, path)? } else { source };
+        let source = if options.heed_map { coverage::heeded(source, path)? } else { source };
         Ok(Detected::Open(Box::new(source)))
     };
     let (format, start) = format(&file)?;
@@ -81,6 +82,11 @@ fn look(spec: &str, heed_map: bool) -> Result<Detected> {
             let image = Aff4::open(path)?;
             let identity = image.identity(spec);
             open(Arc::new(image), identity)
+        }
+        Format::Compressed(compression) => {
+            let image = Compressed::open(path, compression, options.in_order)?;
+            let identity = of_compressed(spec, &image, compression);
+            mapped(Source { device: Arc::new(image), identity, name: stem_of_compressed(path) })
         }
         Format::Qcow2 => Ok(Detected::Virtual(path.into(), Virtual::Qcow2)),
         Format::Vmdk => Ok(Detected::Virtual(path.into(), Virtual::Vmdk)),
@@ -176,6 +182,24 @@ fn of_ewf(spec: &str, image: &Ewf) -> Identity {
         ..Identity::new(kind, spec, info.size)
     }
     .cleaned()
+}
+
+fn of_compressed(spec: &str, image: &Compressed, compression: Compression) -> Identity {
+    let kind = match compression {
+        Compression::Gzip => Kind::Gzip,
+        Compression::Bzip2 => Kind::Bzip2,
+        Compression::Xz => Kind::Xz,
+        Compression::Zstd => Kind::Zstd,
+    };
+    let compressed_sha256 = image.sha256().map(str::to_owned);
+    Identity { compressed_sha256, ..Identity::new(kind, spec, image.geometry().size) }
+}
+
+/// The name of `disk.raw.gz` is `disk`, as is that of `disk.raw`.
+fn stem_of_compressed(path: &Path) -> String {
+    let name = stem(path);
+    let raw = [".raw", ".dd", ".img", ".bin", ".iso"].into_iter().find_map(|end| name.strip_suffix(end));
+    raw.map_or_else(|| name.clone(), str::to_owned)
 }
 
 fn stem(path: &Path) -> String {

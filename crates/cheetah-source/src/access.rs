@@ -43,6 +43,8 @@ pub struct Access {
     /// After which time a lost node of a redundant drive is replaced by a spare
     /// ([`OpenOptions::replace_after`](cheetah_drive::OpenOptions::replace_after)).
     pub replace_after: Option<Duration>,
+    /// Whether it will be read from start to end. Otherwise an image that can only be read so is refused.
+    pub in_order: bool,
     /// How long a node may be silent.
     pub timeout: Duration,
 }
@@ -63,6 +65,7 @@ impl Access {
             allow_lost,
             half_loaded,
             replace_after: None,
+            in_order: true,
             timeout,
         }
     }

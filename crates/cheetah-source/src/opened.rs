@@ -139,7 +139,9 @@ impl OpenedSource {
     }
 
     async fn source(text: &str, access: &Access) -> Result<Self> {
-        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(access.link, access.timeout) };
+        let in_order = access.in_order;
+        let options =
+            SourceOptions { trust_reconnects: false, in_order, ..SourceOptions::new(access.link, access.timeout) };
         let Evidence { source, wire, .. } = open(text, &options).await?;
         let source = reopening(source, text, options);
         // An agent's source has the kind it has there.

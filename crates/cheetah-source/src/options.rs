@@ -17,11 +17,13 @@ pub struct SourceOptions {
     /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it. If not, reads
     /// fail with [`cheetah_device::Error::Lost`] once a connection is lost, and the source must be opened again.
     pub trust_reconnects: bool,
+    /// Whether the source will be read from start to end. Otherwise an image that can only be read so is refused.
+    pub in_order: bool,
 }
 
 impl SourceOptions {
-    /// Maps are heeded, and reconnects trusted.
+    /// Maps are heeded, reconnects trusted, and the source is read at random.
     pub fn new(link: LinkUse, timeout: Duration) -> Self {
-        Self { link, timeout, heed_map: true, trust_reconnects: true }
+        Self { link, timeout, heed_map: true, trust_reconnects: true, in_order: false }
     }
 }

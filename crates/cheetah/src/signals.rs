@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cheetah_device::supervise;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure, Result};
 
 /// Whether this command ends in order when it is asked to.
 static CAUGHT: AtomicBool = AtomicBool::new(false);
@@ -35,6 +35,18 @@ impl Stop {
             terminate: catch(SignalKind::terminate())?,
             hangup: catch(SignalKind::hangup())?,
         })
+    }
+
+    /// Finishes `work`, or fails if the process is asked to stop first. `doing` says what was not finished.
+    pub async fn unless<T, E: Into<Failure>>(
+        &mut self,
+        doing: &str,
+        work: impl Future<Output = std::result::Result<T, E>>,
+    ) -> Result<T> {
+        tokio::select! {
+            done = work => done.map_err(Into::into),
+            signal = self.asked() => Err(Failure::failed(format!("stopped by {signal} while {doing}"))),
+        }
     }
 
     /// Waits for the first of them, and returns its name.

@@ -8,8 +8,9 @@ use cheetah_device::data::is_zero;
 use cheetah_device::{ByteRange, Data, Error as DeviceError, Result as DeviceResult};
 use libdeflater::{Decompressor, adler32};
 
-use super::segments::{Blocking, Segments};
+use super::segments::Segments;
 use super::table::{Located, Packing, io};
+use crate::unpack::Blocking;
 
 /// The number of packed bytes read at once from adjacent chunks.
 const READ_MAX: u64 = 1 << 20;

@@ -8,15 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
-use tokio::sync::Semaphore;
 
-use self::cache::{Cache, Claim, Slot, Work};
 use self::chunk::Chunks;
 use self::record::Index;
-use self::segments::{Blocking, Files, Memory, Segment, Segments};
+use self::segments::{Files, Memory, Segment, Segments};
+use crate::unpack::cache::Work;
+use crate::unpack::{Blocking, Chunked, Limits, Unpacking};
 use cheetah_error::Result;
 
-mod cache;
 mod chunk;
 mod info;
 mod le;
@@ -35,8 +34,6 @@ pub use info::{EwfFormat, EwfInfo};
 const CACHE_BYTES: u64 = 64 << 20;
 /// The largest chunk that is unpacked on the calling thread, which may serve other requests.
 const AT_ONCE_MAX: u32 = 64 << 10;
-/// The minimum number of bytes that are worth another thread.
-const PIECE_MIN: u64 = 64 << 10;
 
 /// The signature of files encrypted by AccessData's programs.
 const SIGNATURE_ENCRYPTED: [u8; 8] = *b"ADCRYPT\0";
@@ -53,17 +50,14 @@ pub fn is_ewf(head: &[u8]) -> bool {
 /// there are not evidence. A chunk that does not match its checksum fails with [`DeviceError::Corrupt`].
 pub struct Ewf {
     info: EwfInfo,
-    inner: Arc<Inner>,
+    chunks: Arc<Unpacking<Packed>>,
 }
 
-struct Inner {
+/// The packed chunks.
+struct Packed {
     segments: Box<dyn Segments>,
     index: Index,
     chunks: Chunks,
-    cache: Arc<Cache>,
-    /// Limits the number of concurrent jobs, so that many reads do not create many threads.
-    threads: Arc<Semaphore>,
-    processors: usize,
 }
 
 impl Ewf {
@@ -90,16 +84,12 @@ impl Ewf {
         }?;
         let (info, index) = record.finish(all)?;
         let chunks = Chunks { size: info.size, chunk_size: info.chunk_size };
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let inner = Inner {
-            segments,
-            index,
-            chunks,
-            cache: Arc::new(Cache::new(CACHE_BYTES.max(4 * u64::from(info.chunk_size)))),
-            threads: Arc::new(Semaphore::new(2 * processors)),
-            processors,
+        let limits = Limits {
+            cache_bytes: CACHE_BYTES.max(4 * u64::from(info.chunk_size)),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            at_once: if info.chunk_size <= AT_ONCE_MAX { 1 } else { 0 },
         };
-        Ok(Self { info, inner: Arc::new(inner) })
+        Ok(Self { info, chunks: Unpacking::new(Packed { segments, index, chunks }, limits) })
     }
 
     /// The image's metadata.
@@ -113,7 +103,7 @@ impl Ewf {
         match self.info.unreadable.get(after).and_then(|bad| bad.intersection(range)) {
             None => Ok(()),
             Some(range) => Err(DeviceError::Unreadable {
-                device: self.inner.segments.name(0).into(),
+                device: self.chunks.image().segments.name(0).into(),
                 range,
                 why: "the image records that it could not be read when it was made".into(),
             }),
@@ -131,53 +121,15 @@ fn signature(segments: &dyn Segments) -> Result<[u8; 8]> {
     if is_ewf(&signature) { Ok(signature) } else { Err(first.refusal("this is not an E01 or Ex01 image")) }
 }
 
-impl Inner {
-    /// Reads the range, if that is possible without blocking and with little work.
-    fn at_once(&self, range: ByteRange) -> Option<DeviceResult<Data>> {
-        let most = if self.chunks.chunk_size <= AT_ONCE_MAX { 1 } else { 0 };
-        let mut claim = self.cache.claim(self.chunks.holding(range), most)?;
-        self.unpack(&mut claim.work, Blocking::Refused);
-        claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))).then(|| self.join(range, &claim.slots))
+impl Chunked for Packed {
+    fn range(&self, chunk: u64) -> ByteRange {
+        self.chunks.range(chunk)
     }
 
-    /// Reads the range, with as many threads as needed.
-    async fn fetch(self: &Arc<Self>, range: ByteRange) -> DeviceResult<Data> {
-        // Another round is needed only if another reader released a chunk, which each does at most once.
-        loop {
-            let slots = self.start(self.chunks.holding(range)).await;
-            for slot in &slots {
-                slot.wait().await;
-            }
-            if slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))) {
-                return self.join(range, &slots);
-            }
-        }
+    fn holding(&self, range: ByteRange) -> std::ops::Range<u64> {
+        self.chunks.holding(range)
     }
 
-    /// Starts jobs that unpack `chunks`.
-    async fn start(self: &Arc<Self>, chunks: std::ops::Range<u64>) -> Vec<Slot> {
-        let bytes = (chunks.end - chunks.start).saturating_mul(u64::from(self.chunks.chunk_size));
-        // At most the number of processors, and at least one.
-        let pieces = (bytes / PIECE_MIN).clamp(1, self.processors as u64) as usize;
-        // Acquired before the claim: otherwise readers could wait for a chunk whose claimant waits here and is dropped.
-        // The semaphore is never closed, so this does not fail.
-        let mut permits = self.threads.clone().acquire_many_owned(pieces as u32).await.ok();
-        let Some(Claim { slots, mut work }) = self.cache.claim(chunks, usize::MAX) else { return Vec::new() };
-        let each = work.len().div_ceil(pieces);
-        work = work.commit();
-        while !work.is_done() {
-            let (rest, inner) = (work.split_off(each), self.clone());
-            let permit = permits.as_mut().and_then(|permits| permits.split(1));
-            cheetah_device::supervise::spawn_blocking(move || {
-                inner.unpack(&mut work, Blocking::Allowed);
-                drop(permit);
-            });
-            work = rest;
-        }
-        slots
-    }
-
-    /// Unpacks the claimed chunks, as far as possible without blocking where required.
     fn unpack(&self, work: &mut Work, blocking: Blocking) {
         for run in work.runs() {
             match self.index.locate(&*self.segments, run, blocking) {
@@ -191,20 +143,6 @@ impl Inner {
                 Err(error) => return work.fail(&error),
             }
         }
-    }
-
-    /// Assembles the range from its unpacked chunks.
-    fn join(&self, range: ByteRange, slots: &[Slot]) -> DeviceResult<Data> {
-        let (mut data, first) = (Data::new(), self.chunks.holding(range).start);
-        for (chunk, slot) in (first..).zip(slots) {
-            if let Some(Some(result)) = slot.get() {
-                let content = result.as_ref().map_err(Clone::clone)?;
-                let at = self.chunks.range(chunk).offset;
-                let here = ByteRange::between(range.offset.max(at), range.end());
-                data.append(content.slice(here.offset - at, here.len));
-            }
-        }
-        Ok(data)
     }
 }
 
@@ -223,9 +161,9 @@ impl Device for Ewf {
         if range.is_empty() {
             return Io::ok(Data::new());
         }
-        match self.inner.at_once(range) {
+        match self.chunks.at_once(range) {
             Some(result) => Io::done(result),
-            None => Io::later(self.inner.fetch(range)),
+            None => Io::later(self.chunks.fetch(range)),
         }
     }
 
@@ -239,7 +177,7 @@ impl Device for Ewf {
             return Io::ok(());
         }
         Io::later(async move {
-            self.inner.start(self.inner.chunks.holding(range)).await;
+            self.chunks.start(range).await;
             Ok(())
         })
     }

@@ -3,11 +3,12 @@
 use cheetah_device::ByteRange;
 
 use super::info::{EwfFormat, EwfInfo};
-use super::segments::{Blocking, Segment, Segments};
+use super::segments::{Segment, Segments};
 use super::table::{Located, Table};
 use super::text::Values;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
+use crate::unpack::Blocking;
 use cheetah_error::Result;
 
 /// The maximum size of a chunk, which is held in memory. Writers offer up to 32,768 sectors of 512 bytes.

@@ -11,19 +11,11 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::naming;
+use crate::unpack::Blocking;
 use cheetah_error::{Error, Result};
 
 /// The maximum number of open segments. A set may have 14,971, more than a process may open.
 const OPEN_MAX: usize = 128;
-
-/// Whether a read may wait for a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blocking {
-    /// It may.
-    Allowed,
-    /// Only bytes in memory are returned.
-    Refused,
-}
 
 /// The segments of one image, numbered from 0, readable at any offset. Parsers use only this trait, so tests can supply
 /// any bytes.

@@ -7,7 +7,8 @@ use cheetah_device::Error as DeviceError;
 use libdeflater::Adler32;
 
 use super::le::{u32_at, u64_at};
-use super::segments::{Blocking, Segment, Segments};
+use super::segments::{Segment, Segments};
+use crate::unpack::Blocking;
 use cheetah_error::Result;
 
 /// The number of bytes of a table read at once.

@@ -197,7 +197,7 @@ async fn unsupported_formats_are_refused_by_name() {
         ("files.L01", &b"LVF\x09\x0d\x0a\xff\x00"[..], "L01"),
         ("files.ad1", b"ADSEGMENTEDFILE\x00", "AD1"),
         ("old.aff", b"AFF10\r\n\x00", "AFF image"),
-        ("image.raw.gz", b"\x1f\x8b\x08", "gzip"),
+        ("image.7z", b"7z\xbc\xaf\x27\x1c", "7z"),
     ] {
         let path = desk.file(name, &padded(start));
         refused(&path, 1, &[name, word]).await;

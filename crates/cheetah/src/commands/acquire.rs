@@ -227,7 +227,7 @@ fn check_order(places: &[String]) -> Result<()> {
 
 /// The options for opening a source. A server that reconnects without proof of its identity is compared first.
 fn acquiring(link: LinkUse, timeout: Duration) -> SourceOptions {
-    SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) }
+    SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) }
 }
 
 /// Returns the opener of a source to which this process connects.

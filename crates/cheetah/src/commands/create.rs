@@ -50,8 +50,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE|all", conflicts_with = "from")]
     size: Option<SizeOrAll>,
 
-    /// Source to load: an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or
-    /// another drive
+    /// Source to load: an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or
+    /// iscsi:// URI, or another drive
     #[arg(long, value_name = "SOURCE")]
     #[arg(value_parser = source())]
     from: Option<String>,
@@ -99,7 +99,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         Some(text) if args.lazy => {
             Some(From::Filling(open(text, &SourceOptions::new(link, timeout)).await?.source.identity))
         }
-        Some(text) => Some(From::Loading(OpenImage::open(text, link, timeout).await?)),
+        Some(text) => {
+            let opening = OpenImage::open(text, link, timeout);
+            Some(From::Loading(stop.unless(&format!("opening {text}"), opening).await?))
+        }
         None => None,
     };
     let size = match (&from, args.size) {

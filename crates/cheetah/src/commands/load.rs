@@ -39,8 +39,8 @@ pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// An image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or another drive;
-    /// omit it to finish a drive created with --lazy
+    /// An image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or iscsi:// URI, or
+    /// another drive; omit it to finish a drive created with --lazy
     #[arg(value_parser = source())]
     source: Option<String>,
 
@@ -81,7 +81,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     may_overwrite(&file, args.force)?;
     let link = args.tune.link(source, ui).await?;
-    let source = OpenImage::open(source, link, timeout).await?;
+    let opening = OpenImage::open(source, link, timeout);
+    let source = stop.unless(&format!("opening {source}"), opening).await?;
     let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout };
     let left =
         format!(": {} holds part of the image, and is marked so; load it again, or destroy it", args.drive.display());
@@ -115,7 +116,7 @@ impl OpenImage {
     /// Opens the image that the user named `text`.
     pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
         // Another server at the same address must not continue the image.
-        let options = SourceOptions { trust_reconnects: false, ..SourceOptions::new(link, timeout) };
+        let options = SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) };
         let opened = open(text, &options).await?;
         Ok(Self { source: opened.source, named: text.to_owned() })
     }

@@ -30,7 +30,8 @@ drive, which does not change. A drive created with --lazy fills while it is moun
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
   cheetah mount disk.raw /mnt/disk --background")]
 pub struct Args {
-    /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
+    /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or
+    /// iscsi:// URI
     #[arg(value_parser = source())]
     source: String,
 

@@ -342,6 +342,7 @@ impl AccessArgs {
             fill: Some(|drive| Arc::new(FillLog::beside(drive))),
             allow_lost: self.allow_lost,
             replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
+            in_order: false,
             timeout: self.timeout.get(),
         })
     }

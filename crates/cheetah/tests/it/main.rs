@@ -12,6 +12,7 @@ mod acquire;
 mod asking;
 mod bench;
 mod certificates;
+mod compressed;
 mod custody;
 mod degraded;
 mod demo;

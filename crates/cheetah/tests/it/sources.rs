@@ -198,7 +198,7 @@ fn unsupported_formats_are_refused_by_name() {
     let export = |source: &str| cheetah(&["export", source, "--unix", &desk.arg("sock")]);
     let file = |name: &str, start: &[u8]| desk.file(name, &[start, &[0; 2000]].concat());
     export(&file("files.L01", b"LVF\x09\x0d\x0a\xff\x00")).says(1, &["files.L01", "L01 logical evidence file"]);
-    export(&file("disk.raw.gz", b"\x1f\x8b\x08")).says(1, &["gzip", "unpack"]);
+    export(&file("disk.7z", b"7z\xbc\xaf\x27\x1c")).says(1, &["7z archive", "unpack"]);
     export(&file("disk.E01", b"nothing of the kind")).says(3, &["disk.E01", "damaged", "raw:"]);
     export(&file("disk.E01", b"EVF\x09\x0d\x0a\xff\x00\x01\x01\x00\x00\x00")).says(3, &["disk.E01"]);
     export(&file("disk.aff4", b"PK\x03\x04")).says(3, &["disk.aff4", "cut short"]);

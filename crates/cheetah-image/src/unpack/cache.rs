@@ -14,10 +14,10 @@ const EMPTY_COST: u64 = 256;
 
 /// A chunk's slot, filled once. `None` if the claimant could not unpack it without blocking and released it; then it
 /// must be claimed again.
-pub(super) type Slot = Arc<SetOnce<Option<Result<Data>>>>;
+pub(crate) type Slot = Arc<SetOnce<Option<Result<Data>>>>;
 
 /// Chunks by number: those in flight, and the recently used ones within a budget.
-pub(super) struct Cache {
+pub(crate) struct Cache {
     state: Mutex<State>,
     budget: u64,
 }
@@ -39,13 +39,13 @@ struct CachedChunk {
 }
 
 /// Chunks in order, and the claim on those that are neither cached nor in flight.
-pub(super) struct Claim {
-    pub(super) slots: Vec<Slot>,
-    pub(super) work: Work,
+pub(crate) struct Claim {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) work: Work,
 }
 
 /// Claimed chunks. Dropping it releases unfinished ones and wakes their waiters.
-pub(super) struct Work {
+pub(crate) struct Work {
     cache: Arc<Cache>,
     /// Whether dropping it fails the waiters, since a retry would fail as well.
     committed: bool,
@@ -54,12 +54,12 @@ pub(super) struct Work {
 }
 
 impl Cache {
-    pub(super) fn new(budget: u64) -> Self {
+    pub(crate) fn new(budget: u64) -> Self {
         Self { state: Mutex::default(), budget }
     }
 
     /// Claims `chunks`; `None`, without a claim, if more than `most` of them must be unpacked.
-    pub(super) fn claim(self: &Arc<Self>, chunks: Range<u64>, most: usize) -> Option<Claim> {
+    pub(crate) fn claim(self: &Arc<Self>, chunks: Range<u64>, most: usize) -> Option<Claim> {
         let mut state = self.state.lock();
         if chunks.clone().filter(|chunk| !state.chunks.contains_key(chunk)).take(most.saturating_add(1)).count() > most
         {
@@ -114,29 +114,29 @@ impl Cache {
 
 impl Work {
     /// Whether all claimed chunks are finished.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.todo.is_empty()
     }
 
     /// The number of unfinished chunks.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.todo.len()
     }
 
     /// Splits off the chunks after the first `len`.
-    pub(super) fn split_off(&mut self, len: usize) -> Self {
+    pub(crate) fn split_off(&mut self, len: usize) -> Self {
         let todo = self.todo.split_off(len.min(self.todo.len()));
         Self { cache: self.cache.clone(), committed: self.committed, todo }
     }
 
     /// Makes dropping it a failure of the unfinished chunks.
-    pub(super) fn commit(mut self) -> Self {
+    pub(crate) fn commit(mut self) -> Self {
         self.committed = true;
         self
     }
 
     /// The runs of adjacent unfinished chunks.
-    pub(super) fn runs(&self) -> Vec<Range<u64>> {
+    pub(crate) fn runs(&self) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for (chunk, _) in &self.todo {
             match runs.last_mut() {
@@ -148,7 +148,7 @@ impl Work {
     }
 
     /// Finishes a chunk. A failure reaches the waiters and is not cached.
-    pub(super) fn put(&mut self, chunk: u64, result: Result<Data>) {
+    pub(crate) fn put(&mut self, chunk: u64, result: Result<Data>) {
         let Some(at) = self.todo.iter().position(|(other, _)| *other == chunk) else { return };
         let Some((_, slot)) = self.todo.remove(at) else { return };
         match &result {
@@ -160,7 +160,7 @@ impl Work {
     }
 
     /// Fails all unfinished chunks with `error`.
-    pub(super) fn fail(&mut self, error: &Error) {
+    pub(crate) fn fail(&mut self, error: &Error) {
         while let Some((chunk, _)) = self.todo.front() {
             self.put(*chunk, Err(error.clone()));
         }

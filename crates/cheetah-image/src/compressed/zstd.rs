@@ -1,0 +1,139 @@
+//! zstd (RFC 8878): its frames, and the table of frames that the seekable form has at its end.
+
+use cheetah_device::ByteRange;
+use cheetah_error::{Error, Result};
+
+use super::frames::Frames;
+use super::packed::{File, Packed, PackedReader, read_some};
+
+/// The first bytes of a frame.
+pub(super) const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+/// The bytes at the end of the seekable form's table.
+const TABLE_MAGIC: [u8; 4] = 0x8f92_eab1_u32.to_le_bytes();
+/// Bytes of the end of the table: the number of frames, a descriptor, and the signature.
+const TABLE_END_LEN: u64 = 9;
+/// Bytes of the head of a skippable frame: a signature, and a length.
+pub(super) const SKIPPABLE_HEAD_LEN: u64 = 8;
+/// The largest header of a frame, in bytes.
+const HEADER_LEN_MAX: u64 = 18;
+
+/// Whether a skippable frame begins with these bytes.
+pub(super) fn is_skippable(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// Whether a zstd file begins with these bytes. A file that begins with a skippable frame must have a frame after it:
+/// the signature of a skippable frame alone proves too little.
+pub(crate) fn is_zstd(start: &[u8]) -> bool {
+    let mut rest = start;
+    while is_skippable(rest) {
+        let Some(len) = rest.get(4..).and_then(|rest| rest.first_chunk()) else { return false };
+        let Some(next) = rest.get(8 + u32::from_le_bytes(*len) as usize..) else { return false };
+        rest = next;
+    }
+    rest.starts_with(&MAGIC)
+}
+
+/// Returns the frames of a file that records their sizes; `None` for any other file.
+///
+/// # Errors
+///
+/// If the file cannot be read.
+pub(super) fn index(file: &File) -> Result<Option<Frames>> {
+    match seek_table(file)? {
+        Some(frames) => Ok(Some(frames)),
+        None => walk(&**file),
+    }
+}
+
+/// Returns the frames in the table of a seekable file. `None` if there is no table, or it does not match the file.
+fn seek_table(file: &File) -> Result<Option<Frames>> {
+    let Some(end_at) = file.len().checked_sub(TABLE_END_LEN) else { return Ok(None) };
+    let end = read_some(&**file, end_at, TABLE_END_LEN)?;
+    let Some((count, &[descriptor, ref magic @ ..])) = end.split_first_chunk::<4>() else { return Ok(None) };
+    // The descriptor's other bits are reserved, but two that are unused.
+    if *magic != TABLE_MAGIC || descriptor & 0x7c != 0 {
+        return Ok(None);
+    }
+    let entry_len = if descriptor & 0x80 == 0 { 8 } else { 12 };
+    let entries_len = u64::from(u32::from_le_bytes(*count)) * entry_len;
+    let Some(entries_at) = end_at.checked_sub(entries_len) else { return Ok(None) };
+    let Some(table_at) = entries_at.checked_sub(SKIPPABLE_HEAD_LEN) else { return Ok(None) };
+    let head = read_some(&**file, table_at, SKIPPABLE_HEAD_LEN)?;
+    let len = head.get(4..).and_then(|len| len.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
+    if !head.starts_with(&[0x5e, 0x2a, 0x4d, 0x18]) || u64::from(len) != entries_len + TABLE_END_LEN {
+        return Ok(None);
+    }
+    let mut entries = PackedReader::new(file, ByteRange::new(entries_at, entries_len));
+    let (mut frames, mut at, mut entry) = (Frames::default(), 0, [0; 12]);
+    while entries.left() > 0 {
+        let entry = &mut entry[..entry_len as usize];
+        let read = std::io::Read::read_exact(&mut entries, entry);
+        read.map_err(|error| Error::io(format_args!("reading {}", file.name()), &error))?;
+        let number = |at: usize| entry[at..].first_chunk().map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)));
+        let (packed, content_len) = (ByteRange::new(at, number(0)), number(4));
+        if packed.end() > table_at || frames.push(packed, content_len).is_none() {
+            return Ok(None);
+        }
+        at = packed.end();
+    }
+    Ok((at == table_at).then_some(frames))
+}
+
+/// Finds the frames by the headers of their blocks. `None` if a frame does not record the size of its content, or
+/// anything is wrong, which decompressing will find.
+fn walk(file: &dyn Packed) -> Result<Option<Frames>> {
+    let (mut frames, mut at) = (Frames::default(), 0);
+    while at < file.len() {
+        let head = read_some(file, at, HEADER_LEN_MAX)?;
+        if is_skippable(&head) {
+            let Some(len) = head.get(4..).and_then(|len| len.first_chunk()) else { return Ok(None) };
+            at += SKIPPABLE_HEAD_LEN + u64::from(u32::from_le_bytes(*len));
+            continue;
+        }
+        let Some(Header { len, content_len, has_checksum }) = header(&head) else { return Ok(None) };
+        let start = at;
+        at += len;
+        loop {
+            let block = read_some(file, at, 3)?;
+            let &[first, second, third] = &block[..] else { return Ok(None) };
+            let block = u32::from_le_bytes([first, second, third, 0]);
+            at += 3 + match block >> 1 & 3 {
+                // One byte, which is repeated.
+                1 => 1,
+                3 => return Ok(None),
+                _ => u64::from(block >> 3),
+            };
+            if block & 1 != 0 {
+                break;
+            }
+        }
+        at += if has_checksum { 4 } else { 0 };
+        if at > file.len() || frames.push(ByteRange::between(start, at), content_len).is_none() {
+            return Ok(None);
+        }
+    }
+    Ok((at == file.len()).then_some(frames))
+}
+
+struct Header {
+    len: u64,
+    content_len: u64,
+    has_checksum: bool,
+}
+
+/// Parses the header of a frame; `None` if it does not record the size of the content.
+fn header(head: &[u8]) -> Option<Header> {
+    let descriptor = *head.strip_prefix(&MAGIC)?.first()?;
+    let is_single = descriptor & 0x20 != 0;
+    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let at = 5 + usize::from(!is_single) + dictionary_len;
+    let (content_len, len) = match (descriptor >> 6, is_single) {
+        (0, false) => return None,
+        (0, true) => (u64::from(*head.get(at)?), 1),
+        (1, _) => (u64::from(u16::from_le_bytes(*head.get(at..)?.first_chunk()?)) + 256, 2),
+        (2, _) => (u64::from(u32::from_le_bytes(*head.get(at..)?.first_chunk()?)), 4),
+        _ => (u64::from_le_bytes(*head.get(at..)?.first_chunk()?), 8),
+    };
+    Some(Header { len: (at + len) as u64, content_len, has_checksum: descriptor & 4 != 0 })
+}
