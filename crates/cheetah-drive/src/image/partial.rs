@@ -59,6 +59,10 @@ pub async fn save_partial(
         let there = there.display();
         return Err(Error::misuse(format!("{there} exists already; choose another name, or --force to replace it")));
     }
+    if map.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+        let map = map.display();
+        return Err(Error::misuse(format!("{map} is not a regular file, and is not replaced; choose another name")));
+    }
     // Read before the drive: ranges that are `Read` in the map have been flushed, and stay.
     let present = present(file)?;
     let digests = digests(file)?;

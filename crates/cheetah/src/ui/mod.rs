@@ -8,6 +8,7 @@ pub mod table;
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_device::os_error;
@@ -110,6 +111,9 @@ impl Ui {
 /// The longest wait for queued stderr lines where later output must follow them.
 pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Whether a line was written to stdout.
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+
 /// The first error in writing to stdout.
 static STDOUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
@@ -118,14 +122,17 @@ fn answer(text: impl Display) {
     print(Visible(text));
 }
 
-/// Writes a line to stdout, after the lines queued for stderr. A closed pipe (`cheetah status | head -1`) is no error.
+/// Writes a line to stdout, after the lines queued for stderr. It is no error if a reader closes the pipe after the first
+/// line (`cheetah room list | head -1`), but if no line could be written, the answer is missing.
 fn print(line: impl Display) {
     stderr::flush(STDERR_PATIENCE);
     let mut stdout = std::io::stdout();
-    if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush())
-        && error.kind() != ErrorKind::BrokenPipe
-    {
-        let _ = STDOUT_ERROR.set(error);
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Ok(()) => WRITTEN.store(true, Ordering::Relaxed),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe && WRITTEN.load(Ordering::Relaxed) => {}
+        Err(error) => {
+            let _ = STDOUT_ERROR.set(error);
+        }
     }
 }
 

@@ -113,6 +113,13 @@ fn a_partial_save_holds_everything_but_the_lost_nodes_ranges() {
         let range = offset as usize..(offset + len) as usize;
         assert!(saved[range.clone()] == content[range]);
     }
+    // A map that is a symbolic link is not replaced, not even with --force.
+    let elsewhere = desk.at("elsewhere");
+    std::fs::rename(&map, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &map).unwrap();
+    cheetah(&["save", &drive, &part, "--partial", "--force", "--timeout", TIMEOUT]).says(2, &["part.raw.map"]);
+    assert!(map.is_symlink() && std::fs::read(&part).unwrap() == saved);
+    std::fs::rename(&elsewhere, &map).unwrap();
     // As an image, it has unreadable ranges according to its map.
     cheetah(&["verify", &part]).ended_with(3);
     drop((first, third));
