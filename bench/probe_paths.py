@@ -156,7 +156,9 @@ class Path:
             self.dispersions = dispersions(lab, PAIRS // 5 if settings.quick else PAIRS)
 
     def _of(self, key: str) -> dict[str, list[float]]:
-        measured = {name: [one[key] for one in rounds if one.get(key) is not None] for name, rounds in self.measured.items()}
+        measured = {
+            name: [one[key] for one in rounds if one.get(key) is not None] for name, rounds in self.measured.items()
+        }
         return {name: values for name, values in measured.items() if values}
 
     def _emulated_ms(self, name: str) -> float:

@@ -84,7 +84,11 @@ def gap_errors_us(sent: TrainResults, gap_ns: int) -> list[float]:
 
 def stamp_errors_us(sent: TrainResults) -> list[float]:
     """Returns by how much each packet arrived after its reported departure, in microseconds."""
-    pairs = ((left, arrived) for departures, train in zip(sent.left, sent.arrived) for left, arrived in zip(departures, train))
+    pairs = (
+        (left, arrived)
+        for departures, train in zip(sent.left, sent.arrived)
+        for left, arrived in zip(departures, train)
+    )
     return [(arrived - left) / 1000 for left, arrived in pairs]
 
 

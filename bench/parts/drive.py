@@ -1,4 +1,4 @@
-"""Bar 2, first half: a striped drive over three nodes through its NBD export, against nbdkit in front of nbdkit."""
+"""A striped drive over three nodes through its NBD export, against nbdkit in front of nbdkit."""
 
 import os
 from typing import Any

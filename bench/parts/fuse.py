@@ -1,4 +1,4 @@
-"""Bar 2, second half: the same drive through its mount, against nbdfuse on nbdkit memory."""
+"""A striped drive over three nodes through its mount, against nbdfuse on nbdkit memory."""
 
 import os
 from typing import Any

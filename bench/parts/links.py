@@ -1,4 +1,4 @@
-"""Bar 3: a drive over N nodes, each behind a link of 1 Gbit/s, against N times iperf3's throughput over it."""
+"""A drive over N nodes, each behind a link of 1 Gbit/s, against N times iperf3's throughput over it."""
 
 import os
 from typing import Any

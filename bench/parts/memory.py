@@ -1,4 +1,4 @@
-"""Bar 6: peak memory of the client, independent of the drive's size, and of the node."""
+"""Peak memory of the client, independent of the drive's size, and of the node."""
 
 import os
 from typing import Any

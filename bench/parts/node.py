@@ -1,4 +1,4 @@
-"""Bar 1: one node against nbdkit memory and qemu-nbd, over loopback TCP."""
+"""One node against nbdkit memory and qemu-nbd, over loopback TCP."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Bar 4: backward, strided and interleaved reading over such links with a round trip, against reading forward."""
+"""Backward, strided and interleaved reading over links of 1 Gbit/s with a round trip, against reading forward."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Bar 5: table 5.1 of the thesis and its applications, a drive beside the machine's own disk with cold caches."""
+"""Table 5.1 of the thesis and its applications, a drive beside the machine's own disk with cold caches."""
 
 import functools
 import os

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cheetah_nbd::server::{Listener, Server, ServerConfig};
+use cheetah_nbd::server::{Listener, Server, ServerConfig, SingleExport};
 use cheetah_nbd::uri::{Address, NbdUri};
-use cheetah_source::{OpenedSource, ReadCounter, SingleExport, Stats};
+use cheetah_source::{OpenedSource, ReadCounter, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -61,7 +61,7 @@ impl Share {
         let listener = Listener::unix(&socket)
             .map_err(|error| failure::failed(format!("cannot make the socket {}: {error}", socket.display())))?;
         let (device, served) = ReadCounter::over(opened.device.clone());
-        let only = SingleExport { device, name: name.clone() };
+        let only = SingleExport::described_by_name(name.clone(), device);
         let config = ServerConfig { connections_max: CONNECTIONS_MAX, ..ServerConfig::default() };
         let (stop, stopped) = oneshot::channel();
         let server = runtime.spawn(async move {

@@ -1,6 +1,6 @@
 //! Mounted devices, used as tools use them. The tests need /dev/fuse, and some of them root; otherwise they print that
 //! they are skipped, and pass.
-#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may panic")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,13 +13,14 @@ use cheetah_attach::{Mount, MountOptions, mount};
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Zeroing};
+use cheetah_testing::{programs, root_and_loop, skip};
 
 const MIB: u64 = 1 << 20;
 
 /// Runs `test` on a multi-threaded runtime with an empty directory, unless this machine has no FUSE.
 fn with_fuse<F: Future<Output = ()>>(test: impl FnOnce(tempfile::TempDir) -> F) {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        return eprintln!("SKIPPED: /dev/fuse cannot be opened: {error}");
+        return skip(&format!("/dev/fuse cannot be opened: {error}"));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(test(tempfile::tempdir().unwrap()));
@@ -266,8 +267,8 @@ fn an_unsuitable_directory_is_refused_in_a_sentence() {
 
 #[test]
 fn a_file_system_works_on_a_mounted_drive() {
-    if !rustix::process::geteuid().is_root() || Command::new("mkfs.ext4").arg("-V").output().is_err() {
-        return eprintln!("SKIPPED: needs root and mkfs.ext4");
+    if !root_and_loop() || !programs(&["mkfs.ext4"]) {
+        return;
     }
     with_fuse(async |dir| {
         let memory = memory(vec![0; 64 << 20]);
@@ -277,7 +278,7 @@ fn a_file_system_works_on_a_mounted_drive() {
         let ran = on_thread(move || ext4_over_loop(&path, &tree)).await;
         mount.unmount().await.unwrap();
         if let Err(why) = ran {
-            return eprintln!("SKIPPED: no loop device: {why}");
+            return skip(&format!("no loop device: {why}"));
         }
         // The device holds the file system.
         let image = outside.path().join("image");

@@ -78,6 +78,20 @@ impl ByteRange {
     }
 }
 
+/// Sorts ranges, and coalesces those that overlap, touch, or are at most `gap` bytes apart. Empty ones are left out.
+pub fn coalesce(mut ranges: Vec<ByteRange>, gap: u64) -> Vec<ByteRange> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let is_near = next.offset <= last.end().saturating_add(gap);
+        if is_near {
+            *last = ByteRange::between(last.offset, last.end().max(next.end()));
+        }
+        is_near
+    });
+    ranges
+}
+
 impl fmt::Display for ByteRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.offset, self.len)
@@ -99,6 +113,18 @@ mod tests {
         let pieces: Vec<_> = ByteRange::new(3, 10).split_at_multiples(4).collect();
         assert_eq!(pieces, [ByteRange::new(3, 1), ByteRange::new(4, 4), ByteRange::new(8, 4), ByteRange::new(12, 1)]);
         assert_eq!(ByteRange::new(4, 0).split_at_multiples(4).count(), 0);
+    }
+
+    #[test]
+    fn ranges_that_overlap_touch_or_are_near_are_coalesced() {
+        let ranges = [(30, 5), (0, 4), (4, 2), (2, 1), (9, 0), (8, 1), (u64::MAX, 9)];
+        let coalesced = |gap| {
+            let ranges = ranges.map(|(offset, len)| ByteRange::new(offset, len)).to_vec();
+            coalesce(ranges, gap).into_iter().map(|range| (range.offset, range.len)).collect::<Vec<_>>()
+        };
+        assert_eq!(coalesced(0), [(0, 6), (8, 1), (30, 5), (u64::MAX, 9)]);
+        assert_eq!(coalesced(2), [(0, 9), (30, 5), (u64::MAX, 9)]);
+        assert_eq!(coalesced(u64::MAX), [(0, u64::MAX)]);
     }
 
     #[test]

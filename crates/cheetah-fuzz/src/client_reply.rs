@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::ByteRange;
 use cheetah_nbd::Method;
-use cheetah_nbd::client::inflight::{Answer, Ask, Inflight, Woken};
+use cheetah_nbd::client::inflight::{Answer, ExpectedReply, Inflight, Wakers};
 use cheetah_nbd::client::receive::Receiver;
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
@@ -42,7 +42,7 @@ pub fn run(data: &[u8]) {
     let (mut receiver, mut table, mut input) = (Receiver::new(&agreement), Inflight::default(), BytesMut::new());
     let now = Instant::now();
     let cookies = ASKS.map(|(command, offset, len)| {
-        let ask = Ask { command, range: ByteRange::new(offset, len) };
+        let ask = ExpectedReply { command, range: ByteRange::new(offset, len) };
         table.insert(ask, now, now + Duration::from_secs(10))
     });
     if choice & 2 != 0 {
@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
         if let Some(len) = receiver.target(table.read_len_mean()).receive_from(&mut data, at_once, &mut input) {
             receiver.received(len, &mut input);
         }
-        if receiver.take(&mut input, &mut table, &mut Woken::new()).is_err() {
+        if receiver.take(&mut input, &mut table, &mut Wakers::new()).is_err() {
             break;
         }
     }
@@ -62,6 +62,6 @@ pub fn run(data: &[u8]) {
             assert_eq!(data.len(), len);
         }
     }
-    table.fail_all(&mut Woken::new());
+    table.fail_all(&mut Wakers::new());
     assert!(table.is_empty());
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cheetah_device::coverage::State;
 use cheetah_device::coverage_filter::CoverageFilter;
-use cheetah_device::{ByteRange, Coverage, Size};
+use cheetah_device::{ByteRange, Coverage, Size, coalesce};
 
 use crate::own_file::OwnFile;
 use crate::source::Source;
@@ -43,7 +43,7 @@ pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
 }
 
 /// Applies the map beside `image`, if there is one: reads of ranges that the map marks as unread or unreadable fail.
-pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
+pub(crate) fn applied(source: Source, image: &Path) -> Result<Source> {
     let path = map_path(image);
     let Some(map) = read_map(&path)? else { return Ok(source) };
     let Source { device, mut identity, name } = source;
@@ -61,21 +61,7 @@ pub(crate) fn heeded(source: Source, image: &Path) -> Result<Source> {
     }
     let missing = map.runs(ByteRange::new(0, map.size())).filter(|(_, state)| *state != State::Read);
     identity.unreadable.extend(missing.map(|(run, _)| run));
-    identity.unreadable = joined(identity.unreadable);
+    identity.unreadable = coalesce(identity.unreadable, 0);
     let device = Arc::new(CoverageFilter::new(device, map, image.display().to_string(), "when the image was made"));
     Ok(Source { device, identity, name })
-}
-
-/// Sorts the ranges and merges those that touch or overlap.
-fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
-    ranges.sort_unstable_by_key(|range| range.offset);
-    ranges.into_iter().fold(Vec::new(), |mut all: Vec<ByteRange>, range| {
-        match all.last_mut() {
-            Some(last) if last.end() >= range.offset => {
-                *last = ByteRange::between(last.offset, last.end().max(range.end()));
-            }
-            _ => all.push(range),
-        }
-        all
-    })
 }

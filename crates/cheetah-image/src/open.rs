@@ -68,7 +68,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
         |device: DynDevice, identity| Ok(Detected::Open(Box::new(Source { device, identity, name: stem(path) })));
     // These may be incomplete images of our own, or of ddrescue's.
     let mapped = |source: Source| {
-        let source = if options.heed_map { coverage::heeded(source, path)? } else { source };
+        let source = if options.apply_map { coverage::applied(source, path)? } else { source };
         Ok(Detected::Open(Box::new(source)))
     };
     let (format, start) = format(&file)?;

@@ -15,7 +15,7 @@ pub struct OpenOptions {
     pub connections: usize,
     /// Whether reads fail in ranges that the coverage map beside a raw image or an E01 calls missing; otherwise they
     /// return the zeros in the file. False for a caller that reads the map itself.
-    pub heed_map: bool,
+    pub apply_map: bool,
     /// Whether the image will be read from start to end. Otherwise a compressed image that can only be read so is refused.
     pub in_order: bool,
 }
@@ -26,9 +26,9 @@ impl OpenOptions {
 }
 
 impl Default for OpenOptions {
-    /// 10 s, two connections, maps heeded, and read at random.
+    /// 10 s, two connections, maps applied, and read at random.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), connections: Self::CONNECTIONS, heed_map: true, in_order: false }
+        Self { timeout: Duration::from_secs(10), connections: Self::CONNECTIONS, apply_map: true, in_order: false }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::connection::{ConnectionError, IscsiConnection};
 use crate::connection_task::{Call, ConnectionTask, UnitAddress};
 use crate::inquiry::Inquiry;
 use crate::login::{LoginParameters, TARGETS_MAX};
-use crate::scsi::{self, Cdb, Sense, SenseKey, Unreadiness};
+use crate::scsi::{self, Cdb, NotReadyReason, Sense, SenseKey};
 use crate::session::Outcome;
 use crate::uri::IscsiUri;
 
@@ -204,7 +204,7 @@ impl Initiator {
                 Err(Error::Unreadable { device: Arc::clone(&self.name), range, why: why.into() })
             }
             SenseKey::UnitAttention | SenseKey::AbortedCommand => Ok(Retry::AtOnce(why)),
-            SenseKey::NotReady if sense.unreadiness() == Some(Unreadiness::Transient) => Ok(Retry::Later(why)),
+            SenseKey::NotReady if sense.not_ready_reason() == Some(NotReadyReason::Transient) => Ok(Retry::Later(why)),
             SenseKey::NotReady => Err(self.lost(wanted, why.into())),
             SenseKey::IllegalRequest => Err(self.failed(wanted, why, EINVAL)),
             SenseKey::DataProtect => Err(self.failed(wanted, why, EPERM)),

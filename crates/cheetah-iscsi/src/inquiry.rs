@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 use crate::connection::{ConnectionError, IscsiConnection};
-use crate::scsi::{self, BlockLimits, Capacity, Cdb, Sense, SenseKey, Standard, Unreadiness};
+use crate::scsi::{self, BlockLimits, Capacity, Cdb, NotReadyReason, Sense, SenseKey, Standard};
 use crate::session::Outcome;
 
 /// The number of times a command is repeated while the logical unit reports unit attentions instead.
@@ -138,7 +138,9 @@ async fn until_ready(connection: &mut IscsiConnection) -> Result<(), ConnectionE
     loop {
         match attended(connection, &Cdb::TestUnitReady, 0).await? {
             Outcome::Good(_) => return Ok(()),
-            Outcome::Check(sense, _) if sense.unreadiness() == Some(Unreadiness::Transient) => sleep(PAUSE).await,
+            Outcome::Check(sense, _) if sense.not_ready_reason() == Some(NotReadyReason::Transient) => {
+                sleep(PAUSE).await
+            }
             Outcome::Check(Sense { key: SenseKey::NoSense | SenseKey::RecoveredError, .. }, _) => return Ok(()),
             other => return Err(refused("TEST UNIT READY", &other)),
         }

@@ -9,7 +9,7 @@ use cheetah_control::mdns;
 use mdns_sd::ServiceInfo;
 use tokio::time::sleep;
 
-use crate::node::Shared;
+use crate::shared::Shared;
 
 /// The interval between updates of the announced free memory.
 const REFRESH: Duration = Duration::from_secs(5);

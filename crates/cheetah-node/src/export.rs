@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
 use crate::pages::{self, BadPage};
-use crate::store::{Promise, Store};
+use crate::store::{Reservation, Store};
 use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
 use cheetah_control::api::Receipt;
 
@@ -36,7 +36,7 @@ pub struct Export {
     size: u64,
     reserved: bool,
     digests: bool,
-    promise: Promise,
+    reservation: Reservation,
     table: Table,
     deleted: AtomicBool,
     used_slots: AtomicU64,
@@ -69,24 +69,32 @@ pub struct ExportStats {
 }
 
 impl Export {
-    pub(crate) fn new(store: &Arc<Store>, name: &str, size: u64, reserved: bool, digests: bool) -> Result<Arc<Self>> {
+    /// Creates an export of `size` bytes, all holes.
+    ///
+    /// If it is `reserved`, its whole size is reserved; otherwise a write fails with [`Error::NoSpace`] once the store is
+    /// full. With `digests`, each page has a digest that every read checks.
+    ///
+    /// # Errors
+    ///
+    /// If the size is 0, or the store lacks space.
+    pub fn new(store: &Arc<Store>, name: &str, size: u64, reserved: bool, digests: bool) -> Result<Arc<Self>> {
         if size == 0 {
             return Err(Error::Invalid("an export of 0 bytes is of no use".into()));
         }
         let whole = |part: u64| if reserved { part } else { 0 };
-        let promise = Promise {
+        let reservation = Reservation {
             slots: whole(size.div_ceil(CHUNK_BYTES)),
             leaves: whole(size.div_ceil(LEAF_SPAN_BYTES)),
             span_bytes: size,
         };
-        store.promise(promise)?;
+        store.reserve(reservation)?;
         Ok(Arc::new(Self {
             store: Arc::clone(store),
             name: name.into(),
             size,
             reserved,
             digests,
-            promise,
+            reservation,
             table: Table::new(size),
             deleted: AtomicBool::new(false),
             used_slots: AtomicU64::new(0),
@@ -156,7 +164,7 @@ impl Export {
         if !self.reserved {
             self.store.return_leaves(self.table.leaves());
         }
-        self.store.release(self.promise);
+        self.store.release(self.reservation);
         receipt
     }
 
@@ -278,7 +286,7 @@ impl Export {
     fn write_chunk(&self, piece: ByteRange, data: Data, fill_hole: bool) -> Result<()> {
         let chunk = piece.offset / CHUNK_BYTES;
         let place = match fill_hole {
-            true => self.table.place_or_grow(chunk, || self.promise_leaf())?,
+            true => self.table.place_or_grow(chunk, || self.reserve_leaf())?,
             false => self.table.place(chunk),
         };
         let Some(place) = place else { return self.live(piece) };
@@ -328,8 +336,8 @@ impl Export {
         Ok(extents)
     }
 
-    fn promise_leaf(&self) -> Result<()> {
-        if self.reserved { Ok(()) } else { self.store.promise_leaves(1) }
+    fn reserve_leaf(&self) -> Result<()> {
+        if self.reserved { Ok(()) } else { self.store.reserve_leaves(1) }
     }
 
     fn allocate(&self) -> Result<Slot> {

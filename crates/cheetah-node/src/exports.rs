@@ -14,7 +14,7 @@ use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
 use crate::lease::{BadToken, Lease, LeaseRefusal, Token};
 use crate::maps::{self, Maps};
-use crate::replaced::{ConnectionNumber, Connections, Cut};
+use crate::replaced::{ConnectionNumber, Connections, ReplacedFlag};
 use crate::store::Store;
 use cheetah_control::api::{
     ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, Notes,
@@ -123,7 +123,7 @@ impl Exports {
         if by_name.len() >= EXPORTS_MAX {
             return Err(ExportsError::TooMany);
         }
-        let export = self.store.export(&new.name, new.size_bytes, new.reserve, new.digests)?;
+        let export = Export::new(&self.store, &new.name, new.size_bytes, new.reserve, new.digests)?;
         let (lease, named) = (RwLock::default(), Connections::default());
         let entry = Entry { export, lease, named, connections: AtomicUsize::new(0), notes: Mutex::default() };
         let status = entry.status(None, Instant::now());
@@ -258,7 +258,7 @@ impl Exports {
 
 impl Entry {
     /// Admits a connection, and fences those it replaces. `None` if it has been replaced itself.
-    fn enter(&self, number: ConnectionNumber) -> Option<Arc<Cut>> {
+    fn enter(&self, number: ConnectionNumber) -> Option<Arc<ReplacedFlag>> {
         // Writes hold this lock for reading, so none of a replaced connection is in progress.
         let _no_write = self.lease.write();
         self.named.enter(number)
@@ -338,13 +338,13 @@ struct Session {
     entry: Arc<Entry>,
     writer: Writer,
     /// Set once another connection replaces this one; `None` if the client does not number its connections.
-    cut: Option<Arc<Cut>>,
+    cut: Option<Arc<ReplacedFlag>>,
     /// Whether the handshake announced the export as writable.
     writable: bool,
 }
 
 impl Session {
-    fn open(entry: Arc<Entry>, writer: Writer, cut: Option<Arc<Cut>>, now: Instant) -> Self {
+    fn open(entry: Arc<Entry>, writer: Writer, cut: Option<Arc<ReplacedFlag>>, now: Instant) -> Self {
         entry.connections.fetch_add(1, Ordering::Relaxed);
         let writable = writer.may_write(&entry.lease.read(), now).is_ok();
         Self { entry, writer, cut, writable }

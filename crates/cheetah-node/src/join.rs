@@ -6,7 +6,7 @@ use cheetah_device::supervise::panic_point;
 use hyper::Method;
 use tokio::time::sleep;
 
-use crate::node::Shared;
+use crate::shared::Shared;
 use cheetah_control::ControlClient;
 use cheetah_tls::{Expected, Role};
 

@@ -43,6 +43,7 @@ pub mod maps;
 pub mod node;
 mod pages;
 mod replaced;
+mod shared;
 pub mod spare;
 pub mod store;
 mod table;

@@ -17,9 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::announce::Announcement;
 use crate::exports::Exports;
 use crate::instance::Instance;
+use crate::shared::Shared;
 use crate::store::Store;
-use crate::{control, disks, join, spare};
-use cheetah_control::api::{Join, NodeReceipt, Status};
+use crate::{control, join, spare};
+use cheetah_control::api::{NodeReceipt, Status};
 
 /// How long to wait for connections to end when the node ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -116,20 +117,6 @@ struct Running {
     runtime: Runtime,
     /// The threads that serve NBD connections.
     workers: Arc<Workers>,
-}
-
-/// The state that a node's parts share.
-pub(crate) struct Shared {
-    pub name: String,
-    pub instance: Instance,
-    pub nbd_port: u16,
-    pub http_port: u16,
-    pub exports: Arc<Exports>,
-    /// Its credential, if it serves with TLS.
-    pub credential: Option<Credential>,
-    /// Its part in measurements, if any.
-    pub far: Option<FarConfig>,
-    started: Instant,
 }
 
 impl Node {
@@ -290,39 +277,6 @@ impl Running {
         match Announcement::start(shared, listen) {
             Ok(announcement) => drop(self.runtime.spawn(announcement.refresh(Arc::clone(shared), listen))),
             Err(error) => tracing::warn!(%error, "the node is not announced by mDNS: name it to be found"),
-        }
-    }
-}
-
-impl Shared {
-    /// The node's status.
-    pub fn status(&self) -> Status {
-        Status {
-            name: self.name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            instance: self.instance.to_string(),
-            nbd_port: self.nbd_port,
-            http_port: self.http_port,
-            uptime_s: self.started.elapsed().as_secs(),
-            disks_visible: disks::visible(),
-            memory: self.exports.store().status(),
-            exports: self.exports.status(),
-        }
-    }
-
-    /// Bytes a new export may reserve.
-    pub fn free_bytes(&self) -> u64 {
-        self.exports.store().status().free_bytes
-    }
-
-    /// The node as offered to an examiner.
-    pub fn offer(&self) -> Join {
-        Join {
-            name: self.name.clone(),
-            nbd_port: self.nbd_port,
-            http_port: self.http_port,
-            instance: self.instance.to_string(),
-            free_bytes: self.free_bytes(),
         }
     }
 }

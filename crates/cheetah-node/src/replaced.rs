@@ -36,9 +36,9 @@ impl FromStr for ConnectionNumber {
 
 /// Whether a connection has been replaced, and must not write.
 #[derive(Debug, Default)]
-pub(crate) struct Cut(AtomicBool);
+pub(crate) struct ReplacedFlag(AtomicBool);
 
-impl Cut {
+impl ReplacedFlag {
     pub fn is_cut(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -47,7 +47,7 @@ impl Cut {
 /// The numbered connections of an export.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    named: Mutex<Vec<(ConnectionNumber, Weak<Cut>)>>,
+    named: Mutex<Vec<(ConnectionNumber, Weak<ReplacedFlag>)>>,
 }
 
 impl Connections {
@@ -55,7 +55,7 @@ impl Connections {
     /// because a handshake opens its export several times.
     ///
     /// Must be called while no write is in progress or can start.
-    pub fn enter(&self, number: ConnectionNumber) -> Option<Arc<Cut>> {
+    pub fn enter(&self, number: ConnectionNumber) -> Option<Arc<ReplacedFlag>> {
         let mut named = self.named.lock();
         named.retain(|(_, other)| other.strong_count() > 0);
         let same = |other: &ConnectionNumber| other.name == number.name;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Size;
 
 /// The reserve of a machine that other programs use too: 5 % of its memory, at least 256 MiB.
-const SHARED: Kept = Kept { bytes_min: 256 << 20, bytes_fixed: 0, share: 20 };
+const SHARED: NotLent = NotLent { bytes_min: 256 << 20, bytes_fixed: 0, share: 20 };
 /// The reserve of a machine that runs only a node, for the kernel, its network buffers and the node's own requests.
-const DEDICATED: Kept = Kept { bytes_min: 0, bytes_fixed: 48 << 20, share: 64 };
+const DEDICATED: NotLent = NotLent { bytes_min: 0, bytes_fixed: 48 << 20, share: 64 };
 
 /// The memory that a machine does not lend.
-struct Kept {
+struct NotLent {
     bytes_min: u64,
     bytes_fixed: u64,
     /// The divisor of the memory's size that gives the reserve.
@@ -20,14 +20,14 @@ struct Kept {
 
 /// The memory of a machine or a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct MachineMemory {
     /// Its size in bytes.
     pub total_bytes: u64,
     /// Bytes available without reclaiming memory in use.
     pub available_bytes: u64,
 }
 
-impl Room {
+impl MachineMemory {
     /// Parses `/proc/meminfo`.
     pub fn from_meminfo(text: &str) -> Option<Self> {
         let field = |name: &str| {
@@ -63,17 +63,17 @@ impl Room {
     /// Bytes that can be lent: the available bytes less 5 % of the size or 256 MiB, whichever is more. A machine that is
     /// `dedicated` to its node keeps less: 48 MiB and a 64th of the size.
     pub fn spare_bytes(self, dedicated: bool) -> u64 {
-        let Kept { bytes_min, bytes_fixed, share } = if dedicated { DEDICATED } else { SHARED };
+        let NotLent { bytes_min, bytes_fixed, share } = if dedicated { DEDICATED } else { SHARED };
         self.available_bytes.saturating_sub(bytes_min.max(bytes_fixed + self.total_bytes / share))
     }
 }
 
 /// Bytes this machine can lend now, by `/proc/meminfo` and its control groups. `None` if they are not readable. See
-/// [`Room::spare_bytes`] for `dedicated`.
+/// [`MachineMemory::spare_bytes`] for `dedicated`.
 pub fn spare_bytes(dedicated: bool) -> Option<u64> {
-    let machine = Room::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let machine = MachineMemory::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let room = cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, Room::within);
+    let room = cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, MachineMemory::within);
     Some(room.spare_bytes(dedicated))
 }
 
@@ -109,11 +109,11 @@ fn cgroup_dirs(own: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-fn read_cgroup(dir: &Path) -> Option<Room> {
+fn read_cgroup(dir: &Path) -> Option<MachineMemory> {
     let read = |name: &str| fs::read_to_string(dir.join(name));
     let limit = read("memory.max").or_else(|_| read("memory.limit_in_bytes")).ok()?;
     let usage = read("memory.current").or_else(|_| read("memory.usage_in_bytes")).ok()?;
-    Room::from_cgroup(&limit, &usage, &read("memory.stat").unwrap_or_default())
+    MachineMemory::from_cgroup(&limit, &usage, &read("memory.stat").unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -125,19 +125,19 @@ mod tests {
     #[test]
     fn meminfo_is_parsed() {
         let text = "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   12582912 kB\n";
-        let room = Room::from_meminfo(text).unwrap();
-        assert_eq!(room, Room { total_bytes: 16 * GIB, available_bytes: 12 * GIB });
+        let room = MachineMemory::from_meminfo(text).unwrap();
+        assert_eq!(room, MachineMemory { total_bytes: 16 * GIB, available_bytes: 12 * GIB });
         assert_eq!(room.spare_bytes(false), 12 * GIB - 16 * GIB / 20);
-        assert_eq!(Room::from_meminfo("MemTotal: 5 kB\n"), None);
-        assert_eq!(Room::from_meminfo("MemTotal: 99999999999999999999 kB\nMemAvailable: 1 kB"), None);
+        assert_eq!(MachineMemory::from_meminfo("MemTotal: 5 kB\n"), None);
+        assert_eq!(MachineMemory::from_meminfo("MemTotal: 99999999999999999999 kB\nMemAvailable: 1 kB"), None);
     }
 
     #[test]
     fn control_group_limits_are_parsed() {
-        let room = Room::from_cgroup("4294967296\n", "2147483648\n", "anon 5\ninactive_file 1073741824\n");
-        assert_eq!(room, Some(Room { total_bytes: 4 * GIB, available_bytes: 3 * GIB }));
-        assert_eq!(Room::from_cgroup("max\n", "2147483648\n", ""), None);
-        assert_eq!(Room::from_cgroup("9223372036854771712\n", "5\n", ""), None, "version 1 without a limit");
+        let room = MachineMemory::from_cgroup("4294967296\n", "2147483648\n", "anon 5\ninactive_file 1073741824\n");
+        assert_eq!(room, Some(MachineMemory { total_bytes: 4 * GIB, available_bytes: 3 * GIB }));
+        assert_eq!(MachineMemory::from_cgroup("max\n", "2147483648\n", ""), None);
+        assert_eq!(MachineMemory::from_cgroup("9223372036854771712\n", "5\n", ""), None, "version 1 without a limit");
     }
 
     #[test]
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn a_small_machine_keeps_the_minimum() {
-        assert_eq!(Room { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(false), 0);
+        assert_eq!(MachineMemory { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(false), 0);
     }
 
     #[test]
     fn a_dedicated_machine_of_4_gib_lends_nine_tenths() {
         // Available after the start of the boot image, measured in a guest.
-        let room = Room { total_bytes: 4_110_483_456, available_bytes: 3810 << 20 };
+        let room = MachineMemory { total_bytes: 4_110_483_456, available_bytes: 3810 << 20 };
         assert!(room.spare_bytes(true) >= 4 * GIB * 9 / 10);
         assert!(room.spare_bytes(true) + (100 << 20) < room.available_bytes);
     }

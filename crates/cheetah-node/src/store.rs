@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cheetah_device::{Error, Result, Size};
 
 use crate::arena::{Arena, SLOT_BYTES, Slot};
-use crate::export::Export;
 use crate::faulting;
 use crate::table::LEAF_SPAN_BYTES;
 use cheetah_control::api::MemoryStatus;
@@ -36,12 +35,12 @@ pub struct Store {
 /// A capacity, and the amount reserved from it.
 struct Quota {
     max: u64,
-    promised: AtomicU64,
+    reserved: AtomicU64,
 }
 
 /// The memory that a new export reserves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Promise {
+pub(crate) struct Reservation {
     pub slots: u64,
     pub leaves: u64,
     pub span_bytes: u64,
@@ -64,14 +63,6 @@ impl Store {
             unclean: AtomicBool::new(false),
             digest_errors: AtomicU64::new(0),
         }))
-    }
-
-    /// Creates an export of `size` bytes, all holes.
-    ///
-    /// With `reserve`, its whole size is reserved; without, a write fails with [`Error::NoSpace`] once the store is full. With
-    /// `digests`, each page has a digest that every read checks.
-    pub fn export(self: &Arc<Self>, name: &str, size: u64, reserve: bool, digests: bool) -> Result<Arc<Export>> {
-        Export::new(self, name, size, reserve, digests)
     }
 
     /// The memory's status.
@@ -107,7 +98,7 @@ impl Store {
     }
 
     /// Reserves the memory of a new export, or returns the number of missing bytes.
-    pub(crate) fn promise(&self, what: Promise) -> Result<()> {
+    pub(crate) fn reserve(&self, what: Reservation) -> Result<()> {
         self.span.take(what.span_bytes).map_err(|free| {
             no_space(format!("exports may span {} together, and {} is left", Size(SPAN_BYTES_MAX), Size(free)))
         })?;
@@ -119,7 +110,7 @@ impl Store {
             self.span.give_back(what.span_bytes);
             return Err(error);
         }
-        if let Err(error) = self.promise_leaves(what.leaves) {
+        if let Err(error) = self.reserve_leaves(what.leaves) {
             self.span.give_back(what.span_bytes);
             self.slots.give_back(what.slots);
             return Err(error);
@@ -129,14 +120,14 @@ impl Store {
     }
 
     /// Releases a reservation.
-    pub(crate) fn release(&self, what: Promise) {
+    pub(crate) fn release(&self, what: Reservation) {
         self.reserved_slots.fetch_sub(what.slots, Ordering::Relaxed);
         self.slots.give_back(what.slots);
         self.leaves.give_back(what.leaves);
         self.span.give_back(what.span_bytes);
     }
 
-    pub(crate) fn promise_leaves(&self, leaves: u64) -> Result<()> {
+    pub(crate) fn reserve_leaves(&self, leaves: u64) -> Result<()> {
         self.leaves.take(leaves).map_err(|_| no_space("content is scattered over more than this node keeps tables for"))
     }
 
@@ -174,22 +165,22 @@ impl Store {
 
 impl Quota {
     fn new(max: u64) -> Self {
-        Self { max, promised: AtomicU64::new(0) }
+        Self { max, reserved: AtomicU64::new(0) }
     }
 
     fn free(&self) -> u64 {
-        self.max.saturating_sub(self.promised.load(Ordering::Acquire))
+        self.max.saturating_sub(self.reserved.load(Ordering::Acquire))
     }
 
     /// Reserves `count`, or returns how many are left.
     fn take(&self, count: u64) -> std::result::Result<(), u64> {
-        let more = |promised: u64| promised.checked_add(count).filter(|sum| *sum <= self.max);
-        let taken = self.promised.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.map(drop).map_err(|promised| self.max.saturating_sub(promised))
+        let more = |reserved: u64| reserved.checked_add(count).filter(|sum| *sum <= self.max);
+        let taken = self.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.map(drop).map_err(|reserved| self.max.saturating_sub(reserved))
     }
 
     fn give_back(&self, count: u64) {
-        self.promised.fetch_sub(count, Ordering::AcqRel);
+        self.reserved.fetch_sub(count, Ordering::AcqRel);
     }
 }
 

@@ -27,7 +27,7 @@ impl Default for Limits {
 
 /// The answer to a request to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
+pub enum SendDecision {
     /// They may be sent, and are accounted for.
     Now,
     /// They may be sent at that time; nothing is accounted for yet.
@@ -70,23 +70,23 @@ impl Budget {
     }
 
     /// Takes `packets` packets of `bytes` bytes in all, if they may be sent at `now`. Time must not go back.
-    pub fn take(&mut self, now: Nanos, packets: u32, bytes: u64) -> Take {
+    pub fn take(&mut self, now: Nanos, packets: u32, bytes: u64) -> SendDecision {
         let bytes = self.bytes.saturating_add(bytes);
         let too_many = packets > self.packets_left().min(self.limits.packets_per_s_max);
         if too_many || bytes > self.limits.bytes_max {
-            return Take::Exhausted;
+            return SendDecision::Exhausted;
         }
         while self.lately.front().is_some_and(|(at, _)| *at + SECOND <= now) {
             self.lately.pop_front();
         }
         if let Some(at) = self.wait(packets) {
-            return Take::At(at);
+            return SendDecision::At(at);
         }
         (self.packets, self.bytes) = (self.packets.saturating_add(packets), bytes);
         if packets > 0 {
             self.lately.push_back((now, packets));
         }
-        Take::Now
+        SendDecision::Now
     }
 
     /// Returns when `packets` more are within the limit of a second; `None` if they are already.
@@ -116,25 +116,25 @@ mod tests {
     #[test]
     fn a_train_may_leave_at_once_and_the_next_one_waits() {
         let mut budget = Budget::new(Limits { packets_per_s_max: 100, packets_max: 1000, bytes_max: 1 << 20 });
-        assert_eq!(budget.take(at_ms(5), 60, 1), Take::Now);
-        assert_eq!(budget.take(at_ms(10), 40, 1), Take::Now);
-        assert_eq!(budget.take(at_ms(11), 60, 1), Take::At(at_ms(1005)));
-        assert_eq!(budget.take(at_ms(11), 61, 1), Take::At(at_ms(1010)));
-        assert_eq!(budget.take(at_ms(11), 101, 1), Take::Exhausted);
-        assert_eq!(budget.take(at_ms(1005), 60, 1), Take::Now);
+        assert_eq!(budget.take(at_ms(5), 60, 1), SendDecision::Now);
+        assert_eq!(budget.take(at_ms(10), 40, 1), SendDecision::Now);
+        assert_eq!(budget.take(at_ms(11), 60, 1), SendDecision::At(at_ms(1005)));
+        assert_eq!(budget.take(at_ms(11), 61, 1), SendDecision::At(at_ms(1010)));
+        assert_eq!(budget.take(at_ms(11), 101, 1), SendDecision::Exhausted);
+        assert_eq!(budget.take(at_ms(1005), 60, 1), SendDecision::Now);
     }
 
     #[test]
     fn a_budget_that_is_used_up_stays_used_up() {
         let limits = Limits { packets_per_s_max: 100, packets_max: 150, bytes_max: 1000 };
         let mut budget = Budget::new(limits);
-        assert_eq!(budget.take(at_ms(0), 1, 1001), Take::Exhausted);
-        assert_eq!(budget.take(at_ms(0), 100, 900), Take::Now);
+        assert_eq!(budget.take(at_ms(0), 1, 1001), SendDecision::Exhausted);
+        assert_eq!(budget.take(at_ms(0), 100, 900), SendDecision::Now);
         assert_eq!((budget.packets(), budget.packets_left()), (100, 50));
-        assert_eq!(budget.take(at_ms(9000), 51, 1), Take::Exhausted);
-        assert_eq!(budget.take(at_ms(9000), 1, 101), Take::Exhausted);
-        assert_eq!(budget.take(at_ms(9000), 50, 100), Take::Now);
-        assert_eq!(budget.take(at_ms(90_000), 1, 0), Take::Exhausted);
+        assert_eq!(budget.take(at_ms(9000), 51, 1), SendDecision::Exhausted);
+        assert_eq!(budget.take(at_ms(9000), 1, 101), SendDecision::Exhausted);
+        assert_eq!(budget.take(at_ms(9000), 50, 100), SendDecision::Now);
+        assert_eq!(budget.take(at_ms(90_000), 1, 0), SendDecision::Exhausted);
     }
 
     proptest! {
@@ -147,14 +147,14 @@ mod tests {
             for (later, packets) in asks {
                 now += later;
                 match budget.take(at_ms(now), packets, 1) {
-                    Take::Now => sent.push((now, packets)),
-                    Take::At(at) => {
+                    SendDecision::Now => sent.push((now, packets)),
+                    SendDecision::At(at) => {
                         prop_assert!(at > at_ms(now));
                         now = at.0 / 1_000_000;
-                        prop_assert_eq!(budget.take(at, packets, 1), Take::Now);
+                        prop_assert_eq!(budget.take(at, packets, 1), SendDecision::Now);
                         sent.push((now, packets));
                     }
-                    Take::Exhausted => {
+                    SendDecision::Exhausted => {
                         let total = sent.iter().map(|(_, packets)| packets).sum::<u32>();
                         prop_assert!(packets > rate || total + packets > 2000);
                     }

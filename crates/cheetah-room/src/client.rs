@@ -4,7 +4,6 @@
 //! of the invitation.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +22,11 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
-use crate::invitation::{Host, Invitation};
+use crate::credential_file::der_of_list;
+use crate::invitation::{Host, Invitation, parse_host_port};
 use crate::key::PrivateKey;
 use crate::machine::now;
 use crate::pending::{Code, Joiner};
-use crate::room::der_of_list;
 use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
 
 /// How long connecting to one address may take, the handshake included.
@@ -139,15 +138,6 @@ pub async fn check_in(
     let request = CheckIn { server, ended, time_s: now() };
     let answer: CheckedIn = connection.ask(Method::POST, "/v1/servers", &request).await.map_err(plain)?;
     der_of_list(answer.revocations.as_bytes())
-}
-
-/// Parses `host:port`.
-pub fn parse_host_port(text: &str) -> Option<(Host, u16)> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Some((Host::Ip(address.ip()), address.port())).filter(|(_, port)| *port != 0);
-    }
-    let (host, port) = text.split_once(':')?;
-    Some((host.parse().ok()?, port.parse().ok().filter(|port| *port != 0)?))
 }
 
 /// Joins the room at `host:port` without an invitation: shows the code, and waits until it is approved there.

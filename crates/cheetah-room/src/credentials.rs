@@ -17,22 +17,16 @@ use cheetah_error::{Error, Result};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::{Joined, parse_host_port};
-use crate::directory::{Lock, OwnDirectory};
+use crate::client::Joined;
+use crate::credential_file::{
+    CREDENTIAL_LEN_MAX, LIST_BEGINS, address_line, addresses_in, der_of_list, parse_credential,
+};
+use crate::directory::{Lock, OwnDirectory, names_in};
 use crate::key::PrivateKey;
 use crate::machine::credentials;
 use crate::register::clean_name;
-use crate::room::{der_of_list, names_in, parse_credential};
 
-/// The most bytes of a credential, with the longest list of revoked certificates that a room can have.
-pub const CREDENTIAL_LEN_MAX: usize = 2 << 20;
 const LOCK: &str = "lock";
-/// The list of revoked certificates is the last section of a credential's file.
-const LIST_BEGINS: &str = "-----BEGIN X509 CRL-----";
-/// The beginning of the line with the addresses of the enrolment server.
-const AT: &str = "Room-At:";
-/// The most addresses in that line.
-const AT_MAX: usize = 8;
 /// The characters of a room's id in a file's name.
 const ID_CHARS: usize = 8;
 
@@ -192,19 +186,6 @@ pub fn stored_credentials() -> Result<Vec<StoredCredential>> {
     Ok(stored)
 }
 
-/// Returns the line with the addresses of the enrolment server. Readers of PEM ignore it.
-pub fn address_line(at: &[String]) -> String {
-    if at.is_empty() { String::new() } else { format!("{AT} {}\n", at.join(" ")) }
-}
-
-/// Returns the addresses of the enrolment server in the file of a credential, as `host:port`.
-pub fn addresses_in(pem: &[u8]) -> Vec<String> {
-    let text = std::str::from_utf8(pem).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(AT)).unwrap_or_default();
-    let places = line.split_whitespace().filter(|place| parse_host_port(place).is_some());
-    places.take(AT_MAX).map(str::to_owned).collect()
-}
-
 fn suffix(room: RoomId, role: Role) -> String {
     format!("-{}.{role}.pem", &room.to_string()[..ID_CHARS])
 }
@@ -300,13 +281,5 @@ mod tests {
         std::fs::remove_file(&stored.path).unwrap();
         credentials.put_revocations(&stored.path, &list).unwrap();
         assert!(!stored.path.exists() && credentials.revocations(&stored.path).unwrap().is_none());
-    }
-
-    #[test]
-    fn texts_that_are_no_address_are_ignored() {
-        let places = |text: &str| addresses_in(text.as_bytes());
-        assert_eq!(places("Room-At: a:1 b c:0 [::1]:2 a b:c\n-----BEGIN"), ["a:1", "[::1]:2"]);
-        assert!(places("").is_empty() && places("Room-At:").is_empty());
-        assert_eq!(places(&format!("Room-At:{}", " h:1".repeat(99))).len(), AT_MAX);
     }
 }

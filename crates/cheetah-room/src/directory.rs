@@ -279,6 +279,19 @@ fn failed(doing: &str, path: &Path, errno: Errno) -> Error {
     Error::io(format_args!("{doing} {}", path.display()), &errno.into())
 }
 
+/// The names in a directory that `wanted` accepts, sorted; none if there is no directory.
+pub(crate) fn names_in(path: &Path, wanted: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io(format_args!("reading {}", path.display()), &error)),
+    };
+    let names = entries.flatten().filter_map(|entry| wanted(entry.file_name().to_str()?));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -12,7 +12,7 @@
 //! copied in full; it does not protect against an attacker. With two IPv4 addresses a string has 95 characters.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use base64::Engine as _;
@@ -41,7 +41,7 @@ const NAME: u8 = b'n';
 #[derive(Clone)]
 pub struct Token(Zeroizing<[u8; TOKEN_LEN]>);
 
-/// The SHA-256 of a token: what the room keeps of it.
+/// The SHA-256 of a token, which the room stores in its place.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenHash(pub [u8; 32]);
 
@@ -333,6 +333,15 @@ impl<'a> Rest<'a> {
     fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
+}
+
+/// Parses `host:port`.
+pub fn parse_host_port(text: &str) -> Option<(Host, u16)> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some((Host::Ip(address.ip()), address.port())).filter(|(_, port)| *port != 0);
+    }
+    let (host, port) = text.split_once(':')?;
+    Some((host.parse().ok()?, port.parse().ok().filter(|port| *port != 0)?))
 }
 
 #[cfg(test)]

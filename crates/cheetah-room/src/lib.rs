@@ -38,6 +38,7 @@
 pub mod announce;
 pub mod authority;
 pub mod client;
+pub mod credential_file;
 pub mod credentials;
 pub mod directory;
 pub mod invitation;

@@ -9,10 +9,11 @@ use cheetah_error::{Error, Result, list};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::{Joined, MachineInfo, enrol, parse_host_port};
-use crate::credentials::{CREDENTIAL_LEN_MAX, Credentials, StoredCredential, addresses_in, stored_credentials};
+use crate::client::{Joined, MachineInfo, enrol};
+use crate::credential_file::{CREDENTIAL_LEN_MAX, addresses_in};
+use crate::credentials::{Credentials, StoredCredential, stored_credentials};
 use crate::directory::OwnDirectory;
-use crate::invitation::{Host, Invitation, TEXT_LEN_MAX};
+use crate::invitation::{Host, Invitation, TEXT_LEN_MAX, parse_host_port};
 use crate::key::PrivateKey;
 use crate::machine::{PORT, host_name};
 use crate::register::Admission;

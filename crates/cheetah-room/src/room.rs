@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::authority::{Authority, Subject};
-use crate::credentials::{CREDENTIAL_LEN_MAX, address_line};
-use crate::directory::{Lock, OwnDirectory, random, rename_new};
+use crate::credential_file::{CREDENTIAL_LEN_MAX, address_line, der_of_list, parse_credential};
+use crate::directory::{Lock, OwnDirectory, names_in, random, rename_new};
 use crate::invitation::{Host, Invitation, Token};
 use crate::key::PrivateKey;
 use crate::machine::{check_room_name, host_name, now, rooms};
@@ -342,7 +342,7 @@ impl Room {
     /// As [`Self::credential_pem`].
     pub fn credential_file(&self, key: &PrivateKey, member: &Member) -> Result<Zeroizing<String>> {
         let pem = self.credential_pem(key, member)?;
-        Ok(Zeroizing::new([address_line(&self.places()?).as_str(), &pem].concat()))
+        Ok(Zeroizing::new([address_line(&self.server_addresses()?).as_str(), &pem].concat()))
     }
 
     /// The list of revoked certificates, in PEM.
@@ -464,7 +464,7 @@ impl Room {
     /// # Errors
     ///
     /// As [`Self::last_serving`].
-    pub fn places(&self) -> Result<Vec<String>> {
+    pub fn server_addresses(&self) -> Result<Vec<String>> {
         let Some(last) = self.last_serving()? else { return Ok(Vec::new()) };
         let hosts = match last.address.is_unspecified() {
             true => crate::machine::own_addresses(),
@@ -506,41 +506,9 @@ impl Room {
     }
 }
 
-/// The list of revoked certificates in PEM, as DER.
-///
-/// # Errors
-///
-/// If there is none.
-pub fn der_of_list(pem: &[u8]) -> Result<Vec<u8>> {
-    use rustls::pki_types::CertificateRevocationListDer;
-    use rustls::pki_types::pem::PemObject as _;
-    let der = CertificateRevocationListDer::from_pem_slice(pem);
-    der.map(|der| der.to_vec()).map_err(|_| Error::failed("the list of revoked certificates is malformed"))
-}
-
 /// A random serial number.
 pub(crate) fn serial() -> Result<u128> {
     Ok(u128::from(random()?) << 64 | u128::from(random()?))
-}
-
-/// Parses a credential from the file at `path`.
-pub(crate) fn parse_credential(pem: &[u8], path: &Path) -> Result<Credential> {
-    Credential::from_pem(pem).map_err(|error| {
-        Error::failed(format!("{}: {error}; put the file back from a backup, or join again", path.display()))
-    })
-}
-
-/// The names in a directory that `wanted` accepts, sorted; none if there is no directory.
-pub(crate) fn names_in(path: &Path, wanted: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io(format_args!("reading {}", path.display()), &error)),
-    };
-    let names = entries.flatten().filter_map(|entry| wanted(entry.file_name().to_str()?));
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    Ok(names)
 }
 
 fn toml_of(value: &impl Serialize) -> Result<String> {

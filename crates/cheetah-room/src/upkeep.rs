@@ -18,10 +18,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::check_in;
+use crate::credential_file::der_of_list;
 use crate::credentials::Credentials;
 use crate::machine::own_addresses;
 use crate::resolve::{Membership, own_room};
-use crate::room::der_of_list;
 use crate::wire::ServerAt;
 use crate::{Host, Room};
 

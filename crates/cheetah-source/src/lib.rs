@@ -18,7 +18,6 @@ mod read_counter;
 mod read_sample;
 mod remote;
 mod reopening;
-mod single_export;
 mod stats;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
@@ -31,5 +30,4 @@ pub use opened::OpenedSource;
 pub use options::SourceOptions;
 pub use read_counter::ReadCounter;
 pub use remote::remote;
-pub use single_export::SingleExport;
 pub use stats::{SourceStats, Stats};

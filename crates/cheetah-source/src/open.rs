@@ -23,7 +23,7 @@ use cheetah_error::{Error, Result};
 /// [`Error::Misuse`] if `spec` names no source, [`Error::Evidence`] for an image that is incomplete or damaged,
 /// [`Error::Failed`] for anything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
-    let SourceOptions { link, timeout, heed_map, in_order, .. } = *options;
+    let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
     match spec.split_once("://") {
         Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => {
             let uri = NbdUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;
@@ -41,7 +41,7 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
         return open_drive(spec, &path, timeout).await.map(Evidence::from);
     }
     let connections = link.connections;
-    let options = cheetah_image::OpenOptions { timeout, connections, heed_map, in_order };
+    let options = cheetah_image::OpenOptions { timeout, connections, apply_map, in_order };
     cheetah_image::open(spec, &options).await.map(Evidence::from)
 }
 

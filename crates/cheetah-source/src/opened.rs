@@ -30,14 +30,14 @@ pub struct OpenedSource {
     pub name: String,
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
-    reached: Reached,
+    reached: SourceConnections,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
     layers: Layers,
 }
 
 /// The connections that it is read over.
-enum Reached {
+enum SourceConnections {
     /// To servers, a sentence each; none for a file or disk of this machine.
     Servers(Vec<String>),
     /// To the nodes of a drive.
@@ -104,7 +104,7 @@ impl OpenedSource {
         };
         let (device, name) = (filling.device(), file.name.clone());
         let closing = Closing::Filling(Box::new(filling));
-        let (reached, lost) = (Reached::nodes(file, access), Vec::new());
+        let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
         Ok(Some(Self { device, name, lost, reached, closing, meter: None, layers: Layers::default() }))
     }
 
@@ -131,7 +131,7 @@ impl OpenedSource {
             device,
             name: file.name.clone(),
             lost,
-            reached: Reached::nodes(file, access),
+            reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
             meter: None,
             layers: Layers::default(),
@@ -147,7 +147,7 @@ impl OpenedSource {
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
-        let reached = Reached::Servers(connection(&source.identity).into_iter().collect());
+        let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
         let (device, layers) = match is_remote {
             true => Layers::over(device, access)?,
@@ -182,8 +182,8 @@ impl OpenedSource {
     /// If too few nodes of a redundant drive answer to know its nodes.
     pub async fn connections(&self) -> Result<Vec<String>> {
         match &self.reached {
-            Reached::Servers(sentences) => Ok(sentences.clone()),
-            Reached::Nodes { file, timeout } => cheetah_drive::status::connections(file, *timeout).await,
+            SourceConnections::Servers(sentences) => Ok(sentences.clone()),
+            SourceConnections::Nodes { file, timeout } => cheetah_drive::status::connections(file, *timeout).await,
         }
     }
 
@@ -220,7 +220,7 @@ impl OpenedSource {
     }
 }
 
-impl Reached {
+impl SourceConnections {
     fn nodes(file: &DriveFile, access: &Access) -> Self {
         Self::Nodes { file: Box::new(file.clone()), timeout: access.timeout }
     }

@@ -13,7 +13,7 @@ pub struct SourceOptions {
     pub timeout: Duration,
     /// Whether reads of ranges that the coverage map beside an image calls missing fail. If not, they return the zeros
     /// in the file.
-    pub heed_map: bool,
+    pub apply_map: bool,
     /// Whether a server that replaces a lost connection is taken for the same one, though it cannot prove it. If not, reads
     /// fail with [`cheetah_device::Error::Lost`] once a connection is lost, and the source must be opened again.
     pub trust_reconnects: bool,
@@ -22,8 +22,8 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    /// Maps are heeded, reconnects trusted, and the source is read at random.
+    /// Maps are applied, reconnects trusted, and the source is read at random.
     pub fn new(link: LinkUse, timeout: Duration) -> Self {
-        Self { link, timeout, heed_map: true, trust_reconnects: true, in_order: false }
+        Self { link, timeout, apply_map: true, trust_reconnects: true, in_order: false }
     }
 }

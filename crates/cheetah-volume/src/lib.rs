@@ -8,7 +8,6 @@
 mod ext;
 mod fat;
 pub mod foresight;
-mod le;
 mod ntfs;
 pub mod offline;
 pub mod partition;

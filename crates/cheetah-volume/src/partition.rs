@@ -8,7 +8,7 @@ mod mbr;
 
 use cheetah_device::{ByteRange, Data, Device};
 
-use crate::le::{le32, le64};
+use cheetah_device::le::{u32_at, u64_at};
 
 /// The maximum number of partitions: more than any tool creates, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;

@@ -121,9 +121,8 @@ async fn go_on(
 ) -> Result<Prepared> {
     keep_logs(request, recorder)?;
     let (mut pace, begun, mut shown) = (EtaMeter::new(state.at, 0), Instant::now(), Ok(()));
-    let mut compared = |bytes, of: u64| {
-        pace.expect(of);
-        pace.step(bytes, 0, begun.elapsed());
+    let mut compared = |done, total| {
+        pace.set(done, total, begun.elapsed());
         shown =
             std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(AcquireEvent::Checking(pace.progress())));
     };

@@ -4,7 +4,7 @@ use cheetah_image::{Hashes, Identity};
 use serde::Serialize;
 
 use crate::journal::Opening;
-use crate::reader::Bad;
+use crate::reader::BadRange;
 
 /// An event of a running acquisition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,7 +33,7 @@ pub enum AcquireEvent {
         retries: u64,
     },
     /// A range could not be read, and is skipped.
-    Unreadable(Bad),
+    Unreadable(BadRange),
     /// The link to the source was lost; the source is being reopened.
     Lost {
         /// The error, as a sentence.

@@ -17,7 +17,7 @@ use super::{AcquireEvent, Report, Request};
 use crate::custody;
 use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, StopSignal, Tally};
 use crate::journal::{AcquisitionState, Journal, Opening};
-use crate::reader::{Bad, Salvage};
+use crate::reader::{BadRange, Salvage};
 use crate::sink::Sink;
 
 /// Acquires a source, or resumes an interrupted acquisition. `stop` asks it to stop in good order; it can also be
@@ -199,7 +199,7 @@ impl Finished {
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
-        state.bad.into_iter().for_each(|bad: Bad| bad.push(&mut unreadable));
+        state.bad.into_iter().for_each(|bad: BadRange| bad.push(&mut unreadable));
         let seconds = active.as_secs_f64();
         Report {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -1,14 +1,9 @@
-//! The export that an agent offers.
-
-use std::sync::Arc;
+//! The device that an agent offers, and its description.
 
 use cheetah_device::layer::{Layer, Reads, Writes};
-use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Error, Extent, Io};
+use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Extent, Io};
 use cheetah_image::Identity;
-use cheetah_nbd::Method;
-use cheetah_nbd::packing::Packer;
 use cheetah_nbd::proto::{STRING_LEN_MAX, X_CHEETAH};
-use cheetah_nbd::server::{Export, Exports};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::Semaphore;
 
@@ -18,35 +13,6 @@ const PIECE_LEN: u64 = 1 << 20;
 const PIECES_AT_ONCE: usize = 4;
 /// Reads of the device in flight. More gain little on any disk, and each takes a thread.
 const READS_MAX: usize = 16;
-
-/// The exports of an agent: one device, under its name and as the default.
-pub(super) struct AgentExports {
-    pub name: String,
-    pub description: String,
-    /// Read-only.
-    pub device: DynDevice,
-    pub packer: Arc<Packer>,
-}
-
-impl Exports for AgentExports {
-    fn list(&self) -> Vec<String> {
-        vec![self.name.clone()]
-    }
-
-    fn open(&self, name: &str, contexts: &[String]) -> Result<Export, Error> {
-        if !name.is_empty() && name != self.name {
-            return Err(Error::Invalid(format!("there is no export '{name}' here, only '{}'", self.name).into()));
-        }
-        // Grant the first known method.
-        let packed = contexts.iter().find(|context| Method::of_context(context).is_some());
-        Ok(Export {
-            device: Arc::clone(&self.device),
-            description: self.description.clone(),
-            contexts: packed.into_iter().cloned().collect(),
-            packer: Some(Arc::clone(&self.packer)),
-        })
-    }
-}
 
 /// A device with a limit on the reads in flight.
 pub(super) struct ReadLimiter {
@@ -122,6 +88,8 @@ pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheeta
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use cheetah_image::Kind;
 

@@ -24,11 +24,11 @@ use cheetah_device::readonly::ReadOnly;
 use cheetah_error::{Error, Result};
 use cheetah_image::{Identity, OpenOptions};
 use cheetah_nbd::packing::{Packer, PackerConfig};
-use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig};
+use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig, SingleExport};
 use cheetah_tls::{ServerTls, credential_store};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
-use export::{AgentExports, ReadLimiter};
+use export::ReadLimiter;
 pub use protect::Protection;
 
 /// The most packing threads, each of up to 8 MiB. Four saturate 10 Gbit/s with LZ4, and 1 Gbit/s with Zstandard.
@@ -75,11 +75,11 @@ impl Agent {
         }
         let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
         let name = if config.name.is_empty() { source.name } else { config.name };
-        let exported = AgentExports {
+        let exported = SingleExport {
             name: name.clone(),
             description: export::describe(&source.identity, &name)?,
             device: Arc::new(ReadOnly::new(Arc::new(ReadLimiter::new(source.device)))),
-            packer,
+            packer: Some(packer),
         };
         let limits = ServerConfig {
             connections_max: config.connections_max.clamp(1, CONNECTIONS_MAX),

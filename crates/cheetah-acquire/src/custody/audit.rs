@@ -89,8 +89,8 @@ impl Audit {
 }
 
 /// Reads the whole image in one pass and compares it with its records. Its log and its map are looked for beside
-/// `path`: `None` for a source that is not a file. The source must be opened without heeding that map
-/// ([`heed_map`](cheetah_image::OpenOptions::heed_map)), since hashes are of the image with zeros for missing ranges.
+/// `path`: `None` for a source that is not a file. The source must be opened without applying that map
+/// ([`apply_map`](cheetah_image::OpenOptions::apply_map)), since hashes are of the image with zeros for missing ranges.
 /// `progress` gets the number of bytes read.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! Checks a log of any bytes, in one pass and in bounded memory.
 //!
 //! Records are accepted as long as each refers to the one before it. After the first that does not, lines are read only to
-//! find out what happened: whether the missing record comes later (then lines were inserted before it, or swapped with it),
-//! and whether another record of the same number does.
+//! determine the kind of damage: whether the missing record comes later (then lines were inserted before it, or swapped
+//! with it), and whether another record of the same number comes later.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -98,16 +98,16 @@ struct Checker<'a> {
     /// Bytes up to the end of the last accepted record.
     whole_bytes: u64,
     /// The line at which accepting ended.
-    bad: Option<Bad>,
+    bad: Option<FirstBadLine>,
     last_key: Option<KeyId>,
     report: LogReport,
 }
 
 /// The first line that does not belong where it is.
-struct Bad {
+struct FirstBadLine {
     line: u64,
     /// The record; `None` if the line does not have the form of one.
-    record: Option<Misfit>,
+    record: Option<BrokenLink>,
     /// The line of the missing record, if it comes later.
     expected_at: Option<u64>,
     /// Whether another record of the same number comes later.
@@ -115,7 +115,7 @@ struct Bad {
 }
 
 /// A record that does not refer to the one before it.
-struct Misfit {
+struct BrokenLink {
     seq: u64,
     /// Whether it counts more unfinished lines before it than there are.
     torn_missing: bool,
@@ -202,14 +202,15 @@ impl<'a> Checker<'a> {
             return self.accept(parsed, bytes);
         }
         let broken = self.broken > 0;
-        let misfit = Misfit {
+        let misfit = BrokenLink {
             seq: parsed.record.seq,
             torn_missing: parsed.record.torn > self.broken,
             key: parsed.key,
             signature,
         };
         let record = (!broken).then_some(misfit);
-        self.bad = Some(Bad { line: self.report.lines - self.broken, record, expected_at: None, again: false });
+        self.bad =
+            Some(FirstBadLine { line: self.report.lines - self.broken, record, expected_at: None, again: false });
         if broken {
             // Only the lines before this one may be out of place.
             self.look_for_what_is_missing(parsed);
@@ -317,7 +318,7 @@ impl<'a> Checker<'a> {
         // An interrupted write leaves the beginning of the next record, without a newline. Anything else is tampering.
         if self.bad.is_none() && self.broken > 0 && (self.ended || !self.broken_begins_the_next_record()) {
             let line = self.report.lines - self.broken + 1;
-            self.bad = Some(Bad { line, record: None, expected_at: None, again: false });
+            self.bad = Some(FirstBadLine { line, record: None, expected_at: None, again: false });
         }
         if let Some(bad) = &self.bad {
             let (fault, why) = bad.diagnose(self.next_seq());
@@ -351,10 +352,10 @@ impl Checker<'_> {
     }
 }
 
-impl Bad {
+impl FirstBadLine {
     /// Returns the kind of problem, where record `expected` belongs.
     fn diagnose(&self, expected: u64) -> (Fault, String) {
-        let signed = |record: &&Misfit| record.signature != Signature::Bad;
+        let signed = |record: &&BrokenLink| record.signature != Signature::Bad;
         match (&self.record, self.expected_at) {
             (record, Some(at)) => match record.as_ref().filter(signed) {
                 Some(record) if record.seq > expected && !self.again => (
@@ -369,7 +370,7 @@ impl Bad {
     }
 }
 
-impl Misfit {
+impl BrokenLink {
     fn diagnose(&self, expected: u64) -> (Fault, String) {
         let Self { seq, key, .. } = self;
         match self.signature {

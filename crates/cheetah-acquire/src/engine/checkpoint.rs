@@ -7,7 +7,7 @@ use cheetah_error::{Error, Result};
 use tokio::task::JoinHandle;
 
 use crate::journal::{Checkpoint, Journal, JournalRecord};
-use crate::reader::{Bad, Chunk};
+use crate::reader::{BadRange, Chunk};
 use crate::sink::Mark;
 
 /// A checkpoint is due after this time, which bounds the repeated work on slow links.
@@ -41,7 +41,7 @@ enum State {
 #[derive(Default)]
 struct Since {
     digests: Vec<ChunkDigest>,
-    bad: Vec<Bad>,
+    bad: Vec<BadRange>,
 }
 
 impl Checkpoints {

@@ -42,9 +42,14 @@ impl EtaMeter {
         Self { total, begun, samples: VecDeque::from([begun]), now: begun, moved_at: Duration::ZERO }
     }
 
-    /// Sets the number of bytes to do.
-    pub fn expect(&mut self, total: u64) {
+    /// Sets the number of bytes done and to do. Fewer bytes done than before are a new attempt, counted from 0.
+    pub fn set(&mut self, done: u64, total: u64, at: Duration) {
+        if done < self.now.done {
+            let begun = Sample { at, ..Sample::default() };
+            (self.begun, self.now, self.samples) = (begun, begun, VecDeque::from([begun]));
+        }
         self.total = total;
+        self.step(done - self.now.done, 0, at);
     }
 
     /// Adds `bytes`, of which `zeros` were holes.
@@ -126,6 +131,20 @@ mod tests {
 
     fn seconds(number: u64) -> Duration {
         Duration::from_secs(number)
+    }
+
+    #[test]
+    fn a_new_attempt_is_counted_from_zero() {
+        let mut meter = EtaMeter::new(1000, 0);
+        for second in 1..=10 {
+            meter.set(second * 90, 1000, Duration::from_secs(second));
+        }
+        for second in 11..=20 {
+            meter.set((second - 10) * 10, 100, Duration::from_secs(second));
+            let progress = meter.progress();
+            assert_eq!((progress.done_bytes, progress.total_bytes), ((second - 10) * 10, 100));
+        }
+        assert_eq!((meter.rate(), meter.left_s()), (11, Some(0)), "100 bytes in 9 s");
     }
 
     #[test]

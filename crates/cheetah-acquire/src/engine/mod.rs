@@ -5,8 +5,8 @@
 //! |---|---|
 //! | [`Pass`] | the pass itself, from where the journal stands to the end, or to where it is stopped |
 //! | [`sink_queues`](SinkQueues) | a task and a queue for each sink, so that all of them work at once |
-//! | `checkpoint` | when to have one, and the one under way |
-//! | `eta_meter` | how fast it goes and how long it will take (no I/O) |
+//! | `checkpoint` | when a checkpoint is due, and the one in progress |
+//! | `eta_meter` | rate and remaining time (no I/O) |
 //! | `readback` | reading back a sink's content |
 //! | [`recognise()`](recognise::recognise) | whether a source that is opened again is the same |
 

@@ -16,7 +16,7 @@ use super::recognise::{Compared, Unrecognised, recognise};
 use super::{EtaMeter, SinkQueues};
 use crate::acquire::{AcquireEvent, ErrorsMax, Evidence, LinkCounters, Opener};
 use crate::journal::{self, AcquisitionState, Cause, JournalRecord, Opening, now_s};
-use crate::reader::{Bad, Chunk, Liveness, Reader, Salvage};
+use crate::reader::{BadRange, Chunk, Liveness, Reader, Salvage};
 
 /// The interval of progress events.
 const TELL_EVERY: Duration = Duration::from_millis(250);
@@ -50,7 +50,7 @@ pub struct Pass<'a> {
     /// The journal.
     pub checkpoints: Checkpoints,
     /// Receives events. An error it returns stops the pass.
-    pub tell: Tell<'a>,
+    pub tell: EventSink<'a>,
     /// Meters rate and time left.
     pub pace: EtaMeter,
     /// When the pass began.
@@ -60,7 +60,7 @@ pub struct Pass<'a> {
 }
 
 /// Receives events.
-pub type Tell<'a> = &'a mut (dyn FnMut(AcquireEvent) -> Result<()> + Send);
+pub type EventSink<'a> = &'a mut (dyn FnMut(AcquireEvent) -> Result<()> + Send);
 
 /// Resolves when the pass is to stop, to the name of the signal.
 pub type StopSignal<'a> = &'a mut (dyn Future<Output = &'static str> + Send + Unpin);
@@ -82,13 +82,13 @@ const ERROR_LEN: u64 = 1 << 20;
 
 impl Damage {
     /// Sums up ranges, which are in order.
-    pub fn of<'a>(bad: impl IntoIterator<Item = &'a Bad>) -> Self {
+    pub fn of<'a>(bad: impl IntoIterator<Item = &'a BadRange>) -> Self {
         bad.into_iter().fold(Self::default(), Self::and)
     }
 
     /// Adds a range behind all others.
     #[must_use]
-    pub fn and(self, bad: &Bad) -> Self {
+    pub fn and(self, bad: &BadRange) -> Self {
         let touches = !self.last.is_empty() && self.last.end() == bad.offset;
         let before = if touches { self.last } else { ByteRange::new(bad.offset, 0) };
         let last = ByteRange::between(before.offset, bad.range().end());
@@ -304,15 +304,14 @@ impl Pass<'_> {
             let Ok(opened) = tokio::time::timeout(left, open(&self.source)).await else { break };
             let Some(evidence) = opened else { continue };
             let (total, begun) = (self.state.at, Instant::now());
-            let (tell, mut pace, mut told) = (&mut self.tell, EtaMeter::new(total, 0), Ok(()));
-            let mut compared = |bytes, of: u64| {
-                pace.expect(of);
-                pace.step(bytes, 0, begun.elapsed());
-                told =
-                    std::mem::replace(&mut told, Ok(())).and_then(|()| tell(AcquireEvent::Checking(pace.progress())));
+            let (tell, mut pace, mut shown) = (&mut self.tell, EtaMeter::new(total, 0), Ok(()));
+            let mut compared = |done, total| {
+                pace.set(done, total, begun.elapsed());
+                shown =
+                    std::mem::replace(&mut shown, Ok(())).and_then(|()| tell(AcquireEvent::Checking(pace.progress())));
             };
             let known = known_again(&self.state, &evidence, (Cause::Lost, self.same_source), &mut compared).await;
-            told?;
+            shown?;
             if let Err(error @ Error::Evidence(_)) = &known {
                 (self.tell)(AcquireEvent::SourceChanged { what: error.to_string() })?;
             }
@@ -354,7 +353,7 @@ impl Pass<'_> {
         }
     }
 
-    fn too_many(&self, bad: &Bad) -> Error {
+    fn too_many(&self, bad: &BadRange) -> Error {
         let source = &self.state.start.source.location;
         let (range, why) = (bad.range(), &bad.why);
         let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
@@ -440,8 +439,8 @@ mod tests {
 
     #[test]
     fn each_started_mib_of_a_range_is_an_error() {
-        let bad = |offset, len| Bad { offset, len, why: "bad".into() };
-        let errors = |list: &[Bad]| Damage::of(list).errors;
+        let bad = |offset, len| BadRange { offset, len, why: "bad".into() };
+        let errors = |list: &[BadRange]| Damage::of(list).errors;
         assert_eq!(errors(&[bad(0, 512), bad(512, 512), bad(2048, 512)]), 2);
         assert_eq!(errors(&[bad(0, 1 << 20)]), 1);
         // In chunks, as they are read.

@@ -26,7 +26,7 @@ use cheetah_image::{HashChoice, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::acquire::{Destination, Form};
-use crate::reader::Bad;
+use crate::reader::BadRange;
 
 pub use cheetah_drive::recognise::{Cause, Comparison, Opening, now_s};
 pub use file::Journal;
@@ -201,7 +201,7 @@ pub struct Checkpoint {
     pub digests: Vec<ChunkDigest>,
     /// The unreadable ranges since the last checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bad: Vec<Bad>,
+    pub bad: Vec<BadRange>,
     /// Repeated reads since the start of the acquisition.
     pub retries: u64,
     /// Lost connections to the source since the start of the acquisition.
@@ -223,7 +223,7 @@ pub struct AcquisitionState {
     /// The digests of the chunks before `at`.
     pub digests: Digests,
     /// The unreadable ranges before `at`, in order; adjacent ones may touch.
-    pub bad: Vec<Bad>,
+    pub bad: Vec<BadRange>,
     /// As in the last checkpoint.
     pub retries: u64,
     /// How often a connection to the source was lost.

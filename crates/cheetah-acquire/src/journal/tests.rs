@@ -15,13 +15,13 @@ fn start(size: u64) -> Start {
     }
 }
 
-fn checkpoint(at: u64, chunks: u8, bad: Vec<Bad>) -> Checkpoint {
+fn checkpoint(at: u64, chunks: u8, bad: Vec<BadRange>) -> Checkpoint {
     let digests = (0..chunks).map(|n| [n; 32]).collect();
     Checkpoint { at, digests, bad, retries: 3, links_lost: 0, active_ms: 5, marks: vec![String::new()] }
 }
 
-fn bad(offset: u64, len: u64) -> Bad {
-    Bad { offset, len, why: "scratched".into() }
+fn bad(offset: u64, len: u64) -> BadRange {
+    BadRange { offset, len, why: "scratched".into() }
 }
 
 #[test]

@@ -27,14 +27,14 @@ pub struct Chunk {
     /// The digest of the content.
     pub digest: ChunkDigest,
     /// Its unreadable ranges, in order and not touching.
-    pub bad: Vec<Bad>,
+    pub bad: Vec<BadRange>,
     /// The number of repeated reads.
     pub retries: u64,
 }
 
 /// A range that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bad {
+pub struct BadRange {
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -43,7 +43,7 @@ pub struct Bad {
     pub why: Arc<str>,
 }
 
-impl Bad {
+impl BadRange {
     /// Returns the range.
     pub const fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, self.len)

@@ -6,7 +6,7 @@ use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, DynDevice, Error, Result};
 use cheetah_drive::copy::read_exactly;
 
-use super::{Bad, Liveness};
+use super::{BadRange, Liveness};
 
 /// How to read around bad sectors.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ pub struct Salvaged {
     /// As long as the range, with zeros for unreadable sectors.
     pub data: Data,
     /// The unreadable ranges.
-    pub bad: Vec<Bad>,
+    pub bad: Vec<BadRange>,
     /// Reads beyond the first.
     pub retries: u64,
 }
@@ -67,7 +67,7 @@ impl Salvage {
                     pending.extend([right, left]);
                 }
                 (Err(error), None) => {
-                    Bad { offset: piece.offset, len: piece.len, why: cause(&error) }.push(&mut salvaged.bad);
+                    BadRange { offset: piece.offset, len: piece.len, why: cause(&error) }.push(&mut salvaged.bad);
                     salvaged.data.append(Data::zeros(piece.len));
                     failed = Some(error);
                 }

@@ -85,7 +85,7 @@ proptest! {
             (bytes, found)
         });
         prop_assert!(bytes == model);
-        prop_assert_eq!(found.iter().map(Bad::range).collect::<Vec<_>>(), unreadable);
+        prop_assert_eq!(found.iter().map(BadRange::range).collect::<Vec<_>>(), unreadable);
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::acquire::{Form, LinkCounters};
 use crate::journal::Opening;
-use crate::reader::Bad;
+use crate::reader::BadRange;
 
 /// The report of a finished acquisition. `Display` gives the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,7 +27,7 @@ pub struct Report {
     /// Hashes stored in the source that differ from those computed.
     pub hashes_differing: Vec<HashDiffers>,
     /// The unreadable ranges, in order, adjacent ones joined.
-    pub unreadable: Vec<Bad>,
+    pub unreadable: Vec<BadRange>,
     /// Their size in bytes.
     pub unreadable_bytes: u64,
     /// Reads beyond the first of each chunk: smaller reads around bad sectors, and retries of single sectors.
@@ -59,7 +59,7 @@ pub struct Report {
 pub struct SinkReport {
     /// Its name as the examiner wrote it.
     pub destination: String,
-    /// What it is.
+    /// Its kind.
     pub form: Form,
     /// Its files.
     #[serde(serialize_with = "cheetah_image::spec::json::list")]

@@ -416,7 +416,7 @@ fn a_full_disk_is_reported_and_the_acquisition_can_be_resumed() {
     let limited = dir.path().join("limited");
     std::fs::create_dir(&limited).unwrap();
     if !rustix::process::geteuid().is_root() || !mount_tmpfs(&limited, "size=3m") {
-        eprintln!("SKIPPED: needs root and tmpfs");
+        cheetah_testing::skip("needs root and tmpfs");
         return;
     }
     let result = std::panic::catch_unwind(|| {

@@ -35,7 +35,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(30) };
 
 /// A listener that nodes join. Nodes are accepted in the order in which they join.
-pub struct Gather {
+pub struct JoinListener {
     address: SocketAddr,
     joined: mpsc::Receiver<AvailableNode>,
     left: usize,
@@ -43,7 +43,7 @@ pub struct Gather {
     _stop: oneshot::Sender<()>,
 }
 
-impl Gather {
+impl JoinListener {
     /// Listens on `address` for `wanted` nodes. In a room, nodes must be nodes of that room;
     /// without one, an address beyond loopback is refused unless `insecure`.
     pub async fn listen(address: SocketAddr, wanted: usize, insecure: bool) -> Result<Self> {
@@ -52,7 +52,7 @@ impl Gather {
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
         let (joined_here, joined) = mpsc::channel(wanted.max(1));
-        let gate = Arc::new(Gate {
+        let gate = Arc::new(JoinLimit {
             wanted,
             instances: Mutex::default(),
             joined: joined_here,
@@ -92,7 +92,7 @@ impl Gather {
 }
 
 /// Accepts as many nodes as are wanted, each instance once.
-struct Gate {
+struct JoinLimit {
     wanted: usize,
     instances: Mutex<Vec<String>>,
     joined: mpsc::Sender<AvailableNode>,
@@ -107,7 +107,7 @@ fn refuse(status: StatusCode, error: String) -> Answer {
 
 /// A panic fails one attempt of the joining node.
 async fn join(
-    State(gate): State<Arc<Gate>>,
+    State(gate): State<Arc<JoinLimit>>,
     Extension(ConnectInfo(peer)): Extension<ConnectInfo<SocketAddr>>,
     Extension(member): Extension<Member>,
     body: Bytes,
@@ -119,7 +119,7 @@ async fn join(
     accepted.unwrap_or_else(|panicked| refuse(StatusCode::INTERNAL_SERVER_ERROR, panicked.to_string()))
 }
 
-async fn accept(gate: &Gate, peer: SocketAddr, member: &Member, body: &[u8]) -> Answer {
+async fn accept(gate: &JoinLimit, peer: SocketAddr, member: &Member, body: &[u8]) -> Answer {
     panic_point("gather");
     let welcome = (StatusCode::OK, Json(serde_json::json!({})));
     let join = match serde_json::from_slice::<Join>(body) {

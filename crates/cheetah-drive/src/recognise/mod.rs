@@ -33,7 +33,7 @@ const REQUEST_BYTES: u64 = 8 * CHUNK_BYTES;
 /// Requests for digests, or pieces of a sample, in flight at once.
 const AT_ONCE: usize = 8;
 
-/// Called with the number of bytes just compared, and with that of all bytes to compare.
+/// Called with the number of bytes compared so far, and of those to compare.
 pub type Compared<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 
 /// A comparison of a source with the data read from it before.
@@ -85,7 +85,7 @@ impl Comparing<'_> {
         chunks: &Pieces,
         is_known: impl Fn(ByteRange, &ChunkDigest) -> Result<bool> + Send + Sync,
     ) -> Result<Equal> {
-        let mut equal = Equal { by_digests: true, ..Equal::default() };
+        let (mut equal, mut done) = (Equal { by_digests: true, ..Equal::default() }, 0);
         let ask = |range: ByteRange| async move { (range, digests_of(client, range).await) };
         let mut answers = std::pin::pin!(stream::iter(requests(chunks)).map(ask).buffered(AT_ONCE));
         while let Some((range, digests)) = answers.next().await {
@@ -96,7 +96,8 @@ impl Comparing<'_> {
                     Some(_) => return Err((self.changed)(chunk)),
                     None => equal.unreadable_bytes += chunk.len,
                 }
-                (self.compared)(chunk.len, chunks.bytes());
+                done += chunk.len;
+                (self.compared)(done, chunks.bytes());
             }
         }
         equal.differ_bytes_max = equal.unreadable_bytes;
@@ -121,7 +122,7 @@ impl Comparing<'_> {
         let total = sample.iter().map(|piece| piece.len).sum();
         let read = |piece: ByteRange| async move { (piece, read_exactly(source, piece).await) };
         let mut reads = std::pin::pin!(stream::iter(sample).map(read).buffered(AT_ONCE));
-        let (mut equal, mut count) = (Equal::default(), 0);
+        let (mut equal, mut count, mut done) = (Equal::default(), 0, 0);
         while let Some((piece, read)) = reads.next().await {
             match read {
                 Ok(data) if is_known(piece, &data)? => {
@@ -133,7 +134,8 @@ impl Comparing<'_> {
                 Err(error) if error.is_bad_sector() => equal.unreadable_bytes += piece.len,
                 Err(error) => return Err(self.failed(error)),
             }
-            (self.compared)(piece.len, total);
+            done += piece.len;
+            (self.compared)(done, total);
         }
         equal.differ_bytes_max =
             (differing_max(population, count).saturating_mul(pieces.unit())).min(pieces.bytes() - equal.bytes);

@@ -1,6 +1,5 @@
 //! Foreign NBD servers as nodes. Tests of servers that are not installed print that they are skipped.
 
-use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -30,8 +29,7 @@ fn start(program: &str, args: &[&str], socket: &Path) -> Option<Server> {
     let child = match command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Directly to stderr: the test harness would capture it.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed");
+            cheetah_testing::skip(&format!("needs {program}"));
             return None;
         }
         Err(error) => panic!("{program}: {error}"),

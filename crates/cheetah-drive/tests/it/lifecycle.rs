@@ -6,7 +6,7 @@ use cheetah_drive::create::{CreateRequest, EnlargeRequest, create, enlarge};
 use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::digests::Digests;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
-use cheetah_drive::gather::Gather;
+use cheetah_drive::gather::JoinListener;
 use cheetah_drive::load::load;
 use cheetah_drive::save::{SaveOptions, copy, save};
 use cheetah_drive::status::{NodeState, status};
@@ -197,7 +197,7 @@ async fn a_second_load_leaves_nothing_of_the_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_join_in_order_and_once() {
-    let mut gather = Gather::listen("127.0.0.1:0".parse().unwrap(), 2, false).await.unwrap();
+    let mut gather = JoinListener::listen("127.0.0.1:0".parse().unwrap(), 2, false).await.unwrap();
     let examiner = gather.address().to_string();
     let join = |name: &str| {
         let mut config = NodeConfig::new(2 * MIB, "127.0.0.1:0".parse().unwrap());
@@ -234,7 +234,7 @@ async fn nodes_join_in_order_and_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_announced_node_is_found() {
     if !multicast() {
-        eprintln!("SKIPPED: multicast does not come back on this machine's loopback");
+        cheetah_testing::skip("needs multicast on loopback");
         return;
     }
     let mut config = NodeConfig::new(2 * MIB, "127.0.0.1:0".parse().unwrap());
@@ -273,7 +273,7 @@ fn multicast() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn listening_for_joins_beyond_loopback_needs_insecure() {
-    let error = Gather::listen("0.0.0.0:0".parse().unwrap(), 1, false).await.err().unwrap();
+    let error = JoinListener::listen("0.0.0.0:0".parse().unwrap(), 1, false).await.err().unwrap();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains("--insecure"), "{error}");
 }

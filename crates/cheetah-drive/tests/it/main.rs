@@ -1,6 +1,6 @@
 //! Drives over nodes in this process and over other NBD servers.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 mod failures;

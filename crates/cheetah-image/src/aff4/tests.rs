@@ -1,8 +1,8 @@
 //! Generated containers, and the standard's reference images.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 
+use cheetah_testing::evidence;
 use proptest::prelude::*;
 use sha1::{Digest as _, Sha1};
 use sha2::Sha512;
@@ -319,20 +319,6 @@ proptest! {
             }
         }
     }
-}
-
-/// A reference image, if available.
-fn evidence(name: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
-    let path = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from).join(name);
-    if path.is_file() {
-        return Some(path);
-    }
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    let line = format!("\nSKIPPED: {test}: needs {name} in a folder of real images (CHEETAH_EVIDENCE)\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    None
 }
 
 /// SHA-1 of the image stream, and of the image with the standard's fill pattern in place of missing bytes.

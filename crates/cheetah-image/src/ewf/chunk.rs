@@ -9,7 +9,7 @@ use cheetah_device::{ByteRange, Data, Error as DeviceError, Result as DeviceResu
 use libdeflater::{Decompressor, adler32};
 
 use super::segments::Segments;
-use super::table::{Located, Packing, io};
+use super::table::{ChunkLocation, Packing, io};
 use crate::unpack::Blocking;
 
 /// The number of packed bytes read at once from adjacent chunks.
@@ -57,7 +57,7 @@ impl Chunks {
     pub(super) fn unpack(
         &self,
         segments: &dyn Segments,
-        located: &[Located],
+        located: &[ChunkLocation],
         blocking: Blocking,
         mut put: impl FnMut(u64, DeviceResult<Data>),
     ) -> bool {
@@ -93,7 +93,7 @@ impl Chunks {
     }
 
     /// The number of bytes to read for a chunk.
-    fn len(&self, at: &Located) -> u64 {
+    fn len(&self, at: &ChunkLocation) -> u64 {
         match at.packing {
             Packing::Pattern(_) => 0,
             _ => at.len.min(self.packed_max()),
@@ -101,7 +101,7 @@ impl Chunks {
     }
 
     /// The leading adjacent chunks, and their total size.
-    fn run<'a>(&self, located: &'a [Located]) -> (&'a [Located], usize) {
+    fn run<'a>(&self, located: &'a [ChunkLocation]) -> (&'a [ChunkLocation], usize) {
         let first = &located[0];
         let (mut count, mut end) = (1, first.offset + self.len(first));
         for next in &located[1..] {
@@ -115,7 +115,7 @@ impl Chunks {
         (&located[..count], (end - first.offset) as usize)
     }
 
-    fn unpack_one(&self, inflate: &mut Decompressor, at: &Located, packed: &[u8]) -> Result<Data, String> {
+    fn unpack_one(&self, inflate: &mut Decompressor, at: &ChunkLocation, packed: &[u8]) -> Result<Data, String> {
         // Chunks have at most some MiB.
         let (len, whole) = (self.range(at.chunk).len as usize, self.chunk_size as usize);
         let mut out = match at.packing {
@@ -144,7 +144,7 @@ impl Chunks {
         Ok(if is_zero(&out) { Data::zeros(len as u64) } else { Bytes::from(out).into() })
     }
 
-    fn corrupt(&self, segments: &dyn Segments, at: &Located, why: &str) -> DeviceError {
+    fn corrupt(&self, segments: &dyn Segments, at: &ChunkLocation, why: &str) -> DeviceError {
         let name = segments.name(at.segment);
         let device = format!("{name}, chunk {} at offset {} of the file ({why})", at.chunk, at.offset);
         DeviceError::Corrupt { device: device.into(), range: self.range(at.chunk) }

@@ -18,9 +18,9 @@ use cheetah_error::Result;
 
 mod chunk;
 mod info;
-mod le;
 mod naming;
 mod record;
+mod sealed;
 mod segments;
 mod table;
 mod text;

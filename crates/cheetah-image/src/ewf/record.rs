@@ -4,7 +4,7 @@ use cheetah_device::ByteRange;
 
 use super::info::{EwfFormat, EwfInfo};
 use super::segments::{Segment, Segments};
-use super::table::{Located, Table};
+use super::table::{ChunkLocation, Table};
 use super::text::Values;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
@@ -108,7 +108,7 @@ impl Index {
         segments: &dyn Segments,
         chunks: std::ops::Range<u64>,
         blocking: Blocking,
-    ) -> cheetah_device::Result<Option<Vec<Located>>> {
+    ) -> cheetah_device::Result<Option<Vec<ChunkLocation>>> {
         let mut located = Vec::new();
         let first = self.tables.partition_point(|table| table.end() <= chunks.start);
         for table in self.tables[first..].iter().take_while(|table| table.first < chunks.end) {

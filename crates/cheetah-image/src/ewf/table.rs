@@ -4,9 +4,9 @@
 //! page cache; memory holds one [`Table`] per table section, some 4,000 for that image.
 
 use cheetah_device::Error as DeviceError;
+use cheetah_device::le::{u32_at, u64_at};
 use libdeflater::Adler32;
 
-use super::le::{u32_at, u64_at};
 use super::segments::{Segment, Segments};
 use crate::unpack::Blocking;
 use cheetah_error::Result;
@@ -48,7 +48,7 @@ pub(super) enum Layout {
 
 /// The position of a chunk in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Located {
+pub(super) struct ChunkLocation {
     pub(super) chunk: u64,
     pub(super) segment: usize,
     pub(super) offset: u64,
@@ -166,7 +166,7 @@ impl Table {
         segments: &dyn Segments,
         chunks: std::ops::Range<u64>,
         blocking: Blocking,
-        out: &mut Vec<Located>,
+        out: &mut Vec<ChunkLocation>,
     ) -> cheetah_device::Result<bool> {
         // Positions in the table are below its count, which has 32 bits.
         let from = (chunks.start.max(self.first) - self.first) as u32;
@@ -197,7 +197,7 @@ impl Table {
             };
             let chunk = self.first + u64::from(index);
             if matches!(packing, Packing::Pattern(_)) {
-                out.push(Located { chunk, segment, offset: 0, len: 0, packing });
+                out.push(ChunkLocation { chunk, segment, offset: 0, len: 0, packing });
                 continue;
             }
             // The entries were valid when the image was opened.
@@ -207,7 +207,7 @@ impl Table {
                     format!("{} changed while it was read; start again", segments.name(segment)).into(),
                 )
             })?;
-            out.push(Located { chunk, segment, offset, len, packing });
+            out.push(ChunkLocation { chunk, segment, offset, len, packing });
         }
         Ok(true)
     }

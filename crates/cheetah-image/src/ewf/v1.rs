@@ -5,12 +5,13 @@
 use std::fmt;
 
 use super::info::EwfFormat;
-use super::le::{sealed, u16_at, u32_at, u64_at};
 use super::record::{About, EwfRecord, Medium};
+use super::sealed::is_sealed;
 use super::segments::{Segment, Segments};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values, inflate};
 use crate::hash::{HashKind, is_hex};
+use cheetah_device::le::{u16_at, u32_at, u64_at};
 use cheetah_error::{Error, Result};
 
 /// The signature of a segment.
@@ -168,7 +169,7 @@ impl Reader {
         segment.read(section.data(), bytes, section)?;
         // Logicube's Talon and Dossier omit the checksum of the copy.
         let unsealed = section.name == "data" && bytes.ends_with(&[0; 4]);
-        if !unsealed && !sealed(bytes) {
+        if !unsealed && !is_sealed(bytes) {
             return Err(sum_fault(segment, section));
         }
         if original {
@@ -213,7 +214,7 @@ impl Reader {
     fn table(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
         let mut header = [0; TABLE_HEADER as usize];
         segment.read(section.data(), &mut header, section)?;
-        if !sealed(&header) {
+        if !is_sealed(&header) {
             return Err(sum_fault(segment, section));
         }
         let (count, base) = (u32_at(&header, 0), u64_at(&header, 8));
@@ -242,7 +243,7 @@ impl Reader {
         let Some((header, entries, summed)) = parts else {
             return Err(segment.fault(format_args!("{section} is too short for the {count} ranges it claims to list")));
         };
-        if !sealed(header) || !sealed(summed) {
+        if !is_sealed(header) || !is_sealed(summed) {
             return Err(sum_fault(segment, section));
         }
         let ranges = entries.chunks_exact(8).map(|entry| (u32_at(entry, 0).into(), u32_at(entry, 4).into()));
@@ -287,7 +288,7 @@ fn check_file_header(segment: Segment<'_>) -> Result<()> {
 fn descriptor(segment: Segment<'_>, at: u64) -> Result<(Section, u64)> {
     let mut bytes = [0; DESCRIPTOR as usize];
     segment.read(at, &mut bytes, "a section descriptor")?;
-    if !sealed(&bytes) {
+    if !is_sealed(&bytes) {
         return Err(segment.fault(format_args!("the section descriptor at offset {at} does not match its checksum")));
     }
     let name: String = bytes[..16].iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect();
@@ -328,7 +329,7 @@ fn sealed_data<const N: usize>(segment: Segment<'_>, section: &Section) -> Resul
         return Err(segment.fault(format_args!("{section} is only {} bytes long", section.len())));
     }
     segment.read(section.data(), &mut bytes, section)?;
-    if sealed(&bytes) { Ok(bytes) } else { Err(sum_fault(segment, section)) }
+    if is_sealed(&bytes) { Ok(bytes) } else { Err(sum_fault(segment, section)) }
 }
 
 fn sum_fault(segment: Segment<'_>, section: &Section) -> Error {

@@ -8,12 +8,13 @@ use std::fmt;
 use md5::Digest as _;
 
 use super::info::EwfFormat;
-use super::le::{sealed, u16_at, u32_at, u64_at};
 use super::record::{EwfRecord, Medium};
+use super::sealed::is_sealed;
 use super::segments::{Segment, Segments};
 use super::table::Table;
 use super::text::{Method, TEXT_MAX, Values};
 use super::v1::logical;
+use cheetah_device::le::{u16_at, u32_at, u64_at};
 use cheetah_error::{Error, Result};
 
 /// The signature of a segment.
@@ -198,7 +199,7 @@ impl Reader {
         // The header, without its padding.
         let mut header = [0; 20];
         segment.read(section.start, &mut header, section)?;
-        if !sealed(&header) {
+        if !is_sealed(&header) {
             return Err(sum_fault(segment, section));
         }
         let (first, count) = (u64_at(&header, 0), u32_at(&header, 8));
@@ -221,7 +222,7 @@ impl Reader {
         let Some((header, entries, summed)) = parts else {
             return Err(segment.fault(format_args!("{section} is too short for the {count} ranges it claims to list")));
         };
-        if !sealed(header) || !sealed(summed) {
+        if !is_sealed(header) || !is_sealed(summed) {
             return Err(sum_fault(segment, section));
         }
         let ranges = entries.chunks_exact(16).map(|entry| (u64_at(entry, 0), u32_at(entry, 8).into()));
@@ -239,7 +240,7 @@ fn sections(segment: Segment<'_>) -> Result<Vec<Section>> {
     loop {
         let mut bytes = [0; DESCRIPTOR as usize];
         segment.read(at, &mut bytes, "a section descriptor")?;
-        if !sealed(&bytes) {
+        if !is_sealed(&bytes) {
             return Err(segment.fault(format_args!(
                 "there is no good section descriptor at offset {at}, where the last section, or one that was pointed at, \
                  should end"
@@ -292,7 +293,7 @@ fn digest<const N: usize>(segment: Segment<'_>, section: &Section) -> Result<[u8
         return Err(segment.fault(format_args!("{section} is only {} bytes long", section.len)));
     }
     segment.read(section.start, &mut bytes, section)?;
-    if sealed(&bytes) { Ok(bytes) } else { Err(sum_fault(segment, section)) }
+    if is_sealed(&bytes) { Ok(bytes) } else { Err(sum_fault(segment, section)) }
 }
 
 fn sum_fault(segment: Segment<'_>, section: &Section) -> Error {

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::path::Path;
 
-use cheetah_device::ByteRange;
 use serde_json::json;
 
+use super::file::{read, size};
 use super::vmdk;
 use crate::detect::Footer;
 use crate::identity::Kind;
@@ -90,17 +90,6 @@ enum Objection {
     Damaged(&'static str),
     /// It depends on other files.
     NotWhole(&'static str),
-}
-
-pub(super) fn size(file: &RawFile) -> u64 {
-    cheetah_device::Device::geometry(file).size
-}
-
-/// Reads up to `len` bytes from `offset`; fewer at the end of the file.
-pub(super) fn read(file: &RawFile, offset: u64, len: u64) -> Result<Vec<u8>> {
-    let range = ByteRange::new(offset, len).intersection(ByteRange::new(0, size(file))).unwrap_or_default();
-    let data = file.read_now(range).map_err(Error::device(format!("reading {}", file.path())))?;
-    Ok(data.into_bytes().into())
 }
 
 /// Checks the header (docs/interop/qcow2.txt in QEMU's sources).

@@ -9,6 +9,7 @@
 //! Images are not trusted: [`check`] refuses those that would make qemu read other files.
 
 mod check;
+mod file;
 mod vmdk;
 
 use std::os::unix::fs::symlink;
@@ -188,7 +189,7 @@ mod tests {
         let path = dir.path().join("a.vhdx");
         let made = Command::new("qemu-img").args(["create", "-q", "-f", "vhdx"]).arg(&path).arg("8M").status().await;
         if !made.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: needs qemu-img (make test installs it)");
+            cheetah_testing::skip("needs qemu-img (make test installs it)");
             return;
         }
         let opened = Qemu::open(&path, Virtual::Vhdx, &OpenOptions::default()).await.unwrap();

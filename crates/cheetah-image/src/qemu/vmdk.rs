@@ -7,7 +7,9 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::check::{read, size};
+use cheetah_device::le::u64_at;
+
+use super::file::{read, size};
 use crate::raw::RawFile;
 use cheetah_error::{Error, Result};
 
@@ -59,10 +61,6 @@ pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
         return Err(refuse("a VMDK whose descriptor names no file that holds its data".into()));
     }
     extents.iter().try_for_each(|extent| extent.check(path))
-}
-
-fn u64_at(header: &[u8], at: usize) -> u64 {
-    header.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Returns the capacity of a sparse extent in sectors. With 0, qemu takes it for the descriptor of a disk.

@@ -11,6 +11,8 @@ use cheetah_image::hash::{HashChoice, Hashes, Hashing};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use crate::need;
+
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
@@ -18,8 +20,7 @@ const MIB: usize = 1024 * KIB;
 fn tool(program: &str, args: &[&str]) -> Option<Output> {
     match Command::new(program).args(args).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Not eprintln!, which the test harness captures.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed");
+            need::skip(&format!("needs {program}"));
             None
         }
         output => Some(output.unwrap()),
@@ -376,7 +377,7 @@ async fn a_full_disk_is_an_error_and_leaves_no_complete_image() {
     let mount = folder.path().to_str().unwrap();
     let mounted = tool("mount", &["-t", "tmpfs", "-o", "size=2m", "cheetah-test", mount]);
     if !mounted.is_some_and(|mounted| mounted.status.success()) {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: a small disk takes root");
+        need::skip("needs root, for a small file system in memory");
         return;
     }
     let image = folder.path().join("x.E01");

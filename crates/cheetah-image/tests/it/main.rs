@@ -1,11 +1,11 @@
 //! Images and sources, made by the programs that usually make them.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
+mod bad_disk;
 mod block;
 mod e01_write;
 mod ewf;
-#[allow(dead_code, reason = "shared with other crates")]
-#[path = "../../../cheetah/tests/it/support/need.rs"]
-mod need;
 mod sources;
+
+use cheetah_testing as need;

@@ -252,7 +252,7 @@ async fn unread_ranges_of_an_image_stay_unreadable_when_it_is_acquired_again() {
         }
         let whole = source.device.extents(ByteRange::new(0, 2 * MIB as u64)).await.unwrap();
         assert!(!whole[0].zero && whole[0].len >= unread.end(), "{whole:?}");
-        let zeros = OpenOptions { heed_map: false, ..OpenOptions::default() };
+        let zeros = OpenOptions { apply_map: false, ..OpenOptions::default() };
         assert!(bytes(&open(&image, &zeros).await.unwrap()).await == content);
         assert!(bytes(&opened(&format!("raw:{image}")).await).await == fs::read(&image).unwrap());
         fs::write(&beside, Coverage::new(512).to_string()).unwrap();

@@ -6,7 +6,7 @@ mod sense;
 
 pub use self::cdb::Cdb;
 pub use self::data::{BlockLimits, Capacity, Standard, parse_write_protected, serial_number};
-pub use self::sense::{Sense, SenseKey, Unreadiness, status_text};
+pub use self::sense::{NotReadyReason, Sense, SenseKey, status_text};
 
 /// The command succeeded.
 pub const GOOD: u8 = 0x00;

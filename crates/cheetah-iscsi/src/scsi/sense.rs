@@ -34,7 +34,7 @@ pub enum SenseKey {
 
 /// The reason a logical unit is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreadiness {
+pub enum NotReadyReason {
     /// It becomes ready by itself.
     Transient,
     /// It needs an intervention.
@@ -88,11 +88,11 @@ impl Sense {
     }
 
     /// For a unit that is not ready: whether it becomes ready by itself.
-    pub fn unreadiness(&self) -> Option<Unreadiness> {
+    pub fn not_ready_reason(&self) -> Option<NotReadyReason> {
         match (self.key, self.code) {
             // Becoming ready; rebuild, format or self-test in progress; other operations in progress.
-            (SenseKey::NotReady, (0x04, 0x01 | 0x04..=0x0A)) => Some(Unreadiness::Transient),
-            (SenseKey::NotReady, _) => Some(Unreadiness::Lasting),
+            (SenseKey::NotReady, (0x04, 0x01 | 0x04..=0x0A)) => Some(NotReadyReason::Transient),
+            (SenseKey::NotReady, _) => Some(NotReadyReason::Lasting),
             _ => None,
         }
     }

@@ -1,6 +1,5 @@
 //! Tests with tgtd, an independent target.
 
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -32,9 +31,7 @@ impl Tgtd {
     /// Starts tgtd; `None`, and reports the skipped test, if tgtd cannot run here.
     fn start() -> Option<Self> {
         let skip = |why: &str| {
-            // Bypasses the test harness, which would capture it; scripts/test-summary counts it.
-            let line = format!("\nSKIPPED: {}: {why}\n", std::thread::current().name().unwrap_or("a test"));
-            std::io::stderr().write_all(line.as_bytes()).unwrap();
+            cheetah_testing::skip(why);
             None
         };
         let found = |name: &str| {

@@ -13,7 +13,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::inflight::{Answer, Ask, Cookie, Failed, Inflight, Woken};
+use super::inflight::{Answer, Cookie, ExpectedReply, Failed, Inflight, Wakers};
 use super::outbox::{Batch, Outbox};
 use super::receive::Receiver;
 use super::sequence::ConnectionSequence;
@@ -64,7 +64,7 @@ struct State {
 /// A request, as its caller makes it.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub ask: Ask,
+    pub ask: ExpectedReply,
     pub flags: CommandFlags,
     pub payload: Option<&'a Data>,
     pub issued: Instant,
@@ -258,7 +258,7 @@ impl ConnectionHandle {
 
     /// Notes that the connection is down, and fails its in-flight requests.
     pub fn down(&self) {
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         let mut state = self.state.lock();
         state.epoch += 1;
         state.writer = None;
@@ -273,7 +273,7 @@ impl ConnectionHandle {
     /// Parses the replies in `input` and wakes their callers. Returns whether this connection has just stopped holding
     /// up changes.
     pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<bool, Violation> {
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         let mut state = self.state.lock();
         let result = receiver.take(input, &mut state.inflight, &mut woken);
         self.publish(&state);
@@ -303,7 +303,7 @@ impl ConnectionHandle {
 
     /// Fails requests whose deadline is before `now`. Returns when the oldest unanswered request was issued.
     pub fn expire(&self, now: Instant) -> Option<Instant> {
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         let mut state = self.state.lock();
         let gave_up_changes = state.inflight.expire(now, &mut woken);
         self.note_given_up(gave_up_changes);
@@ -314,7 +314,7 @@ impl ConnectionHandle {
     }
 }
 
-fn wake(woken: Woken) {
+fn wake(woken: Wakers) {
     woken.into_iter().for_each(std::task::Waker::wake);
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Refused {
 
 /// Whether to wait for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outlook {
+pub(super) enum WaitDecision {
     /// There is one, or one is expected.
     Wait,
     /// Down for longer than the timeout.
@@ -55,11 +55,13 @@ impl Health {
         &self.changed
     }
 
-    pub fn outlook(&self, now: Instant) -> Outlook {
+    pub fn outlook(&self, now: Instant) -> WaitDecision {
         match &*self.state.lock() {
-            State::Down { since, why } if now.duration_since(*since) >= self.timeout => Outlook::Lost(Arc::clone(why)),
-            State::Up | State::Down { .. } => Outlook::Wait,
-            State::Refused(refused) => Outlook::Refused(refused.clone()),
+            State::Down { since, why } if now.duration_since(*since) >= self.timeout => {
+                WaitDecision::Lost(Arc::clone(why))
+            }
+            State::Up | State::Down { .. } => WaitDecision::Wait,
+            State::Refused(refused) => WaitDecision::Refused(refused.clone()),
         }
     }
 

@@ -16,7 +16,7 @@ const CHUNKS_SPARE: u64 = 16;
 const SECTOR: u64 = 512;
 
 /// Wakers of completed requests. Wake them when no lock is held.
-pub type Woken = SmallVec<[Waker; 32]>;
+pub type Wakers = SmallVec<[Waker; 32]>;
 
 /// A request's id on the wire: its slot in the low half, the slot's generation in the high half, so that a duplicate or
 /// unsolicited reply is detected.
@@ -39,7 +39,7 @@ impl Cookie {
 
 /// The parts of a request that its reply must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct ExpectedReply {
     /// The command.
     pub command: Command,
     /// The range it concerns.
@@ -112,7 +112,7 @@ pub struct Inflight {
 struct Slot {
     generation: u32,
     state: State,
-    ask: Ask,
+    ask: ExpectedReply,
     issued: Instant,
     deadline: Instant,
     reply: Reply,
@@ -160,7 +160,7 @@ impl Inflight {
     }
 
     /// Adds a request.
-    pub fn insert(&mut self, ask: Ask, issued: Instant, deadline: Instant) -> Cookie {
+    pub fn insert(&mut self, ask: ExpectedReply, issued: Instant, deadline: Instant) -> Cookie {
         self.outstanding += 1;
         if ask.command == Command::Read {
             self.reads += 1;
@@ -235,7 +235,7 @@ impl Inflight {
     /// # Errors
     ///
     /// If there is none: the reply is unsolicited.
-    pub fn ask(&self, cookie: u64) -> Result<Ask, Violation> {
+    pub fn ask(&self, cookie: u64) -> Result<ExpectedReply, Violation> {
         self.slots.get(Cookie(cookie).slot()).filter(|slot| slot.is(cookie)).map(|slot| slot.ask).ok_or_else(unasked)
     }
 
@@ -295,7 +295,7 @@ impl Inflight {
     /// # Errors
     ///
     /// If a part of it is missing.
-    pub fn finish(&mut self, cookie: u64, woken: &mut Woken) -> Result<(), Violation> {
+    pub fn finish(&mut self, cookie: u64, woken: &mut Wakers) -> Result<(), Violation> {
         let slot = self.slot(cookie)?;
         let wanted = matches!(slot.state, State::Waiting(_));
         let reply = std::mem::take(&mut slot.reply);
@@ -319,7 +319,7 @@ impl Inflight {
     }
 
     /// Fails all in-flight requests because the connection is lost. Returns whether one of them changes the content.
-    pub fn fail_all(&mut self, woken: &mut Woken) -> bool {
+    pub fn fail_all(&mut self, woken: &mut Wakers) -> bool {
         let mut changes = false;
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
@@ -339,7 +339,7 @@ impl Inflight {
 
     /// Fails requests whose deadline is before `now`; their replies may still arrive. Returns whether one of them
     /// changes the content.
-    pub fn expire(&mut self, now: Instant, woken: &mut Woken) -> bool {
+    pub fn expire(&mut self, now: Instant, woken: &mut Wakers) -> bool {
         let mut changes = false;
         for slot in self.slots.iter_mut().filter(|slot| slot.deadline <= now) {
             changes |= slot.is_abandoned_change();
@@ -363,7 +363,7 @@ impl Inflight {
     }
 
     /// Stores a result for its caller, or frees the slot if the caller is gone.
-    fn complete(&mut self, cookie: Cookie, result: Result<Answer, Failed>, woken: &mut Woken) {
+    fn complete(&mut self, cookie: Cookie, result: Result<Answer, Failed>, woken: &mut Wakers) {
         let Some(slot) = self.slots.get_mut(cookie.slot()) else { return };
         let ask = slot.ask;
         match std::mem::replace(&mut slot.state, State::Free) {
@@ -378,7 +378,7 @@ impl Inflight {
         debug_assert_eq!(self.outstanding, self.slots.iter().filter(|slot| slot.awaits_reply()).count());
     }
 
-    fn uncount(&mut self, ask: Ask) {
+    fn uncount(&mut self, ask: ExpectedReply) {
         self.outstanding -= 1;
         if ask.command == Command::Read {
             self.reads -= 1;

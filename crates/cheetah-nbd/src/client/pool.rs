@@ -12,9 +12,9 @@ const BUFFER_LEN_MIN: usize = 64 << 10;
 /// The most memory kept, for all clients of this process, in bytes.
 const KEPT_LEN_MAX: usize = 8 << 20;
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), len: 0 });
+static KEPT: Mutex<Pool> = Mutex::new(Pool { buffers: Vec::new(), len: 0 });
 
-struct Kept {
+struct Pool {
     buffers: Vec<BytesMut>,
     len: usize,
 }
@@ -39,19 +39,19 @@ pub(super) fn buffer(len: usize) -> BytesMut {
 
 /// Makes a buffer shareable. Its memory returns to the pool when the last reader drops it.
 pub(super) fn freeze(buffer: BytesMut) -> Bytes {
-    if buffer.capacity() < BUFFER_LEN_MIN { buffer.freeze() } else { Bytes::from_owner(Lent(buffer)) }
+    if buffer.capacity() < BUFFER_LEN_MIN { buffer.freeze() } else { Bytes::from_owner(SharedBuffer(buffer)) }
 }
 
 /// A buffer that readers share.
-struct Lent(BytesMut);
+struct SharedBuffer(BytesMut);
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for SharedBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Lent {
+impl Drop for SharedBuffer {
     fn drop(&mut self) {
         let mut buffer = std::mem::take(&mut self.0);
         buffer.clear();

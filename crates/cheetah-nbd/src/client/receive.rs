@@ -4,7 +4,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use cheetah_device::data::Part;
 use cheetah_device::receive::{DIRECT_LEN_MIN, HEAD_LEN, INPUT_LEN, SURPLUS_LEN, Target, split_surplus};
 
-use super::inflight::{Inflight, ReadChunk, Woken};
+use super::inflight::{Inflight, ReadChunk, Wakers};
 use super::pool;
 use crate::handshake::client::Agreement;
 use crate::packing::Method;
@@ -87,7 +87,7 @@ impl Receiver {
     /// # Errors
     ///
     /// If the server violates the protocol; the connection must be closed.
-    pub fn take(&mut self, input: &mut BytesMut, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
+    pub fn take(&mut self, input: &mut BytesMut, table: &mut Inflight, woken: &mut Wakers) -> Result<(), Violation> {
         loop {
             if let Some(payload) = &mut self.payload {
                 let here = payload.missing.min(input.len());
@@ -123,7 +123,7 @@ impl Receiver {
         cookie: u64,
         result: Result<(), ErrorCode>,
         table: &mut Inflight,
-        woken: &mut Woken,
+        woken: &mut Wakers,
     ) -> Result<(), Violation> {
         let ask = table.ask(cookie)?;
         if self.structured && matches!(ask.command, Command::Read | Command::BlockStatus) {
@@ -151,7 +151,7 @@ impl Receiver {
         len: usize,
         input: &mut BytesMut,
         table: &mut Inflight,
-        woken: &mut Woken,
+        woken: &mut Wakers,
     ) -> Result<bool, Violation> {
         if !self.structured {
             return Err(Violation::new("a structured reply that was not agreed"));
@@ -211,7 +211,7 @@ impl Receiver {
         Ok(true)
     }
 
-    fn complete(&mut self, payload: Payload, table: &mut Inflight, woken: &mut Woken) -> Result<(), Violation> {
+    fn complete(&mut self, payload: Payload, table: &mut Inflight, woken: &mut Wakers) -> Result<(), Violation> {
         let Payload { cookie, done, content, buffer, .. } = payload;
         match content {
             Content::Data { offset } => {

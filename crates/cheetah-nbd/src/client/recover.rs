@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::handle::{Call, ConnectionHandle};
-use super::health::Outlook;
-use super::inflight::{Answer, Ask, Failed};
+use super::health::WaitDecision;
+use super::inflight::{Answer, ExpectedReply, Failed};
 use crate::proto::{Command, CommandFlags, ErrorCode, Request};
 
 /// A request, retries included.
@@ -35,7 +35,7 @@ impl Shared {
     pub async fn call(&self, request: ClientRequest<'_>) -> Result<Answer> {
         let issued = Instant::now();
         let deadline = issued + self.timeout;
-        let ask = Ask { command: request.command, range: request.range };
+        let ask = ExpectedReply { command: request.command, range: request.range };
         let mut sent_away = false;
         loop {
             let link = self.choose(request.command, request.range, issued).await?;
@@ -77,16 +77,16 @@ impl Shared {
             }
             let now = Instant::now();
             match self.health.outlook(now) {
-                Outlook::Refused(refused) if refused.fenced => {
+                WaitDecision::Refused(refused) if refused.fenced => {
                     return Err(Error::Fenced(format!("{}: {}", self.name, refused.why).into()));
                 }
-                Outlook::Refused(refused) => return Err(self.lost(range, refused.why)),
-                Outlook::Lost(why) => return Err(self.lost(range, why)),
-                Outlook::Wait if now + tick_of(self.timeout) >= deadline || self.is_hopeless(command) => {
+                WaitDecision::Refused(refused) => return Err(self.lost(range, refused.why)),
+                WaitDecision::Lost(why) => return Err(self.lost(range, why)),
+                WaitDecision::Wait if now + tick_of(self.timeout) >= deadline || self.is_hopeless(command) => {
                     let why = self.health.why().unwrap_or_else(|| "a lost connection could not be replaced".into());
                     return Err(self.lost(range, why));
                 }
-                Outlook::Wait => changed.await,
+                WaitDecision::Wait => changed.await,
             }
         }
     }

@@ -10,7 +10,7 @@ const HOLE_LEN_MIN: u64 = 16 << 10;
 
 /// A part of a device's content.
 #[derive(Debug, Clone)]
-pub(super) enum Cut {
+pub(super) enum ContentPart {
     /// Zeros.
     Hole(ByteRange),
     /// Something else, from this offset on.
@@ -18,7 +18,7 @@ pub(super) enum Cut {
 }
 
 /// Splits the content at `offset`.
-pub(super) fn cut(offset: u64, data: &Data) -> Vec<Cut> {
+pub(super) fn cut(offset: u64, data: &Data) -> Vec<ContentPart> {
     let whole = ByteRange::new(offset, data.len());
     let mut cuts = Vec::new();
     let mut content_from = offset;
@@ -28,13 +28,13 @@ pub(super) fn cut(offset: u64, data: &Data) -> Vec<Cut> {
         }
         let before = ByteRange::between(content_from, hole.offset);
         if !before.is_empty() {
-            cuts.push(Cut::Content(before.offset, data.slice(before.offset - offset, before.len)));
+            cuts.push(ContentPart::Content(before.offset, data.slice(before.offset - offset, before.len)));
         }
-        cuts.push(Cut::Hole(hole));
+        cuts.push(ContentPart::Hole(hole));
         content_from = hole.end();
     }
     if content_from < whole.end() {
-        cuts.push(Cut::Content(content_from, data.slice(content_from - offset, whole.end() - content_from)));
+        cuts.push(ContentPart::Content(content_from, data.slice(content_from - offset, whole.end() - content_from)));
     }
     cuts
 }
@@ -87,11 +87,11 @@ mod tests {
             let mut joined = Data::new();
             for cut in cut(offset, &data) {
                 match cut {
-                    Cut::Hole(range) => {
+                    ContentPart::Hole(range) => {
                         prop_assert_eq!(range.offset, offset + joined.len());
                         joined.append(Data::zeros(range.len));
                     }
-                    Cut::Content(at, content) => {
+                    ContentPart::Content(at, content) => {
                         prop_assert_eq!(at, offset + joined.len());
                         // The rest has no long run of zeros.
                         let bytes = content.clone().into_bytes();
@@ -108,6 +108,6 @@ mod tests {
     #[test]
     fn a_run_of_zeros_of_any_length_is_a_hole() {
         let cuts = cut(700, &Data::from(vec![0; 512]));
-        assert!(matches!(cuts[..], [Cut::Hole(range)] if range == ByteRange::new(700, 512)), "{cuts:?}");
+        assert!(matches!(cuts[..], [ContentPart::Hole(range)] if range == ByteRange::new(700, 512)), "{cuts:?}");
     }
 }

@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 
 use super::Method;
 use super::auto::{Auto, Conditions};
-use super::cut::{Cut, cut};
+use super::cut::{ContentPart, cut};
 use super::meter::Meter;
 use super::sample::Sample;
-use crate::proto::packed::{Compression, Head, Press};
+use crate::proto::packed::{Compression, Compressor, Head};
 
 /// Less than this is packed in place: waking a thread would take longer.
 const INLINE_LEN_MAX: u64 = 16 << 10;
@@ -121,10 +121,10 @@ impl Packer {
     /// If a thread ended without a result.
     pub async fn pack(&self, method: Method, offset: u64, data: Data) -> Result<Vec<Chunk>> {
         thread_local! {
-            static PRESS: RefCell<Press> = RefCell::default();
+            static COMPRESSOR: RefCell<Compressor> = RefCell::default();
         }
         if data.len() <= INLINE_LEN_MAX {
-            return Ok(PRESS.with_borrow_mut(|press| self.shared.pack(press, method, offset, &data)));
+            return Ok(COMPRESSOR.with_borrow_mut(|compressor| self.shared.pack(compressor, method, offset, &data)));
         }
         let _counted = Counted::new(&self.shared.under_way);
         let failed = || Error::Invalid("packing failed; the agent's log says why".into());
@@ -159,7 +159,7 @@ fn work(queue: &Mutex<mpsc::Receiver<Job>>, shared: &Shared, share: f64, nice: b
     if nice && let Err(error) = rustix::process::nice(19) {
         tracing::warn!("compression runs at normal priority: {error}");
     }
-    let mut press = Press::default();
+    let mut compressor = Compressor::default();
     loop {
         let next = queue.lock().recv();
         let Ok(job) = next else { return };
@@ -167,7 +167,7 @@ fn work(queue: &Mutex<mpsc::Receiver<Job>>, shared: &Shared, share: f64, nice: b
             continue;
         }
         let began = Instant::now();
-        let chunks = shared.pack(&mut press, job.method, job.offset, &job.data);
+        let chunks = shared.pack(&mut compressor, job.method, job.offset, &job.data);
         drop(job.data);
         let _ = job.done.send(chunks);
         if share < 1.0 {
@@ -177,21 +177,21 @@ fn work(queue: &Mutex<mpsc::Receiver<Job>>, shared: &Shared, share: f64, nice: b
 }
 
 impl Shared {
-    fn pack(&self, press: &mut Press, method: Method, offset: u64, data: &Data) -> Vec<Chunk> {
+    fn pack(&self, compressor: &mut Compressor, method: Method, offset: u64, data: &Data) -> Vec<Chunk> {
         if method == Method::Omit {
-            return vec![Chunk::Packed(Press::digest(offset, data), Bytes::new())];
+            return vec![Chunk::Packed(Compressor::digest(offset, data), Bytes::new())];
         }
         cut(offset, data)
             .into_iter()
             .map(|cut| match cut {
-                Cut::Hole(range) => Chunk::Hole(range),
-                Cut::Content(at, content) => {
+                ContentPart::Hole(range) => Chunk::Hole(range),
+                ContentPart::Content(at, content) => {
                     let content = content.into_bytes();
                     let (head, packed) = match method {
-                        Method::None => press.pack(at, &content, Compression::Stored),
-                        Method::Lz4 => press.pack(at, &content, Compression::Lz4),
-                        Method::Zstd => press.pack(at, &content, Compression::Zstd(ZSTD_LEVEL)),
-                        Method::Auto | Method::Omit => self.choose_and_pack(press, at, &content),
+                        Method::None => compressor.pack(at, &content, Compression::Stored),
+                        Method::Lz4 => compressor.pack(at, &content, Compression::Lz4),
+                        Method::Zstd => compressor.pack(at, &content, Compression::Zstd(ZSTD_LEVEL)),
+                        Method::Auto | Method::Omit => self.choose_and_pack(compressor, at, &content),
                     };
                     Chunk::Packed(head, packed)
                 }
@@ -199,7 +199,7 @@ impl Shared {
             .collect()
     }
 
-    fn choose_and_pack(&self, press: &mut Press, offset: u64, content: &Bytes) -> (Head, Bytes) {
+    fn choose_and_pack(&self, compressor: &mut Compressor, offset: u64, content: &Bytes) -> (Head, Bytes) {
         let sample = Sample::of(content);
         let link_rate = self.meter.rate().min(self.rate_max.map_or(f64::INFINITY, |max| max as f64));
         // While a socket is full, packing overlaps with sending.
@@ -208,7 +208,7 @@ impl Shared {
         let conditions = Conditions { link_rate, processors: self.processors, overlaps };
         let how = self.auto.lock().choose(sample, conditions);
         let began = Instant::now();
-        let (head, packed) = press.pack(offset, content, how);
+        let (head, packed) = compressor.pack(offset, content, how);
         self.auto.lock().learn(how, sample, content.len(), packed.len(), began.elapsed());
         (head, packed)
     }

@@ -1,7 +1,7 @@
 //! Chunks of packed (compressed and digested) content in replies to reads. No I/O.
 //!
 //! If the context `x-cheetah:packed/METHOD` was granted, the content of a reply arrives in structured chunks of a type
-//! of our own, [`KIND`]. Holes and errors have their usual types. The payload of such a chunk:
+//! of our own, [`ChunkKind::Packed`]. Holes and errors have their usual types. The payload of such a chunk:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -27,8 +27,6 @@ use super::Violation;
 use super::reply::{self, ChunkKind};
 use super::wire::Reader;
 
-/// The type of a chunk of packed content: "CP". The specification assigns no type this high.
-pub const KIND: u16 = 0x4350;
 /// The most content in one chunk, in bytes.
 pub const CONTENT_LEN_MAX: u32 = 1 << 20;
 /// Bytes before the packed content.
@@ -164,12 +162,12 @@ pub enum Compression {
 
 /// Packs content. Keeps its working memory for the next call.
 #[derive(Default)]
-pub struct Press {
+pub struct Compressor {
     zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
     scratch: Vec<u8>,
 }
 
-impl Press {
+impl Compressor {
     /// Digests and compresses the content at `offset`, at most [`CONTENT_LEN_MAX`] bytes. Incompressible content is
     /// stored.
     pub fn pack(&mut self, offset: u64, content: &Bytes, how: Compression) -> (Head, Bytes) {
@@ -260,9 +258,9 @@ mod tests {
     proptest! {
         #[test]
         fn packed_content_unpacks_to_the_same_bytes(contents in prop::collection::vec((content(), how()), 1..4), offset: u64, done: bool) {
-            let mut press = Press::default();
+            let mut compressor = Compressor::default();
             for (content, how) in contents {
-                let (head, packed) = press.pack(offset, &content.clone().into(), how);
+                let (head, packed) = compressor.pack(offset, &content.clone().into(), how);
                 prop_assert!(packed.len() <= content.len());
                 let mut wire = BytesMut::new();
                 head.encode(&mut wire, 7, done, packed.len() as u32);
@@ -286,7 +284,7 @@ mod tests {
                 bytes.extend_from_slice(&part);
                 data.push_part(if is_zeros { Part::Zeros(part.len() as u64) } else { Part::Bytes(part.into()) });
             }
-            let head = Press::digest(offset, &data);
+            let head = Compressor::digest(offset, &data);
             prop_assert_eq!(head.digest, *blake3::hash(&bytes).as_bytes());
             let mut wire = BytesMut::new();
             head.encode(&mut wire, 7, done, 0);
@@ -297,7 +295,7 @@ mod tests {
 
         #[test]
         fn a_flipped_bit_is_detected(content in content(), how in how(), at: prop::sample::Index, bit in 0u8..8) {
-            let (head, packed) = Press::default().pack(0, &content.clone().into(), how);
+            let (head, packed) = Compressor::default().pack(0, &content.clone().into(), how);
             let mut damaged = packed.to_vec();
             let at = at.index(damaged.len());
             damaged[at] ^= 1 << bit;

@@ -8,9 +8,7 @@ use bytes::{BufMut, BytesMut};
 use cheetah_device::Extent;
 
 use super::wire::Reader;
-use super::{
-    ErrorCode, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_LEN_MAX, STRUCTURED_REPLY_MAGIC, Violation, packed,
-};
+use super::{ErrorCode, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_LEN_MAX, STRUCTURED_REPLY_MAGIC, Violation};
 
 /// Length of a simple reply in bytes, without data.
 pub const SIMPLE_LEN: usize = 16;
@@ -42,6 +40,9 @@ pub enum ChunkKind {
     Unknown(u16),
 }
 
+/// The type of a chunk of packed content: "CP". The specification assigns no type this high.
+const PACKED: u16 = 0x4350;
+
 impl ChunkKind {
     fn from_wire(number: u16) -> Self {
         match number {
@@ -49,7 +50,7 @@ impl ChunkKind {
             1 => Self::OffsetData,
             2 => Self::OffsetHole,
             5 => Self::BlockStatus,
-            packed::KIND => Self::Packed,
+            PACKED => Self::Packed,
             0x8001 => Self::Error,
             0x8002 => Self::ErrorOffset,
             number if number & 0x8000 != 0 => Self::OtherError(number),
@@ -63,7 +64,7 @@ impl ChunkKind {
             Self::OffsetData => 1,
             Self::OffsetHole => 2,
             Self::BlockStatus => 5,
-            Self::Packed => packed::KIND,
+            Self::Packed => PACKED,
             Self::Error => 0x8001,
             Self::ErrorOffset => 0x8002,
             Self::OtherError(number) | Self::Unknown(number) => number,

@@ -6,8 +6,8 @@ use cheetah_device::data::Part;
 use cheetah_device::{Data, Error, Extent, Result};
 
 use super::outbox::Outbox;
-use super::packed::Packs;
-use super::split::Whole;
+use super::packed::ReplyPacking;
+use super::split::SplitReadState;
 use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags, reply};
 
@@ -26,7 +26,7 @@ pub(super) struct Terms {
     /// The id of `base:allocation`, if the client selected it.
     pub(super) allocation: Option<u32>,
     /// How reads are packed, if the client selected that.
-    pub(super) packs: Option<Packs>,
+    pub(super) packs: Option<ReplyPacking>,
     /// The ids of the other contexts that the client selected; they have no information about ranges.
     pub(super) others: Vec<u32>,
 }
@@ -34,8 +34,8 @@ pub(super) struct Terms {
 /// The result of a request.
 pub(super) enum Outcome {
     Read(Result<Data>),
-    Part(Result<Data>, Arc<Whole>),
-    Packed(Result<Vec<Chunk>>, Arc<Whole>),
+    Part(Result<Data>, Arc<SplitReadState>),
+    Packed(Result<Vec<Chunk>>, Arc<SplitReadState>),
     Status(Result<Vec<Extent>>),
     Done(Result<()>),
 }

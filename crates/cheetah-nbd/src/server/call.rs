@@ -30,9 +30,9 @@ const LASTED_MIN: Duration = Duration::from_secs(1);
 
 /// The pauses between calls. No I/O.
 #[derive(Debug)]
-struct Patience(Duration);
+struct CallBackoff(Duration);
 
-impl Patience {
+impl CallBackoff {
     fn failed(&mut self) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(PAUSE_MAX);
@@ -50,7 +50,7 @@ impl Server {
     pub async fn call(&self, to: &str) -> std::convert::Infallible {
         // Each task returns the time for which its connection was in use, if it was used.
         let mut connections: JoinSet<Option<Duration>> = JoinSet::new();
-        let mut patience = Patience(PAUSE_MIN);
+        let mut patience = CallBackoff(PAUSE_MIN);
         loop {
             // A client that drops connections at once gets further ones slowly.
             let mut dropped = false;
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mut patience = Patience(PAUSE_MIN);
+        let mut patience = CallBackoff(PAUSE_MIN);
         let pauses: Vec<_> = (0..9).map(|_| patience.failed()).collect();
         assert!(pauses.is_sorted() && pauses[0] == PAUSE_MIN && pauses[8] == PAUSE_MAX);
         patience.succeeded();

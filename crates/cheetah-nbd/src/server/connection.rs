@@ -15,7 +15,7 @@ use super::access::Peer;
 use super::allowance::{Allowance, Memory};
 use super::answer::Terms;
 use super::listener::Stream;
-use super::packed::Packs;
+use super::packed::ReplyPacking;
 use super::transmission::Transmission;
 use super::wire::{Limit, Wire};
 use super::{Export, Exports};
@@ -177,10 +177,10 @@ async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// How the client's reads are packed, if that was granted.
-fn packs(session: &Session<Export>) -> Option<Packs> {
+fn packs(session: &Session<Export>) -> Option<ReplyPacking> {
     let packer = session.export.packer.as_ref()?;
     let method = session.contexts.iter().find_map(|context| Method::of_context(&context.name))?;
-    Some(Packs { method, packer: Arc::clone(packer) })
+    Some(ReplyPacking { method, packer: Arc::clone(packer) })
 }
 
 async fn negotiate<S: AsyncRead + AsyncWrite + Unpin>(

@@ -14,6 +14,7 @@ mod connection;
 mod listener;
 mod outbox;
 mod packed;
+mod single_export;
 mod split;
 mod streaming;
 mod transmission;
@@ -41,6 +42,7 @@ use crate::packing::Packer;
 
 pub use allowance::{MEMORY_BYTES_LEAST, MEMORY_BYTES_USUAL};
 pub use listener::{Listener, SocketFile};
+pub use single_export::SingleExport;
 pub use workers::Workers;
 
 /// The pause after a client could not be accepted.

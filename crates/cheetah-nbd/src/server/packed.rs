@@ -7,20 +7,20 @@ use cheetah_device::{ByteRange, Device, Error, Io, Result};
 
 use super::answer::Terms;
 use super::outbox::Outbox;
-use super::split::Whole;
+use super::split::SplitReadState;
 use crate::packing::{Chunk, Method, Packer};
 use crate::proto::{Request, reply};
 
 /// How a connection's reads are packed.
 #[derive(Clone)]
-pub(super) struct Packs {
+pub(super) struct ReplyPacking {
     pub(super) method: Method,
     pub(super) packer: Arc<Packer>,
 }
 
-impl Packs {
+impl ReplyPacking {
     /// Reads and packs a part of a read.
-    pub(super) fn part(self, device: &dyn Device, range: ByteRange, whole: Arc<Whole>) -> Io<'_, Vec<Chunk>> {
+    pub(super) fn part(self, device: &dyn Device, range: ByteRange, whole: Arc<SplitReadState>) -> Io<'_, Vec<Chunk>> {
         Io::later(async move {
             if whole.has_failed() {
                 return Ok(Vec::new());
@@ -36,7 +36,7 @@ impl Packs {
 
 impl Terms {
     /// Queues the packed chunks of a part of a read.
-    pub(super) fn packed(&self, out: &mut Outbox, part: &Request, result: Result<Vec<Chunk>>, whole: &Whole) {
+    pub(super) fn packed(&self, out: &mut Outbox, part: &Request, result: Result<Vec<Chunk>>, whole: &SplitReadState) {
         self.part_with(out, part, result, whole, |out, chunks, last| {
             let count = chunks.len();
             for (index, chunk) in chunks.into_iter().enumerate() {

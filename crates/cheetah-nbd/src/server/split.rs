@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::answer::Terms;
 use super::outbox::Outbox;
-use super::packed::Packs;
+use super::packed::ReplyPacking;
 use super::work::Work;
 use crate::proto::packed::CONTENT_LEN_MAX;
 use crate::proto::{Command, CommandFlags, ErrorCode, Request};
@@ -24,22 +24,22 @@ pub(super) const PART_BYTES: u64 = CONTENT_LEN_MAX as u64;
 pub(super) const PART_BYTES_MIN: u64 = 128 << 10;
 
 /// A read, some of whose parts have been started.
-pub(super) struct Split {
+pub(super) struct SplitRead {
     request: Request,
     /// Bytes in parts that have been started.
     started: u64,
-    whole: Arc<Whole>,
+    whole: Arc<SplitReadState>,
 }
 
 /// The state that the parts of one read share.
-pub(super) struct Whole {
+pub(super) struct SplitReadState {
     /// Bytes not yet answered.
     left: AtomicU64,
     /// Why a part failed, and with it the read.
     error: Mutex<Option<Error>>,
 }
 
-impl Whole {
+impl SplitReadState {
     /// Takes note of `len` more bytes answered. True if they were the last.
     fn answered(&self, len: u64) -> bool {
         self.left.fetch_sub(len, Ordering::Relaxed) == len
@@ -51,7 +51,7 @@ impl Whole {
     }
 }
 
-impl Split {
+impl SplitRead {
     /// Whether a read may be answered in parts.
     pub(super) fn may(request: &Request, terms: &Terms) -> bool {
         request.command == Command::Read && request.len > 0 && terms.structured && !request.flags.has(CommandFlags::DF)
@@ -64,7 +64,7 @@ impl Split {
 
     /// Starts nothing yet.
     pub(super) fn new(request: Request) -> Self {
-        let whole = Whole { left: AtomicU64::new(request.len.into()), error: Mutex::new(None) };
+        let whole = SplitReadState { left: AtomicU64::new(request.len.into()), error: Mutex::new(None) };
         Self { request, started: 0, whole: Arc::new(whole) }
     }
 
@@ -75,7 +75,12 @@ impl Split {
     }
 
     /// Starts a part of `len` bytes. Returns it as a request of its own.
-    pub(super) fn start<'d>(&mut self, len: u64, device: &'d dyn Device, packs: Option<&Packs>) -> (Request, Work<'d>) {
+    pub(super) fn start<'d>(
+        &mut self,
+        len: u64,
+        device: &'d dyn Device,
+        packs: Option<&ReplyPacking>,
+    ) -> (Request, Work<'d>) {
         let range = ByteRange::new(self.request.offset + self.started, len);
         self.started += len;
         // Not truncated: a part of a request.
@@ -107,7 +112,7 @@ impl Split {
 
 impl Terms {
     /// Queues the chunks of a part of a read.
-    pub(super) fn part(&self, out: &mut Outbox, part: &Request, result: Result<Data>, whole: &Whole) {
+    pub(super) fn part(&self, out: &mut Outbox, part: &Request, result: Result<Data>, whole: &SplitReadState) {
         let result = match result {
             Ok(data) if data.len() != part.len.into() => {
                 Err(Error::Invalid("the device answered with another length".into()))
@@ -123,7 +128,7 @@ impl Terms {
         out: &mut Outbox,
         part: &Request,
         result: Result<T>,
-        whole: &Whole,
+        whole: &SplitReadState,
         put: impl FnOnce(&mut Outbox, T, bool),
     ) {
         let last = whole.answered(part.len.into());

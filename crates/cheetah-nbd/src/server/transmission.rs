@@ -17,7 +17,7 @@ use super::allowance::{Allowance, FREE_BYTES};
 use super::answer::Terms;
 use super::batching::{BatchMode, BatchPolicy};
 use super::outbox::Outbox;
-use super::split::{PART_BYTES_MIN, Split};
+use super::split::{PART_BYTES_MIN, SplitRead};
 use super::streaming::{Progress, ReplyPath, Streaming, WRITE_PIECE_BYTES};
 use super::work::{Slow, Work, cost, simple};
 use super::workers;
@@ -50,7 +50,7 @@ pub(super) struct Transmission<'d, S> {
     /// A large request that is streamed in pieces; others wait behind it.
     streaming: Option<Streaming<'d>>,
     /// A read that is answered in parts, until all have been started; others wait behind it.
-    split: Option<Split>,
+    split: Option<SplitRead>,
     slow: FuturesUnordered<Slow<'d>>,
     slow_bytes: usize,
     allowance: Allowance,
@@ -217,7 +217,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             self.receiving = 0;
             if self.is_to_be_split(&request) {
                 self.inbox.advance(Request::LEN);
-                self.split = Some(Split::new(request));
+                self.split = Some(SplitRead::new(request));
                 return Ok(None);
             }
             self.waiting = self.allowance.poll_hold(self.held(), cost(&request), cx).is_pending();
@@ -239,8 +239,8 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
 
     /// Whether a read is answered in parts: if it is large, or if there is no memory now for all of it.
     fn is_to_be_split(&mut self, request: &Request) -> bool {
-        Split::must(request, &self.terms)
-            || Split::may(request, &self.terms) && !self.allowance.try_hold(self.held() + cost(request))
+        SplitRead::must(request, &self.terms)
+            || SplitRead::may(request, &self.terms) && !self.allowance.try_hold(self.held() + cost(request))
     }
 
     /// Starts as many parts of a read as memory allows. True if it started any.

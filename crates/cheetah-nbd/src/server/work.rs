@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Io, Zeroing};
 
 use super::answer::{EXTENTS_SENT_MAX, Outcome};
-use super::split::Whole;
+use super::split::SplitReadState;
 use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, Request};
 
@@ -57,8 +57,8 @@ pub(super) struct Slow<'d> {
 /// The operation that the device performs.
 pub(super) enum Work<'d> {
     Read(Io<'d, Data>),
-    Part(Io<'d, Data>, Arc<Whole>),
-    Packed(Io<'d, Vec<Chunk>>, Arc<Whole>),
+    Part(Io<'d, Data>, Arc<SplitReadState>),
+    Packed(Io<'d, Vec<Chunk>>, Arc<SplitReadState>),
     Status(Io<'d, Vec<Extent>>),
     Done(Io<'d, ()>),
 }

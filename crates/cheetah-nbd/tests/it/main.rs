@@ -1,6 +1,6 @@
 //! Client and server against each other, against other implementations, and against peers that break the protocol.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 
 mod both;
 mod fairness;

@@ -7,11 +7,11 @@ use bytes::{Bytes, BytesMut};
 use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Extent};
 use cheetah_nbd::Method;
-use cheetah_nbd::client::inflight::{Answer, Ask, Cookie, Failed, Inflight, ReadChunk, ReadChunks, Woken};
+use cheetah_nbd::client::inflight::{Answer, Cookie, ExpectedReply, Failed, Inflight, ReadChunk, ReadChunks, Wakers};
 use cheetah_nbd::client::receive::Receiver;
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
-use cheetah_nbd::proto::packed::{self, Compression, Press};
+use cheetah_nbd::proto::packed::{self, Compression, Compressor};
 use cheetah_nbd::proto::{Command, ErrorCode, TransmissionFlags, Violation, reply};
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -43,7 +43,7 @@ impl Core {
     }
 
     fn ask(&mut self, command: Command, offset: u64, len: u64) -> Cookie {
-        let (ask, now) = (Ask { command, range: ByteRange::new(offset, len) }, Instant::now());
+        let (ask, now) = (ExpectedReply { command, range: ByteRange::new(offset, len) }, Instant::now());
         self.table.insert(ask, now, now + Duration::from_secs(10))
     }
 
@@ -58,7 +58,7 @@ impl Core {
             if let Some(len) = target.receive_from(&mut bytes, at_once, &mut self.input) {
                 self.receiver.received(len, &mut self.input);
             }
-            self.receiver.take(&mut self.input, &mut self.table, &mut Woken::new())?;
+            self.receiver.take(&mut self.input, &mut self.table, &mut Wakers::new())?;
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ fn unpacked(pieces: &ReadChunks) -> Bytes {
 /// A chunk with this part of the content, packed.
 fn put_packed(out: &mut BytesMut, cookie: Cookie, done: bool, offset: u64, len: u64) {
     let how = [Compression::Stored, Compression::Lz4, Compression::Zstd(1)][(offset % 3) as usize];
-    let (head, packed) = Press::default().pack(offset, &content(offset, len).into(), how);
+    let (head, packed) = Compressor::default().pack(offset, &content(offset, len).into(), how);
     head.encode(out, cookie.0, done, packed.len() as u32);
     out.extend_from_slice(&packed);
 }
@@ -304,7 +304,7 @@ fn a_reply_to_a_cancelled_request_is_dropped_and_its_cookie_is_not_reused() {
 fn a_request_past_its_deadline_fails_once_and_its_late_reply_is_dropped() {
     let mut core = Core::new(true);
     let (first, second) = (core.read(0, 10), core.read(0, 10));
-    core.table.expire(Instant::now() + Duration::from_secs(11), &mut Woken::new());
+    core.table.expire(Instant::now() + Duration::from_secs(11), &mut Wakers::new());
     assert!(matches!(core.result(first), Some(Err(Failed::TimedOut))));
     let mut out = BytesMut::new();
     put_chunk(&mut out, first, true, 0, 10);
@@ -320,8 +320,8 @@ fn a_lost_connection_fails_all_requests_in_flight() {
     let mut core = Core::new(true);
     let (first, second, third) = (core.read(0, 10), core.read(0, 10), core.read(0, 10));
     core.table.abandon(second);
-    core.table.expire(Instant::now(), &mut Woken::new());
-    core.table.fail_all(&mut Woken::new());
+    core.table.expire(Instant::now(), &mut Wakers::new());
+    core.table.fail_all(&mut Wakers::new());
     assert!(matches!(core.result(first), Some(Err(Failed::Disconnected))));
     assert!(matches!(core.result(third), Some(Err(Failed::Disconnected))));
     assert!(core.table.is_empty());

@@ -282,7 +282,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<(bool, String)> {
             Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
         }
         Err(_) => {
-            eprintln!("SKIPPED: {program} is not installed");
+            cheetah_testing::skip(&format!("needs {program}"));
             None
         }
     }

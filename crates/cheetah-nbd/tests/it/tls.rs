@@ -12,6 +12,7 @@ use cheetah_device::{ByteRange, Data, Device, Error};
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::server::{Export, Exports, Listener, Server, ServerConfig, serve};
 use cheetah_nbd::{Address, Inbox, NbdUri};
+use cheetah_testing::programs;
 use cheetah_tls::testing::Room;
 use cheetah_tls::{Credential, Expected, Role};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -381,14 +382,6 @@ async fn nothing_of_the_content_is_on_the_wire_with_tls_and_all_of_it_in_clear()
     }
 }
 
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok();
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed");
-    }
-    found
-}
-
 /// Runs a program that connects; whether it succeeds.
 async fn runs(program: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = tokio::process::Command::new(program);
@@ -412,14 +405,14 @@ async fn stock_clients_connect_with_the_right_certificates_only() {
     let (node, theirs) = (folder("pc8", &room, Role::Node), folder("stranger", &other, Role::Examiner));
     let out = dir.path().join("copy.raw").to_str().unwrap().to_owned();
     for (certificates, accepted) in [(&ours, true), (&node, false), (&theirs, false)] {
-        if has("nbdcopy") {
+        if programs(&["nbdcopy"]) {
             let uri = format!("nbds://localhost:{}/?tls-certificates={certificates}", server.port());
             let (copied, why) = runs("nbdcopy", &[&uri, &out]).await;
             assert_eq!(copied, accepted, "nbdcopy: {why}");
             assert!(!copied || std::fs::read(&out).unwrap() == pattern(SIZE, 1));
             let _ = std::fs::remove_file(&out);
         }
-        if has("qemu-img") {
+        if programs(&["qemu-img"]) {
             let tls = format!("tls-creds-x509,id=t,endpoint=client,dir={certificates}");
             let source = format!("driver=nbd,host=localhost,port={},tls-creds=t", server.port());
             let arguments = ["convert", "--object", &tls, "--image-opts", &source, "-O", "raw", &out];
@@ -433,7 +426,7 @@ async fn stock_clients_connect_with_the_right_certificates_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_of_others_with_tls_are_read_with_the_right_certificates_only() {
-    if !has("nbdkit") {
+    if !programs(&["nbdkit"]) {
         return;
     }
     let (room, other) = (Room::new(), Room::new());

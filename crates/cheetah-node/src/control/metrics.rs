@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use cheetah_device::supervise;
 
 use crate::export::ExportStats;
-use crate::node::Shared;
+use crate::shared::Shared;
 use cheetah_control::api::ExportStatus;
 
 /// Name, help and value of a family with one sample for each export.

@@ -25,7 +25,7 @@ use super::metrics;
 use crate::exports::{Exports, ExportsError};
 use crate::lease::LeaseRefusal;
 use crate::maps;
-use crate::node::Shared;
+use crate::shared::Shared;
 use cheetah_control::api::{
     BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
     NewMap, NewNote, Notes, Receipt, Status, StoredMap,

@@ -108,7 +108,7 @@ proptest! {
     ) {
         let store = store(96);
         let before = store.status();
-        let export = store.export("e", SIZE, reserve, digests).unwrap();
+        let export = Export::new(&store, "e", SIZE, reserve, digests).unwrap();
         let model = Memory::new(vec![0; SIZE as usize]);
         for step in &steps {
             let expected = apply(&model, |model, at| block_on(model.zero(at, Zeroing::default())).unwrap(), step);
@@ -127,7 +127,7 @@ proptest! {
         prop_assert_eq!((after.used_bytes, after.free_bytes, after.reserved_bytes), (0, before.free_bytes, 0));
 
         // Freed memory reads as zeros when it is used again: a byte written into each chunk leaves the rest of it zero.
-        let again = store.export("again", before.usable_bytes, true, digests).unwrap();
+        let again = Export::new(&store, "again", before.usable_bytes, true, digests).unwrap();
         for chunk in 0..before.usable_bytes / CHUNK {
             write(&again, chunk * CHUNK, vec![1]);
         }
@@ -140,7 +140,7 @@ proptest! {
 #[test]
 fn zeros_take_no_memory() {
     let store = store(1);
-    let export = store.export("zeros", 10 << 30, false, true).unwrap();
+    let export = Export::new(&store, "zeros", 10 << 30, false, true).unwrap();
     for offset in (0..10 << 30).step_by(128 << 20) {
         write(&export, offset, vec![0; MIB as usize]);
     }
@@ -154,7 +154,7 @@ fn zeros_take_no_memory() {
 #[test]
 fn overwriting_a_chunk_with_zeros_frees_its_memory() {
     let store = store(2);
-    let export = store.export("e", 4 * CHUNK + 100, false, true).unwrap();
+    let export = Export::new(&store, "e", 4 * CHUNK + 100, false, true).unwrap();
     write(&export, 0, vec![7; (4 * CHUNK + 100) as usize]);
     assert_eq!(export.used_bytes(), 5 * CHUNK);
     write(&export, 4 * CHUNK, vec![0; 100]);
@@ -171,7 +171,7 @@ fn overwriting_a_chunk_with_zeros_frees_its_memory() {
 #[test]
 fn a_flipped_bit_fails_reads_of_its_page_only() {
     let store = store(4);
-    let export = store.export("case42", MIB, false, true).unwrap();
+    let export = Export::new(&store, "case42", MIB, false, true).unwrap();
     write(&export, 0, content(ByteRange::new(0, MIB), 1));
     let bad = ByteRange::new(5 * CHUNK + 3 * PAGE, PAGE);
     assert!(export.corrupt(bad.offset + 17));
@@ -200,7 +200,7 @@ fn a_flipped_bit_fails_reads_of_its_page_only() {
 #[test]
 fn an_export_without_digests_is_not_checked() {
     let store = store(1);
-    let export = store.export("fast", CHUNK, false, false).unwrap();
+    let export = Export::new(&store, "fast", CHUNK, false, false).unwrap();
     write(&export, 0, vec![2; 100]);
     assert!(export.corrupt(50));
     assert_eq!(read(&export, ByteRange::new(50, 1)), Ok(vec![3]));
@@ -210,8 +210,8 @@ fn an_export_without_digests_is_not_checked() {
 fn a_thin_export_can_run_out_of_memory_and_a_reserved_one_cannot() {
     let store = store(1);
     let free = store.status().free_bytes;
-    let reserved = store.export("reserved", free / 2, true, true).unwrap();
-    let thin = store.export("thin", 1 << 40, false, true).unwrap();
+    let reserved = Export::new(&store, "reserved", free / 2, true, true).unwrap();
+    let thin = Export::new(&store, "thin", 1 << 40, false, true).unwrap();
     let fits = store.status().free_bytes;
     write(&thin, 0, vec![1; fits as usize]);
     let more = block_on(thin.write(1 << 39, vec![1].into(), false)).unwrap_err();
@@ -230,22 +230,22 @@ fn a_thin_export_can_run_out_of_memory_and_a_reserved_one_cannot() {
 fn an_export_that_does_not_fit_is_refused_with_the_free_size() {
     let store = store(1);
     let free = store.status().free_bytes;
-    let refused = store.export("big", free + 1, true, true).err().unwrap().to_string();
+    let refused = Export::new(&store, "big", free + 1, true, true).err().unwrap().to_string();
     assert_eq!(refused, "no space: 960KiB asked for, 896KiB free on this node");
-    assert!(matches!(store.export("none", 0, true, true).err().unwrap(), Error::Invalid(_)));
-    assert!(matches!(store.export("huge", u64::MAX, true, true).err().unwrap(), Error::NoSpace(_)));
-    assert!(matches!(store.export("huge", u64::MAX, false, true).err().unwrap(), Error::NoSpace(_)));
+    assert!(matches!(Export::new(&store, "none", 0, true, true).err().unwrap(), Error::Invalid(_)));
+    assert!(matches!(Export::new(&store, "huge", u64::MAX, true, true).err().unwrap(), Error::NoSpace(_)));
+    assert!(matches!(Export::new(&store, "huge", u64::MAX, false, true).err().unwrap(), Error::NoSpace(_)));
     assert_eq!(store.status().free_bytes, free, "nothing half made is left behind");
-    store.export("fits", free, true, true).unwrap();
+    Export::new(&store, "fits", free, true, true).unwrap();
 }
 
 #[test]
 fn operations_on_a_deleted_export_fail() {
     let store = store(1);
-    let old = store.export("old", 2 * CHUNK, false, true).unwrap();
+    let old = Export::new(&store, "old", 2 * CHUNK, false, true).unwrap();
     write(&old, 0, vec![1; CHUNK as usize]);
     old.delete();
-    let new = store.export("new", 2 * CHUNK, false, true).unwrap();
+    let new = Export::new(&store, "new", 2 * CHUNK, false, true).unwrap();
     write(&new, 0, vec![2; CHUNK as usize]);
     for range in [ByteRange::new(0, 1), ByteRange::new(CHUNK, 1)] {
         assert!(matches!(read(&old, range), Err(Error::Lost { .. })));
@@ -261,7 +261,7 @@ fn operations_on_a_deleted_export_fail() {
 #[test]
 fn ranges_outside_are_refused() {
     let store = store(1);
-    let export = store.export("e", 100, false, true).unwrap();
+    let export = Export::new(&store, "e", 100, false, true).unwrap();
     for range in [ByteRange::new(0, 101), ByteRange::new(u64::MAX, 2), ByteRange::new(101, 0)] {
         assert!(matches!(read(&export, range), Err(Error::OutOfBounds { .. })), "{range}");
         assert!(block_on(export.zero(range, Zeroing::default())).is_err(), "{range}");
@@ -272,7 +272,7 @@ fn ranges_outside_are_refused() {
 #[test]
 fn deletion_beside_concurrent_readers_and_writers_wipes_everything() {
     let store = store(8);
-    let export = store.export("busy", 4 * MIB, false, true).unwrap();
+    let export = Export::new(&store, "busy", 4 * MIB, false, true).unwrap();
     std::thread::scope(|scope| {
         for writer in 1..4u8 {
             let export = &export;
@@ -300,7 +300,7 @@ fn deletion_beside_concurrent_readers_and_writers_wipes_everything() {
 #[test]
 fn a_reader_across_a_hole_and_a_writer_beside_it_do_not_deadlock() {
     let store = store(8);
-    let export = store.export("busy", 4 * CHUNK, true, true).unwrap();
+    let export = Export::new(&store, "busy", 4 * CHUNK, true, true).unwrap();
     for chunk in [0, 1] {
         write(&export, chunk * CHUNK, vec![1; 65_536]);
     }

@@ -17,7 +17,8 @@ proptest! {
         skip in 0..40usize,
     ) {
         if !is_x86_feature_detected!("avx2") {
-            println!("SKIPPED: this processor has no AVX2");
+            static REPORTED: std::sync::Once = std::sync::Once::new();
+            REPORTED.call_once(|| cheetah_testing::skip("needs a processor with AVX2"));
             return Ok(());
         }
         // Unaligned, as callers' shards may be.

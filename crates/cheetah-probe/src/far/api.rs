@@ -6,7 +6,7 @@ use crate::schedule::Pattern;
 
 /// The answer to `GET /v1/probe`: a far end's name and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct FarInfo {
     /// Its display name.
     pub name: String,
     /// Version of the program.

@@ -16,7 +16,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
+use super::api::{
+    Arrivals, BulkReceived, ErrorBody, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
+};
 use super::bulk::{self, Bulk};
 use super::rate::Rate;
 
@@ -98,9 +100,9 @@ impl FarClient {
     /// # Errors
     ///
     /// [`FarError`].
-    pub async fn about(&self) -> Result<About> {
-        let About { name, version, sends, limits } = self.get("/v1/probe", self.patience).await?;
-        Ok(About { name: words(&name), version: words(&version), sends, limits })
+    pub async fn about(&self) -> Result<FarInfo> {
+        let FarInfo { name, version, sends, limits } = self.get("/v1/probe", self.patience).await?;
+        Ok(FarInfo { name: words(&name), version: words(&version), sends, limits })
     }
 
     /// Asks it to expect a train.

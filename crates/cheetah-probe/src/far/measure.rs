@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use super::api::{About, Arrivals, SendRequest, Token};
+use super::api::{Arrivals, FarInfo, SendRequest, Token};
 use super::client::{FarClient, FarError};
 use super::dispersion::{self, ReceivedPacket};
-use super::stamped::Stamped;
+use super::stamped::TimestampingSocket;
 use super::train;
 use super::trains::TrainPlan;
 use crate::clock::Nanos;
@@ -93,12 +93,12 @@ async fn in_time<T>(trains: impl Future<Output = Result<T, String>>) -> Result<T
     timeout(TRAINS_TIME_MAX, trains).await.unwrap_or_else(|_| Err(late()))
 }
 
-fn plan(about: &About) -> TrainPlan {
+fn plan(about: &FarInfo) -> TrainPlan {
     TrainPlan::new(about.limits.packets_max as usize)
 }
 
 /// Measures the capacity there by trains that we send from an ordinary socket, stamped at the far end.
-async fn trains_to(client: FarClient, about: &About) -> Result<Capacity, String> {
+async fn trains_to(client: FarClient, about: &FarInfo) -> Result<Capacity, String> {
     let plan = plan(about);
     let pattern = plan.pattern();
     let here = our_address(client.address()).map_err(|error| error.to_string())?;
@@ -153,7 +153,7 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
 }
 
 /// Measures the capacity back by trains that the far end sends, stamped here.
-async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, String> {
+async fn trains_from(client: FarClient, about: &FarInfo) -> Result<Capacity, String> {
     if !about.sends {
         return Err("its sending rate is limited, so it sends no trains".into());
     }
@@ -163,7 +163,7 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, Strin
     let mut why = String::new();
     for ip_bytes in IP_BYTES {
         let token = Token::random().map_err(|error| error.to_string())?;
-        let socket = Stamped::bind(here).map_err(|error| error.to_string())?;
+        let socket = TimestampingSocket::bind(here).map_err(|error| error.to_string())?;
         let port = socket.port().map_err(|error| error.to_string())?;
         let request = SendRequest::new(&pattern, ip_bytes, port, token);
         let (from, packets) = (client.address().ip(), pattern.packets());
@@ -189,7 +189,7 @@ async fn trains_from(client: FarClient, about: &About) -> Result<Capacity, Strin
 }
 
 /// Forwards the packets of a train until the receiver is dropped.
-async fn listen(mut socket: Stamped, token: Token, from: IpAddr, heard: mpsc::Sender<ReceivedPacket>) {
+async fn listen(mut socket: TimestampingSocket, token: Token, from: IpAddr, heard: mpsc::Sender<ReceivedPacket>) {
     while let Ok(came) = socket.next_of(token, from).await {
         if let Some(came) = came
             && heard.send(came).await.is_err()

@@ -5,7 +5,7 @@
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `GET /v1/probe` | | [`About`] |
+//! | `GET /v1/probe` | | [`FarInfo`] |
 //! | `POST /v1/probe/receive` | [`ReceiveRequest`] | 201 [`Receiving`]: a UDP port that waits for a train; 429 too many do |
 //! | `GET /v1/probe/receive/TOKEN` | | [`Arrivals`]; 404 none for this caller |
 //! | `DELETE /v1/probe/receive/TOKEN` | | 204 |
@@ -46,7 +46,7 @@ pub mod train;
 mod trains;
 
 pub use api::{
-    About, Arrivals, BulkReceived, ErrorBody, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
+    Arrivals, BulkReceived, ErrorBody, FarInfo, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
 };
 pub use client::{FarClient, FarError};
 pub use rate::Rate;

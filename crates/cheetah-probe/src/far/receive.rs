@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::api::{Arrivals, ReceiveRequest, Receiving, Token};
 use super::limits::{KEPT, RECEIVERS_MAX, RECEIVERS_PER_CALLER_MAX, STRANGERS_MAX};
-use super::stamped::Stamped;
+use super::stamped::TimestampingSocket;
 
 /// The receivers of trains, waiting or finished and not yet forgotten.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +52,7 @@ impl Receivers {
         if table.len() >= RECEIVERS_MAX || same >= RECEIVERS_PER_CALLER_MAX {
             return Err(Refused::Full);
         }
-        let mut socket = Stamped::bind(at)?;
+        let mut socket = TimestampingSocket::bind(at)?;
         let port = socket.port()?;
         let arrivals = Mutex::new(Arrivals { kernel_stamps: socket.is_by_kernel(), ..Arrivals::default() });
         let receiver = Arc::new(Receiver { from, arrivals, forgotten: Notify::new() });
@@ -102,7 +102,7 @@ impl Receivers {
 
 impl Receiver {
     /// Notes packets until there are enough, or time is up.
-    async fn listen(&self, socket: &mut Stamped, token: Token, request: ReceiveRequest) {
+    async fn listen(&self, socket: &mut TimestampingSocket, token: Token, request: ReceiveRequest) {
         let until = Instant::now() + Duration::from_secs(request.seconds_max.into());
         let (mut left, mut strangers) = (request.packets_max, 0);
         while left > 0 && strangers < STRANGERS_MAX {

@@ -17,7 +17,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::api::{About, Arrivals, BulkReceived, ErrorBody, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
+use super::api::{
+    Arrivals, BulkReceived, ErrorBody, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
+};
 use super::bulk::{self, Bulk};
 use super::limits::{CallerLimits, LIMITS};
 use super::receive::{Receivers, Refused};
@@ -76,9 +78,9 @@ pub fn router(config: FarConfig) -> Router {
         .with_state(Arc::new(shared))
 }
 
-async fn about(State(far): Far) -> Json<About> {
+async fn about(State(far): Far) -> Json<FarInfo> {
     let FarConfig { name, sends } = far.config.clone();
-    Json(About { name, version: env!("CARGO_PKG_VERSION").to_owned(), sends, limits: LIMITS })
+    Json(FarInfo { name, version: env!("CARGO_PKG_VERSION").to_owned(), sends, limits: LIMITS })
 }
 
 async fn receive(

@@ -20,7 +20,7 @@ const PACKET_BYTES_MAX: usize = 1 << 16;
 
 /// The socket.
 #[derive(Debug)]
-pub struct Stamped {
+pub struct TimestampingSocket {
     socket: UdpSocket,
     by_kernel: bool,
     /// How far the clock that stamps was ahead when the train began; setting the clock during a train distorts at most
@@ -29,7 +29,7 @@ pub struct Stamped {
     packet: Box<[u8]>,
 }
 
-impl Stamped {
+impl TimestampingSocket {
     /// Binds a socket to `at`; port 0 takes any free one. Needs a tokio runtime.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::interface;
-use super::mtu::{self, Fate};
+use super::mtu::{self, ProbeOutcome};
 use super::options::{Aspect, Options};
 use super::prober::{ProbeKind, Prober};
 use super::stop::{Outcome, Stop};
@@ -114,9 +114,9 @@ pub(super) fn measure(
 fn passing(wire: &mut Wire<'_>, prober: &mut Prober, largest: usize, timeout: Duration) -> Result<usize, Stop> {
     let usual = IP_BYTES.min(largest);
     Ok(match mtu::fate(wire, prober, usual, timeout)? {
-        Fate::Passed => usual,
-        Fate::TooBig(Some(mtu)) if mtu >= IP_BYTES_LEAST => mtu,
-        Fate::TooBig(_) | Fate::Silence => IP_BYTES_LEAST.min(largest),
+        ProbeOutcome::Passed => usual,
+        ProbeOutcome::TooBig(Some(mtu)) if mtu >= IP_BYTES_LEAST => mtu,
+        ProbeOutcome::TooBig(_) | ProbeOutcome::Silence => IP_BYTES_LEAST.min(largest),
     })
 }
 

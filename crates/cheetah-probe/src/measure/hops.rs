@@ -22,7 +22,7 @@ const GAP: Duration = Duration::from_millis(1);
 
 /// The answers from one distance.
 #[derive(Debug, Clone, Copy, Default)]
-struct Heard {
+struct HopAnswers {
     from: Option<std::net::IpAddr>,
     shortest: Option<Duration>,
     /// Whether it was the host that answered.
@@ -40,7 +40,7 @@ pub(super) fn measure(
     // through.
     let best = probers.iter().position(|prober| prober.shortest.is_some()).or((!probers.is_empty()).then_some(0));
     let Some(prober) = best.and_then(|best| probers.get_mut(best)) else { return Ok(Vec::new()) };
-    let mut heard = vec![Heard::default(); usize::from(HOPS_MAX)];
+    let mut heard = vec![HopAnswers::default(); usize::from(HOPS_MAX)];
     let mut farthest = HOPS_MAX;
     for round in 0..ROUNDS {
         let mut from = 1;
@@ -69,7 +69,7 @@ fn ask(
     wire: &mut Wire<'_>,
     prober: &mut Prober,
     distances: std::ops::RangeInclusive<u8>,
-    heard: &mut [Heard],
+    heard: &mut [HopAnswers],
     timeout: Duration,
 ) -> Result<(), Stop> {
     let remote = wire.route.remote;
@@ -102,11 +102,11 @@ fn ask(
 }
 
 /// Returns the routers before the host. A silent router is included only if a later router or the host answered.
-fn hops(heard: &[Heard]) -> Vec<Hop> {
+fn hops(heard: &[HopAnswers]) -> Vec<Hop> {
     let host = heard.iter().position(|heard| heard.host);
     let last = heard.iter().rposition(|heard| heard.from.is_some()).map_or(0, |last| last + 1);
     let count = host.unwrap_or(last);
-    let hop = |(ttl, heard): (u8, &Heard)| Hop {
+    let hop = |(ttl, heard): (u8, &HopAnswers)| Hop {
         ttl,
         address: heard.from,
         min_us: heard.shortest.map(|shortest| shortest.as_secs_f64() * 1e6),
@@ -120,16 +120,17 @@ mod tests {
 
     use super::*;
 
-    fn router(last: u8) -> Heard {
+    fn router(last: u8) -> HopAnswers {
         let from = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
-        Heard { from, shortest: Some(Duration::from_micros(100)), host: false }
+        HopAnswers { from, shortest: Some(Duration::from_micros(100)), host: false }
     }
 
     #[test]
     fn silent_routers_are_counted_only_before_a_hop_that_answers() {
-        let silent = Heard::default();
-        let host = Heard { host: true, ..router(9) };
-        let ttls = |heard: &[Heard]| hops(heard).iter().map(|hop| (hop.ttl, hop.address.is_some())).collect::<Vec<_>>();
+        let silent = HopAnswers::default();
+        let host = HopAnswers { host: true, ..router(9) };
+        let ttls =
+            |heard: &[HopAnswers]| hops(heard).iter().map(|hop| (hop.ttl, hop.address.is_some())).collect::<Vec<_>>();
         assert_eq!(ttls(&[router(1), silent, host, host]), [(1, true), (2, false)]);
         assert_eq!(ttls(&[router(1), silent, router(3), silent, silent]), [(1, true), (2, false), (3, true)]);
         assert_eq!(ttls(&[host, silent]), []);

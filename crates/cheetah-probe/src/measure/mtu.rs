@@ -23,7 +23,7 @@ pub(super) const TRIES: u32 = 3;
 pub(super) const SIZES_MAX: u32 = 32;
 
 /// The fate of packets of one size.
-pub(super) enum Fate {
+pub(super) enum ProbeOutcome {
     /// One was answered.
     Passed,
     /// A router's link has a smaller MTU, which it may have reported.
@@ -57,7 +57,7 @@ pub(super) fn search(
     largest: usize,
     ipv4: bool,
     problems: &mut Vec<String>,
-    mut fate: impl FnMut(u32, usize) -> Result<Fate, Stop>,
+    mut fate: impl FnMut(u32, usize) -> Result<ProbeOutcome, Stop>,
 ) -> Result<Option<Mtu>, Stop> {
     let mut search = Search::new(largest, if ipv4 { LEAST.0 } else { LEAST.1 });
     for done in 0..SIZES_MAX {
@@ -72,29 +72,34 @@ pub(super) fn search(
 }
 
 /// Returns the fate of packets of `ip_bytes` bytes.
-pub(super) fn fate(wire: &mut Wire<'_>, prober: &mut Prober, ip_bytes: usize, timeout: Duration) -> Result<Fate, Stop> {
+pub(super) fn fate(
+    wire: &mut Wire<'_>,
+    prober: &mut Prober,
+    ip_bytes: usize,
+    timeout: Duration,
+) -> Result<ProbeOutcome, Stop> {
     let remote = wire.route.remote;
     for _ in 0..TRIES {
         let (seqs, _) = wire.send(prober, Shape::large(ip_bytes), &[Duration::ZERO])?;
-        let mut fate = Fate::Silence;
+        let mut fate = ProbeOutcome::Silence;
         wire.answers(&[prober.session], Nanos::now() + prober.patience(1, timeout), |_, _, reply| {
             if !seqs.contains(&reply.seq) {
                 return ControlFlow::Continue(());
             }
             match reply.kind {
                 ReplyKind::TooBig { mtu } => {
-                    fate = Fate::TooBig(usize::try_from(mtu).ok().filter(|mtu| *mtu > 0 && *mtu < ip_bytes));
+                    fate = ProbeOutcome::TooBig(usize::try_from(mtu).ok().filter(|mtu| *mtu > 0 && *mtu < ip_bytes));
                 }
-                _ if Prober::is_answer(&reply, remote) => fate = Fate::Passed,
+                _ if Prober::is_answer(&reply, remote) => fate = ProbeOutcome::Passed,
                 _ => return ControlFlow::Continue(()),
             }
             ControlFlow::Break(())
         })?;
-        if !matches!(fate, Fate::Silence) {
+        if !matches!(fate, ProbeOutcome::Silence) {
             return Ok(fate);
         }
     }
-    Ok(Fate::Silence)
+    Ok(ProbeOutcome::Silence)
 }
 
 /// A binary search for the largest size that passes.
@@ -132,12 +137,12 @@ impl Search {
         reported.or(largest).or_else(common).or_else(above).or_else(between)
     }
 
-    fn note(&mut self, size: usize, fate: &Fate) {
+    fn note(&mut self, size: usize, fate: &ProbeOutcome) {
         self.tried = true;
         match fate {
-            Fate::Passed => self.passed = Some(size),
-            Fate::Silence => self.failed = size,
-            Fate::TooBig(reported) => {
+            ProbeOutcome::Passed => self.passed = Some(size),
+            ProbeOutcome::Silence => self.failed = size,
+            ProbeOutcome::TooBig(reported) => {
                 self.failed = size;
                 // A value below the minimum MTU of IP is ignored.
                 self.reported = reported.filter(|reported| *reported >= self.least).or(self.reported);
@@ -153,12 +158,12 @@ mod tests {
     use super::*;
 
     /// A path of links. Routers report the MTU, or only that a packet was too large, or nothing.
-    fn fate(links: &[(usize, u8)], size: usize) -> Fate {
+    fn fate(links: &[(usize, u8)], size: usize) -> ProbeOutcome {
         match links.iter().find(|(mtu, _)| *mtu < size) {
-            None => Fate::Passed,
-            Some((mtu, 0)) => Fate::TooBig(Some(*mtu)),
-            Some((_, 1)) => Fate::TooBig(None),
-            Some(_) => Fate::Silence,
+            None => ProbeOutcome::Passed,
+            Some((mtu, 0)) => ProbeOutcome::TooBig(Some(*mtu)),
+            Some((_, 1)) => ProbeOutcome::TooBig(None),
+            Some(_) => ProbeOutcome::Silence,
         }
     }
 
@@ -197,10 +202,10 @@ mod tests {
                 prop_assert!((576..=9000).contains(&size));
                 let reported = usize::from(reported);
                 let fate = match kind {
-                    0 => Fate::Passed,
-                    1 => Fate::Silence,
-                    2 => Fate::TooBig(None),
-                    _ => Fate::TooBig(Some(reported).filter(|reported| *reported < size)),
+                    0 => ProbeOutcome::Passed,
+                    1 => ProbeOutcome::Silence,
+                    2 => ProbeOutcome::TooBig(None),
+                    _ => ProbeOutcome::TooBig(Some(reported).filter(|reported| *reported < size)),
                 };
                 search.note(size, &fate);
                 steps += 1;

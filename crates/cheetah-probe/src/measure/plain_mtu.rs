@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::mtu::{Fate, SIZES_MAX, TRIES, search};
+use super::mtu::{ProbeOutcome, SIZES_MAX, TRIES, search};
 use super::options::{Aspect, Options};
 use super::prober::secret;
 use super::stop::Stop;
@@ -53,7 +53,7 @@ pub(super) fn measure(
                     return Ok(fate);
                 }
             }
-            Ok(Fate::Silence)
+            Ok(ProbeOutcome::Silence)
         });
     }
     problems.push("The path's MTU was not measured: the host does not report that its UDP ports are closed.".into());
@@ -73,7 +73,7 @@ struct UdpProber<'a> {
 
 impl UdpProber<'_> {
     /// Sends a packet of `ip_bytes` bytes, or the smallest possible, and returns its fate within `patience`.
-    fn probe(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
+    fn probe(&mut self, ip_bytes: usize, patience: Duration, watch: &Watch<'_>) -> Result<Option<ProbeOutcome>, Stop> {
         if Nanos::now() >= self.until {
             return Ok(None);
         }
@@ -84,12 +84,12 @@ impl UdpProber<'_> {
         match self.socket.send(&payload) {
             Ok(_) => self.await_fate(ip_bytes, Nanos::now() + patience, watch),
             // Refused by our own kernel: larger than the interface takes.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => Ok(Some(Fate::TooBig(None))),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::MSGSIZE) => Ok(Some(ProbeOutcome::TooBig(None))),
             Err(error) => Err(Stop::Unsent(error)),
         }
     }
 
-    fn await_fate(&mut self, ip_bytes: usize, until: Nanos, watch: &Watch<'_>) -> Result<Option<Fate>, Stop> {
+    fn await_fate(&mut self, ip_bytes: usize, until: Nanos, watch: &Watch<'_>) -> Result<Option<ProbeOutcome>, Stop> {
         while Nanos::now() < until {
             watch.heed()?;
             let soon = until.min(Nanos::now() + Duration::from_millis(50));
@@ -109,11 +109,14 @@ impl UdpProber<'_> {
 
 /// Returns the fate of a packet of `ip_bytes` bytes, if the error is about it. An error with an MTU of that size or
 /// more is about an earlier packet, since errors may be late or duplicated.
-fn fate(error: &IcmpError, remote: IpAddr, ip_bytes: usize) -> Option<Fate> {
+fn fate(error: &IcmpError, remote: IpAddr, ip_bytes: usize) -> Option<ProbeOutcome> {
     if error.mtu > 0 {
-        return usize::try_from(error.mtu).ok().filter(|mtu| *mtu < ip_bytes).map(|mtu| Fate::TooBig(Some(mtu)));
+        return usize::try_from(error.mtu)
+            .ok()
+            .filter(|mtu| *mtu < ip_bytes)
+            .map(|mtu| ProbeOutcome::TooBig(Some(mtu)));
     }
-    (is_closed_port(error) && error.from == Some(remote)).then_some(Fate::Passed)
+    (is_closed_port(error) && error.from == Some(remote)).then_some(ProbeOutcome::Passed)
 }
 
 /// RFC 792 and RFC 4443 section 3.1.
@@ -131,8 +134,10 @@ mod tests {
         let says = |kind, code, mtu, from, ip_bytes| {
             fate(&IcmpError { remote: true, kind, code, mtu, from: Some(from) }, remote, ip_bytes)
         };
-        assert!(matches!(says(3, 4, 1400, router, 1500), Some(Fate::TooBig(Some(1400)))));
+        assert!(matches!(says(3, 4, 1400, router, 1500), Some(ProbeOutcome::TooBig(Some(1400)))));
         assert!(says(3, 4, 1400, router, 1400).is_none());
-        assert!(matches!(says(3, 3, 0, remote, 1400), Some(Fate::Passed)) && says(3, 3, 0, router, 1400).is_none());
+        assert!(
+            matches!(says(3, 3, 0, remote, 1400), Some(ProbeOutcome::Passed)) && says(3, 3, 0, router, 1400).is_none()
+        );
     }
 }

@@ -13,7 +13,7 @@ use crate::capture::Capture;
 use crate::clock::Nanos;
 use crate::estimate::Arrival;
 use crate::frame::{ETHERNET_BYTES, Ends, Reply, Session, frame, parse};
-use crate::limits::{Budget, Take};
+use crate::limits::{Budget, SendDecision};
 use crate::path::Trains;
 use crate::route::Route;
 use crate::selfcheck::Bound;
@@ -263,9 +263,9 @@ impl<'a> Wire<'a> {
 pub(super) fn take(budget: &mut Budget, watch: &Watch<'_>, packets: u32, bytes: u64) -> Result<(), Stop> {
     loop {
         match budget.take(Nanos::now(), packets, bytes) {
-            Take::Now => return Ok(()),
-            Take::At(at) => watch.sleep_until(at)?,
-            Take::Exhausted => return Err(Stop::Exhausted),
+            SendDecision::Now => return Ok(()),
+            SendDecision::At(at) => watch.sleep_until(at)?,
+            SendDecision::Exhausted => return Err(Stop::Exhausted),
         }
     }
 }

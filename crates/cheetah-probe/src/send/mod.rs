@@ -163,17 +163,3 @@ fn open_one(backend: Backend, route: &Route, options: Options) -> Result<Box<dyn
         Backend::Sequential => Box::new(sequential::Sequential::open(route, options)?),
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    /// Reports that this test is skipped. Bypasses the test runner's capture, since scripts/test-summary counts the
-    /// lines.
-    pub(super) fn skip(why: &str) {
-        let thread = std::thread::current();
-        // One write, so that output of other threads does not split the line.
-        let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
-    }
-}

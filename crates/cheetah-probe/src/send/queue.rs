@@ -7,7 +7,7 @@ use super::call::SendCall;
 use super::error::SendError;
 use super::lead::{with_lead, without_lead};
 use super::realtime::Realtime;
-use super::warm::{self, Warm};
+use super::warm::{self, WarmUp};
 use super::{Backend, Departures, Options, PACKETS_MAX, PreDispatch, Sender, Train, wait};
 use crate::clock::Nanos;
 
@@ -45,13 +45,13 @@ pub(super) struct SpinSender<L> {
     options: Options,
     notes: Vec<String>,
     failed: bool,
-    warm: Warm<L>,
+    warm: WarmUp<L>,
     allowance: Allowance,
 }
 
 impl<L: FrameQueue> SpinSender<L> {
     pub(super) fn new(line: L, interface: String, options: Options) -> Self {
-        let warm = Warm::by(L::to_warm_up());
+        let warm = WarmUp::by(L::to_warm_up());
         Self { line, interface, options, notes: Vec::new(), failed: false, warm, allowance: Allowance::new() }
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn check(train: &Train, bytes_max: usize) -> Result<(), SendError> {
 /// and then.
 fn drive(
     line: &mut impl FrameQueue,
-    warm: &mut Warm<impl FrameQueue>,
+    warm: &mut WarmUp<impl FrameQueue>,
     train: &Train,
     when: PreDispatch,
     mut heed: impl FnMut(Nanos),
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::send::realtime::scheduler;
-    use crate::send::tests::skip;
+    use cheetah_testing::skip;
 
     /// A queue that records released frames and frees their places.
     struct Noted {
@@ -236,7 +236,7 @@ mod tests {
         let train = Train { frames: (0..20).map(|i| vec![i]).collect(), due };
         let mut line = Noted::new(places);
         let mut calls = Vec::new();
-        drive(&mut line, &mut Warm::<Noted>::by(None), &train, when, |_| {}, &mut calls).unwrap();
+        drive(&mut line, &mut WarmUp::<Noted>::by(None), &train, when, |_| {}, &mut calls).unwrap();
         assert_eq!(calls.iter().map(|call| call.packets).sum::<usize>(), 20);
         (train, line)
     }

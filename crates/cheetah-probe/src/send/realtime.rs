@@ -134,7 +134,7 @@ mod tests {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     use super::*;
-    use crate::send::tests::skip;
+    use cheetah_testing::skip;
 
     #[test]
     fn a_thread_has_its_earlier_policy_and_cpus_afterwards() {

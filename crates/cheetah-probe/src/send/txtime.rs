@@ -149,8 +149,8 @@ impl Sender for Txtime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::send::tests::skip;
     use crate::send::warm::LOOPBACK;
+    use cheetah_testing::skip;
 
     #[test]
     fn after_an_error_held_packets_leave_before_the_next_train() {

@@ -22,12 +22,12 @@ const FRAME_BYTES: usize = 1514;
 
 /// Sends frames without a protocol to this machine's loopback interface, which drops them. They run through most of the
 /// kernel's transmit path, and never reach a network.
-pub(super) struct Warm<L> {
+pub(super) struct WarmUp<L> {
     line: Option<L>,
     frame: Vec<u8>,
 }
 
-impl<L: FrameQueue> Warm<L> {
+impl<L: FrameQueue> WarmUp<L> {
     /// Warms up through this queue of the loopback interface; does nothing without one.
     pub(super) fn by(line: Option<L>) -> Self {
         let mut frame = vec![0; FRAME_BYTES];

@@ -10,7 +10,7 @@ use cheetah_probe::frame::{Session, datagram};
 use cheetah_probe::route::Route;
 
 use crate::net::{FAR, HERE, NEAR, Net, THERE, THERE_V6};
-use crate::steady::steadily;
+use cheetah_testing::steady::steadily;
 
 fn soon() -> Nanos {
     Nanos::now() + Duration::from_secs(60)

@@ -13,7 +13,7 @@ use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, To
 use cheetah_probe::schedule::Pattern;
 use tokio::net::TcpListener;
 
-use crate::steady::steadily;
+use cheetah_testing::steady::steadily;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Another address of this machine.

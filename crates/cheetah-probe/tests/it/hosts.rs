@@ -7,7 +7,7 @@ use cheetah_probe::path::Method;
 
 use crate::net::{FAR, Net, THERE, only, says};
 use crate::played::Played;
-use crate::steady::steadily;
+use cheetah_testing::steady::steadily;
 
 const NOW: Duration = Duration::ZERO;
 

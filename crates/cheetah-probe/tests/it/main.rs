@@ -1,6 +1,6 @@
 //! Measurements in network namespaces with real kernels as hosts and routers; far ends on loopback; recorded trains.
 
-#![allow(clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 mod capture;
 mod far;
@@ -11,5 +11,4 @@ mod played;
 mod rights;
 mod route;
 mod send;
-mod steady;
 mod traces;

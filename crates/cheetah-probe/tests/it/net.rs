@@ -1,7 +1,6 @@
 //! Machines and links: namespaces and pairs of virtual Ethernet interfaces. They are removed when the test ends.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use cheetah_probe::measure::{Aspect, Event, Options, Probe};
 use cheetah_probe::path::PathReport;
+use cheetah_testing::skip;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The examiner's end of the first link, and its other end.
@@ -20,13 +20,6 @@ pub const THERE_V6: &str = "fd77::2";
 pub const MACS: [&str; 2] = ["02:77:00:00:00:01", "02:77:00:00:00:02"];
 
 static MADE: AtomicU32 = AtomicU32::new(0);
-
-/// Reports that this test is skipped, bypassing the test runner's capture.
-pub fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("\nSKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-}
 
 /// A network of machines.
 pub struct Net {

@@ -9,8 +9,9 @@ use cheetah_probe::limits::Limits;
 use cheetah_probe::measure::{Aspect, Event, Options};
 use cheetah_probe::path::Method;
 
-use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says, skip};
-use crate::steady::steadily;
+use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says};
+use cheetah_testing::skip;
+use cheetah_testing::steady::steadily;
 
 const ROUTER: &str = "router";
 const BEHIND: &str = "10.78.0.2";

@@ -8,7 +8,7 @@ use cheetah_probe::path::{Method, PathReport};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says};
-use crate::steady::steadily;
+use cheetah_testing::steady::steadily;
 
 /// Measures as a user without privileges.
 fn probe(net: &Net, address: &str, options: Options) -> PathReport {

@@ -9,7 +9,7 @@ use cheetah_probe::route::Route;
 use cheetah_probe::send::{Backend, Departures, Options, PreDispatch, SendError, Sender, Stamp, Train, open};
 
 use crate::net::{FAR, HERE, NEAR, Net, THERE};
-use crate::steady::steadily;
+use cheetah_testing::steady::steadily;
 
 const BACKENDS: [Backend; 3] = [Backend::Sequential, Backend::Ring, Backend::Xdp];
 
@@ -34,7 +34,8 @@ fn train(route: &Route, packets: u32, gap: Duration, ip_bytes: usize) -> Train {
 fn sent(net: &Net, backend: Backend, when: PreDispatch, packets: u32, gap: Duration) -> Option<SentTrain> {
     let mut capture = net.on(FAR, || Capture::open(&Route::to(HERE.parse().unwrap()).unwrap()).unwrap());
     let (train, departures) = net.on(NEAR, || {
-        let (route, mut sender) = sender(backend, when).map_err(|error| crate::net::skip(&error.to_string())).ok()?;
+        let (route, mut sender) =
+            sender(backend, when).map_err(|error| cheetah_testing::skip(&error.to_string())).ok()?;
         assert_eq!(sender.backend(), backend);
         let train = train(&route, packets, gap, 1000);
         let departures = sender.send(&train).unwrap();

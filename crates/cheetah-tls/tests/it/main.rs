@@ -1,6 +1,6 @@
 //! Handshakes and records: between members, beside other implementations, and with hostile peers.
 
-#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod handshake;
 mod hostile_records;

@@ -1,6 +1,6 @@
 //! Directory entries: names and inode numbers.
 
-use crate::le::{le16, le32};
+use cheetah_device::le::{u16_at, u32_at};
 
 /// The minimum size and the alignment of an entry, in bytes.
 const ENTRY_BYTES_MIN: usize = 12;
@@ -23,16 +23,16 @@ pub(super) fn entries(block: &[u8]) -> impl Iterator<Item = Entry> {
     std::iter::from_fn(move || {
         let bytes = block.get(at..).filter(|bytes| bytes.len() >= ENTRY_BYTES_MIN)?;
         // A length of 64 KiB does not fit into the field, which encodes it differently.
-        let long = usize::from(le16(bytes, 4));
+        let long = usize::from(u16_at(bytes, 4));
         let len = if long == 0 || long == 0xffff { 1 << 16 } else { (long & !3) | (long & 3) << 16 };
         let start = at;
         at = at.checked_add(len.max(ENTRY_BYTES_MIN))?;
         let [_, _, _, _, _, _, name_len, kind, name @ ..] = bytes else { return None };
         let name = name.get(..usize::from(*name_len)).unwrap_or_default();
-        let is_used = le32(bytes, 0) != 0 && !name.is_empty() && name != b"." && name != b"..";
+        let is_used = u32_at(bytes, 0) != 0 && !name.is_empty() && name != b"." && name != b"..";
         Some(is_used.then(|| Entry {
             at: start as u64,
-            inode: le32(bytes, 0),
+            inode: u32_at(bytes, 0),
             may_be_regular: matches!(kind, 0 | 1),
             may_be_directory: matches!(kind, 0 | 2),
         }))

@@ -1,7 +1,7 @@
 //! Group descriptors: the positions of a group's bitmaps and inodes.
 
 use super::superblock::Layout;
-use crate::le::{le16, le32};
+use cheetah_device::le::{u16_at, u32_at};
 
 /// No inode of the group has ever been used.
 const INODES_UNUSED: u16 = 0x1;
@@ -24,10 +24,10 @@ impl Group {
     pub fn parse(bytes: &[u8], layout: &Layout) -> Self {
         let wide = layout.descriptor_bytes >= 64;
         let number = |low: usize, high: usize| {
-            u64::from(le32(bytes, low)) | if wide { u64::from(le32(bytes, high)) << 32 } else { 0 }
+            u64::from(u32_at(bytes, low)) | if wide { u64::from(u32_at(bytes, high)) << 32 } else { 0 }
         };
-        let unused = u32::from(le16(bytes, 0x1c)) | if wide { u32::from(le16(bytes, 0x32)) << 16 } else { 0 };
-        let used = match le16(bytes, 0x12) & INODES_UNUSED {
+        let unused = u32::from(u16_at(bytes, 0x1c)) | if wide { u32::from(u16_at(bytes, 0x32)) << 16 } else { 0 };
+        let used = match u16_at(bytes, 0x12) & INODES_UNUSED {
             0 => layout.group_inodes.saturating_sub(unused),
             _ => 0,
         };

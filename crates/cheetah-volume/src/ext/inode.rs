@@ -1,6 +1,6 @@
 //! Inodes.
 
-use crate::le::{le16, le32};
+use cheetah_device::le::{u16_at, u32_at};
 
 /// The sixty bytes of an inode that map its content.
 const MAP: std::ops::Range<usize> = 0x28..0x64;
@@ -44,20 +44,20 @@ impl<'a> Inode<'a> {
     /// Parses an inode; `None` if it was never used, or is truncated.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let map = bytes.get(MAP)?;
-        let kind = match le16(bytes, 0) >> 12 {
+        let kind = match u16_at(bytes, 0) >> 12 {
             0 => return None,
             0x4 => Kind::Directory,
             0x8 => Kind::Regular,
             0xa => Kind::Link,
             _ => Kind::Other,
         };
-        let high = if kind == Kind::Regular { u64::from(le32(bytes, 0x6c)) << 32 } else { 0 };
-        let form = match le32(bytes, 0x20) {
+        let high = if kind == Kind::Regular { u64::from(u32_at(bytes, 0x6c)) << 32 } else { 0 };
+        let form = match u32_at(bytes, 0x20) {
             flags if flags & FLAG_INLINE != 0 => Form::Inline,
             flags if flags & FLAG_EXTENTS != 0 => Form::Extents,
             _ => Form::Pointers,
         };
-        Some(Self { kind, links: le16(bytes, 0x1a), size: u64::from(le32(bytes, 0x4)) | high, form, map })
+        Some(Self { kind, links: u16_at(bytes, 0x1a), size: u64::from(u32_at(bytes, 0x4)) | high, form, map })
     }
 
     /// Whether it is a symbolic link with its target in separate blocks, which The Sleuth Kit reads for a listing.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::inode::{Form, Inode};
 use super::superblock::Layout;
-use crate::le::{le16, le32};
+use cheetah_device::le::{u16_at, u32_at};
 
 const EXTENTS_MAGIC: u16 = 0xf30a;
 /// The size of an extent, of an index entry, and of the header of both.
@@ -57,7 +57,7 @@ impl Mapped {
                 mapped.pointers(direct, 0, blocks, layout);
                 let mut at = DIRECT;
                 for (level, pointer) in (1..).zip(indirect.chunks_exact(4)) {
-                    let block = u64::from(le32(pointer, 0));
+                    let block = u64::from(u32_at(pointer, 0));
                     if block > 0 && at < u64::from(blocks) {
                         let at = u32::try_from(at).unwrap_or(u32::MAX);
                         mapped.nodes.push((block, Node::Pointers { level, at, blocks }));
@@ -78,7 +78,7 @@ impl Mapped {
             Node::Pointers { level, at, blocks } => {
                 let each = (layout.block_bytes / 4).pow(level - 1);
                 for (index, pointer) in (0u64..).zip(bytes.chunks_exact(4)) {
-                    let block = u64::from(le32(pointer, 0));
+                    let block = u64::from(u32_at(pointer, 0));
                     let Ok(at) = u32::try_from(u64::from(at) + index * each) else { break };
                     if block > 0 && at < blocks {
                         mapped.nodes.push((block, Node::Pointers { level: level - 1, at, blocks }));
@@ -92,7 +92,7 @@ impl Mapped {
     /// Appends a run, coalescing it with the last if adjacent.
     fn pointers(&mut self, bytes: &[u8], at: u32, blocks: u32, layout: &Layout) {
         for (at, pointer) in (at..blocks).zip(bytes.chunks_exact(4)) {
-            let block = u64::from(le32(pointer, 0));
+            let block = u64::from(u32_at(pointer, 0));
             if layout.range(block, 1).is_none() {
                 continue;
             }
@@ -110,15 +110,15 @@ impl Mapped {
 
     /// Parses a node of an extent tree, at height `depth` if known.
     fn extents(&mut self, bytes: &[u8], depth: Option<u16>, layout: &Layout) {
-        let found = le16(bytes, 6);
-        if le16(bytes, 0) != EXTENTS_MAGIC || found > DEPTH_MAX || depth.is_some_and(|depth| depth != found) {
+        let found = u16_at(bytes, 6);
+        if u16_at(bytes, 0) != EXTENTS_MAGIC || found > DEPTH_MAX || depth.is_some_and(|depth| depth != found) {
             return;
         }
-        for entry in bytes.chunks_exact(ENTRY_BYTES).skip(1).take(le16(bytes, 2).into()) {
+        for entry in bytes.chunks_exact(ENTRY_BYTES).skip(1).take(u16_at(bytes, 2).into()) {
             match found.checked_sub(1) {
                 None => self.extent(entry, layout),
                 Some(depth) => {
-                    let block = u64::from(le32(entry, 4)) | u64::from(le16(entry, 8)) << 32;
+                    let block = u64::from(u32_at(entry, 4)) | u64::from(u16_at(entry, 8)) << 32;
                     self.nodes.push((block, Node::Extents { depth }));
                 }
             }
@@ -126,9 +126,9 @@ impl Mapped {
     }
 
     fn extent(&mut self, entry: &[u8], layout: &Layout) {
-        let (count, block) = (le16(entry, 4), u64::from(le32(entry, 8)) | u64::from(le16(entry, 6)) << 32);
+        let (count, block) = (u16_at(entry, 4), u64::from(u32_at(entry, 8)) | u64::from(u16_at(entry, 6)) << 32);
         if (1..=WRITTEN_BLOCKS_MAX).contains(&count) && layout.range(block, count.into()).is_some() {
-            self.runs.push(Run { at: le32(entry, 0), count: count.into(), block });
+            self.runs.push(Run { at: u32_at(entry, 0), count: count.into(), block });
         }
     }
 }

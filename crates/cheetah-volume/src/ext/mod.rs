@@ -27,7 +27,7 @@ mod inode;
 mod mapping;
 mod superblock;
 
-use cheetah_device::ByteRange;
+use cheetah_device::{ByteRange, coalesce};
 use smallvec::SmallVec;
 
 use self::directory::ENTRY_ALIGNMENT;
@@ -37,7 +37,7 @@ use self::inode::{Form, Inode, Kind};
 use self::mapping::{Mapped, Node, Run};
 use self::superblock::Layout;
 use crate::survey::directory_tree::DirectoryTree;
-use crate::survey::pending_reads::{PendingReads, merged, part_of};
+use crate::survey::pending_reads::{GAP_BYTES, PendingReads, part_of};
 use crate::survey::{FileRuns, SurveyPlan, Surveyor};
 
 /// The inode of the root directory.
@@ -57,7 +57,7 @@ pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
 
 /// The content of a requested range.
 #[derive(Debug, Clone, Copy)]
-enum Note {
+enum ReadPurpose {
     /// Descriptors, starting with this group's.
     Descriptors { group: u32 },
     /// A group's inode bitmap, which determines the part of its inode table to read.
@@ -79,7 +79,7 @@ struct Ext {
     layout: Layout,
     /// The part of the volume that is present from the start.
     start: Vec<u8>,
-    asked: PendingReads<Note>,
+    asked: PendingReads<ReadPurpose>,
     files: Files,
     tree: DirectoryTree,
     /// Requests for descriptors, bitmaps, inodes and link targets.
@@ -109,7 +109,7 @@ impl Surveyor for Ext {
             let descriptor_bytes = self.layout.descriptor_bytes;
             // Requests are split at block boundaries, so they hold whole descriptors.
             let group_at = |at| group.saturating_add(u32::try_from(at / descriptor_bytes).unwrap_or(u32::MAX));
-            self.asked.request(range, |at| Note::Descriptors { group: group_at(at) });
+            self.asked.request(range, |at| ReadPurpose::Descriptors { group: group_at(at) });
         }
         self.asked.submit(plan);
     }
@@ -118,18 +118,18 @@ impl Surveyor for Ext {
         for (part, note) in self.asked.take(range) {
             let bytes = part_of(bytes, range, part);
             match note {
-                Note::Descriptors { group } => self.descriptors(group, bytes),
-                Note::Bitmap { group, inode_table } => {
+                ReadPurpose::Descriptors { group } => self.descriptors(group, bytes),
+                ReadPurpose::Bitmap { group, inode_table } => {
                     self.inode_table(group, inode_table, group::used_in(bytes, self.layout.group_inodes));
                 }
-                Note::Inodes { inode } => self.inodes(inode, bytes, plan),
-                Note::Directory { inode, at } => self.directory(inode, at, bytes, plan),
-                Note::DirectoryNode { inode, node } => {
+                ReadPurpose::Inodes { inode } => self.inodes(inode, bytes, plan),
+                ReadPurpose::Directory { inode, at } => self.directory(inode, at, bytes, plan),
+                ReadPurpose::DirectoryNode { inode, node } => {
                     let mapped = Mapped::of_node(bytes, node, &self.layout);
                     self.directory_map(inode, &mapped);
                 }
-                Note::FileNode { inode, node } => self.file_node(inode, node, bytes, plan),
-                Note::Passed => {}
+                ReadPurpose::FileNode { inode, node } => self.file_node(inode, node, bytes, plan),
+                ReadPurpose::Passed => {}
             }
         }
         self.asked.submit(plan);
@@ -139,8 +139,10 @@ impl Surveyor for Ext {
         for (_, note) in self.asked.take(range) {
             match note {
                 // Without its bitmap, all of a group's inodes may be in use.
-                Note::Bitmap { group, inode_table } => self.inode_table(group, inode_table, self.layout.group_inodes),
-                Note::FileNode { inode, .. } => self.files.mapped(inode, &[], 0, &self.layout, plan),
+                ReadPurpose::Bitmap { group, inode_table } => {
+                    self.inode_table(group, inode_table, self.layout.group_inodes)
+                }
+                ReadPurpose::FileNode { inode, .. } => self.files.mapped(inode, &[], 0, &self.layout, plan),
                 _ => {}
             }
         }
@@ -183,7 +185,7 @@ impl Ext {
             self.asked.fetch_window(range, plan);
         }
         let mut left = LATER_BYTES_MAX;
-        for range in merged(&mut std::mem::take(&mut self.later)) {
+        for range in coalesce(std::mem::take(&mut self.later), GAP_BYTES) {
             self.asked.fetch_window(ByteRange::new(range.offset, range.len.min(left)), plan);
             left = left.saturating_sub(range.len);
         }
@@ -193,7 +195,7 @@ impl Ext {
     fn ask_for_nodes(&mut self, plan: &mut SurveyPlan) {
         for (inode, block, node) in std::mem::take(&mut self.nodes) {
             let range = self.layout.range(block, 1);
-            if !range.is_some_and(|range| self.asked.request(range, |_| Note::FileNode { inode, node })) {
+            if !range.is_some_and(|range| self.asked.request(range, |_| ReadPurpose::FileNode { inode, node })) {
                 self.files.mapped(inode, &[], 0, &self.layout, plan);
             }
         }
@@ -208,8 +210,8 @@ impl Ext {
             let bitmap = self.layout.range(group.inode_bitmap, 1);
             self.soon.extend(bitmap);
             let note = match group.inodes_used {
-                Some(_) => Note::Passed,
-                None => Note::Bitmap { group: number, inode_table: group.inode_table },
+                Some(_) => ReadPurpose::Passed,
+                None => ReadPurpose::Bitmap { group: number, inode_table: group.inode_table },
             };
             let comes = bitmap.is_some_and(|bitmap| self.asked.request(bitmap, |_| note));
             match group.inodes_used {
@@ -229,7 +231,7 @@ impl Ext {
         let Ok(first) = u32::try_from(u64::from(group) * u64::from(group_inodes) + 1) else { return };
         if let Some(range) = self.layout.range(first_block, blocks_used) {
             let inode_at = |at| first.saturating_add(u32::try_from(at / inode_bytes).unwrap_or(u32::MAX));
-            self.asked.request(range, |at| Note::Inodes { inode: inode_at(at) });
+            self.asked.request(range, |at| ReadPurpose::Inodes { inode: inode_at(at) });
             self.soon.push(range);
         }
         self.later.extend(self.layout.range(first_block.saturating_add(blocks_used), blocks - blocks_used));
@@ -266,13 +268,13 @@ impl Ext {
         for run in &mapped.runs {
             let start = u64::from(run.at) * self.layout.block_bytes;
             if let Some(range) = self.layout.range(run.block, run.count.into()) {
-                self.asked.request(range, |at| Note::Directory { inode, at: start + at });
+                self.asked.request(range, |at| ReadPurpose::Directory { inode, at: start + at });
                 self.tree.directory(inode.into(), range);
             }
         }
         for (block, node) in &mapped.nodes {
             if let Some(range) = self.layout.range(*block, 1) {
-                self.asked.request(range, |_| Note::DirectoryNode { inode, node: *node });
+                self.asked.request(range, |_| ReadPurpose::DirectoryNode { inode, node: *node });
                 self.tree.directory(inode.into(), range);
             }
         }
@@ -312,7 +314,8 @@ impl Ext {
         let mut more = 0;
         for (block, node) in &mapped.nodes {
             let range = self.layout.range(*block, 1);
-            let comes = range.is_some_and(|range| self.asked.request(range, |_| Note::FileNode { inode, node: *node }));
+            let comes =
+                range.is_some_and(|range| self.asked.request(range, |_| ReadPurpose::FileNode { inode, node: *node }));
             more += u32::from(comes);
         }
         self.files.mapped(inode, &mapped.runs, more, &self.layout, plan);

@@ -2,7 +2,7 @@
 
 use cheetah_device::ByteRange;
 
-use crate::le::{le16, le32};
+use cheetah_device::le::{u16_at, u32_at};
 
 /// Its offset in the volume, and its length.
 const AT: usize = 1024;
@@ -60,18 +60,18 @@ impl Layout {
     /// Parses the superblock in the start of a volume; `None` if missing or implausible.
     pub fn parse(start: &[u8]) -> Option<Self> {
         let bytes = start.get(AT..AT + BYTES)?;
-        let (compat, incompat, ro_compat) = (le32(bytes, 0x5c), le32(bytes, 0x60), le32(bytes, 0x64));
-        let block_shift = le32(bytes, 0x18);
-        if le16(bytes, 0x38) != MAGIC || block_shift > 6 || incompat & INCOMPAT_JOURNAL_DEVICE != 0 {
+        let (compat, incompat, ro_compat) = (u32_at(bytes, 0x5c), u32_at(bytes, 0x60), u32_at(bytes, 0x64));
+        let block_shift = u32_at(bytes, 0x18);
+        if u16_at(bytes, 0x38) != MAGIC || block_shift > 6 || incompat & INCOMPAT_JOURNAL_DEVICE != 0 {
             return None;
         }
         let wide = incompat & INCOMPAT_64BIT != 0;
         let block_bytes = 1024 << block_shift;
-        let blocks = u64::from(le32(bytes, 0x4)) | if wide { u64::from(le32(bytes, 0x150)) << 32 } else { 0 };
-        let (first_block, group_blocks) = (u64::from(le32(bytes, 0x14)), u64::from(le32(bytes, 0x20)));
-        let group_inodes = le32(bytes, 0x28);
-        let inode_bytes = if le32(bytes, 0x4c) == 0 { 128 } else { u64::from(le16(bytes, 0x58)) };
-        let descriptor_bytes = if wide { u64::from(le16(bytes, 0xfe)) } else { 32 };
+        let blocks = u64::from(u32_at(bytes, 0x4)) | if wide { u64::from(u32_at(bytes, 0x150)) << 32 } else { 0 };
+        let (first_block, group_blocks) = (u64::from(u32_at(bytes, 0x14)), u64::from(u32_at(bytes, 0x20)));
+        let group_inodes = u32_at(bytes, 0x28);
+        let inode_bytes = if u32_at(bytes, 0x4c) == 0 { 128 } else { u64::from(u16_at(bytes, 0x58)) };
+        let descriptor_bytes = if wide { u64::from(u16_at(bytes, 0xfe)) } else { 32 };
         let sound = blocks < 1 << 46
             && first_block < blocks
             && group_blocks > 0
@@ -101,9 +101,9 @@ impl Layout {
             },
             first_block,
             group_blocks,
-            first_meta_group: if incompat & INCOMPAT_META_BG != 0 { le32(bytes, 0x104).into() } else { u64::MAX },
+            first_meta_group: if incompat & INCOMPAT_META_BG != 0 { u32_at(bytes, 0x104).into() } else { u64::MAX },
             backups: if compat & COMPAT_SPARSE_SUPER2 != 0 {
-                Backups::Two([le32(bytes, 0x24c), le32(bytes, 0x250)])
+                Backups::Two([u32_at(bytes, 0x24c), u32_at(bytes, 0x250)])
             } else if ro_compat & RO_COMPAT_SPARSE_SUPER != 0 {
                 Backups::Powers
             } else {

@@ -2,7 +2,7 @@
 
 use cheetah_device::ByteRange;
 
-use crate::le::{le16, le32, le64};
+use cheetah_device::le::{u16_at, u32_at, u64_at};
 
 const SECTOR_BYTES: usize = 512;
 /// The sectors of the boot sector and of its copies, used if it was wiped: FAT32's and exFAT's.
@@ -52,7 +52,7 @@ impl Geometry {
     pub fn parse(start: &[u8]) -> Option<Self> {
         for place in PLACES {
             let sector = start.get(place..place + SECTOR_BYTES)?;
-            match le16(sector, 510) {
+            match u16_at(sector, 510) {
                 0xaa55 if sector.get(3..11) == Some(b"EXFAT   ") => return Self::ex_fat(sector),
                 0xaa55 => return Self::fat(sector),
                 0 => {}
@@ -64,12 +64,12 @@ impl Geometry {
 
     fn fat(sector: &[u8]) -> Option<Self> {
         let byte = |at: usize| u64::from(sector.get(at).copied().unwrap_or(0));
-        let either = |short: usize, long: usize| match le16(sector, short) {
-            0 => u64::from(le32(sector, long)),
+        let either = |short: usize, long: usize| match u16_at(sector, short) {
+            0 => u64::from(u32_at(sector, long)),
             short => short.into(),
         };
-        let (sector_bytes, cluster_sectors) = (u64::from(le16(sector, 11)), byte(13));
-        let (reserved, tables, root_entries) = (u64::from(le16(sector, 14)), byte(16), u64::from(le16(sector, 17)));
+        let (sector_bytes, cluster_sectors) = (u64::from(u16_at(sector, 11)), byte(13));
+        let (reserved, tables, root_entries) = (u64::from(u16_at(sector, 14)), byte(16), u64::from(u16_at(sector, 17)));
         let (sectors, table_sectors) = (either(19, 32), either(22, 36));
         let is_sound = (512..=4096).contains(&sector_bytes)
             && sector_bytes.is_power_of_two()
@@ -83,7 +83,7 @@ impl Geometry {
         let root_at = reserved + tables * table_sectors;
         let heap = root_at + (root_entries * 32).div_ceil(sector_bytes);
         let clusters = sectors.checked_sub(heap)? / cluster_sectors;
-        let kind = if le16(sector, 22) == 0 || clusters > CLUSTERS_MAX_FAT16 {
+        let kind = if u16_at(sector, 22) == 0 || clusters > CLUSTERS_MAX_FAT16 {
             Kind::Fat32
         } else if clusters > CLUSTERS_MAX_FAT12 {
             Kind::Fat16
@@ -91,7 +91,7 @@ impl Geometry {
             Kind::Fat12
         };
         let root = match kind {
-            Kind::Fat32 => Root::Chain(le32(sector, 44)),
+            Kind::Fat32 => Root::Chain(u32_at(sector, 44)),
             _ => Root::Fixed(ByteRange::new(root_at * sector_bytes, (heap - root_at) * sector_bytes)),
         };
         Self {
@@ -113,16 +113,16 @@ impl Geometry {
             return None;
         }
         let bytes = |sectors: u64| sectors.checked_mul(1 << sector_shift);
-        let (volume_bytes, heap) = (bytes(le64(sector, 72))?, bytes(le32(sector, 88).into())?);
+        let (volume_bytes, heap) = (bytes(u64_at(sector, 72))?, bytes(u32_at(sector, 88).into())?);
         let cluster_bytes = 1 << (sector_shift + cluster_shift);
-        let clusters = u64::from(le32(sector, 92)).min(volume_bytes.checked_sub(heap)? / cluster_bytes);
+        let clusters = u64::from(u32_at(sector, 92)).min(volume_bytes.checked_sub(heap)? / cluster_bytes);
         Self {
             kind: Kind::ExFat,
             volume_bytes,
             cluster_bytes,
             clusters: u32::try_from(clusters.min(CLUSTERS_MAX_EXFAT)).ok()?,
-            table: ByteRange::new(bytes(le32(sector, 80).into())?, bytes(le32(sector, 84).into())?),
-            root: Root::Chain(le32(sector, 96)),
+            table: ByteRange::new(bytes(u32_at(sector, 80).into())?, bytes(u32_at(sector, 84).into())?),
+            root: Root::Chain(u32_at(sector, 96)),
             heap,
         }
         .with_clusters_of_table()

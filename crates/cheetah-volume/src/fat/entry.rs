@@ -1,6 +1,6 @@
 //! Directory entries.
 
-use crate::le::{le16, le32, le64};
+use cheetah_device::le::{u16_at, u32_at, u64_at};
 
 /// The size of a directory entry; exFAT has several in a row per file.
 pub(super) const ENTRY_BYTES: usize = 32;
@@ -36,13 +36,13 @@ pub(super) fn fat(bytes: &[u8], is_wide: bool) -> Option<FatEntry> {
     if name == 0 || name == b'.' || is_other {
         return None;
     }
-    let high = if is_wide { u32::from(le16(bytes, 20)) << 16 } else { 0 };
+    let high = if is_wide { u32::from(u16_at(bytes, 20)) << 16 } else { 0 };
     let is_directory = attributes & DIRECTORY != 0;
     Some(FatEntry {
         is_directory,
         is_deleted: name == DELETED,
-        cluster: u32::from(le16(bytes, 26)) | high,
-        size: (!is_directory).then(|| le32(bytes, 28).into()),
+        cluster: u32::from(u16_at(bytes, 26)) | high,
+        size: (!is_directory).then(|| u32_at(bytes, 28).into()),
         is_contiguous: false,
     })
 }
@@ -61,11 +61,11 @@ pub(super) enum ExFat {
 /// Parses an entry of exFAT; `None` if it is of another type.
 pub(super) fn ex_fat(bytes: &[u8]) -> Option<ExFat> {
     let kind = *bytes.first()?;
-    let (cluster, size) = (le32(bytes, 20), le64(bytes, 24));
+    let (cluster, size) = (u32_at(bytes, 20), u64_at(bytes, 24));
     match kind {
         EX_BITMAP => Some(ExFat::Bitmap { cluster, size }),
         _ if kind & !EX_IN_USE == EX_FILE => Some(ExFat::File {
-            is_directory: le16(bytes, 4) & u16::from(DIRECTORY) != 0,
+            is_directory: u16_at(bytes, 4) & u16::from(DIRECTORY) != 0,
             is_deleted: kind & EX_IN_USE == 0,
         }),
         _ if kind & !EX_IN_USE == EX_STREAM => {

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 
 use self::boot::{Geometry, Kind, Root};
 use self::entry::{ENTRY_BYTES, ExFat, FatEntry};
-use self::table::{Next, Table};
+use self::table::{Table, TableEntry};
 use crate::survey::directory_tree::DirectoryTree;
 use crate::survey::pending_reads::{PendingReads, part_of};
 use crate::survey::{FileRuns, SurveyPlan, Surveyor};
@@ -51,7 +51,7 @@ pub(crate) fn recognise(start: &[u8]) -> Option<Box<dyn Surveyor>> {
 
 /// The content of a requested range.
 #[derive(Debug, Clone, Copy)]
-enum Note {
+enum ReadPurpose {
     Table,
     /// Part of a directory, starting at this offset of its content.
     Directory {
@@ -102,21 +102,21 @@ impl Chain {
 struct Fat {
     geometry: Geometry,
     table: Table,
-    asked: PendingReads<Note>,
+    asked: PendingReads<ReadPurpose>,
     tree: DirectoryTree,
     /// The first clusters of known directories.
     directories: HashSet<u32>,
     /// Chains that wait for a part of the table.
     waiting: Vec<Chain>,
     /// Files whose two entries arrive separately, by directory and the second entry's position.
-    parted: HashMap<(u64, u64), Parted>,
+    parted: HashMap<(u64, u64), SplitEntry>,
     looks_left: u64,
     is_over: bool,
 }
 
 /// One of a file's two exFAT entries; the other arrives in another range.
 #[derive(Debug, Clone, Copy)]
-enum Parted {
+enum SplitEntry {
     File { id: u64, is_directory: bool, is_deleted: bool },
     Stream { cluster: u32, size: u64, is_contiguous: bool },
 }
@@ -135,11 +135,11 @@ impl Surveyor for Fat {
         if self.geometry.kind != Kind::ExFat {
             let table = self.table.kept();
             self.table.request(table);
-            self.asked.request(table, |_| Note::Table);
+            self.asked.request(table, |_| ReadPurpose::Table);
         }
         match self.geometry.root {
             Root::Fixed(range) => {
-                self.asked.request(range, |at| Note::Directory { id: ROOT, at, is_deleted: false });
+                self.asked.request(range, |at| ReadPurpose::Directory { id: ROOT, at, is_deleted: false });
                 self.tree.directory(ROOT, range);
             }
             Root::Chain(cluster) => {
@@ -156,8 +156,8 @@ impl Surveyor for Fat {
         for (part, note) in parts {
             let bytes = part_of(bytes, range, part);
             match note {
-                Note::Table => self.table_arrived(part, bytes, plan),
-                Note::Directory { id, at, is_deleted } => self.directory(id, at, is_deleted, part, bytes, plan),
+                ReadPurpose::Table => self.table_arrived(part, bytes, plan),
+                ReadPurpose::Directory { id, at, is_deleted } => self.directory(id, at, is_deleted, part, bytes, plan),
             }
         }
         self.asked.submit(plan);
@@ -165,7 +165,7 @@ impl Surveyor for Fat {
 
     fn failed(&mut self, range: ByteRange, plan: &mut SurveyPlan) {
         for (part, note) in self.asked.take(range) {
-            if let Note::Table = note {
+            if let ReadPurpose::Table = note {
                 self.table_arrived(part, &[], plan);
             }
         }
@@ -239,15 +239,15 @@ impl Fat {
                 return;
             }
             Some(ExFat::File { is_directory, is_deleted }) => {
-                (Parted::File { id: entry, is_directory, is_deleted }, at + ENTRY_BYTES as u64)
+                (SplitEntry::File { id: entry, is_directory, is_deleted }, at + ENTRY_BYTES as u64)
             }
             Some(ExFat::Stream { cluster, size, is_contiguous }) => {
-                (Parted::Stream { cluster, size, is_contiguous }, at)
+                (SplitEntry::Stream { cluster, size, is_contiguous }, at)
             }
         };
         let (file, stream) = match (self.parted.remove(&(directory, at)), half) {
-            (Some(file @ Parted::File { .. }), stream @ Parted::Stream { .. }) => (file, stream),
-            (Some(stream @ Parted::Stream { .. }), file @ Parted::File { .. }) => (file, stream),
+            (Some(file @ SplitEntry::File { .. }), stream @ SplitEntry::Stream { .. }) => (file, stream),
+            (Some(stream @ SplitEntry::Stream { .. }), file @ SplitEntry::File { .. }) => (file, stream),
             _ => {
                 // Usually removed with the next entry.
                 if self.parted.len() < WAITING_MAX {
@@ -256,8 +256,10 @@ impl Fat {
                 return;
             }
         };
-        if let (Parted::File { id, is_directory, is_deleted }, Parted::Stream { cluster, size, is_contiguous }) =
-            (file, stream)
+        if let (
+            SplitEntry::File { id, is_directory, is_deleted },
+            SplitEntry::Stream { cluster, size, is_contiguous },
+        ) = (file, stream)
         {
             let found = FatEntry { is_directory, is_deleted, cluster, size: Some(size), is_contiguous };
             self.found(id, directory, place(at), found, plan);
@@ -304,14 +306,14 @@ impl Fat {
                     Step::After(cluster)
                 }
                 Step::After(cluster) => match self.table.next(cluster) {
-                    Next::Cluster(next) => Step::Take(next),
-                    Next::Free | Next::End => break,
-                    Next::Unknown(part) => return self.wait(chain, part, plan),
+                    TableEntry::Cluster(next) => Step::Take(next),
+                    TableEntry::Free | TableEntry::End => break,
+                    TableEntry::Unknown(part) => return self.wait(chain, part, plan),
                 },
                 Step::TakeIfFree(cluster) => {
                     match self.table.next(cluster) {
-                        Next::Free => chain.take(cluster),
-                        Next::Unknown(part) => return self.wait(chain, part, plan),
+                        TableEntry::Free => chain.take(cluster),
+                        TableEntry::Unknown(part) => return self.wait(chain, part, plan),
                         // Its first cluster was reallocated, so nothing is left of it.
                         _ if chain.runs.is_empty() => return,
                         _ => {}
@@ -327,7 +329,7 @@ impl Fat {
     fn wait(&mut self, mut chain: Chain, part: ByteRange, plan: &mut SurveyPlan) {
         if self.table.is_away(part) {
             self.table.request(part);
-            if !self.asked.request(part, |_| Note::Table) {
+            if !self.asked.request(part, |_| ReadPurpose::Table) {
                 self.table.arrived(part, &[]);
             }
         }
@@ -366,7 +368,7 @@ impl Fat {
             let start = u64::from(chain.asked) * self.geometry.cluster_bytes;
             let range = self.geometry.range(first, count);
             let (id, is_deleted) = (chain.id, chain.found.is_deleted);
-            self.asked.request(range, |at| Note::Directory { id, at: start + at, is_deleted });
+            self.asked.request(range, |at| ReadPurpose::Directory { id, at: start + at, is_deleted });
             self.tree.directory(id, range);
             chain.asked = chain.asked.saturating_add(count);
         }

@@ -3,8 +3,8 @@
 use cheetah_device::ByteRange;
 
 use super::boot::{Geometry, Kind};
-use crate::le::{le16, le32};
 use crate::survey::pending_reads::part_of;
+use cheetah_device::le::{u16_at, u32_at};
 
 /// The size of a page of the table; divides 1 MiB.
 const PAGE_BYTES: u64 = 64 << 10;
@@ -13,7 +13,7 @@ pub(super) const KEPT_BYTES_MAX: u64 = 64 << 20;
 
 /// The table's entry of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum TableEntry {
     /// Its successor.
     Cluster(u32),
     /// The last cluster of a chain, or unknown.
@@ -77,7 +77,7 @@ impl Table {
     }
 
     /// The successor of a cluster.
-    pub fn next(&self, cluster: u32) -> Next {
+    pub fn next(&self, cluster: u32) -> TableEntry {
         let cluster = u64::from(cluster);
         let found = match self.kind {
             Kind::Fat12 => self.entry(cluster + cluster / 2, 1).and_then(|low| {
@@ -96,33 +96,33 @@ impl Table {
             Kind::ExFat => 0xffff_fff7,
         };
         match found {
-            Ok(0) => Next::Free,
-            Ok(next) if next < bad => Next::Cluster(next),
-            Ok(_) => Next::End,
+            Ok(0) => TableEntry::Free,
+            Ok(next) if next < bad => TableEntry::Cluster(next),
+            Ok(_) => TableEntry::End,
             Err(next) => next,
         }
     }
 
     /// Reads a number of one, two or four bytes at an offset of the table, or returns the reason it is missing.
-    fn entry(&self, at: u64, bytes: u64) -> Result<u32, Next> {
+    fn entry(&self, at: u64, bytes: u64) -> Result<u32, TableEntry> {
         let at = self.range.offset + at;
         let first = self.range.offset / PAGE_BYTES;
         let index = at / PAGE_BYTES - first;
         let start = (index + first).saturating_mul(PAGE_BYTES);
         match usize::try_from(index).ok().and_then(|index| self.pages.get(index)) {
-            None => Err(Next::End),
+            None => Err(TableEntry::End),
             Some(Page::Here(page)) => {
                 let at = usize::try_from(at - start.max(self.range.offset)).unwrap_or(usize::MAX);
                 match bytes {
-                    _ if at >= page.len() => Err(Next::End),
+                    _ if at >= page.len() => Err(TableEntry::End),
                     1 => Ok(page.get(at).copied().unwrap_or(0).into()),
-                    2 => Ok(le16(page, at).into()),
-                    _ => Ok(le32(page, at)),
+                    2 => Ok(u16_at(page, at).into()),
+                    _ => Ok(u32_at(page, at)),
                 }
             }
-            Some(Page::Away | Page::Asked) => {
-                Err(Next::Unknown(ByteRange::new(start, PAGE_BYTES).intersection(self.kept()).unwrap_or(self.kept())))
-            }
+            Some(Page::Away | Page::Asked) => Err(TableEntry::Unknown(
+                ByteRange::new(start, PAGE_BYTES).intersection(self.kept()).unwrap_or(self.kept()),
+            )),
         }
     }
 

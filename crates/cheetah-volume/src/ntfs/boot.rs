@@ -2,7 +2,7 @@
 
 use cheetah_device::ByteRange;
 
-use crate::le::{le16, le64};
+use cheetah_device::le::{u16_at, u64_at};
 
 const CLUSTER_BYTES_MAX: u64 = 2 << 20;
 const RECORD_BYTES_MAX: u64 = 64 << 10;
@@ -25,10 +25,10 @@ pub(super) struct Boot {
 impl Boot {
     /// Parses a boot sector; `None` if it is not NTFS, or The Sleuth Kit refuses it.
     pub(super) fn parse(sector: &[u8]) -> Option<Self> {
-        if sector.get(3..11)? != b"NTFS    " || le16(sector, 510) != 0xaa55 {
+        if sector.get(3..11)? != b"NTFS    " || u16_at(sector, 510) != 0xaa55 {
             return None;
         }
-        let sector_bytes = u64::from(le16(sector, 11));
+        let sector_bytes = u64::from(u16_at(sector, 11));
         if !(512..=4096).contains(&sector_bytes) || !sector_bytes.is_power_of_two() {
             return None;
         }
@@ -46,9 +46,9 @@ impl Boot {
         if record_bytes == 0 || !record_bytes.is_multiple_of(512) || record_bytes > RECORD_BYTES_MAX {
             return None;
         }
-        let volume_bytes = le64(sector, 40).checked_mul(sector_bytes).filter(|&bytes| bytes <= i64::MAX as u64)?;
-        let mft = le64(sector, 48).checked_mul(cluster_bytes).filter(|&mft| mft < volume_bytes)?;
-        let mirror = le64(sector, 56).saturating_mul(cluster_bytes);
+        let volume_bytes = u64_at(sector, 40).checked_mul(sector_bytes).filter(|&bytes| bytes <= i64::MAX as u64)?;
+        let mft = u64_at(sector, 48).checked_mul(cluster_bytes).filter(|&mft| mft < volume_bytes)?;
+        let mirror = u64_at(sector, 56).saturating_mul(cluster_bytes);
         Some(Self { cluster_bytes, record_bytes, volume_bytes, mft, mirror })
     }
 

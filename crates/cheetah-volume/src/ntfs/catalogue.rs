@@ -145,7 +145,7 @@ impl Catalogue {
     /// The ranges of the indexes in walking order, then those of unreachable directories.
     fn walk(&self) -> Vec<ByteRange> {
         let mut ranges = Vec::new();
-        let mut seen = Seen::default();
+        let mut seen = RecordSet::default();
         let mut path = Vec::new();
         let roots = std::iter::once(ROOT).chain(self.indexes.iter().map(|part| part.id));
         for root in roots {
@@ -179,7 +179,7 @@ impl Catalogue {
 
     fn files(&self) -> Vec<FileRuns> {
         let mut files = Vec::new();
-        let mut seen = Seen::default();
+        let mut seen = RecordSet::default();
         for entries in self.names.chunk_by(|a, b| a.parent == b.parent) {
             for (name, place) in entries.iter().zip(0..) {
                 let parts = parts_of(&self.contents, name.id);
@@ -227,11 +227,11 @@ fn parts_of(parts: &[Part], id: u32) -> &[Part] {
 
 /// A bit set of record numbers, bounded by the size of the MFT.
 #[derive(Debug, Default)]
-struct Seen {
+struct RecordSet {
     bits: Vec<u64>,
 }
 
-impl Seen {
+impl RecordSet {
     /// Inserts a record; returns whether it is new.
     fn is_new(&mut self, id: u32) -> bool {
         let (word, bit) = (id as usize / 64, 1 << (id % 64));

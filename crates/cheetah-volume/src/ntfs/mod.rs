@@ -53,7 +53,7 @@ pub struct Ntfs {
     boot: Boot,
     requests: RequestFilter,
     /// The MFT's start, until complete.
-    head: Option<Head>,
+    head: Option<MftStart>,
     table: Table,
     mft_bytes: u64,
     /// Unrequested parts of the MFT: offset in it, and range on the volume.
@@ -66,7 +66,7 @@ pub struct Ntfs {
 
 /// The part of the MFT's start that has arrived.
 #[derive(Debug)]
-struct Head {
+struct MftStart {
     range: ByteRange,
     bytes: Vec<u8>,
     missing: usize,
@@ -93,7 +93,7 @@ impl Ntfs {
     }
 
     /// Handles the first record, which locates the others.
-    fn open_mft(&mut self, head: Head, plan: &mut SurveyPlan) {
+    fn open_mft(&mut self, head: MftStart, plan: &mut SurveyPlan) {
         let Some(first) = head.bytes.get(..self.boot.record_bytes as usize) else { return };
         let mut first = first.to_vec();
         let Some(record) = Record::parse(&mut first) else {
@@ -237,7 +237,7 @@ impl Surveyor for Ntfs {
     fn start(&mut self, plan: &mut SurveyPlan) {
         let end = self.boot.mft.saturating_add(HEAD_BYTES).min(self.boot.volume_bytes);
         let range = ByteRange::between(self.boot.mft, end);
-        self.head = Some(Head { range, bytes: vec![0; range.len as usize], missing: range.len as usize });
+        self.head = Some(MftStart { range, bytes: vec![0; range.len as usize], missing: range.len as usize });
         self.requests.read(plan, range);
     }
 
@@ -268,7 +268,7 @@ impl Surveyor for Ntfs {
     }
 }
 
-impl Head {
+impl MftStart {
     fn fill(&mut self, range: ByteRange, bytes: &[u8]) {
         let Some(at) = range.offset.checked_sub(self.range.offset).map(|at| at as usize) else { return };
         if let Some(to) = self.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {

@@ -3,7 +3,7 @@
 //! After Carrier, *File System Forensic Analysis*, chapter 13, and the Linux-NTFS project's documentation.
 
 use super::runs::Runs;
-use crate::le::{le16, le32, le64};
+use cheetah_device::le::{u16_at, u32_at, u64_at};
 
 /// The stride of the update sequence, independent of the sector size.
 const STRIDE: usize = 512;
@@ -37,13 +37,13 @@ impl<'a> Record<'a> {
         }
         let bytes = &*bytes;
         // The sequence number distinguishes a reference to record 0, the MFT's, from no reference.
-        let reference = le64(bytes, 32);
+        let reference = u64_at(bytes, 32);
         Some(Self {
             bytes,
             base: reference & 0xffff_ffff_ffff,
             is_extension: reference != 0,
-            is_directory: le16(bytes, 22) & 2 != 0,
-            attributes: usize::from(le16(bytes, 20)),
+            is_directory: u16_at(bytes, 22) & 2 != 0,
+            attributes: usize::from(u16_at(bytes, 20)),
         })
     }
 
@@ -51,8 +51,8 @@ impl<'a> Record<'a> {
     pub(super) fn attributes(self) -> impl Iterator<Item = Attribute<'a>> {
         let mut rest = self.bytes.get(self.attributes..).unwrap_or_default();
         std::iter::from_fn(move || {
-            let len = le32(rest, 4) as usize;
-            if le32(rest, 0) == u32::MAX || len < 24 {
+            let len = u32_at(rest, 4) as usize;
+            if u32_at(rest, 0) == u32::MAX || len < 24 {
                 return None;
             }
             let (bytes, behind) = rest.split_at_checked(len)?;
@@ -64,14 +64,14 @@ impl<'a> Record<'a> {
 
 /// Restores the last two bytes of each stride; returns whether all matched the update sequence number.
 fn put_right(record: &mut [u8]) -> bool {
-    let (at, count) = (usize::from(le16(record, 4)), usize::from(le16(record, 6)));
+    let (at, count) = (usize::from(u16_at(record, 4)), usize::from(u16_at(record, 6)));
     if count == 0 || (count - 1) * STRIDE > record.len() || at + 2 * count > record.len() {
         return false;
     }
-    let number = le16(record, at);
+    let number = u16_at(record, at);
     for stride in 1..count {
-        let kept = le16(record, at + 2 * stride);
-        if le16(record, stride * STRIDE - 2) != number {
+        let kept = u16_at(record, at + 2 * stride);
+        if u16_at(record, stride * STRIDE - 2) != number {
             return false;
         }
         if let Some(end) = record.get_mut(stride * STRIDE - 2..stride * STRIDE) {
@@ -90,29 +90,29 @@ pub(super) struct Attribute<'a> {
 impl<'a> Attribute<'a> {
     /// Its [`kind`].
     pub(super) fn kind(self) -> u32 {
-        le32(self.bytes, 0)
+        u32_at(self.bytes, 0)
     }
 
     /// Its name, in UTF-16; usually empty.
     pub(super) fn name(self) -> &'a [u8] {
-        let start = usize::from(le16(self.bytes, 10));
+        let start = usize::from(u16_at(self.bytes, 10));
         let len = 2 * usize::from(self.bytes.get(9).copied().unwrap_or(0));
         self.bytes.get(start..start + len).unwrap_or_default()
     }
 
     /// Its content, if resident.
     pub(super) fn resident(self) -> Option<&'a [u8]> {
-        let start = usize::from(le16(self.bytes, 20));
-        let len = le32(self.bytes, 16) as usize;
+        let start = usize::from(u16_at(self.bytes, 20));
+        let len = u32_at(self.bytes, 16) as usize;
         (*self.bytes.get(8)? == 0).then(|| self.bytes.get(start..start.checked_add(len)?)).flatten()
     }
 
     /// The position of its content, if non-resident.
     pub(super) fn non_resident(self) -> Option<NonResident<'a>> {
-        let list = self.bytes.get(usize::from(le16(self.bytes, 32))..)?;
-        let compressed = le16(self.bytes, 12) & 0xff != 0;
-        let (size, initialised) = (le64(self.bytes, 48), le64(self.bytes, 56));
-        let first = le64(self.bytes, 16);
+        let list = self.bytes.get(usize::from(u16_at(self.bytes, 32))..)?;
+        let compressed = u16_at(self.bytes, 12) & 0xff != 0;
+        let (size, initialised) = (u64_at(self.bytes, 48), u64_at(self.bytes, 56));
+        let first = u64_at(self.bytes, 16);
         let content = NonResident { first, size: size.min(initialised), compressed, list };
         (*self.bytes.get(8)? != 0).then_some(content)
     }
@@ -152,7 +152,7 @@ impl<'a> FileName<'a> {
     /// Parses the content of a `$FILE_NAME`.
     pub(super) fn parse(content: &'a [u8]) -> Option<Self> {
         let len = 2 * usize::from(*content.get(64)?);
-        let parent = le64(content, 0) & 0xffff_ffff_ffff;
+        let parent = u64_at(content, 0) & 0xffff_ffff_ffff;
         Some(Self { parent, name: content.get(66..66 + len)?, is_short: *content.get(65)? == 2 })
     }
 }

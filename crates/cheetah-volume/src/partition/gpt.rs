@@ -3,7 +3,7 @@
 use cheetah_device::{ByteRange, Device, Size};
 use crc_fast::{CrcAlgorithm, checksum};
 
-use super::{Partition, le32, le64, read};
+use super::{Partition, read, u32_at, u64_at};
 
 /// The size of a header covered by its checksum; the rest of the sector is zero.
 const HEADER_BYTES_MIN: usize = 92;
@@ -62,19 +62,19 @@ async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<
 }
 
 fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, String> {
-    let header_bytes = usize::try_from(le32(bytes, 12)).unwrap_or(usize::MAX);
+    let header_bytes = usize::try_from(u32_at(bytes, 12)).unwrap_or(usize::MAX);
     if header_bytes < HEADER_BYTES_MIN || header_bytes > bytes.len() {
         return Err(format!("a header cannot be {header_bytes} bytes long"));
     }
     let mut blanked = bytes[..header_bytes].to_vec();
     blanked[HEADER_CRC_AT].fill(0);
-    if checksum(CrcAlgorithm::Crc32IsoHdlc, &blanked) != u64::from(le32(bytes, HEADER_CRC_AT.start)) {
+    if checksum(CrcAlgorithm::Crc32IsoHdlc, &blanked) != u64::from(u32_at(bytes, HEADER_CRC_AT.start)) {
         return Err("the checksum of the header is wrong".to_owned());
     }
-    if le64(bytes, 24) != sector {
-        return Err(format!("the header in sector {sector} says it is in sector {}", le64(bytes, 24)));
+    if u64_at(bytes, 24) != sector {
+        return Err(format!("the header in sector {sector} says it is in sector {}", u64_at(bytes, 24)));
     }
-    let (entries, entry_bytes) = (le32(bytes, 80), le32(bytes, 84));
+    let (entries, entry_bytes) = (u32_at(bytes, 80), u32_at(bytes, 84));
     if !(128..=ENTRY_BYTES_MAX).contains(&entry_bytes) || !entry_bytes.is_power_of_two() {
         return Err(format!("an entry cannot be {entry_bytes} bytes long"));
     }
@@ -82,8 +82,8 @@ fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, 
     if entries * entry_bytes > TABLE_BYTES_MAX {
         return Err(format!("a table of {} is refused", Size(entries * entry_bytes)));
     }
-    let table_at = le64(bytes, 72).checked_mul(sector_bytes).ok_or("the entries are beyond any device")?;
-    Ok(Header { sector_bytes, table_at, entries, entry_bytes, table_crc: le32(bytes, 88) })
+    let table_at = u64_at(bytes, 72).checked_mul(sector_bytes).ok_or("the entries are beyond any device")?;
+    Ok(Header { sector_bytes, table_at, entries, entry_bytes, table_crc: u32_at(bytes, 88) })
 }
 
 fn parse_entries(table: &[u8], header: &Header) -> Vec<Partition> {
@@ -94,7 +94,7 @@ fn parse_entries(table: &[u8], header: &Header) -> Vec<Partition> {
         if unused {
             continue;
         }
-        match parse_range(le64(entry, 32), le64(entry, 40), header.sector_bytes) {
+        match parse_range(u64_at(entry, 32), u64_at(entry, 40), header.sector_bytes) {
             Some(range) => partitions.push(Partition { number, range }),
             None => tracing::warn!("partition {number} ends before it starts, or beyond any device; left out"),
         }

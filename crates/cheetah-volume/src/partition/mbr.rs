@@ -2,7 +2,7 @@
 
 use cheetah_device::{ByteRange, Device};
 
-use super::{Partition, le32, read};
+use super::{Partition, read, u32_at};
 
 /// The sector size of an MBR: 512 bytes, except on disks with native 4 KiB sectors, which the table does not reveal.
 const SECTOR_BYTES: u64 = 512;
@@ -57,7 +57,7 @@ fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
         if bytes[0] & 0x7f != 0 {
             return None;
         }
-        *entry = Entry { kind: bytes[4], start: le32(bytes, 8).into(), sectors: le32(bytes, 12).into() };
+        *entry = Entry { kind: bytes[4], start: u32_at(bytes, 8).into(), sectors: u32_at(bytes, 12).into() };
     }
     Some(entries)
 }

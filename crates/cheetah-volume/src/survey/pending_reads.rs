@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use cheetah_device::ByteRange;
+use cheetah_device::{ByteRange, coalesce};
 
 use super::{READ_BYTES_MAX, RangeSet, SurveyPlan, WINDOW_BYTES};
 
 /// Two requests no further apart than this are coalesced: the gap costs less than another request.
-const GAP_BYTES: u64 = 4 << 10;
+pub(crate) const GAP_BYTES: u64 = 4 << 10;
 /// The smallest sector; tools read whole ones.
 const SECTOR_BYTES: u64 = 512;
 /// The maximum number of pending requests. The group descriptors of 16 TiB make 400,000.
@@ -62,11 +62,10 @@ impl<T> PendingReads<T> {
 
     /// Adds all requests since the last call to the plan.
     pub fn submit(&mut self, plan: &mut SurveyPlan) {
-        for range in merged(&mut self.batch) {
+        for range in coalesce(std::mem::take(&mut self.batch), GAP_BYTES) {
             self.submitted.add(range);
             plan.read(range);
         }
-        self.batch.clear();
     }
 
     /// Requests fetches of the parts of `range` that are in the volume and have not been requested before.
@@ -103,21 +102,6 @@ pub(crate) fn part_of(bytes: &[u8], whole: ByteRange, part: ByteRange) -> &[u8] 
     let start = part.offset.checked_sub(whole.offset).and_then(|start| usize::try_from(start).ok());
     let len = usize::try_from(part.len).ok();
     (start.zip(len)).and_then(|(start, len)| bytes.get(start..start.checked_add(len)?)).unwrap_or_default()
-}
-
-/// Sorts the ranges, and coalesces those that overlap or are close to each other.
-pub(crate) fn merged(ranges: &mut [ByteRange]) -> Vec<ByteRange> {
-    ranges.sort_unstable_by_key(|range| (range.offset, range.len));
-    let mut merged: Vec<ByteRange> = Vec::new();
-    for range in ranges.iter().filter(|range| !range.is_empty()) {
-        match merged.last_mut() {
-            Some(last) if range.offset <= last.end().saturating_add(GAP_BYTES) => {
-                *last = ByteRange::between(last.offset, last.end().max(range.end()));
-            }
-            _ => merged.push(*range),
-        }
-    }
-    merged
 }
 
 #[cfg(test)]

@@ -10,10 +10,9 @@
 
 mod ext;
 mod fat;
-#[allow(dead_code, reason = "shared with other crates")]
-#[path = "../../../cheetah/tests/it/support/need.rs"]
-mod need;
 mod ntfs;
 mod partitions;
 mod tools;
 mod walk;
+
+use cheetah_testing as need;

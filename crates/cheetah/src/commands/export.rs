@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_device::{Size, os_error};
-use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, serve};
-use cheetah_source::{OpenedSource, SingleExport};
+use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, SingleExport, serve};
+use cheetah_source::OpenedSource;
 use cheetah_tls::{ServerTls, credential_store};
 use serde_json::json;
 
@@ -67,7 +67,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
     let (listener, tls, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
-    let only = SingleExport { device: opened.device.clone(), name: opened.name.clone() };
+    let only = SingleExport::described_by_name(opened.name.clone(), opened.device.clone());
     let value = json!({
         "event": "ready", "transport": if tls.is_some() { "tls" } else { "clear" }, "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
     });

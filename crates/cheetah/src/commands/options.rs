@@ -11,7 +11,7 @@ use cheetah_device::Size;
 use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
-use cheetah_drive::gather::Gather;
+use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec};
 use cheetah_image::spec;
@@ -106,7 +106,7 @@ impl NodeArgs {
             let specs = specs.collect::<Result<Vec<_>, _>>()?;
             return Ok(find(&specs, &FindOptions { timeout, browse: BROWSE }).await?);
         };
-        let mut gather = Gather::listen(self.listen, wanted, self.insecure).await?;
+        let mut gather = JoinListener::listen(self.listen, wanted, self.insecure).await?;
         let address = gather.address();
         ui.event(
             format_args!(

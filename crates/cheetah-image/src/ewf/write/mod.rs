@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_device::{ByteRange, Data};
+use cheetah_device::{ByteRange, Data, coalesce};
 
 use crate::hash::Hashes;
 use cheetah_error::{Error, Result};
@@ -187,7 +187,8 @@ impl E01Writer {
         let offset = self.offset - self.pending.len();
         let open = self.writer.ask(Command::Sync).await?;
         let before = ByteRange::between(0, offset);
-        let unreadable = merged(&self.unreadable).into_iter().filter_map(|range| range.intersection(before));
+        let unreadable =
+            coalesce(self.unreadable.clone(), 0).into_iter().filter_map(|range| range.intersection(before));
         let unreadable = unreadable.map(|range| (range.offset, range.len)).collect();
         Ok(Checkpoint { offset, unreadable, shape: self.shape.clone(), open })
     }
@@ -202,7 +203,7 @@ impl E01Writer {
                 "only {offset} of {size} bytes were pushed, so the image is incomplete"
             )));
         }
-        let unreadable = sectors(&merged(&self.unreadable), u64::from(self.shape.sector_size))?;
+        let unreadable = sectors(&coalesce(self.unreadable.clone(), 0), u64::from(self.shape.sector_size))?;
         let hashes = Box::new(hashes.clone());
         self.writer.ask(|reply| Command::Finish(hashes, unreadable, reply)).await
     }
@@ -219,27 +220,10 @@ fn run_bytes(shape: &Shape) -> u64 {
     (RUN_BYTES / chunk_bytes).max(1) * chunk_bytes
 }
 
-/// Sorts the ranges and merges those that touch or overlap.
-fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
-    let mut ranges = ranges.to_vec();
-    ranges.sort_unstable();
-    let mut merged: Vec<ByteRange> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.offset <= last.end() => {
-                *last = ByteRange::between(last.offset, last.end().max(range.end()))
-            }
-            _ => merged.push(range),
-        }
-    }
-    merged
-}
-
 /// Converts a range to first sector and number of sectors. The format has 32 bits for each; fails if that is not
 /// enough.
 fn sectors(ranges: &[ByteRange], sector_size: u64) -> Result<Vec<(u32, u32)>> {
-    let ranges: Vec<_> = ranges.iter().map(|range| range.aligned_to(sector_size)).collect();
-    let ranges = merged(&ranges);
+    let ranges = coalesce(ranges.iter().map(|range| range.aligned_to(sector_size)).collect(), 0);
     // Split, so that the number of sectors fits even if all of them are unreadable.
     let ranges = ranges.iter().flat_map(|range| range.split_at_multiples(sector_size << 31));
     let number = |bytes: u64| u32::try_from(bytes / sector_size);

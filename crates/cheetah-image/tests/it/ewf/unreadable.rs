@@ -1,14 +1,14 @@
 //! Ranges that could not be read when the image was made: they are neither zeros nor evidence.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use cheetah_device::{ByteRange, Device as _, Error};
 use cheetah_image::ewf::Ewf;
 
 use super::sections::{errors, insert};
 use super::support::{Desk, read};
+use crate::bad_disk::{BadDisk, PROGRAMS};
 use crate::need;
 
 #[test]
@@ -39,60 +39,6 @@ fn unreadable_ranges_are_errors_and_the_rest_is_read() {
     assert!(read(&image, 11 * 512, 0).unwrap().is_empty());
 }
 
-/// A disk with a bad spot, for programs that read disks: nbdkit returns errors, nbdfuse presents it as a file, and a
-/// loop device as a disk.
-struct BadDisk {
-    fuse: Child,
-    file: PathBuf,
-    disk: Option<String>,
-}
-
-impl BadDisk {
-    fn new(desk: &Desk, bad: ByteRange) -> Self {
-        let folder = desk.path("mnt");
-        std::fs::create_dir(&folder).unwrap();
-        let file = folder.join("disk");
-        let pread = format!(
-            "if [ $4 -lt {} ] && [ $(($4 + $3)) -gt {} ]; then echo EIO bad spot >&2; exit 1; fi; \
-             dd if={} skip=$4 count=$3 iflag=skip_bytes,count_bytes status=none",
-            bad.end(),
-            bad.offset,
-            desk.path("source.raw").display()
-        );
-        let mut command = Command::new(need::find("nbdfuse").unwrap());
-        command.arg(&file).args(["[", "nbdkit", "-r", "-f", "--exit-with-parent", "eval"]);
-        command.args([format!("get_size=echo {}", desk.raw.len()), format!("pread={pread}")]).arg("]");
-        let fuse = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let mut disk = Self { fuse, file, disk: None };
-        let until = Instant::now() + Duration::from_secs(60);
-        while !disk.file.exists() {
-            assert!(Instant::now() < until, "nbdfuse should be there by now");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        disk.disk = Some(run("losetup", &["-r", "-f", "--show", path(&disk.file)]).trim().to_owned());
-        disk
-    }
-}
-
-impl Drop for BadDisk {
-    fn drop(&mut self) {
-        if let Some(disk) = &self.disk {
-            run("losetup", &["-d", disk]);
-        }
-        let folder = self.file.parent().unwrap();
-        // The loop device releases the file a little later.
-        for _ in 0..3000 {
-            let unmount = Command::new("umount").arg(folder).stderr(Stdio::null()).status();
-            if unmount.is_ok_and(|status| status.success()) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.fuse.kill();
-        let _ = self.fuse.wait();
-    }
-}
-
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -105,14 +51,13 @@ fn run(program: &str, args: &[&str]) -> String {
 
 #[test]
 fn ranges_that_ewfacquire_recorded_as_unreadable_are_unreadable() {
-    let programs = need::programs(&["ewfacquire", "nbdkit", "nbdfuse", "losetup", "umount"]);
-    if !programs || !need::fuse() || !need::root_and_loop() {
+    if !need::programs(&PROGRAMS) || !need::programs(&["ewfacquire"]) || !need::fuse() || !need::root_and_loop() {
         return;
     }
     let desk = Desk::new(1 << 20);
-    let disk = BadDisk::new(&desk, ByteRange::new(500_000, 5));
+    let disk = BadDisk::new(&desk.raw, ByteRange::new(500_000, 5));
     let target = desk.path("bad");
-    run("ewfacquire", &["-q", "-u", "-r", "0", "-t", path(&target), disk.disk.as_deref().unwrap()]);
+    run("ewfacquire", &["-q", "-u", "-r", "0", "-t", path(&target), disk.path()]);
     drop(disk);
     let image = Ewf::open(&target.with_extension("E01")).unwrap();
     let [bad] = image.info().unreadable[..] else { panic!("{:?}", image.info().unreadable) };

@@ -37,7 +37,7 @@ impl Peer {
         let child = match spawned {
             Ok(child) => child,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                eprintln!("SKIPPED: {program} is not installed");
+                cheetah_testing::skip(&format!("needs {program}"));
                 return None;
             }
             Err(error) => panic!("{program}: {error}"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cheetah_probe::clock::Nanos;
 use cheetah_probe::far::Token;
 use cheetah_probe::frame::{Probe, Session, frame};
-use cheetah_probe::limits::{Budget, Take};
+use cheetah_probe::limits::{Budget, SendDecision};
 use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{Pattern, ShortDuration, due};
 use cheetah_probe::selfcheck::{Bound, GapErrors, Verdict};
@@ -216,9 +216,9 @@ impl Job {
         let bytes = self.frames.iter().map(|frame| frame.len() as u64).sum();
         loop {
             match budget.take(Nanos::now(), count, bytes) {
-                Take::Now => break,
-                Take::At(at) => thread::sleep(at.since(Nanos::now())),
-                Take::Exhausted => {
+                SendDecision::Now => break,
+                SendDecision::At(at) => thread::sleep(at.since(Nanos::now())),
+                SendDecision::Exhausted => {
                     return Err(Failure::failed("the limit of packets is reached; --packets-max raises it"));
                 }
             }

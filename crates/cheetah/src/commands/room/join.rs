@@ -1,6 +1,7 @@
 //! `cheetah room join`: joins a room without starting anything.
 
-use cheetah_room::client::{MachineInfo, parse_host_port};
+use cheetah_room::client::MachineInfo;
+use cheetah_room::invitation::parse_host_port;
 use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::{Purpose, Wanted, resolve};
 use cheetah_room::{Host, Invitation};

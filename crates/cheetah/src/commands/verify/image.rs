@@ -32,8 +32,11 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
         return Err(failure);
     }
     // The audit reads the map itself, because in hashes missing ranges count as zeros.
-    let how =
-        SourceOptions { heed_map: false, in_order: true, ..SourceOptions::new(LinkUse::default(), args.timeout.get()) };
+    let how = SourceOptions {
+        apply_map: false,
+        in_order: true,
+        ..SourceOptions::new(LinkUse::default(), args.timeout.get())
+    };
     let source = stop.unless(&format!("opening {name}"), open(name, &how)).await?.source;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
     let options = AuditOptions { hashes: args.hash, trusted: keys.trusted.clone() };

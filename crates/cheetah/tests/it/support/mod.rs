@@ -2,7 +2,6 @@
 
 pub mod bytes;
 pub mod lab;
-pub mod need;
 pub mod node;
 pub mod peer;
 pub mod port;
@@ -10,8 +9,6 @@ pub mod python;
 pub mod run;
 pub mod service;
 pub mod stderr;
-#[path = "../../../../cheetah-probe/tests/it/steady.rs"]
-pub mod steady;
 pub mod tap;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub use bytes::noise;
+pub use cheetah_testing::{self as need, steady};
 pub use node::Node;
 pub use peer::Peer;
 pub use port::Port;

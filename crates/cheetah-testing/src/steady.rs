@@ -1,7 +1,6 @@
 //! Tests that measure times, on machines that may stall.
 
-#![allow(clippy::print_stderr, reason = "tests")]
-
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +24,10 @@ pub fn steadily(test: impl Fn()) {
         match outcome {
             Ok(()) => return,
             Err(panic) if stalled < STALL => resume_unwind(panic),
-            Err(_) => eprintln!("the machine stalled for {stalled:?} meanwhile: once more"),
+            Err(_) => {
+                let line = format!("the machine stalled for {stalled:?} during the test; it is repeated\n");
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
         }
     }
     test();

@@ -1,18 +1,24 @@
-//! Requirements of a test; if one is missing, the test says so and is skipped.
+//! Requirements of tests: programs, rights and real images. A test whose requirement is missing reports that and is
+//! skipped.
 
-use std::io::Write;
+#![forbid(unsafe_code)]
+
+pub mod steady;
+
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Says that this test is not run, past the test runner's capture, and counted by scripts/test-summary.
+/// Reports that the current test is skipped, and the reason. Bypasses the test runner's capture, since
+/// `scripts/test-summary` counts the lines.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     // In one write, so that the output of other threads cannot split the line.
     let line = format!("\nSKIPPED: {test}: {why}\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Whether all of these programs are there; if not, the test is skipped.
+/// Whether all of these programs are installed. If not, reports that the test is skipped.
 pub fn programs(names: &[&str]) -> bool {
     let missing: Vec<_> = names.iter().filter(|name| find(name).is_none()).copied().collect();
     if !missing.is_empty() {
@@ -21,7 +27,7 @@ pub fn programs(names: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Whether mounts can be made here.
+/// Whether FUSE mounts are possible. If not, reports that the test is skipped.
 pub fn fuse() -> bool {
     let there = Path::new("/dev/fuse").exists() && (is_root() || find("fusermount3").is_some());
     if !there {
@@ -30,7 +36,7 @@ pub fn fuse() -> bool {
     there
 }
 
-/// Whether this is root, with loop devices to be had.
+/// Whether this process is root and has loop devices. If not, reports that the test is skipped.
 pub fn root_and_loop() -> bool {
     let there = is_root() && Path::new("/dev/loop-control").exists();
     if !there {
@@ -39,6 +45,7 @@ pub fn root_and_loop() -> bool {
     there
 }
 
+/// Whether this process is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -50,7 +57,9 @@ pub fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// The folder of real images made by others, which is not part of the project.
+/// Returns the path of a real image made by others, which is not part of the project: in the folder that
+/// `CHEETAH_EVIDENCE` names, or in `../shared/evidence` beside the checkout. `None` if it is missing, after a report that
+/// the test is skipped.
 pub fn evidence(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/evidence");
     let folder = std::env::var_os("CHEETAH_EVIDENCE").map_or(beside, PathBuf::from);

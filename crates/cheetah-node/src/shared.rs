@@ -1,0 +1,59 @@
+//! The state that a node's parts share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cheetah_control::api::{Join, Status};
+use cheetah_probe::far::FarConfig;
+use cheetah_tls::Credential;
+
+use crate::disks;
+use crate::exports::Exports;
+use crate::instance::Instance;
+
+/// A running node's name, ports, exports and credential.
+pub(crate) struct Shared {
+    pub name: String,
+    pub instance: Instance,
+    pub nbd_port: u16,
+    pub http_port: u16,
+    pub exports: Arc<Exports>,
+    /// Its credential, if it serves with TLS.
+    pub credential: Option<Credential>,
+    /// Its part in measurements, if any.
+    pub far: Option<FarConfig>,
+    pub started: Instant,
+}
+
+impl Shared {
+    /// The node's status.
+    pub fn status(&self) -> Status {
+        Status {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: self.instance.to_string(),
+            nbd_port: self.nbd_port,
+            http_port: self.http_port,
+            uptime_s: self.started.elapsed().as_secs(),
+            disks_visible: disks::visible(),
+            memory: self.exports.store().status(),
+            exports: self.exports.status(),
+        }
+    }
+
+    /// Bytes a new export may reserve.
+    pub fn free_bytes(&self) -> u64 {
+        self.exports.store().status().free_bytes
+    }
+
+    /// The node as offered to an examiner.
+    pub fn offer(&self) -> Join {
+        Join {
+            name: self.name.clone(),
+            nbd_port: self.nbd_port,
+            http_port: self.http_port,
+            instance: self.instance.to_string(),
+            free_bytes: self.free_bytes(),
+        }
+    }
+}
