@@ -64,6 +64,7 @@ pub mod options;
 mod random_id;
 pub mod recognise;
 pub mod redundancy;
+pub mod sealed;
 pub mod status;
 
 pub use cheetah_image::{HashChoice, HashKind, Hashes};

@@ -4,7 +4,7 @@
 //!  gaps                          if parts of its image could not be read
 //!  prefetch                      if it has a budget
 //!  fence | read-only             if writable | if not
-//!  window                        the drive's exact size
+//!  sealed | window               if its nodes hold ciphertext only | the drive's exact size
 //!  linear                        over the sets, if there are several
 //!  stripe | linear               a set, over its nodes; mirror and parity: see `redundancy`
 //!  window                        a node's share of its export
@@ -30,7 +30,9 @@ use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
 use crate::options::OpenOptions;
 use crate::redundancy::open::Opened;
+use crate::sealed;
 use cheetah_error::{Error, Result};
+use cheetah_seal::{DriveKey, Sealed};
 use cheetah_tls::REVOKED;
 
 /// An open drive. Call [`Drive::close`]: a dropped drive is not flushed, and its lease is released only if the runtime
@@ -39,6 +41,7 @@ pub struct Drive {
     device: DynDevice,
     prefetch: Option<Arc<Prefetch>>,
     access: DriveAccess,
+    sealed: Option<Arc<Sealed>>,
     lost: Vec<String>,
 }
 
@@ -92,6 +95,8 @@ impl Drive {
         if options.writable && options.allow_lost {
             return Err(Error::misuse("a drive that has lost nodes can only be read; open it without --writable"));
         }
+        // Before anything is taken from other processes: without the key, nothing can be done.
+        let key = sealed::unlock(file)?;
         if file.is_redundant() {
             let opened = Opened::open(file, &options).await?;
             let lost = if opened.readable { Vec::new() } else { opened.missing.clone() };
@@ -99,8 +104,15 @@ impl Drive {
             for node in opened.missing.iter().filter(|_| opened.readable) {
                 tracing::warn!("{} goes on without a node: {node}", file.name);
             }
-            let (device, prefetch) = above(file, &options, opened.device(), opened.fence())?;
-            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(opened), lost });
+            let Above { device, prefetch, sealed } =
+                match above(file, &options, opened.device(), opened.fence(), key).await {
+                    Ok(above) => above,
+                    Err(error) => {
+                        opened.close().await?;
+                        return Err(error);
+                    }
+                };
+            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(opened), sealed, lost });
         }
         if options.writable {
             file.check_one_name()?;
@@ -109,9 +121,10 @@ impl Drive {
             true => Some(Leases::take(file, options.force_lease, options.timeout, |_| true).await?),
             false => None,
         };
-        match assemble(file, &options, leases.as_ref()).await {
-            Ok((device, prefetch, lost)) => {
-                Ok(Self { device, prefetch, access: leases.map_or(DriveAccess::Reader, DriveAccess::Writer), lost })
+        match assemble(file, &options, leases.as_ref(), key).await {
+            Ok((Above { device, prefetch, sealed }, lost)) => {
+                let access = leases.map_or(DriveAccess::Reader, DriveAccess::Writer);
+                Ok(Self { device, prefetch, access, sealed, lost })
             }
             Err(error) => {
                 if let Some(leases) = leases {
@@ -153,9 +166,12 @@ impl Drive {
         if self.access.fence().is_none() {
             return Ok(());
         }
-        let flushed = self.device.flush().await.map_err(Error::device("flushing the drive"));
+        let mut flushed = self.device.flush().await.map_err(Error::device("flushing the drive"));
+        if let Some(sealed) = self.sealed.as_ref().filter(|_| flushed.is_ok()) {
+            flushed = sealed.close().await.map_err(Error::device("storing the seal record"));
+        }
         // Before the lease is released: none of our requests may be in flight when the next writer starts.
-        drop((self.device, self.prefetch));
+        drop((self.device, self.prefetch, self.sealed));
         match self.access {
             DriveAccess::Reader => {}
             DriveAccess::Writer(leases) => leases.release().await,
@@ -207,13 +223,19 @@ pub(crate) fn being_filled(name: &str, by: Option<&str>) -> String {
     }
 }
 
-type Above = (DynDevice, Option<Arc<Prefetch>>);
+/// The layers over the sets.
+struct Above {
+    device: DynDevice,
+    prefetch: Option<Arc<Prefetch>>,
+    sealed: Option<Arc<Sealed>>,
+}
 
 async fn assemble(
     file: &DriveFile,
     options: &OpenOptions,
     leases: Option<&Leases>,
-) -> Result<(DynDevice, Option<Arc<Prefetch>>, Vec<String>)> {
+    key: Option<DriveKey>,
+) -> Result<(Above, Vec<String>)> {
     let token = |index| leases.and_then(|leases| leases.token(index));
     let access =
         NodeAccess { writable: options.writable, connections: options.connections.max(1), timeout: options.timeout };
@@ -237,8 +259,7 @@ async fn assemble(
     }
     let bad = Error::device(format!("assembling {}", file.name));
     let device = stack(file, devices).map_err(bad)?;
-    let (device, prefetch) = above(file, options, device, leases.map(Leases::fence))?;
-    Ok((device, prefetch, lost))
+    Ok((above(file, options, device, leases.map(Leases::fence), key).await?, lost))
 }
 
 /// Fails if a node refuses this member of the room: what the node holds is not lost, and others can read it.
@@ -249,10 +270,24 @@ fn check_refused(lost: &[String]) -> Result<()> {
     }
 }
 
-/// The layers over the sets: the drive's exact size, no writes without a lease, read-ahead.
-fn above(file: &DriveFile, options: &OpenOptions, sets: DynDevice, fence: Option<Arc<Fence>>) -> Result<Above> {
-    let bad = Error::device(format!("assembling {}", file.name));
-    let device = exact_size(file, sets).map_err(bad)?;
+/// The layers over the sets: the seal or the drive's exact size, no writes without a lease, read-ahead.
+async fn above(
+    file: &DriveFile,
+    options: &OpenOptions,
+    sets: DynDevice,
+    fence: Option<Arc<Fence>>,
+    key: Option<DriveKey>,
+) -> Result<Above> {
+    let (device, sealed) = match key {
+        Some(key) => {
+            let sealed = Arc::new(sealed::open(file, key, sets, options.writable).await?);
+            (sealed.clone() as DynDevice, Some(sealed))
+        }
+        None => {
+            let bad = Error::device(format!("assembling {}", file.name));
+            (exact_size(file, sets).map_err(bad)?, None)
+        }
+    };
     let device: DynDevice = match fence {
         Some(fence) => {
             let fenced = Fenced::new(device, fence, file.name.as_str());
@@ -261,9 +296,9 @@ fn above(file: &DriveFile, options: &OpenOptions, sets: DynDevice, fence: Option
         None => Arc::new(ReadOnly::new(device)),
     };
     if options.prefetch_budget == 0 {
-        return Ok((device, None));
+        return Ok(Above { device, prefetch: None, sealed });
     }
     let config = PrefetchConfig { budget_bytes: options.prefetch_budget, ..PrefetchConfig::default() };
     let prefetch = Prefetch::new(device, config);
-    Ok((prefetch.clone(), Some(prefetch)))
+    Ok(Above { device: prefetch.clone(), prefetch: Some(prefetch), sealed })
 }

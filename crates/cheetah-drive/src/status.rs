@@ -29,6 +29,9 @@ pub struct DriveStatus {
     pub size_bytes: u64,
     /// The layouts of its sets, in words.
     pub layout: Vec<String>,
+    /// The recipients that can open it, if it is sealed; empty if its key is destroyed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed_for: Option<Vec<String>>,
     /// The image, if one was loaded.
     pub image: Option<ImageStatus>,
     /// How much of the image the drive has, if it is being filled or could not be read in full.
@@ -143,6 +146,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         id: file.id.clone(),
         size_bytes: file.size,
         layout: file.sets.iter().map(|set| set.describe()).collect(),
+        sealed_for: file.sealed.as_ref().map(|seal| seal.keys.iter().map(|key| key.recipient.clone()).collect()),
         image: file.image.as_ref().map(|image| ImageStatus::new(image, survives.is_none())),
         covered,
         healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty(),

@@ -23,6 +23,7 @@ pub mod probe_reply;
 pub mod record;
 pub mod request;
 pub mod room;
+pub mod seal;
 pub mod server_handshake;
 pub mod split;
 pub mod survey;
@@ -32,7 +33,7 @@ pub mod tls_handshake;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
@@ -48,6 +49,7 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("record", record::run),
     ("request", request::run),
     ("room", room::run),
+    ("seal", seal::run),
     ("server_handshake", server_handshake::run),
     ("split", split::run),
     ("survey", survey::run),

@@ -1,14 +1,17 @@
 //! The command line. Each verb defines its own options, in [`crate::commands`].
 
+use std::path::PathBuf;
+
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
+use cheetah_seal::{SealError, keyring};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, bench, create, demo, destroy, enlarge, export, generate, load, mount, node, probe, repair, room, save,
-    serve, status, triage, unmount, verify,
+    acquire, bench, create, demo, destroy, drive, enlarge, export, generate, load, mount, node, probe, repair, room,
+    save, serve, status, triage, unmount, verify,
 };
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, enter};
 use crate::ui::Ui;
 
@@ -47,6 +50,15 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = "Global options", value_name = "ROOM")]
     pub room: Option<String>,
 
+    /// File of age identities that open sealed drives; repeat for more [default: the file that CHEETAH_IDENTITY names]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
+
+    /// File whose first line is a passphrase that opens sealed drives [default: the file that CHEETAH_PASSPHRASE_FILE
+    /// names]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+
     /// The verb and its options.
     #[command(subcommand)]
     pub command: Command,
@@ -67,6 +79,7 @@ pub enum Command {
     Verify(verify::Args),
     Status(status::Args),
     Destroy(destroy::Args),
+    Drive(drive::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
     Export(export::Args),
@@ -81,6 +94,9 @@ impl Cli {
     /// Runs the verb.
     pub async fn run(self, ui: &Ui) -> Result<()> {
         let (ui, room) = (*ui, self.room.as_deref());
+        let unusable = |error: SealError| Failure::misused(error.to_string());
+        self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
+        self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
         if let Some(participation) = self.command.participation() {
             enter(room, participation, ui).await?;
         }
@@ -100,7 +116,9 @@ impl Command {
         match self {
             Self::Node(args) => Some(args.participation()),
             Self::Serve(args) => Some(args.participation()),
-            Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) => None,
+            Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) | Self::Drive(_) => {
+                None
+            }
             _ => Some(client()),
         }
     }
@@ -119,6 +137,7 @@ impl Command {
             Self::Verify(args) => verify::run(args, ui).await,
             Self::Status(args) => status::run(args, ui).await,
             Self::Destroy(args) => destroy::run(args, ui).await,
+            Self::Drive(args) => drive::run(args, ui),
             Self::Mount(args) => mount::run(args, ui).await,
             Self::Unmount(args) => unmount::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,

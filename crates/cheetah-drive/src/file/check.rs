@@ -6,7 +6,10 @@ use cheetah_device::path_text::text_to_path;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_redundancy::BadRanges;
 
-use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode};
+use cheetah_seal::Units;
+use cheetah_seal::unit::SUITE;
+
+use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode, WrappedKey};
 use crate::file::digests::CHUNK_BYTES;
 use cheetah_image::hash::{HashChoice, is_hex};
 
@@ -16,6 +19,8 @@ pub const NODES_MAX: usize = 1024;
 pub const SPARES_MAX: usize = 64;
 /// The maximum number of sets in a drive.
 pub const SETS_MAX: usize = 256;
+/// The maximum number of recipients of a drive's key.
+pub const KEYS_MAX: usize = 64;
 /// The maximum size of a drive, in bytes: fits the signed integers of TOML and NBD, with room to add.
 pub const SIZE_BYTES_MAX: u64 = 1 << 60;
 /// The highest epoch: fits the signed integers of TOML.
@@ -40,6 +45,7 @@ impl DriveFile {
         let fits = before_last < self.size && self.size <= self.capacity() && self.capacity() <= SIZE_BYTES_MAX;
         ensure(fits, || format!("its size {} and its sets' {} do not add up", self.size, self.capacity()))?;
         self.check_redundancy()?;
+        self.check_seal()?;
         self.image.as_ref().map_or(Ok(()), |image| image.check(self.size))?;
         let state = self.image.as_ref().map(|image| image.state);
         ensure(self.fill.is_some() == (state == Some(ImageState::Filling)), || {
@@ -51,6 +57,17 @@ impl DriveFile {
         let size = self.image.as_ref().map_or(0, |image| image.size);
         self.fill.as_ref().map_or(Ok(()), |fill| fill.check(size))?;
         self.map.as_ref().map_or(Ok(()), MapRef::check)
+    }
+
+    fn check_seal(&self) -> Check {
+        let Some(seal) = &self.sealed else { return Ok(()) };
+        ensure(seal.suite == SUITE, || format!("its suite {} is not known to this version", seal.suite))?;
+        let units = Units::new(seal.unit, self.size).ok_or_else(|| format!("a unit of {} is impossible", seal.unit))?;
+        ensure(units.sealed_bytes() <= self.capacity(), || "its sealed units do not fit into its sets".into())?;
+        ensure(self.sets.len() == 1, || "a sealed drive has one set".into())?;
+        ensure(seal.keys.len() <= KEYS_MAX, || format!("its key is wrapped more than {KEYS_MAX} times"))?;
+        let short = |key: &WrappedKey| key.recipient.len() <= TEXT_BYTES_MAX && key.age.len() <= 2 * TEXT_BYTES_MAX;
+        ensure(seal.keys.iter().all(short), || "a wrapped key is too long".into())
     }
 
     fn check_redundancy(&self) -> Check {

@@ -29,6 +29,15 @@
 //! [[former]]                     # a node that was replaced; entries as of [[set.node]]
 //! …
 //!
+//! [sealed]                       # if its nodes hold ciphertext only; its units are listed in NAME.drive.seal
+//! suite = 1
+//! unit = 65536                   # bytes of content in a unit
+//! holes = false                  # whether holes are kept as holes
+//!
+//! [[sealed.key]]                 # the drive's key, wrapped; several can open it
+//! recipient = "age1…"            # or "passphrase"
+//! age = "…"                      # an age file, in base64
+//!
 //! [image]                        # once one has been loaded
 //! …
 //!
@@ -97,6 +106,9 @@ pub struct DriveFile {
     /// Nodes that were replaced, with the receipt once a node has wiped what it held; oldest first.
     #[serde(default, rename = "former", skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<SetNode>,
+    /// The seal, if its nodes hold ciphertext only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<SealSection>,
     /// The image, if one was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
@@ -172,6 +184,31 @@ pub struct WipeReceipt {
     pub wiped_bytes: u64,
     /// Whether the node read them back as zeros.
     pub verified_zero: bool,
+}
+
+/// The seal of a drive whose nodes hold ciphertext only. [`DriveFile::size`] is that of the content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealSection {
+    /// The suite of algorithms, as the format numbers them.
+    pub suite: u8,
+    /// Bytes of content in a unit.
+    pub unit: u64,
+    /// Whether holes are kept as holes, so that nodes know where they are.
+    pub holes: bool,
+    /// The drive's key, wrapped for each that can open it; none once it is destroyed.
+    #[serde(default, rename = "key")]
+    pub keys: Vec<WrappedKey>,
+}
+
+/// The key of a drive, wrapped for one recipient.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrappedKey {
+    /// The recipient, `age1…`, or `passphrase`.
+    pub recipient: String,
+    /// The `age` file, in base64.
+    pub age: String,
 }
 
 /// The image on a drive.
@@ -482,6 +519,7 @@ pub(crate) mod tests {
                 hashes: Hashes { md5: Some("9".repeat(32)), ..Hashes::default() },
                 differ_bytes_max: 0,
             }),
+            sealed: None,
             fill: None,
             map: None,
         }

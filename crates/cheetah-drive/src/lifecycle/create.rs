@@ -20,6 +20,7 @@ use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::random_id::random_id;
+use crate::sealed::{self, SealRequest};
 use cheetah_error::{Error, Result};
 
 /// A drive to create.
@@ -37,6 +38,8 @@ pub struct CreateRequest {
     pub thin: bool,
     /// Nodes that may take the place of lost ones, as the user wrote them; only with redundancy.
     pub spares: Vec<String>,
+    /// How to seal it; `None`: nodes hold the content as it is.
+    pub seal: Option<SealRequest>,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
@@ -76,6 +79,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         spares: request.spares.clone(),
         former: Vec::new(),
         sets: Vec::new(),
+        sealed: None,
         image: None,
         fill: None,
         map: None,
@@ -85,16 +89,29 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     } else if !request.spares.is_empty() {
         return Err(Error::misuse("a spare is of use only to a drive with redundancy: --layout mirror or parity"));
     }
-    let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
+    let size = sealed_size(request.size, request.seal.as_ref())?;
+    let shares = plan(size, request.layout, &free(&request.nodes, request.thin))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
     file.size = match request.size {
         DriveSize::Bytes(bytes) => bytes,
-        DriveSize::All => made.set.size,
+        DriveSize::All => request.seal.as_ref().map_or(made.set.size, |seal| seal.fitting(made.set.size)),
     };
     file.sets.push(made.set.clone());
-    match file.save_new() {
+    let sealed = request.seal.map_or(Ok(()), |seal| sealed::begin(&mut file, &seal));
+    match sealed.and_then(|()| file.save_new()) {
         Ok(()) => Ok(file),
-        Err(error) => Err(made.undo(error).await),
+        Err(error) => {
+            sealed::remove(&file);
+            Err(made.undo(error).await)
+        }
+    }
+}
+
+/// The bytes that a drive of this size takes of its sets.
+fn sealed_size(size: DriveSize, seal: Option<&SealRequest>) -> Result<DriveSize> {
+    match (size, seal) {
+        (DriveSize::Bytes(bytes), Some(seal)) if bytes > 0 => Ok(DriveSize::Bytes(seal.sealed_bytes(bytes)?)),
+        _ => Ok(size),
     }
 }
 
@@ -144,6 +161,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
             file.name
         )));
     }
+    sealed::refuse(file, "be enlarged")?;
     if request.layout.redundancy().is_some() {
         return Err(Error::misuse("nodes are added as stripe or linear; redundancy is chosen when a drive is created"));
     }

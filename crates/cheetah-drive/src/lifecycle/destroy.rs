@@ -16,6 +16,7 @@ use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
 use crate::redundancy::newest::refresh;
+use crate::sealed;
 use cheetah_error::{Error, Result};
 
 /// How to destroy a drive.
@@ -35,6 +36,9 @@ pub struct Destroyed {
     /// Whether the drive file and its digests were removed. They are kept for another try if a node refused or,
     /// unless forced, could not be reached. The file then holds the receipts of the nodes that were wiped.
     pub file_removed: bool,
+    /// Whether the drive was sealed, and its key is destroyed: the content that nodes may still hold cannot be read,
+    /// unless there is another copy of the drive file.
+    pub key_destroyed: bool,
 }
 
 /// The outcome on one node.
@@ -98,6 +102,14 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         false => unused(file, options.timeout).await?,
     };
     let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
+    // First: whatever a node does from here on, the content cannot be read any more.
+    let key_destroyed = match sealed::destroy_key(file) {
+        Ok(destroyed) => destroyed,
+        Err(error) => {
+            leases.release().await;
+            return Err(error);
+        }
+    };
     let freeing = file.nodes().zip(&now).enumerate().map(|(index, (node, now))| {
         let token = leases.token(index);
         async move { free(node, now, token, options.timeout).await }
@@ -124,7 +136,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         _ => false,
     });
     if file_removed {
-        for removed in [DIGESTS.remove(&file.digests_path()), files::remove_all(file)] {
+        for removed in [DIGESTS.remove(&file.digests_path()), files::remove_all(file), sealed::remove_record(file)] {
             // Nothing refers to these files any more.
             removed.unwrap_or_else(|error| tracing::warn!("the nodes are free, but a file is left: {error}"));
         }
@@ -132,7 +144,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     } else if let Err(error) = keep_receipts(file, &nodes) {
         tracing::warn!("the receipts of the nodes that were wiped are not in the drive file: {error}");
     }
-    Ok(Destroyed { nodes, file_removed })
+    Ok(Destroyed { nodes, file_removed, key_destroyed })
 }
 
 /// Writes the receipts into the drive file, for when the rest of the drive is destroyed.

@@ -26,6 +26,7 @@ use crate::lifecycle::create::{allocate_spare, free_spare};
 use crate::node::find::AvailableNode;
 use crate::node::health::{NodeState, NodeStatus, node_statuses};
 use crate::node::open::NodeAccess;
+use crate::sealed;
 
 /// Chunks that are read from the source at once.
 const AT_ONCE: usize = 4;
@@ -84,6 +85,7 @@ pub async fn refetch(
     options: &RefetchOptions,
     progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Refetched> {
+    sealed::refuse(file, "fetch lost ranges again from the source of its image")?;
     let (image, digests) = loaded(file)?;
     let size = options.source.geometry().size;
     if size != image.size {

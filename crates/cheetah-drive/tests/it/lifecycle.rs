@@ -222,6 +222,7 @@ async fn nodes_join_in_order_and_once() {
         size: DriveSize::Bytes(3 * MIB),
         thin: true,
         spares: Vec::new(),
+        seal: None,
         timeout: TIMEOUT,
     };
     let file = create(request).await.unwrap();

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::compared::wrapped;
 use super::load::{self, LoadSettings, OpenImage};
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
+use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -33,9 +34,16 @@ unless --thin. Over two nodes or more, the drive survives the loss of a node, un
 chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the drive \
 can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
 
+With --seal, nodes hold ciphertext only: an intruder on a node learns nothing of the content, and cannot \
+change it unnoticed. The key lies in the drive file, encrypted for each --recipient, and for the --identity and the \
+--passphrase-file given. Which units are right is recorded in case42.drive.seal: keep it with the drive file. If no \
+key is left that opens it, its content is lost. See docs/seal.md.
+
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
   cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
   cheetah create safe.drive --nodes lab1,lab2,lab3,lab4 --parity 2 --size 20GiB
+  cheetah create case42.drive --nodes lab1,lab2 --from disk.raw \\
+      --seal --identity me.key
   cheetah create scratch.drive --nodes auto --layout stripe --size 20GiB
   cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --room lab \\
       --from disk.raw")]
@@ -72,6 +80,9 @@ pub struct Args {
     #[arg(long)]
     thin: bool,
 
+    #[command(flatten)]
+    seal: SealArgs,
+
     /// Hashes to compute of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t, requires = "from")]
     hash: HashChoice,
@@ -88,6 +99,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
     args.layout.check()?;
+    let seal = args.seal.get(args.from.is_some(), args.lazy)?;
     args.spares.iter().try_for_each(|spare| NodeSpec::from_str(spare).map(drop))?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // The source is opened first: if that fails, no memory has been reserved.
@@ -121,7 +133,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     warn_of_overcommitment(size, &nodes, args.thin, ui);
     let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len()), args.thin);
     let spares = args.spares.clone();
-    let request = CreateRequest { path, nodes, layout, size, thin, spares, timeout };
+    let request = CreateRequest { path, nodes, layout, size, thin, spares, seal, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
     warn_of_missing_maps(&file, ui);
@@ -215,6 +227,9 @@ fn answer(file: &DriveFile, ui: Ui) {
     let drive = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
     let mut text = wrapped(&drive, 0);
     text.push_str(&format!("\n{}", wrapped(&describe_survival(file), 0)));
+    if let Some(sealed) = seal::describe(file) {
+        text.push_str(&format!("\n{}", wrapped(&sealed, 0)));
+    }
     match (&file.image, &file.fill) {
         (Some(image), Some(_)) => text.push_str(&format!(
             "\nto be filled from {}\nIt fills while mounted or exported. To fill it now: `cheetah load {}`.",
@@ -229,6 +244,7 @@ fn answer(file: &DriveFile, ui: Ui) {
         "survives_losses": file.losses_max(), "redundancy_bytes": redundancy_bytes(file),
         "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
         "hashes": file.image.as_ref().map(|image| &image.hashes), "filling": file.fill.is_some(),
+        "sealed": file.sealed.is_some(),
     });
     ui.answer(text, &value);
 }

@@ -18,6 +18,9 @@ use crate::ui::Ui;
 #[command(
     long_about = "Frees a drive's memory at its nodes, which wipe it and read it back, and removes the drive file.
 
+Of a sealed drive, the key is destroyed first. What a node may still hold afterwards cannot be read any more, unless \
+there is another copy of the drive file.
+
 If a node cannot be reached, the drive file is kept to try again, unless --force. The nodes' receipts are recorded in \
 the drive's custody log, which is kept. Refused while the drive is in use, unless --force.
 
@@ -50,6 +53,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (false, false) => "is kept, so that destroy can be repeated",
     };
     let fate = wrapped(&format!("{} {fate}", args.drive.display()), 0);
+    let key = if destroyed.key_destroyed { wrapped(KEY_DESTROYED, 0) } else { String::new() };
+    let fate = [fate, key].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
     let shown: Vec<_> = lines.iter().map(|line| wrapped(line, 2)).collect();
     ui.answer(format_args!("{fate}\n{}", shown.join("\n")), &destroyed);
     let in_doubt: Vec<_> =
@@ -62,6 +67,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         in_doubt.join(", ")
     )))
 }
+
+const KEY_DESTROYED: &str = "its key is destroyed: what is left of the drive anywhere cannot be read any more. Copies of \
+    the drive file still hold the key; remove them, too";
 
 /// Records the receipts in the drive's custody log, if there is one. A failure is only a warning, since the memory is
 /// wiped already.

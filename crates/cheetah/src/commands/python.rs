@@ -71,6 +71,7 @@ impl Verb {
         if let Some(room) = room {
             command.env(cheetah_room::resolve::VARIABLE, room);
         }
+        command.envs(cheetah_seal::keyring::environment());
         if let Ok(ours) = std::env::current_exe() {
             command.env("CHEETAH_BINARY", ours);
         }

@@ -13,6 +13,7 @@ use comfy_table::Table;
 
 use super::compared::wrapped;
 use super::options::TimeoutArgs;
+use super::seal;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 use crate::ui::table::table;
@@ -55,6 +56,7 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
     let layout = found.layout.join(", then ");
     let mut lines =
         vec![wrapped(&format!("{}: {}, {layout}", found.name, Size(found.size_bytes)), 0), format!("id {}", found.id)];
+    lines.extend(found.sealed_for.as_ref().map(|recipients| wrapped(&seal::describe_recipients(recipients), 0)));
     if let Some(image) = &found.image {
         let state = image_state(image.state, found.covered.as_ref());
         lines.push(wrapped(&format!("image {}, {}, {state}", image.source, Size(image.size)), 0));
@@ -235,6 +237,7 @@ mod tests {
             id: "0123456789abcdef".repeat(2),
             size_bytes: 2 << 30,
             layout: vec!["stripe of 64KiB over 2 nodes".into()],
+            sealed_for: None,
             image: Some(ImageStatus {
                 source: "/evidence/case42/disk.raw".into(),
                 size: 100 << 20,

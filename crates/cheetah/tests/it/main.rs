@@ -33,6 +33,7 @@ mod panics;
 mod probe;
 mod roles;
 mod room;
+mod sealed;
 mod secured;
 mod serve;
 mod slow_links;

@@ -111,7 +111,16 @@ impl Lab {
 
     pub async fn request(&self, layout: Layout, size: DriveSize) -> CreateRequest {
         let nodes = self.found().await;
-        CreateRequest { path: self.path(), nodes, layout, size, thin: false, spares: Vec::new(), timeout: TIMEOUT }
+        CreateRequest {
+            path: self.path(),
+            nodes,
+            layout,
+            size,
+            thin: false,
+            spares: Vec::new(),
+            seal: None,
+            timeout: TIMEOUT,
+        }
     }
 
     pub async fn create(&self, layout: Layout, size: u64) -> DriveFile {

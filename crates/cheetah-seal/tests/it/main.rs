@@ -1,0 +1,10 @@
+//! Tests of the sealed device over memory.
+
+// Tests may panic; their sizes are a few MiB.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+
+mod crash;
+mod hostile;
+mod model;
+mod support;
+mod vectors;

@@ -1,0 +1,290 @@
+//! Sealed drives: nodes hold ciphertext only.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use base64::Engine as _;
+use rustix::process::Signal;
+
+use crate::support::run::{Ran, program, run};
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, noise, three, tool};
+
+/// An identity file, and its recipient.
+fn identity(desk: &Desk, name: &str) -> (String, String) {
+    let file = desk.arg(name);
+    let made = cheetah(&["drive", "identity", &file]).ok().json();
+    (file, made["recipient"].as_str().unwrap().to_owned())
+}
+
+/// A sealed drive over these nodes, with an image.
+fn sealed(desk: &Desk, name: &str, nodes: &[&Node], image: &str, key: &str, more: &[&str]) -> String {
+    let drive = desk.arg(&format!("{name}.drive"));
+    let list = node::list(nodes);
+    let create = ["create", &drive, "--nodes", &list, "--from", image, "--seal", "--identity", key];
+    cheetah(&[&create[..], more].concat()).ok();
+    drive
+}
+
+/// Whether a process has these bytes in its memory, in any mapping that can be read.
+fn has_in_memory(pid: u32, bytes: &[u8]) -> bool {
+    let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    maps.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-')).unwrap();
+        if !words.next().is_some_and(|flags| flags.starts_with("rw")) {
+            return false;
+        }
+        let [from, to] = [range.0, range.1].map(|hex| u64::from_str_radix(hex, 16).unwrap());
+        let (mut piece, mut at) = (vec![0; MIB as usize], from);
+        while at < to {
+            let len = usize::try_from(to - at).unwrap().min(piece.len());
+            // A page that cannot be read holds nothing.
+            let read = memory.read_at(&mut piece[..len], at).unwrap_or(0);
+            if memchr::memmem::find(&piece[..read], bytes).is_some() {
+                return true;
+            }
+            // The pieces overlap, so that no place is missed.
+            at += if len == piece.len() { len - bytes.len() } else { len } as u64;
+        }
+        false
+    })
+}
+
+#[test]
+fn a_sealed_drive_is_loaded_verified_saved_mounted_exported_and_destroyed() {
+    let desk = Desk::new();
+    let nodes = three("48MiB");
+    let (key, recipient) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 20 * MIB + 512);
+    let layouts: [(&str, &[&str]); 5] = [
+        ("parity", &[]),
+        ("mirror", &["--layout", "mirror"]),
+        ("stripe", &["--layout", "stripe", "--seal-unit", "4KiB"]),
+        ("linear", &["--layout", "linear"]),
+        ("holes", &["--layout", "stripe", "--seal-holes"]),
+    ];
+    for (name, layout) in layouts {
+        let drive = sealed(&desk, name, &nodes.each_ref(), &image, &key, layout);
+        let with = |args: &[&str]| cheetah(&[args, &["--identity", &key]].concat());
+
+        let verified = with(&["verify", &drive]).ok().json();
+        assert_eq!(verified["ok_bytes"], content.len() as u64, "{name}");
+        let copy = desk.arg(&format!("{name}.copy"));
+        with(&["save", &drive, &copy]).ok();
+        assert!(fs::read(&copy).unwrap() == content, "{name}: the copy differs");
+        // Who can open it is shown without a key, and nothing else is.
+        let status = cheetah(&["status", &drive]).ok().json();
+        assert_eq!(status["sealed_for"][0], recipient.as_str(), "{status}");
+        cheetah(&["verify", &drive]).says(2, &["--identity"]);
+        cheetah(&["save", &drive, &desk.arg("none")]).says(2, &["--identity"]);
+
+        if need::fuse() {
+            let mount = Mounted::new(&drive, &desk.dir(&format!("mnt-{name}")), &["--identity", &key]);
+            assert!(mount.read() == content, "{name}: what is mounted differs");
+            mount.unmount();
+        }
+        let served = Service::start(&["export", &drive, "--listen", "127.0.0.1:0", "--identity", &key]);
+        let exported = desk.arg(&format!("{name}.raw"));
+        cheetah(&["acquire", served.ready["uri"].as_str().unwrap(), &exported]).ok();
+        assert!(fs::read(&exported).unwrap() == content, "{name}: what is exported differs");
+        assert_eq!(served.stop(Signal::TERM).0, Some(0));
+
+        let destroyed = cheetah(&["destroy", &drive]).ok().json();
+        assert_eq!(destroyed["key_destroyed"], true, "{destroyed}");
+        assert!(!Path::new(&drive).exists() && !Path::new(&format!("{drive}.seal")).exists());
+    }
+    for node in &nodes {
+        assert_eq!((node.exports(), node.used_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn nodes_hold_no_plaintext_of_a_sealed_drive() {
+    if !need::is_root() {
+        need::skip("needs root, to read the memory of a node");
+        return;
+    }
+    let desk = Desk::new();
+    let (key, _) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 8 * MIB);
+    for seal in [false, true] {
+        let nodes = three("32MiB");
+        let drive = match seal {
+            true => sealed(&desk, "sealed", &nodes.each_ref(), &image, &key, &[]),
+            false => desk.drive("plain", &nodes.each_ref(), &image, &[]),
+        };
+        let found = nodes.each_ref().map(|node| {
+            let places = [0, MIB + 4096, 3 * MIB + 777, 7 * MIB];
+            places.iter().any(|at| has_in_memory(node.service.pid(), &content[*at as usize..][..64]))
+        });
+        assert_eq!(found.contains(&true), !seal, "{found:?}");
+        cheetah(&["verify", &drive, "--identity", &key]).ok();
+        cheetah(&["destroy", &drive]).ok();
+    }
+}
+
+#[test]
+fn a_changed_byte_on_a_node_is_an_error_and_never_content() {
+    let desk = Desk::new();
+    let node = Node::start("32MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 4 * MIB);
+    let drive = sealed(&desk, "case", &[&node], &image, &key, &[]);
+    let text = fs::read_to_string(&drive).unwrap();
+    let uri = text.lines().find_map(|line| line.strip_prefix("nbd = \"")).unwrap().trim_end_matches('"').to_owned();
+    if !need::programs(&["qemu-io"]) {
+        return;
+    }
+    tool("qemu-io", &["-f", "raw", "-c", "write -P 0x5a 70000 1", &uri]).ok();
+    let verified = cheetah(&["verify", &drive, "--identity", &key]).ended_with(3).out();
+    // An error follows the report.
+    let verified: serde_json::Value = serde_json::from_str(verified.lines().next().unwrap()).unwrap();
+    assert_eq!(verified["mismatched"].as_array().unwrap().len(), 0, "{verified}");
+    let bad = &verified["unreadable"][0];
+    assert_eq!((bad["offset"].as_u64(), bad["len"].as_u64()), (Some(64 << 10), Some(64 << 10)), "{verified}");
+    assert!(bad["why"].as_str().unwrap().contains("its seal is broken"), "{verified}");
+    let copy = desk.arg("copy");
+    cheetah(&["save", &drive, &copy, "--identity", &key]).ended_with(1);
+    // What can be read is right, and the rest is listed.
+    cheetah(&["save", &drive, &copy, "--partial", "--identity", &key]).ended_with(3);
+    let saved = fs::read(&copy).unwrap();
+    assert!(saved[..64 << 10] == content[..64 << 10] && saved[128 << 10..] == content[128 << 10..]);
+    assert!(saved[64 << 10..128 << 10].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn the_key_of_a_drive_is_opened_by_those_it_is_shared_with() {
+    let desk = Desk::new();
+    let node = Node::start("32MiB");
+    let ((mine, my_name), (yours, your_name)) = (identity(&desk, "me.key"), identity(&desk, "you.key"));
+    let passphrase = desk.file("passphrase", b"correct horse\n");
+    let (image, _) = desk.image("disk.raw", MIB);
+    let drive = sealed(&desk, "case", &[&node], &image, &mine, &[]);
+    let opens = |option: &str, file: &str| cheetah(&["verify", &drive, option, file]);
+
+    opens("--identity", &yours).says(2, &["cheetah drive share"]);
+    cheetah(&["drive", "share", &drive, "--recipient", &your_name]).says(2, &["--identity"]);
+    let shared = cheetah(&["drive", "share", &drive, "--recipient", &your_name, "--identity", &mine]).ok().json();
+    assert_eq!(shared["recipients"], serde_json::json!([my_name, your_name]));
+    opens("--identity", &yours).ok();
+    cheetah(&["drive", "share", &drive, "--new-passphrase-file", &passphrase, "--identity", &yours]).ok();
+    opens("--passphrase-file", &passphrase).ok();
+    opens("--passphrase-file", &desk.file("wrong", b"incorrect\n")).says(2, &["sealed"]);
+    // The environment names a file, too.
+    let mut command = program();
+    command.args(["--json", "verify", &drive]).env("CHEETAH_IDENTITY", &yours);
+    run(command).ok();
+
+    cheetah(&["drive", "unshare", &drive, "--recipient", &my_name]).ok();
+    opens("--identity", &mine).says(2, &["sealed"]);
+    opens("--identity", &yours).ok();
+    cheetah(&["drive", "unshare", &drive, "--recipient", &my_name]).says(2, &["not shared"]);
+    cheetah(&["drive", "unshare", &drive, "--recipient", "passphrase"]).ok();
+    cheetah(&["drive", "unshare", &drive, "--recipient", &your_name]).says(2, &["no other can open"]);
+    opens("--identity", &yours).ok();
+}
+
+#[test]
+fn age_itself_opens_the_wrapped_key() {
+    if !need::programs(&["age", "age-keygen"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("32MiB");
+    let key = desk.arg("age.key");
+    tool("age-keygen", &["-o", &key]).ok();
+    let (image, _) = desk.image("disk.raw", MIB);
+    let drive = sealed(&desk, "case", &[&node], &image, &key, &[]);
+    let text = fs::read_to_string(&drive).unwrap();
+    let wrapped = text.lines().find_map(|line| line.strip_prefix("age = \"")).unwrap().trim_end_matches('"');
+    let file = desk.file("key.age", &base64::engine::general_purpose::STANDARD.decode(wrapped).unwrap());
+    let secret = tool("age", &["-d", "-i", &key, &file]).ok().stdout;
+    assert!(secret.starts_with(b"cheetah-seal-v01") && secret.len() == 64);
+    // An identity made here is one for age, too.
+    let (own, recipient) = identity(&desk, "me.key");
+    assert_eq!(tool("age-keygen", &["-y", &own]).ok().out().trim(), recipient);
+}
+
+#[test]
+fn what_sealed_drives_cannot_do_yet_is_refused() {
+    let desk = Desk::new();
+    let nodes = three("32MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (image, _) = desk.image("disk.raw", MIB);
+    let list = node::list(&nodes.each_ref());
+    let name = desk.arg("a.drive");
+    let create = ["create", &name, "--nodes", &list, "--from", &image, "--seal"];
+    cheetah(&create).says(2, &["--recipient", "--identity"]);
+    cheetah(&[&create[..], &["--lazy", "--identity", &key]].concat()).says(2, &["lazily"]);
+    assert!(!desk.at("a.drive").exists() && !desk.at("a.drive.seal").exists());
+    let drive = sealed(&desk, "case", &[&nodes[0]], &image, &key, &[]);
+    cheetah(&["enlarge", &drive, "--nodes", nodes[1].address(), "--size", "1MiB"]).says(2, &["sealed"]);
+    let refused: Ran =
+        cheetah(&["drive", "share", &desk.drive("plain", &[&nodes[2]], &image, &[]), "--recipient", "x"]);
+    refused.says(2, &["no recipient"]);
+}
+
+#[test]
+fn a_sealed_drive_survives_the_loss_of_a_node_and_is_repaired_without_its_key() {
+    let desk = Desk::new();
+    let [first, second, third] = three("40MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 12 * MIB);
+    let drive = sealed(&desk, "case", &[&first, &second, &third], &image, &key, &["--layout", "parity"]);
+    second.kill();
+    cheetah(&["verify", &drive, "--identity", &key]).ok();
+    let spare = Node::start("40MiB");
+    cheetah(&["repair", &drive, "--nodes", spare.address()]).ok();
+    first.kill();
+    let copy = desk.arg("copy");
+    cheetah(&["save", &drive, &copy, "--identity", &key]).ok();
+    assert!(fs::read(&copy).unwrap() == content);
+    drop(third);
+}
+
+#[test]
+fn a_writer_that_is_killed_leaves_old_content_new_content_or_errors() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("64MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let drive = desk.arg("scratch.drive");
+    let create = ["create", &drive, "--nodes", node.address(), "--size", "16MiB", "--seal", "--identity", &key];
+    cheetah(&create).ok();
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable", "--identity", &key]);
+    let (old, new) = (noise(2 * MIB, 1), noise(2 * MIB, 2));
+    let file = File::options().write(true).open(&mount.file).unwrap();
+    file.write_all_at(&old, 0).unwrap();
+    file.sync_all().unwrap();
+    // Part of it may be at the node.
+    file.write_all_at(&new[..MIB as usize], 0).unwrap();
+    drop(file);
+    mount.service().signal(Signal::KILL);
+    cheetah(&["unmount", &desk.arg("mnt")]).ok();
+    drop(mount);
+    let whole = desk.arg("whole");
+    let saved = cheetah(&["save", &drive, &whole, "--partial", "--identity", &key]);
+    assert!(saved.code == Some(0) || saved.code == Some(3), "{}", saved.stderr);
+    let found = fs::read(&whole).unwrap();
+    for (n, unit) in found[..2 * MIB as usize].chunks(4096).enumerate() {
+        let at = n * 4096..(n + 1) * 4096;
+        let missing = unit.iter().all(|byte| *byte == 0);
+        // Closing the file may have flushed the second write.
+        let changed = at.end <= MIB as usize && (missing || unit == &new[at.clone()]);
+        assert!(unit == &old[at] || changed, "unit {n}");
+    }
+    // The next writer can write it again.
+    let again = Mounted::new(&drive, &desk.dir("again"), &["--writable", "--force-lease", "--identity", &key]);
+    let file = File::options().write(true).open(&again.file).unwrap();
+    file.write_all_at(&new, 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    again.unmount();
+    let reader = Mounted::new(&drive, &desk.dir("reader"), &["--identity", &key]);
+    assert!(reader.read()[..new.len()] == new);
+    reader.unmount();
+}
