@@ -4,8 +4,8 @@
     >>> with cheetah.open("case42.drive") as device:
     ...     boot_sector = device.pread(0, 512)
 
-`open` takes a drive file, an image in any format, a disk, or an nbd://, nbd+unix:// or iscsi:// URI, and opens it for
-reading. `share` opens a source once and serves it to other processes of this machine.
+`open` takes a drive file, an image in any format, a disk, or an nbd://, nbd+unix://, iscsi:// or https:// URI, and
+opens it for reading. `share` opens a source once and serves it to other processes of this machine.
 """
 
 from cheetah._native import __version__

@@ -37,6 +37,8 @@ pub enum Kind {
     Nbd,
     /// An iSCSI logical unit.
     Iscsi,
+    /// A file on a web server.
+    Http,
     /// QEMU's copy-on-write image.
     Qcow2,
     /// VMware's virtual disk.
@@ -65,6 +67,7 @@ impl Kind {
             Self::Aff4 => "aff4",
             Self::Nbd => "nbd",
             Self::Iscsi => "iscsi",
+            Self::Http => "http",
             Self::Qcow2 => "qcow2",
             Self::Vmdk => "vmdk",
             Self::Vhd => "vhd",
@@ -75,7 +78,7 @@ impl Kind {
 
     /// Whether every read crosses a network, so that reading ahead pays.
     pub const fn is_remote(self) -> bool {
-        matches!(self, Self::Nbd | Self::Iscsi | Self::Drive)
+        matches!(self, Self::Nbd | Self::Iscsi | Self::Http | Self::Drive)
     }
 }
 
@@ -122,7 +125,7 @@ pub struct Identity {
     /// The case data in the image.
     #[serde(default, skip_serializing_if = "CaseData::is_empty")]
     pub case: CaseData,
-    /// The NBD server it is read from.
+    /// The NBD or web server it is read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServedBy>,
 }

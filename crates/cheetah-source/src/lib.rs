@@ -1,4 +1,4 @@
-//! Opens anything that can be read: a drive, an image, a disk, an NBD export or an iSCSI unit.
+//! Opens anything that can be read: a drive, an image, a disk, an NBD export, an iSCSI unit or a file on a web server.
 //!
 //! [`open()`] is the one way to open a source: it returns a device, an identity and the counters of the link. [`OpenedSource`] is a
 //! source with the layers above it that [`Access`] asks for. The command line and the Python package both use this crate, so
@@ -11,7 +11,6 @@ mod kind;
 mod layers;
 mod link;
 mod network;
-mod nodes_here;
 mod open;
 mod opened;
 mod options;
@@ -20,13 +19,13 @@ mod read_sample;
 mod remote;
 mod reopening;
 mod stats;
+mod web;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use kind::is_drive;
 pub use link::LinkUse;
 pub use network::open_nbd;
-pub use nodes_here::nodes_here;
 pub use open::{open, opener};
 pub use opened::OpenedSource;
 pub use options::SourceOptions;

@@ -14,6 +14,7 @@ use crate::kind::drive_file;
 use crate::link::LinkUse;
 use crate::network::{open_iscsi, open_nbd};
 use crate::options::SourceOptions;
+use crate::web::open_web;
 use cheetah_error::{Error, Result};
 
 /// Opens the source that `spec` names, without layers above it: its device, its identity, and the counters of its link.
@@ -30,9 +31,10 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
             return open_nbd(uri, spec, options).await;
         }
         Some(("iscsi", _)) => return open_iscsi(spec, options).await,
+        Some(("http" | "https", _)) => return open_web(spec, options).await,
         Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
             return Err(Error::misuse(format!(
-                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix:// or iscsi:// URI"
+                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix://, iscsi:// or https:// URI"
             )));
         }
         _ => {}

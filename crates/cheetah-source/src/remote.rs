@@ -8,8 +8,9 @@ use cheetah_iscsi::IscsiUri;
 use cheetah_nbd::uri::{Address, NbdUri};
 
 use crate::kind::drive_file;
+use crate::web::Location;
 
-/// Returns the host and TCP port of a remote source: an `nbd://` or `iscsi://` URI, or a drive that is being filled from one.
+/// Returns the host and TCP port of a remote source: an `nbd://`, `iscsi://` or `https://` URI, or a drive that is being filled from one.
 /// `None` for other sources.
 pub fn remote(text: &str) -> Option<(String, u16)> {
     match drive_file(text) {
@@ -21,6 +22,9 @@ pub fn remote(text: &str) -> Option<(String, u16)> {
 fn of_uri(text: &str) -> Option<(String, u16)> {
     if let Ok(uri) = IscsiUri::from_str(text) {
         return Some((uri.host, uri.port));
+    }
+    if let Ok(location) = Location::parse(text) {
+        return Some(location.host_and_port());
     }
     match NbdUri::from_str(text).ok()?.address {
         Address::Tcp { host, port } => Some((host, port)),
@@ -45,6 +49,7 @@ mod tests {
         assert_eq!(remote("nbd://10.0.0.7/sda"), at("10.0.0.7", 10809));
         assert_eq!(remote("nbd://[fe80::1]:99/sda"), at("fe80::1", 99));
         assert_eq!(remote("iscsi://lab/iqn.2026-11.org.example:disk/0"), at("lab", 3260));
+        assert_eq!(remote("https://lab/disk.raw"), at("lab", 443));
         for here in ["nbd+unix:///sda?socket=/run/sda.sock", "disk.raw", "/dev/sda", "no/such.drive", "http://lab/"] {
             assert_eq!(remote(here), None, "{here}");
         }

@@ -11,9 +11,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::kernel::{self, Unmounted};
-use super::{BUSY_PAUSE, BUSY_RETRIES};
-use crate::blocking::blocking;
-use crate::{Error, Result, table};
+use super::{BUSY_PAUSE, BUSY_RETRIES, blocking, table};
+use crate::{Error, Result};
 
 /// How long the serving process may take to write back and to release its leases and connections.
 const END_TIMEOUT: Duration = Duration::from_secs(60);

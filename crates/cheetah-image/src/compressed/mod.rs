@@ -12,7 +12,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size};
+use cheetah_device::{
+    ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size,
+};
 use cheetah_error::{Error, Result};
 use parking_lot::Mutex;
 
@@ -34,7 +36,7 @@ use decoder::Decoder;
 use first_pass::{Ends, Found};
 use frames::{Frame, Frames};
 use in_order::InOrder;
-use packed::{File, InMemory, PackedReader};
+use packed::{Behind, File, InMemory, PackedReader};
 use xz::BlockEnds;
 
 /// The largest content of a frame that is decompressed as a whole, in bytes: several blocks of `xz -T0`.
@@ -75,6 +77,17 @@ impl Compressed {
     /// `in_order` is not set, [`Error::Failed`] if its content is not a raw image.
     pub fn open(path: &Path, compression: Compression, in_order: bool) -> Result<Self> {
         Self::of(Arc::new(RawFile::open(path)?), compression, in_order, FRAME_MAX)
+    }
+
+    /// Opens the image in a file that is read through `device`, and that messages call `name`. Must be called on a thread of
+    /// a runtime that may block.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn behind(device: DynDevice, name: &str, compression: Compression, in_order: bool) -> Result<Self> {
+        let file = Behind { name: name.to_owned(), device, runtime: tokio::runtime::Handle::current() };
+        Self::of(Arc::new(file), compression, in_order, FRAME_MAX)
     }
 
     /// Opens an image whose compressed bytes are in memory. Frames with more than `frame_max` bytes are read in order.

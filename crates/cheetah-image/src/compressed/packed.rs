@@ -4,7 +4,7 @@ use std::io::{BufRead, Read, Result as IoResult};
 use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
-use cheetah_device::{ByteRange, Device as _, Result as DeviceResult};
+use cheetah_device::{ByteRange, Device as _, DynDevice, Result as DeviceResult};
 use cheetah_error::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
@@ -39,6 +39,27 @@ impl Packed for RawFile {
 
     fn read(&self, range: ByteRange) -> DeviceResult<Bytes> {
         self.read_now(range).map(cheetah_device::Data::into_bytes)
+    }
+}
+
+/// A compressed file behind a link.
+pub(super) struct Behind {
+    pub name: String,
+    pub device: DynDevice,
+    pub runtime: tokio::runtime::Handle,
+}
+
+impl Packed for Behind {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> u64 {
+        self.device.geometry().size
+    }
+
+    fn read(&self, range: ByteRange) -> DeviceResult<Bytes> {
+        self.runtime.block_on(async { self.device.read(range).await }).map(cheetah_device::Data::into_bytes)
     }
 }
 

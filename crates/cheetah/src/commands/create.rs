@@ -58,8 +58,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE|all", conflicts_with = "from")]
     size: Option<SizeOrAll>,
 
-    /// Source to load: an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd:// or
-    /// iscsi:// URI, or another drive
+    /// Source to load: an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd://,
+    /// iscsi:// or https:// URI, or another drive
     #[arg(long, value_name = "SOURCE")]
     #[arg(value_parser = source())]
     from: Option<String>,

@@ -31,8 +31,8 @@ drive. A drive created with --lazy fills while it is exported.
   qemu-img convert -f raw -O qcow2 nbd://127.0.0.1:10900/case42 case42.qcow2")]
 #[command(group = clap::ArgGroup::new("place").required(true).args(["listen", "unix"]))]
 pub struct Args {
-    /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or
-    /// iscsi:// URI
+    /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
+    /// iscsi:// or https:// URI
     #[arg(value_parser = source())]
     source: String,
 

@@ -85,7 +85,9 @@ impl TuneArgs {
                 Tune::File(path) if is_a_word(path) && !path.exists() => {
                     return Err(Failure::misused(not_a_word(path)));
                 }
-                _ => ui.note(format_args!("nothing to tune: {source} is not behind a link (nbd://, iscsi://)")),
+                _ => {
+                    ui.note(format_args!("nothing to tune: {source} is not behind a link (nbd://, iscsi://, https://)"))
+                }
             }
             return Ok(LinkUse::default());
         };

@@ -10,7 +10,6 @@ mod support;
 
 mod acquire;
 mod asking;
-mod attach;
 mod bench;
 mod certificates;
 mod compressed;
@@ -43,4 +42,5 @@ mod static_binary;
 mod survive;
 mod triage;
 mod unwritable;
+mod web;
 mod wire;

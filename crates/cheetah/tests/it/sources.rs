@@ -202,7 +202,8 @@ fn unsupported_formats_are_refused_by_name() {
     export(&file("disk.E01", b"nothing of the kind")).says(3, &["disk.E01", "damaged", "raw:"]);
     export(&file("disk.E01", b"EVF\x09\x0d\x0a\xff\x00\x01\x01\x00\x00\x00")).says(3, &["disk.E01"]);
     export(&file("disk.aff4", b"PK\x03\x04")).says(3, &["disk.aff4", "cut short"]);
-    export("http://host/disk.raw").says(2, &["http", "iscsi://"]);
+    export("ftp://host/disk.raw").says(2, &["ftp", "iscsi://"]);
+    export("http://host/disk.raw").says(2, &["http", "not encrypted", "https://"]);
     export("iscsi://").says(2, &["iscsi://"]);
     // Its bytes can be read as a raw image.
     if need::programs(&["nbdcopy"]) {

@@ -1,0 +1,159 @@
+//! The answers of a web server to requests for ranges. No I/O.
+
+use cheetah_device::ByteRange;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+
+/// The version of a file, as the server names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    etag: Option<HeaderValue>,
+    modified: Option<HeaderValue>,
+}
+
+/// Why an answer is not the content that was requested.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The file is another one now, or the server's answer is wrong: repeating the request does not help.
+    Final(String),
+    /// The server is overloaded, or failed.
+    Passing(String),
+}
+
+impl Version {
+    /// Returns the version in an answer; `None` if the server names none.
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        let version =
+            Self { etag: headers.get(header::ETAG).cloned(), modified: headers.get(header::LAST_MODIFIED).cloned() };
+        (version.etag.is_some() || version.modified.is_some()).then_some(version)
+    }
+
+    /// Returns the header that makes the server refuse another version.
+    pub fn condition(&self) -> Option<(HeaderName, HeaderValue)> {
+        // A weak tag fits other content, too, and is not allowed here.
+        match self.etag.as_ref().filter(|etag| !etag.as_bytes().starts_with(b"W/")) {
+            Some(etag) => Some((header::IF_MATCH, etag.clone())),
+            None => self.modified.clone().map(|modified| (header::IF_UNMODIFIED_SINCE, modified)),
+        }
+    }
+
+    /// Returns the version as text.
+    pub fn shown(&self) -> String {
+        let text = |what: &str, value: &Option<HeaderValue>| {
+            value.as_ref().map(|value| format!("{what} {}", String::from_utf8_lossy(value.as_bytes())))
+        };
+        let parts = [text("ETag", &self.etag), text("Last-Modified", &self.modified)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Returns the size of the whole file in the answer to a request for its first byte.
+pub(super) fn size<B>(answer: &Response<B>) -> Result<u64, Refusal> {
+    let wrong = |why: &str| Refusal::Final(why.to_owned());
+    match answer.status() {
+        StatusCode::PARTIAL_CONTENT => {
+            let (_, size) =
+                content_range(answer.headers()).ok_or_else(|| wrong("its answer has no valid Content-Range"))?;
+            size.ok_or_else(|| wrong("the server does not tell the size of the file; download it first"))
+        }
+        StatusCode::OK => Err(wrong("the server does not answer requests for ranges; download it first")),
+        StatusCode::RANGE_NOT_SATISFIABLE => Err(wrong("the file is empty")),
+        status => Err(of_status(status)),
+    }
+}
+
+/// Checks that an answer has the range of the version and size that were opened.
+pub(super) fn check<B>(answer: &Response<B>, range: ByteRange, size: u64, version: &Version) -> Result<(), Refusal> {
+    let wrong = |why: &str| Err(Refusal::Final(why.to_owned()));
+    match answer.status() {
+        StatusCode::PARTIAL_CONTENT => {}
+        StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => {
+            return wrong("the file was changed on the server since it was opened; open it again");
+        }
+        StatusCode::OK => return wrong("the server stopped answering requests for ranges"),
+        status => return Err(of_status(status)),
+    }
+    if Version::of(answer.headers()).as_ref() != Some(version) {
+        return wrong("the server returned another version of the file than was opened; open it again");
+    }
+    if content_range(answer.headers()) != Some((range, Some(size))) {
+        return wrong("the server returned another range than was requested");
+    }
+    match answer.headers().get(header::CONTENT_ENCODING) {
+        Some(encoding) if encoding != "identity" => {
+            wrong("the server returned encoded content, which was not requested")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn of_status(status: StatusCode) -> Refusal {
+    let why = format!("the server answers {status}");
+    match status {
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Refusal::Passing(why),
+        _ if status.is_server_error() => Refusal::Passing(why),
+        _ => Refusal::Final(why),
+    }
+}
+
+/// Parses `bytes FIRST-LAST/SIZE`; the size may be `*`, unknown.
+fn content_range(headers: &HeaderMap) -> Option<(ByteRange, Option<u64>)> {
+    let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
+    let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = (number(first)?, number(last)?);
+    let end = last.checked_add(1).filter(|end| *end > first)?;
+    let size = match size {
+        "*" => None,
+        size => Some(number(size).filter(|size| *size >= end && i64::try_from(*size).is_ok())?),
+    };
+    Some((ByteRange::between(first, end), size))
+}
+
+/// Parses digits; `u64::from_str` would accept a sign.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&str, &str)]) -> Response<()> {
+        let builder = Response::builder().status(status);
+        headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value)).body(()).unwrap()
+    }
+
+    #[test]
+    fn only_the_requested_range_of_the_opened_version_is_accepted() {
+        let good = [("etag", "\"v1\""), ("content-range", "bytes 10-19/100")];
+        let version = Version::of(answer(206, &good).headers()).unwrap();
+        let check = |answer: &Response<()>| check(answer, ByteRange::new(10, 10), 100, &version);
+        assert_eq!(check(&answer(206, &good)), Ok(()));
+        for (status, headers, why) in [
+            (206, vec![good[0], ("content-range", "bytes 10-18/100")], "another range"),
+            (206, vec![good[0], ("content-range", "bytes 10-19/101")], "another range"),
+            (206, vec![good[0], ("content-range", "bytes +10-19/100")], "another range"),
+            (206, vec![good[0]], "another range"),
+            (206, vec![("etag", "\"v2\""), good[1]], "another version"),
+            (206, vec![good[1]], "another version"),
+            (206, vec![good[0], good[1], ("content-encoding", "gzip")], "encoded"),
+            (200, vec![good[0]], "ranges"),
+            (412, vec![], "changed"),
+            (416, vec![], "changed"),
+            (403, vec![], "403"),
+        ] {
+            let refused = check(&answer(status, &headers));
+            assert!(matches!(&refused, Err(Refusal::Final(text)) if text.contains(why)), "{refused:?}");
+        }
+        assert!(matches!(check(&answer(503, &[])), Err(Refusal::Passing(_))));
+    }
+
+    #[test]
+    fn a_weak_tag_is_compared_and_never_a_condition() {
+        let weak = answer(206, &[("etag", "W/\"v1\""), ("last-modified", "Mon, 23 Nov 2026 10:00:00 GMT")]);
+        let version = Version::of(weak.headers()).unwrap();
+        assert_eq!(version.condition().unwrap().0, header::IF_UNMODIFIED_SINCE);
+        assert_eq!(Version::of(answer(206, &[]).headers()), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! A file on a web server, read by requests for ranges.
+//!
+//! The file is opened at one version: each request names the version's tag or date, and each answer is compared with
+//! it, so bytes of two versions are never mixed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
+use cheetah_error::{Error, Result};
+use cheetah_image::clean::clean;
+use cheetah_image::{Evidence, LinkCounters, ServedBy};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::{Request, Response, header};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+
+mod answer;
+mod location;
+
+use answer::{Refusal, Version};
+pub(crate) use location::Location;
+
+use crate::options::SourceOptions;
+
+/// The largest range that is requested at once. Larger reads are several requests side by side.
+const REQUEST_BYTES: u64 = 1 << 20;
+/// The maximum number of requests in flight.
+const REQUESTS_MAX: usize = 16;
+/// The maximum number of redirections.
+const REDIRECTIONS_MAX: usize = 5;
+/// The pause before a request is repeated; it doubles each time, up to the maximum.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+type HttpClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+
+/// Opens the image in the file at `spec`.
+///
+/// # Errors
+///
+/// [`Error::Misuse`] if `spec` is not a URI, or would carry evidence in clear beyond this machine. [`Error::Failed`]
+/// if the server cannot be reached, does not answer requests for ranges, or does not name the version of the file, or
+/// if the image is in a format that is not read from a server.
+pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evidence> {
+    let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
+    let location = Location::parse(spec)?;
+    let file = Arc::new(WebFile::open(location.clone(), timeout).await?);
+    let transport = match location.is_encrypted() {
+        true => "TLS 1.3, the server's certificate verified by name",
+        false => "in clear, within this machine",
+    };
+    let server = ServedBy {
+        export: clean(location.file_name()),
+        description: Some(clean(&file.version.shown())),
+        transport: Some(transport.to_owned()),
+        ..ServedBy::default()
+    };
+    let counted = file.clone();
+    let wire = move || {
+        let received = counted.received.load(Ordering::Relaxed);
+        LinkCounters { received_bytes: received, content_bytes: received, reconnects: 0 }
+    };
+    let image = cheetah_image::OpenOptions { timeout, connections: link.connections, apply_map, in_order };
+    let mut source = cheetah_image::open_behind(file, &location.shown(), location.file_name(), &image).await?;
+    source.identity.server = Some(server);
+    Ok(Evidence { wire: Some(Arc::new(wire)), ..source.into() })
+}
+
+/// A file on a web server, as a read-only device.
+struct WebFile {
+    client: HttpClient,
+    location: Location,
+    name: Arc<str>,
+    size: u64,
+    version: Version,
+    /// How long the server may be silent, and how long failed requests are repeated.
+    patience: Duration,
+    requests: Semaphore,
+    received: AtomicU64,
+}
+
+impl WebFile {
+    async fn open(mut location: Location, patience: Duration) -> Result<Self> {
+        let (client, name) = (client()?, location.shown());
+        let failed = |why: String| Error::failed(format!("{name}: {why}"));
+        for _ in 0..=REDIRECTIONS_MAX {
+            let request = Request::get(location.0.clone()).header(header::RANGE, "bytes=0-0");
+            let answer = send(&client, request, patience).await.map_err(failed)?;
+            if answer.status().is_redirection() {
+                location = location.redirected(answer.headers().get(header::LOCATION))?;
+                continue;
+            }
+            let size = answer::size(&answer).map_err(|(Refusal::Final(why) | Refusal::Passing(why))| failed(why))?;
+            let version = Version::of(answer.headers()).ok_or_else(|| {
+                failed(
+                    "the server names no version of the file (neither ETag nor Last-Modified), so a change during reading \
+                     would not be noticed; download it first"
+                        .to_owned(),
+                )
+            })?;
+            let (requests, received) = (Semaphore::new(REQUESTS_MAX), AtomicU64::new(0));
+            return Ok(Self { client, location, name: name.into(), size, version, patience, requests, received });
+        }
+        Err(failed(format!("the server redirects more than {REDIRECTIONS_MAX} times")))
+    }
+
+    /// Reads a range of at most [`REQUEST_BYTES`]. Repeats requests that fail in passing.
+    async fn read_piece(&self, range: ByteRange) -> DeviceResult<Data> {
+        // The semaphore is never closed.
+        let _permit = self.requests.acquire().await.ok();
+        let (begun, mut pause) = (Instant::now(), PAUSE);
+        loop {
+            let why = match self.request(range).await {
+                Ok(bytes) => return Ok(bytes.into()),
+                Err(Refusal::Final(why)) => return Err(DeviceError::Invalid(format!("{}: {why}", self.name).into())),
+                Err(Refusal::Passing(why)) => why,
+            };
+            if begun.elapsed() + pause >= self.patience {
+                return Err(DeviceError::Lost { device: self.name.clone(), range, why: why.into() });
+            }
+            tracing::debug!("{}: {range}: {why}; requesting it again", self.name);
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn request(&self, range: ByteRange) -> std::result::Result<Bytes, Refusal> {
+        let mut request = Request::get(self.location.0.clone())
+            .header(header::RANGE, format!("bytes={}-{}", range.offset, range.end() - 1));
+        if let Some((name, value)) = self.version.condition() {
+            request = request.header(name, value);
+        }
+        let answer = send(&self.client, request, self.patience).await.map_err(Refusal::Passing)?;
+        answer::check(&answer, range, self.size, &self.version)?;
+        // At most REQUEST_BYTES.
+        let mut content = BytesMut::with_capacity(range.len as usize);
+        let mut body = answer.into_body();
+        loop {
+            let frame = timeout(self.patience, body.frame()).await;
+            let Some(frame) = frame.map_err(|_| Refusal::Passing("the server fell silent".to_owned()))? else { break };
+            let frame = frame.map_err(|error| Refusal::Passing(format!("the answer broke off: {}", causes(&error))))?;
+            let Ok(bytes) = frame.into_data() else { continue };
+            self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            if (content.len() + bytes.len()) as u64 > range.len {
+                return Err(Refusal::Final("the server returned more than was requested".to_owned()));
+            }
+            content.extend_from_slice(&bytes);
+        }
+        match content.len() as u64 == range.len {
+            true => Ok(content.freeze()),
+            false => Err(Refusal::Passing("the server returned less than was requested".to_owned())),
+        }
+    }
+}
+
+impl Device for WebFile {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, writable: false, block_preferred: 4096 }
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match self.check(range) {
+            Err(error) => Io::fail(error),
+            Ok(()) if range.is_empty() => Io::ok(Data::new()),
+            Ok(()) => Io::later(async move {
+                let pieces = stream::iter(range.split_at_multiples(REQUEST_BYTES)).map(|piece| self.read_piece(piece));
+                let join = |mut whole: Data, piece| {
+                    whole.append(piece);
+                    std::future::ready(Ok(whole))
+                };
+                pieces.buffered(REQUESTS_MAX).try_fold(Data::new(), join).await
+            }),
+        }
+    }
+}
+
+/// Returns a client that verifies servers against the system's certificates (`SSL_CERT_FILE` names others).
+fn client() -> Result<HttpClient> {
+    let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(rustls::crypto::ring::default_provider());
+    let tls = tls.map_err(|error| {
+        Error::failed(format!(
+            "the certificates of this system's authorities cannot be read: {error}; install ca-certificates, or name a \
+             file with SSL_CERT_FILE"
+        ))
+    })?;
+    let connector = tls.https_or_http().enable_http1().build();
+    let mut builder = Client::builder(TokioExecutor::new());
+    Ok(builder.pool_timer(TokioTimer::new()).pool_max_idle_per_host(REQUESTS_MAX).build(connector))
+}
+
+/// Sends a request, and returns the head of the answer. Fails with a reason.
+async fn send(
+    client: &HttpClient,
+    request: hyper::http::request::Builder,
+    patience: Duration,
+) -> std::result::Result<Response<Incoming>, String> {
+    let agent = concat!("cheetah/", env!("CARGO_PKG_VERSION"));
+    let request = request.header(header::USER_AGENT, agent).header(header::ACCEPT_ENCODING, "identity");
+    let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
+    match timeout(patience, client.request(request)).await {
+        Ok(answer) => answer.map_err(|error| causes(&error)),
+        Err(_) => Err(format!("no answer within {} s", patience.as_secs_f64())),
+    }
+}
+
+/// Returns an error with its causes: those that hyper shows alone say little.
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests;

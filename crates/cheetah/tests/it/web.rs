@@ -1,0 +1,146 @@
+//! Images on web servers.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::support::run::{program, run};
+use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, tool};
+
+/// A web server that answers requests for ranges. It replaces `changing.raw` after the first request for it.
+const SERVER: &str = r#"
+import http.server, os, re, ssl, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    asked = set()
+
+    def do_GET(self):
+        try:
+            content = open(os.path.basename(self.path.split("?")[0]), "rb").read()
+        except OSError:
+            self.send_error(404)
+            return
+        version = '"%d-%d"' % (len(content), "changing" in self.path and self.path in self.asked)
+        self.asked.add(self.path)
+        if self.headers["If-Match"] not in (None, version):
+            self.send_response(412)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+        body = content[first : last + 1]
+        self.send_response(206)
+        self.send_header("ETag", version)
+        self.send_header("Content-Range", "bytes %d-%d/%d" % (first, first + len(body) - 1, len(content)))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+if len(sys.argv) > 1:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[1], sys.argv[2])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+/// A running server of the files of a desk.
+struct Web {
+    child: Child,
+    port: String,
+}
+
+impl Web {
+    fn start(desk: &Desk, certificate: &[&str]) -> Self {
+        let mut command = Command::new("python3");
+        command.args(["-c", SERVER]).args(certificate).current_dir(desk.path()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self { child, port: port.trim().to_owned() }
+    }
+
+    fn uri(&self, name: &str) -> String {
+        format!("http://127.0.0.1:{}/{name}", self.port)
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_image_on_a_web_server_is_exported_and_acquired() {
+    if !need::programs(&["python3", "nbdcopy", "gzip"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (path, whole) = desk.image("disk.raw", 5 * MIB + 512);
+    tool("gzip", &["-k", &path]).ok();
+    let web = Web::start(&desk, &[]);
+    for name in ["disk.raw", "disk.raw.gz"] {
+        let served = Service::start(&["export", &web.uri(name), "--unix", &desk.arg("sock")]);
+        tool("nbdcopy", &[text(&served.ready, "uri"), &desk.arg("exported.raw")]).ok();
+        served.stop(Signal::INT);
+        assert!(fs::read(desk.at("exported.raw")).unwrap() == whole, "{name}");
+    }
+    let copy = desk.arg("copy.raw");
+    let source = &cheetah(&["acquire", &format!("{}?signature=secret", web.uri("disk.raw")), &copy]).ok().json()
+        ["report"]["source"]
+        .clone();
+    assert!(fs::read(&copy).unwrap() == whole);
+    assert_eq!((text(source, "kind"), text(source, "location")), ("http", web.uri("disk.raw").as_str()));
+    assert_eq!(text(&source["server"], "description"), format!("ETag \"{}-0\"", whole.len()));
+}
+
+#[test]
+fn a_file_that_changes_on_the_server_ends_the_acquisition() {
+    if !need::programs(&["python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    desk.file("changing.raw", &noise(3 * MIB, 1));
+    desk.file("ntfs.E01", b"EVF\x09\x0d\x0a\xff\x00 and more");
+    let web = Web::start(&desk, &[]);
+    cheetah(&["acquire", &web.uri("changing.raw"), &desk.arg("copy.raw")]).says(1, &["changing.raw", "changed"]);
+    assert!(!desk.at("copy.raw").exists());
+    cheetah(&["acquire", &web.uri("ntfs.E01"), &desk.arg("copy.raw")]).says(1, &["an E01 image", "download"]);
+    desk.file("disk.002", &noise(MIB, 2));
+    cheetah(&["acquire", &web.uri("disk.002"), &desk.arg("copy.raw")]).says(1, &["disk.002", "split image"]);
+    cheetah(&["acquire", &web.uri("absent.raw"), &desk.arg("copy.raw")]).says(1, &["absent.raw", "404"]);
+}
+
+#[test]
+fn a_server_is_verified_by_its_certificate() {
+    if !need::programs(&["python3", "openssl"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (_, whole) = desk.image("disk.raw", MIB);
+    let (key, certificate) = (desk.arg("key.pem"), desk.arg("certificate.pem"));
+    let request = ["req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=lab", "-days", "2"];
+    let names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"];
+    tool("openssl", &[&request[..], &names, &["-keyout", &key, "-out", &certificate]].concat()).ok();
+    let web = Web::start(&desk, &[&certificate, &key]);
+    let acquire = |trusted: &str, to: &str| {
+        let mut command = program();
+        command.env("SSL_CERT_FILE", trusted).args(["acquire", &format!("https://localhost:{}/disk.raw", web.port)]);
+        command.arg(desk.arg(to));
+        run(command)
+    };
+    acquire(&certificate, "copy.raw").ok();
+    assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
+    let other = desk.arg("other.pem");
+    tool("openssl", &[&request[..], &names, &["-keyout", &desk.arg("other.key"), "-out", &other]].concat()).ok();
+    acquire(&other, "refused.raw").says(1, &["https://localhost", "certificate"]);
+}
