@@ -64,9 +64,10 @@ test-boot: static ## start the boot image in emulated machines (about ten minute
 	@scripts/python-env --tools
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml boot/tests
 
-install: ## install the static binary, man pages and shell completions below PREFIX (/usr/local)
+install: ## install the static binary, man pages, shell completions and the udev rule below PREFIX (/usr/local)
 	@[[ -x $(BINARY) ]] || $(MAKE) --no-print-directory static
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/cheetah
+	install -D -m 644 scripts/udev/59-cheetah.rules $(DESTDIR)$(PREFIX)/lib/udev/rules.d/59-cheetah.rules
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(BINARY) generate man --out $(DESTDIR)$(PREFIX)/share/man/man1
 	$(BINARY) generate bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cheetah

@@ -27,7 +27,7 @@ def lend(kernel: Kernel, cheetah: str, level: int) -> bytes:
     for name in ("bin", "dev", "proc", "root", "run", "sys", "tmp", "etc/cheetah"):
         made.directory(name)
     made.copy("bin/busybox", BUSYBOX)
-    made.file("bin/cheetah", _stripped(cheetah))
+    made.file("bin/cheetah", stripped(cheetah))
     _add_tree(made, os.path.join(HERE, "rootfs"))
     chosen = modules.lend(kernel)
     elsewhere = modules.with_firmware(chosen)
@@ -59,7 +59,8 @@ def _add_tree(archive: Archive, root: str) -> None:
             archive.copy(os.path.relpath(path, root), path, 0o755 if os.access(path, os.X_OK) else 0o644)
 
 
-def _stripped(cheetah: str) -> bytes:
+def stripped(cheetah: str) -> bytes:
+    """Returns the static binary without its symbols."""
     if not os.path.exists(cheetah):
         raise BuildError(f"there is no {cheetah}: run make static")
     with tempfile.TemporaryDirectory() as scratch:

@@ -101,6 +101,13 @@ def lend(kernel: Kernel) -> list[str]:
     return _choose(kernel, wanted, STORAGE, "the lending image")
 
 
+def with_needed(kernel: Kernel, names: Iterable[str]) -> list[str]:
+    """Returns the modules of these names and those that they need, by their paths below `kernel/`."""
+    needed = _dependencies(kernel)
+    paths = [kernel.find(name) for name in names]
+    return sorted({path for path in paths} | {other for path in paths for other in needed[path]})
+
+
 def with_firmware(chosen: Iterable[str]) -> list[str]:
     """Returns the modules that need firmware from a file."""
     return [name for name in chosen if _is_one_of(name, NEED_FIRMWARE)]

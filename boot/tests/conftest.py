@@ -12,11 +12,10 @@ from boot import __main__ as build
 from boot import cpio
 from boot.error import MissingError
 from boot.tests import guest
+from boot.tests.shell import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHEETAH = guest.CHEETAH
-# Where Debian's packages stay from one build to the next.
-PACKAGES = str(ROOT / "target" / "live" / "packages")
 LEVEL = int(os.environ.get("CHEETAH_LIVE_LEVEL", cpio.LEVEL))
 
 

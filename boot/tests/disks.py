@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 from collections.abc import Sequence
+from typing import BinaryIO
 
 MIB = 1 << 20
 
@@ -98,6 +99,57 @@ def _restart_page(log_size: int) -> bytes:
         page[32 + 2 * sector : 34 + 2 * sector] = page[end : end + 2]
         struct.pack_into("<H", page, end, 1)
     return bytes(page)
+
+
+def partitioned(path: str, data: str) -> list[str]:
+    """Makes a disk whose partitions are ext4, XFS and NTFS, each with the file `data` in its root; returns their types."""
+    # Debian's mkfs.xfs makes nothing smaller than 300 MB.
+    parts = [("ext4", 32, _ext4_with), ("xfs", 304, _xfs_with), ("ntfs3", 24, _ntfs_with)]
+    table = bytearray(512)
+    table[510:] = b"\x55\xaa"
+    first = 2048
+    with open(path, "wb") as disk:
+        for number, (_, size_mib, make) in enumerate(parts):
+            part = f"{path}.part"
+            with open(part, "wb") as file:
+                file.truncate(size_mib * MIB)
+            make(part, data)
+            sectors = size_mib * MIB // 512
+            struct.pack_into("<4xB3xII", table, 446 + 16 * number, 0x83, first, sectors)
+            disk.truncate((first + sectors) * 512)
+            _copy_sparse(part, disk, first * 512)
+            os.unlink(part)
+            first += sectors
+        disk.seek(0)
+        disk.write(table)
+    return [kind for kind, _, _ in parts]
+
+
+def _copy_sparse(path: str, disk: BinaryIO, offset: int) -> None:
+    with open(path, "rb") as file:
+        for at in range(0, os.path.getsize(path), MIB):
+            content = file.read(MIB)
+            if content.strip(b"\0"):
+                disk.seek(offset + at)
+                disk.write(content)
+
+
+def _ext4_with(path: str, data: str) -> None:
+    subprocess.run(["mkfs.ext4", "-q", "-F", path], check=True)
+    subprocess.run(["debugfs", "-w", "-R", f"write {data} data", path], check=True, capture_output=True)
+
+
+def _xfs_with(path: str, data: str) -> None:
+    # A prototype (mkfs.xfs(8)): the boot block, two numbers, the root with one file.
+    prototype = f"{path}.proto"
+    with open(prototype, "w", encoding="utf-8") as file:
+        file.write(f"/\n0 0\nd--755 0 0\ndata ---644 0 0 {data}\n$\n")
+    subprocess.run(["mkfs.xfs", "-q", "-p", prototype, path], check=True)
+
+
+def _ntfs_with(path: str, data: str) -> None:
+    subprocess.run(["mkntfs", "-q", "-f", "-F", path], check=True, capture_output=True)
+    subprocess.run(["ntfscp", "-q", "-f", path, data, "data"], check=True, capture_output=True)
 
 
 def lvm_member(path: str) -> str:

@@ -112,10 +112,12 @@ class Room:
         assert not check or process.returncode == 0, f"{argv}: {out}{err}"
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    def start(self, *argv: str) -> None:
+    def start(self, *argv: str) -> subprocess.Popen[bytes]:
         """Starts a command on this network, which runs until the end."""
         with open(os.path.join(self._dir, f"{os.path.basename(argv[0])}.log"), "ab") as log:
-            self._started.append(subprocess.Popen(self.command(*argv), stdout=log, stderr=log, env=self.env))
+            process = subprocess.Popen(self.command(*argv), stdout=log, stderr=log, env=self.env)
+        self._started.append(process)
+        return process
 
     def serve(self) -> None:
         """Lets machines in to the only room of this network."""
@@ -152,13 +154,14 @@ class Guest:
         disks: Sequence[str] = (),
         adapter: str = "e1000",
         processors: int = 1,
+        memory_mib: int = MEMORY_MIB,
     ) -> None:
         os.makedirs(dir, exist_ok=True)
         self.name = name
         self._serial = os.path.join(dir, f"{name}.serial")
         self._monitor = os.path.join(dir, f"{name}.qmp")
         mac = f"52:54:00:00:00:{number:02x}"
-        argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", str(MEMORY_MIB)]
+        argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", str(memory_mib)]
         # With several processors, a kernel that patches its code may stop at a breakpoint that the emulator notices too
         # late.
         argv += ["-smp", str(processors)]

@@ -69,6 +69,70 @@ pub enum Error {
         /// The error.
         why: String,
     },
+    /// Only root may make block devices.
+    #[error("only root can attach a block device; run this as root, or use `cheetah mount`, which every user can")]
+    NotRoot,
+    /// The kernel has no NBD client.
+    #[error("the kernel has no nbd; load the module (modprobe nbd), or use `cheetah mount`, which does without it")]
+    NoNbd,
+    /// The path is not that of an nbd device.
+    #[error("{path} is not an nbd device; name a whole one, such as /dev/nbd0", path = .0.display())]
+    NotAnNbd(PathBuf),
+    /// The device is connected to something already.
+    #[error("{device} is taken; leave out --device to take a free one, or detach it first: cheetah detach {device}", device = .0.display())]
+    Taken(PathBuf),
+    /// Every device is connected.
+    #[error("every nbd device is taken; detach one first: cheetah detach /dev/nbdN")]
+    NoneFree,
+    /// The device is not attached by us.
+    #[error("{device} is not attached by Cheetah; `cat /sys/block/nbd*/backend` shows which ones are", device = .0.display())]
+    NotAttached(PathBuf),
+    /// The device's process is alive.
+    #[error("a process still serves {device}, so that another cannot take it over; stop that process first (its id is in /run/cheetah)", device = .0.display())]
+    Served(PathBuf),
+    /// The device to be resumed is something else.
+    #[error("{device} is {found}, and this is {given}: name the source with which it was attached, or detach it", device = .device.display())]
+    Other {
+        /// The device.
+        device: PathBuf,
+        /// What it is.
+        found: String,
+        /// What it was to be.
+        given: String,
+    },
+    /// The kernel did not make the device as it was asked to.
+    #[error(
+        "the kernel made {device} {mode} and with {size} bytes, which is not what it was asked for, so it is detached again; \
+         use `cheetah mount`", device = .device.display(), mode = if *.read_only { "read-only" } else { "writable" }
+    )]
+    Unlike {
+        /// The device.
+        device: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// Whether it refuses writes.
+        read_only: bool,
+    },
+    /// The device is to be written, and refuses writes.
+    #[error(
+        "the kernel was told to refuse writes to {device}; allow them first (blockdev --setrw {device}), or take another \
+         device with --device", device = .0.display()
+    )]
+    StaysReadOnly(PathBuf),
+    /// The sector size is not one that the kernel supports.
+    #[error("the kernel's nbd has no sectors of {0} bytes; use `cheetah mount`")]
+    SectorSize(u32),
+    /// The device is used.
+    #[error("{device} is in use{}; unmount it and close the programs, or cut them off with --force", by_whom(.by), device = .device.display())]
+    InUse {
+        /// The device.
+        device: PathBuf,
+        /// The mounts and programs that use it, a phrase each.
+        by: Vec<String>,
+    },
+    /// The process behind a device still runs after it was detached.
+    #[error("{device} is detached, but its process has not ended: written data may not be on stable storage yet", device = .0.display())]
+    StillServed(PathBuf),
     /// Flushing failed: written data may not be on stable storage.
     #[error("written data may not have arrived: {0}")]
     Flush(cheetah_device::Error),
@@ -80,4 +144,9 @@ pub enum Error {
         /// The error.
         error: std::io::Error,
     },
+}
+
+/// The users of a device, in brackets.
+fn by_whom(by: &[String]) -> String {
+    if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) }
 }

@@ -7,7 +7,6 @@
 mod filesystem;
 mod kernel;
 mod pages;
-mod table;
 mod task;
 mod unmount;
 mod view;
@@ -29,6 +28,7 @@ use self::filesystem::{REQUEST_BYTES_MAX, ViewFiles};
 use self::kernel::{MountRequest, Unmounted};
 pub use self::unmount::unmount;
 use self::view::FileView;
+use crate::blocking::blocking;
 use crate::{Error, Result};
 
 /// How often, and at which interval, to try unmounting while files are open.
@@ -244,12 +244,4 @@ impl Drop for Mount {
             tracing::warn!("{error}");
         }
     }
-}
-
-/// Runs blocking work on a thread that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        let error = std::io::Error::other("cut short by the end of the runtime");
-        Err(Error::Io { context: "mounting or unmounting".to_owned(), error })
-    })
 }

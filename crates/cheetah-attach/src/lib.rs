@@ -2,11 +2,16 @@
 //!
 //! [`mount`] shows a device as files ([`fuse`]): the whole device as `NAME.raw`, and each partition in its partition table
 //! ([`cheetah_volume::partition`]) as `NAME.pN.raw`. Tools that read raw images, and loop devices, can use them.
+//!
+//! [`nbd`] makes a block device of the kernel of it, where the kernel has the module.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod blocking;
 pub mod error;
 pub mod fuse;
+pub mod nbd;
+mod table;
 
 pub use error::{Error, Result};
 pub use fuse::{Mount, MountOptions, mount, unmount};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::overlay::Overlay;
+use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, Image, OpenOptions};
@@ -28,6 +29,8 @@ pub struct OpenedSource {
     pub device: DynDevice,
     /// Its name.
     pub name: String,
+    /// Its identity. The serial number of a drive is its id.
+    pub identity: Identity,
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
     reached: SourceConnections,
@@ -102,10 +105,10 @@ impl OpenedSource {
         let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
             return Ok(None);
         };
-        let (device, name) = (filling.device(), file.name.clone());
+        let (device, name, identity) = (filling.device(), file.name.clone(), drive_identity(file));
         let closing = Closing::Filling(Box::new(filling));
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
-        Ok(Some(Self { device, name, lost, reached, closing, meter: None, layers: Layers::default() }))
+        Ok(Some(Self { device, name, identity, lost, reached, closing, meter: None, layers: Layers::default() }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -130,6 +133,7 @@ impl OpenedSource {
         Ok(Self {
             device,
             name: file.name.clone(),
+            identity: drive_identity(file),
             lost,
             reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
@@ -149,11 +153,12 @@ impl OpenedSource {
         let lost = unreadable(&source.identity).into_iter().collect();
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
+        let (name, identity) = (source.name, source.identity);
         let (device, layers) = match is_remote {
             true => Layers::over(device, access)?,
             false => (device, Layers::default()),
         };
-        Ok(Self { device, name: source.name, lost, reached, closing: Closing::Nothing, meter: Some(meter), layers })
+        Ok(Self { device, name, identity, lost, reached, closing: Closing::Nothing, meter: Some(meter), layers })
     }
 
     /// Returns its size.
@@ -262,6 +267,12 @@ fn unreadable(identity: &Identity) -> Option<String> {
             Size(bytes)
         )
     })
+}
+
+/// Returns the identity of a drive.
+fn drive_identity(file: &DriveFile) -> Identity {
+    let identity = Identity::new(Kind::Drive, path_to_text(&file.path), file.size);
+    Identity { serial: Some(file.id.clone()), ..identity }
 }
 
 fn overlay(base: DynDevice, place: &OverlayPlace) -> Result<DynDevice> {

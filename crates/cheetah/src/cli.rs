@@ -8,8 +8,8 @@ use cheetah_seal::{SealError, keyring};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, bench, create, demo, destroy, drive, enlarge, export, generate, load, mount, node, probe, repair, room,
-    save, serve, status, triage, unmount, verify,
+    acquire, attach, bench, create, demo, destroy, detach, drive, enlarge, export, generate, load, mount, node, probe,
+    repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, enter};
@@ -82,6 +82,8 @@ pub enum Command {
     Drive(drive::Args),
     Mount(mount::Args),
     Unmount(unmount::Args),
+    Attach(attach::Args),
+    Detach(detach::Args),
     Export(export::Args),
     Serve(serve::Args),
     Triage(triage::Args),
@@ -105,6 +107,13 @@ impl Cli {
 }
 
 impl Command {
+    /// Prepares the process for the verb, before it starts threads.
+    pub fn prepare(&self) {
+        if let Self::Attach(args) = self {
+            args.prepare();
+        }
+    }
+
     /// How the verb takes part in a room; `None` if it does not, or if it enters the room itself.
     fn participation(&self) -> Option<Participation> {
         let client = || Participation {
@@ -116,9 +125,13 @@ impl Command {
         match self {
             Self::Node(args) => Some(args.participation()),
             Self::Serve(args) => Some(args.participation()),
-            Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) | Self::Drive(_) => {
-                None
-            }
+            Self::Room(_)
+            | Self::Demo(_)
+            | Self::Generate(_)
+            | Self::Bench(_)
+            | Self::Unmount(_)
+            | Self::Detach(_)
+            | Self::Drive(_) => None,
             _ => Some(client()),
         }
     }
@@ -140,6 +153,8 @@ impl Command {
             Self::Drive(args) => drive::run(args, ui),
             Self::Mount(args) => mount::run(args, ui).await,
             Self::Unmount(args) => unmount::run(args, ui).await,
+            Self::Attach(args) => attach::run(args, ui).await,
+            Self::Detach(args) => detach::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,
             Self::Serve(args) => serve::run(args, ui).await,
             Self::Triage(args) => triage::run(args, room, ui).await,

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     ui::log::start(cli.verbose);
     supervise::watch();
     let ui = ui::Ui::new(cli.json);
+    cli.command.prepare();
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

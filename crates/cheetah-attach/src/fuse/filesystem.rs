@@ -21,9 +21,9 @@ use fuser::{
 use tokio::runtime::Handle;
 
 use super::pages::Pages;
-use super::table::PID_ATTRIBUTE;
 use super::task;
 use super::view::{FileView, Seek, in_one_piece};
+use crate::table::PID_ATTRIBUTE;
 
 /// The maximum size of a request, which is also the kernel's default.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;

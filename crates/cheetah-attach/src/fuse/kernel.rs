@@ -19,7 +19,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::filesystem::REQUEST_BYTES_MAX;
-use super::table;
+use crate::table;
 use crate::{Error, Result};
 
 /// The names of the helper that mounts for users who are not root.

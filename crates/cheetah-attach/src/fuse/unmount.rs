@@ -11,8 +11,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::kernel::{self, Unmounted};
-use super::{BUSY_PAUSE, BUSY_RETRIES, blocking, table};
-use crate::{Error, Result};
+use super::{BUSY_PAUSE, BUSY_RETRIES};
+use crate::blocking::blocking;
+use crate::{Error, Result, table};
 
 /// How long the serving process may take to write back and to release its leases and connections.
 const END_TIMEOUT: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@
 //! so at depth one system call carries many requests.
 
 mod access;
+pub mod agreed;
 mod allowance;
 mod answer;
 mod batching;

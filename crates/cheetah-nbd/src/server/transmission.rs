@@ -39,6 +39,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Up to this size, wake-ups cost a significant part of the time of copying.
 const SMALL_BYTES_MAX: u32 = 1 << 20;
 
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The client said that it was done (NBD_CMD_DISC).
+    Asked,
+    /// The client closed the connection.
+    Closed,
+}
+
 /// The state of one connection in transmission.
 pub(super) struct Transmission<'d, S> {
     stream: S,
@@ -57,7 +66,7 @@ pub(super) struct Transmission<'d, S> {
     /// Bytes of a refused write's payload that remain to be discarded.
     discard: usize,
     /// The client has disconnected, or closed its side; requests in flight are completed.
-    ending: bool,
+    ending: Option<Ending>,
     /// Bytes of the payload that is being received.
     receiving: usize,
     /// Expires when nothing moves.
@@ -92,7 +101,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             slow_bytes: 0,
             allowance,
             discard: 0,
-            ending: false,
+            ending: None,
             receiving: 0,
             patience: None,
             waiting: false,
@@ -102,11 +111,11 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     }
 
     /// Runs until the client disconnects or violates the protocol.
-    pub(super) async fn run(mut self) -> io::Result<()> {
+    pub(super) async fn run(mut self) -> io::Result<Ending> {
         std::future::poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Ending>> {
         let mut progress = false;
         for _ in 0..TURNS_MAX {
             let mut moved = self.finish_slow(cx);
@@ -123,8 +132,13 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 progress = true;
                 continue;
             }
-            if self.ending && flushed && self.slow.is_empty() && self.outbox.len() == 0 && self.is_settled() {
-                return Poll::Ready(Ok(()));
+            if let Some(ending) = self.ending
+                && flushed
+                && self.slow.is_empty()
+                && self.outbox.len() == 0
+                && self.is_settled()
+            {
+                return Poll::Ready(Ok(ending));
             }
             if self.allowance.give_back(self.held() + self.receiving) {
                 continue;
@@ -136,7 +150,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     }
 
     /// Fails once a client that holds more than its own share of the memory has let nothing move for too long.
-    fn poll_patience(&mut self, progress: bool, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_patience(&mut self, progress: bool, cx: &mut Context<'_>) -> Poll<io::Result<Ending>> {
         if !self.allowance.is_extended() {
             self.patience = None;
             return Poll::Pending;
@@ -186,7 +200,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             let skipped = self.discard.min(self.inbox.len());
             self.inbox.advance(skipped);
             self.discard -= skipped;
-            if self.discard > 0 || self.ending || self.is_behind() || !self.has_room() {
+            if self.discard > 0 || self.ending.is_some() || self.is_behind() || !self.has_room() {
                 return Ok(None);
             }
             let Some(header) = self.inbox.first_chunk::<{ Request::LEN }>() else { return Ok(None) };
@@ -338,7 +352,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             Command::Write => Work::Done(device.write(request.offset, payload, fua)),
             // check() has refused unknown commands.
             Command::Disconnect | Command::Unknown(_) => {
-                self.ending = true;
+                self.ending = Some(Ending::Asked);
                 return Ok(());
             }
             _ => simple(device, &request, range),
@@ -351,7 +365,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         // Behind a request that holds up others, they pile up only as far as the inbox goes.
         let full = self.is_behind() && self.inbox.len() >= INBOX_BYTES;
-        if self.ending || !self.has_room() || self.waiting || full {
+        if self.ending.is_some() || !self.has_room() || self.waiting || full {
             return Ok(false);
         }
         let lacking = self.streaming.as_ref().map_or(0, |streaming| streaming.lacks(self.inbox.len()));
@@ -361,7 +375,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         let reading = std::pin::pin!(self.stream.read_buf(&mut self.inbox));
         match reading.poll(cx)? {
             Poll::Ready(0) => {
-                self.ending = true;
+                self.ending = Some(Ending::Closed);
                 Ok(true)
             }
             Poll::Ready(_) => Ok(true),
@@ -409,7 +423,10 @@ mod tests {
         }
     }
 
-    fn serve(stream: tokio::io::DuplexStream, memory: &Arc<Memory>) -> impl Future<Output = io::Result<()>> + use<> {
+    fn serve(
+        stream: tokio::io::DuplexStream,
+        memory: &Arc<Memory>,
+    ) -> impl Future<Output = io::Result<Ending>> + use<> {
         let terms = Terms {
             flags: TransmissionFlags::default(),
             structured: true,

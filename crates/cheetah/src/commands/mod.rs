@@ -1,11 +1,15 @@
 //! The verbs, one file each: options, help and implementation.
 
 pub mod acquire;
+pub mod attach;
+pub mod attached;
+pub mod background;
 pub mod bench;
 pub mod compared;
 pub mod create;
 pub mod demo;
 pub mod destroy;
+pub mod detach;
 pub mod drive;
 pub mod enlarge;
 pub mod export;

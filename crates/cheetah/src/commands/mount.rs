@@ -1,19 +1,17 @@
 //! `cheetah mount`: shows a drive or an image as files.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_source::OpenedSource;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::background;
 use super::lazy;
 use super::options::{AccessArgs, source};
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -53,12 +51,11 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if args.background {
-        return in_background(ui);
+        return background::start(|ready| format!("mounted: {}", ready["file"].as_str().unwrap_or("?")), ui);
     }
     let mut stop = Stop::catch()?;
     if args.detached {
-        // Leaves the terminal, so that closing it does not end the mount.
-        rustix::process::setsid().context("cannot detach from the terminal")?;
+        background::leave_terminal()?;
     }
     let access = args.access.get(&args.source, ui).await?;
     let opened = OpenedSource::open(&args.source, &access).await?;
@@ -82,7 +79,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     say_ready(&args.source, &mount, &opened, ui);
     if args.detached {
-        leave_stderr()?;
+        background::leave_stderr()?;
     }
     let unmounted = tokio::select! {
         ended = mount.wait() => match ended {
@@ -113,44 +110,4 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
     });
     let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };
     ui.answer(format_args!("{source}, {size}{filling} is mounted:\n  {}", names.join("\n  ")), &value);
-}
-
-/// Closes stderr: its reader may be waiting for end of file, and the mount may last for days.
-fn leave_stderr() -> Result<()> {
-    let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
-    crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
-    rustix::stdio::dup2_stderr(&nowhere).context("cannot redirect stderr")
-}
-
-/// Runs the same command again, detached from the terminal, and waits until it is ready.
-fn in_background(ui: Ui) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let args = std::env::args_os().skip(1).filter(|arg| arg != "--background" && arg != "--json");
-    let mut command = Command::new(program);
-    command.args(["--json"]).args(args).arg("--detached");
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cannot start the process in the background")?;
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).context("cannot read from the process in the background")?;
-    }
-    let said: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
-    if said["event"] == "ready" {
-        let pid = child.id();
-        ui.answer(format_args!("mounted: {} (process {pid})", said["file"].as_str().unwrap_or("?")), &said);
-        return Ok(());
-    }
-    let code = child.wait().context("cannot wait for the process in the background")?.code();
-    let Some(message) = said["error"].as_str() else {
-        return Err(Failure::failed(
-            "the process in the background ended without a reason; run it without --background",
-        ));
-    };
-    let failure = match code {
-        Some(2) => Failure::misused(message),
-        Some(3) => Failure::evidence(message),
-        _ => Failure::failed(message),
-    };
-    // The child has written it to stderr, which both processes share.
-    Err(failure.already_shown())
 }

@@ -83,7 +83,7 @@ fn completions_know_every_verb_and_flag() {
 }
 
 #[test]
-fn make_install_installs_the_binary_man_pages_and_completions() {
+fn make_install_installs_the_binary_man_pages_completions_and_the_udev_rule() {
     if !need::programs(&["make", "install"]) {
         return;
     }
@@ -100,6 +100,7 @@ fn make_install_installs_the_binary_man_pages_and_completions() {
         "share/bash-completion/completions/cheetah",
         "share/zsh/site-functions/_cheetah",
         "share/fish/vendor_completions.d/cheetah.fish",
+        "lib/udev/rules.d/59-cheetah.rules",
     ] {
         assert!(desk.at("opt").join(path).is_file(), "{path}");
     }

@@ -10,6 +10,7 @@ mod support;
 
 mod acquire;
 mod asking;
+mod attach;
 mod bench;
 mod certificates;
 mod compressed;

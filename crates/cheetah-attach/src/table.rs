@@ -1,4 +1,4 @@
-//! The table of mounts: which of our mounts is on a directory.
+//! The table of mounts: which of our mounts is on a directory, and where a device is mounted.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,25 +6,36 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 /// The extended attribute of a mount's directory with the id of the process that serves it.
-pub(super) const PID_ATTRIBUTE: &str = "user.cheetah.pid";
+pub(crate) const PID_ATTRIBUTE: &str = "user.cheetah.pid";
 /// The file system type of our mounts in the table.
 const TYPE: &[u8] = b"fuse.cheetah";
 
 /// One of our mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MountEntry {
+pub(crate) struct MountEntry {
     /// The device number of the file system.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The mounted drive or image, by name.
-    pub(super) source: String,
+    pub(crate) source: String,
 }
 
 /// The mount that is visible on `dir`, an absolute path without symbolic links, if it is one of ours.
-pub(super) fn ours_on(dir: &Path) -> io::Result<Option<MountEntry>> {
+pub(crate) fn ours_on(dir: &Path) -> io::Result<Option<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     // Later mounts hide earlier ones.
     let on_dir = table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|mount| mount.dir == dir.as_os_str());
     Ok(on_dir.filter(|mount| mount.kind == TYPE).map(|mount| mount.entry))
+}
+
+/// The directories on which a device with one of these numbers is mounted.
+pub(crate) fn mounted(numbers: &[u64]) -> io::Result<Vec<OsString>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(of_devices(&table, numbers))
+}
+
+fn of_devices(table: &[u8], numbers: &[u64]) -> Vec<OsString> {
+    let mounts = table.split(|byte| *byte == b'\n').filter_map(parse);
+    mounts.filter(|mount| numbers.contains(&mount.entry.number)).map(|mount| mount.dir).collect()
 }
 
 struct TableLine<'a> {
@@ -78,6 +89,14 @@ mod tests {
         assert_eq!((parsed.dir.as_bytes(), parsed.kind), (&b"/mnt/case 42"[..], TYPE));
         let entry = MountEntry { number: rustix::fs::makedev(0, 57), source: "case42".into() };
         assert_eq!(parsed.entry, entry);
+    }
+
+    #[test]
+    fn mounts_of_the_device_and_of_its_partitions_are_found() {
+        let table = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n30 22 43:0 / /mnt/a ro - ext4 /dev/nbd0 ro\n\
+                      31 22 43:1 / /mnt/b rw shared:1 - xfs /dev/nbd0p1 rw\nx\n";
+        let numbers = [rustix::fs::makedev(43, 0), rustix::fs::makedev(43, 1)];
+        assert_eq!(of_devices(table, &numbers), ["/mnt/a", "/mnt/b"]);
     }
 
     #[test]

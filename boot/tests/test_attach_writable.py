@@ -1,0 +1,66 @@
+"""Block devices of the kernel that are written, of drives whose nodes are on another machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from boot.tests import guest
+from boot.tests.guest import CHEETAH
+from boot.tests.shell import Shell
+from boot.tests.test_attach import Nodes, start_nodes, why_not
+
+PROGRAMS = ("mkfs.ext4", "e2fsck")
+MODULES = ("nbd", "ext4")
+
+
+class Scratch(NamedTuple):
+    """A guest with little memory, and an empty drive that survives the loss of one of its three nodes."""
+
+    machine: Shell
+    room: guest.Room
+    nodes: Nodes
+
+    def attach(self, options: str = "--writable") -> Any:
+        """Attaches the drive; returns what the command says."""
+        command = f"cheetah --json attach /scratch.drive --background --prefetch 8MiB {options}"
+        return json.loads(self.machine.output(command))
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scratch]:
+    """A guest that reaches three nodes with an empty drive. Its parameters are its memory in MiB, and more programs."""
+    memory_mib, *more = getattr(request, "param", (256,))
+    programs = (*PROGRAMS, *more)
+    if why := why_not(programs):
+        pytest.skip(why)
+    with guest.room(str(tmp_path)) as room:
+        drive = str(tmp_path / "scratch.drive")
+        nodes = start_nodes(room, 3)
+        room.run(CHEETAH, "create", drive, "--nodes", nodes.addresses, "--layout", "parity", "--size", "192MiB")
+        files = {"scratch.drive": drive}
+        machine = Shell(room, str(tmp_path), programs, MODULES, files, memory_mib=memory_mib)
+        yield Scratch(machine, room, nodes)
+        machine.kill()
+
+
+@pytest.mark.parametrize("scratch", [(768, "fio")], indirect=True)
+def test_a_file_system_is_made_and_verified_on_a_drive(scratch: Scratch) -> None:
+    machine, said = scratch.machine, scratch.attach()
+    device = said["device"]
+    assert said["writable"] and machine.output(f"blockdev --getro {device}") == "0"
+    job = (
+        f"fio --name=v --filename={device} --size=48M --bs=16k --rw=randwrite --iodepth=32 --ioengine=libaio --direct=1"
+    )
+    machine.run(f"{job} --verify=crc32c --verify_fatal=1 --do_verify=1")
+    machine.run(f"mkfs.ext4 -q -F {device} && mount -t ext4 {device} /mnt && cp /bin/cheetah /mnt/copy && umount /mnt")
+    machine.run(f"cheetah detach {device}")
+    device = scratch.attach("")["device"]
+    machine.run(
+        f"e2fsck -fn {device} && mount -t ext4 -o ro {device} /mnt && cmp /mnt/copy /bin/cheetah && umount /mnt"
+    )
+    machine.run(f"cheetah detach {device}")

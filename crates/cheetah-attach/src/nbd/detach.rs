@@ -1,0 +1,97 @@
+//! Detaching, by the process that serves the device or by another one.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use super::claim::Claim;
+use super::kernel::Kernel;
+use super::node::Node;
+use super::rescan::rescan;
+use super::users;
+use crate::blocking::blocking;
+use crate::{Error, Result};
+
+/// How long the serving process may take to write back and to release its leases and connections.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often, and at which interval, to try again while the device is in use: udev's programs look at it for a moment.
+const BUSY_RETRIES: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// How identifiers of our devices begin.
+const OURS: &str = "cheetah:";
+
+/// Detaches the device at `path`, and waits until the process that serves it has ended: written data is then on stable storage.
+///
+/// # Errors
+///
+/// If it is none of ours, if it is in use (unless `force` is given), or if the process has not ended after a minute.
+pub async fn detach(path: &Path, force: bool) -> Result<()> {
+    let node = Node::named(path)?;
+    if !node.is_connected() || !node.identifier().is_some_and(|identifier| identifier.starts_with(OURS)) {
+        return Err(Error::NotAttached(node.path()));
+    }
+    disconnect(node, force).await?;
+    match Claim::wait(node, END_TIMEOUT).await {
+        Ok(Some(claim)) => claim.remove(),
+        Ok(None) => return Err(Error::StillServed(node.path())),
+        Err(error) => return Err(Error::Io { context: format!("waiting for the process behind {node}"), error }),
+    }
+    Ok(())
+}
+
+/// Makes the kernel write back what was written to the device, and end it.
+pub(super) async fn disconnect(node: Node, force: bool) -> Result<()> {
+    let mut tries = if force { 0 } else { BUSY_RETRIES };
+    while let Err(error) = blocking(move || try_to(node, force)).await {
+        match error {
+            Error::InUse { .. } if tries > 0 => tries -= 1,
+            error => return Err(error),
+        }
+        tokio::time::sleep(BUSY_PAUSE).await;
+    }
+    blocking(move || {
+        // A partition that is still in use stays until its user ends.
+        if let Err(error) = rescan(node) {
+            tracing::debug!("the partitions of {node} stay: {error}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Returns the mounts and programs that use a device, a phrase each, if it is in use.
+pub(super) async fn users(node: Node) -> Result<Option<Vec<String>>> {
+    blocking(move || Ok(open_alone(node)?.is_none().then(|| users::of(node)))).await
+}
+
+fn try_to(node: Node, force: bool) -> Result<()> {
+    let kernel = Kernel::open()?;
+    // Nothing can be mounted while this is open.
+    let alone = if force { None } else { open_alone(node)? };
+    let by = if force { Vec::new() } else { users::of(node) };
+    if !force && (alone.is_none() || !by.is_empty()) {
+        return Err(Error::InUse { device: node.path(), by });
+    }
+    if let Some(device) = &alone
+        && !node.is_read_only()
+    {
+        let context = || format!("writing back what was written to {node}, which stays attached");
+        device.sync_all().map_err(|error| Error::Io { context: context(), error })?;
+    }
+    kernel.disconnect(node.index()).map_err(|error| Error::Io { context: format!("detaching {node}"), error })
+}
+
+/// Opens the device unless it, or a partition of it, is mounted or held by another part of the kernel.
+fn open_alone(node: Node) -> Result<Option<std::fs::File>> {
+    // Not truncated: a flag of open(2).
+    let exclusively = OFlags::EXCL.bits() as i32;
+    match OpenOptions::new().read(true).write(!node.is_read_only()).custom_flags(exclusively).open(node.path()) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(None),
+        Err(error) => Err(Error::Io { context: format!("opening {node}"), error }),
+    }
+}

@@ -1,0 +1,200 @@
+//! `cheetah attach`: makes a block device of a drive or an image.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cheetah_attach::nbd::{self, AttachOptions, Attachment, Start};
+use cheetah_device::path_text::path_to_text;
+use cheetah_device::{Size, supervise};
+use cheetah_source::{OpenedSource, nodes_here};
+use serde_json::json;
+
+use super::options::{AccessArgs, source};
+use super::{attached, background, lazy};
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// The kernel's read-ahead, as of a mount.
+const READ_AHEAD_BYTES: u32 = 1 << 20;
+/// The same of a source with foresight, which prefetches the ranges that will be read.
+const READ_AHEAD_FORESEEN_BYTES: u32 = 4096;
+/// How much longer the kernel waits for an answer than twice `--timeout`.
+const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The options of `attach`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Make a block device of a drive or an image")]
+#[command(
+    long_about = "Makes a block device of a drive or an image, until it is detached: /dev/nbdN, and /dev/nbdNpM for \
+each of its partitions. Needs root, and the kernel's module nbd (modprobe nbd); `cheetah mount` needs neither.
+
+The device is read-only, unless --writable. For file systems that insist on writing, --overlay keeps their writes outside the \
+drive, which does not change. If this process dies, programs that use the device wait for --grace seconds; the same command \
+with --resume continues to serve them.
+
+  cheetah attach case42.drive --background
+  mount -o ro /dev/nbd0p1 /mnt/case42
+  cheetah attach case42.drive --resume /dev/nbd0 --background
+  umount /mnt/case42 && cheetah detach /dev/nbd0"
+)]
+pub struct Args {
+    /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
+    #[arg(value_parser = source())]
+    source: String,
+
+    /// The device to make [default: the first free one]
+    #[arg(long, value_name = "/dev/nbdN")]
+    device: Option<PathBuf>,
+
+    /// Continue to serve this device of the same source, whose process has died
+    #[arg(long, value_name = "/dev/nbdN", conflicts_with_all = ["device", "overlay"])]
+    resume: Option<PathBuf>,
+
+    /// Seconds for which programs wait if this process dies, before their requests fail
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    grace: u64,
+
+    /// Bytes of a sector, in which partition tables count [default: those of the source, or 512]
+    #[arg(long, value_name = "BYTES")]
+    sector_size: Option<u32>,
+
+    /// Return once attached; `cheetah detach /dev/nbdN` ends it
+    #[arg(long)]
+    background: bool,
+
+    /// Run as the process in the background.
+    #[arg(long, hide = true, conflicts_with = "background")]
+    detached: bool,
+
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+impl Args {
+    /// Prepares this process to serve a block device; before it starts threads.
+    pub fn prepare(&self) {
+        if !self.background
+            && let Err(error) = nbd::prepare_thread()
+        {
+            tracing::warn!("the memory of this process is not locked ({error}): it may hang when memory runs out");
+        }
+    }
+}
+
+/// Runs the command.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    nbd::check().await.map_err(Failure::failed)?;
+    if args.background {
+        return background::start(|ready| format!("attached: {}", ready["device"].as_str().unwrap_or("?")), ui);
+    }
+    let mut stop = Stop::catch()?;
+    if args.detached {
+        background::leave_terminal()?;
+    }
+    let access = args.access.get(&args.source, ui).await?;
+    if access.writable {
+        refuse_own_nodes(&args.source).await?;
+    }
+    let opened = OpenedSource::open(&args.source, &access).await?;
+    for lost in &opened.lost {
+        ui.warn(lost);
+    }
+    let timeout = access.timeout * 2 + KERNEL_PATIENCE;
+    let use_of = attached::Use::of(&access);
+    let options = AttachOptions {
+        writable: use_of.writes(),
+        sector_bytes: args.sector_size.or(opened.identity.sector_size).unwrap_or(512),
+        identifier: attached::identifier(&opened.identity, use_of),
+        timeout,
+        grace: Duration::from_secs(args.grace),
+        read_ahead_bytes: if opened.is_foreseen() { READ_AHEAD_FORESEEN_BYTES } else { READ_AHEAD_BYTES },
+        connections: 1,
+    };
+    tell_rest(&opened, options.sector_bytes, ui);
+    let served = serve(&args, &opened, options, &mut stop, ui).await;
+    // The lease must be released even if serving failed.
+    served.and(opened.close().await.map_err(Failure::from))
+}
+
+/// A node under memory pressure would wait for the kernel to write to the device, and the device for the node.
+async fn refuse_own_nodes(source: &str) -> Result<()> {
+    let here = nodes_here(source).await?;
+    if here.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::misused(format!(
+        "{source} has its node {} on this machine, which could wait for itself when memory runs out; attach it without \
+         --writable, or on another machine, or use `cheetah mount --writable`",
+        cheetah_error::list(&here)
+    )))
+}
+
+fn tell_rest(opened: &OpenedSource, sector_bytes: u32, ui: Ui) {
+    let rest = opened.size() % u64::from(sector_bytes);
+    if rest > 0 {
+        ui.warn(format!(
+            "{}: its last {rest} bytes are not on the device, since they are not a whole sector of {sector_bytes} bytes; \
+             `cheetah mount` shows them",
+            opened.name
+        ));
+    }
+}
+
+async fn serve(args: &Args, opened: &OpenedSource, options: AttachOptions, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let start = match (&args.resume, &args.device) {
+        (Some(path), _) => Start::Resume(path.clone()),
+        (None, Some(path)) => Start::At(path.clone()),
+        (None, None) => Start::Free,
+    };
+    let mut attachment = nbd::attach(opened.device.clone(), start, options).await.map_err(Failure::failed)?;
+    say_ready(args, &attachment, opened, ui);
+    if args.detached {
+        background::leave_stderr()?;
+    }
+    loop {
+        tokio::select! {
+            ended = attachment.wait() => {
+                let closed = attachment.close().await;
+                return ended.and(closed).map_err(Failure::failed);
+            }
+            never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
+            signal = stop.asked() => match attachment.users().await {
+                // A process that has failed ends, and its device can be resumed.
+                Ok(Some(users)) if supervise::failure().is_some() => {
+                    return Err(Failure::failed(still_used(&attachment, &users)));
+                }
+                Ok(Some(users)) => tracing::warn!("{signal}: {}", still_used(&attachment, &users)),
+                _ => {
+                    tracing::info!("{signal}: detaching");
+                    return attachment.detach(false).await.map_err(Failure::failed);
+                }
+            },
+        }
+    }
+}
+
+fn still_used(attachment: &Attachment, users: &[String]) -> String {
+    let device = attachment.path();
+    let by = if users.is_empty() { String::new() } else { format!(" ({})", users.join(", ")) };
+    format!(
+        "{device} is in use{by} and stays attached; stop its users, or cut them off: cheetah detach {device} --force",
+        device = device.display()
+    )
+}
+
+fn say_ready(args: &Args, attachment: &Attachment, opened: &OpenedSource, ui: Ui) {
+    let size = Size(opened.size());
+    let partitions = attachment.partitions();
+    let devices: Vec<_> = std::iter::once(attachment.path()).chain(partitions.clone()).collect();
+    let value = json!({
+        "event": "ready", "device": path_to_text(&attachment.path()),
+        "partitions": partitions.iter().map(|path| path_to_text(path)).collect::<Vec<_>>(),
+        "size_bytes": size.0, "writable": attachment.is_writable(), "pid": std::process::id(),
+        "filling": opened.filled().is_some(),
+    });
+    let how = if attachment.is_writable() { "writable" } else { "read-only" };
+    let verb = if args.resume.is_some() { "served again" } else { "attached" };
+    let shown: Vec<_> = devices.iter().map(|device| device.display().to_string()).collect();
+    ui.answer(format_args!("{}, {size}, is {verb}, {how}:\n  {}", args.source, shown.join("\n  ")), &value);
+}

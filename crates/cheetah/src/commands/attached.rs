@@ -1,0 +1,100 @@
+//! The text by which the kernel recognises what a block device is made of.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use cheetah_device::path_text::text_to_path;
+use cheetah_image::{Identity, Kind};
+use cheetah_source::Access;
+
+/// Digits of the digest in an identifier: those of 128 bits.
+const DIGITS: usize = 32;
+
+/// How a source is used. A device can only be resumed for the same use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+    /// It is read, and writes are kept apart; they end with the process.
+    Overlay,
+}
+
+impl Use {
+    /// The use that the options ask for.
+    pub fn of(access: &Access) -> Self {
+        match (access.overlay.is_some(), access.writable) {
+            (true, _) => Self::Overlay,
+            (false, true) => Self::Write,
+            (false, false) => Self::Read,
+        }
+    }
+
+    /// Whether programs may write.
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Overlay => "overlay",
+        }
+    }
+}
+
+/// Returns a text that is the same for each opening of the same evidence for the same use: `cheetah:read:drive:` and the
+/// drive's id, or `cheetah:read:e01:` and a digest of what is known of the image.
+pub fn identifier(identity: &Identity, how: Use) -> String {
+    let kind = identity.kind;
+    let what = match (&identity.serial, kind) {
+        (Some(id), Kind::Drive) => id.chars().filter(char::is_ascii_alphanumeric).take(DIGITS).collect(),
+        _ => digest(identity),
+    };
+    format!("cheetah:{}:{kind}:{what}", how.name())
+}
+
+fn digest(identity: &Identity) -> String {
+    let path = text_to_path(&identity.location);
+    let (mut known, mut file) = (Identity { write_protected: None, ..identity.clone() }, None);
+    if !identity.kind.is_remote()
+        && let Ok(absolute) = path.canonicalize()
+    {
+        file = absolute.metadata().ok().map(|file| (file.dev(), file.ino(), file.mtime(), file.mtime_nsec()));
+        known.location = absolute.to_string_lossy().into_owned();
+    }
+    // A disk's file changes its times without a change of the disk.
+    let file = file.filter(|_| identity.kind != Kind::Block);
+    let text = serde_json::json!({ "identity": known, "file": file }).to_string();
+    blake3::hash(text.as_bytes()).to_hex().chars().take(DIGITS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_names_the_evidence_and_its_use() {
+        let drive =
+            Identity { serial: Some("0123456789abcdef".repeat(2)), ..Identity::new(Kind::Drive, "a.drive", 512) };
+        let moved = Identity { location: "/elsewhere/a.drive".into(), ..drive.clone() };
+        assert_eq!(identifier(&drive, Use::Read), "cheetah:read:drive:0123456789abcdef0123456789abcdef");
+        assert_eq!(identifier(&drive, Use::Read), identifier(&moved, Use::Read));
+        assert_ne!(identifier(&drive, Use::Read), identifier(&drive, Use::Write));
+    }
+
+    #[test]
+    fn another_file_in_place_of_an_image_has_another_identifier() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.raw");
+        let of = || identifier(&Identity::new(Kind::Raw, path.to_str().unwrap(), 512), Use::Read);
+        std::fs::write(&path, [0; 512]).unwrap();
+        let first = of();
+        assert_eq!(first, of());
+        let other = dir.path().join("b.raw");
+        std::fs::write(&other, [1; 512]).unwrap();
+        std::fs::rename(other, &path).unwrap();
+        assert_ne!(first, of());
+    }
+}

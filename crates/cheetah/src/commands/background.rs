@@ -1,0 +1,55 @@
+//! Running a verb in the background, until another verb ends it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::failure::{Context, Failure, Result};
+use crate::ui::Ui;
+
+/// Leaves the terminal, so that closing it does not end this process.
+pub fn leave_terminal() -> Result<()> {
+    rustix::process::setsid().map(drop).context("cannot detach from the terminal")
+}
+
+/// Closes stderr: its reader may be waiting for end of file, and this process may last for days.
+pub fn leave_stderr() -> Result<()> {
+    let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
+    crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
+    rustix::stdio::dup2_stderr(&nowhere).context("cannot redirect stderr")
+}
+
+/// Runs the same command again with `--detached` in place of `--background`, and waits until it is ready. `words` makes the
+/// message for the user of what the command then printed.
+pub fn start(words: impl FnOnce(&Value) -> String, ui: Ui) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let args = std::env::args_os().skip(1).filter(|arg| arg != "--background" && arg != "--json");
+    let mut command = Command::new(program);
+    command.args(["--json"]).args(args).arg("--detached");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start the process in the background")?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).context("cannot read from the process in the background")?;
+    }
+    let said: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
+    if said["event"] == "ready" {
+        ui.answer(format_args!("{} (process {})", words(&said), child.id()), &said);
+        return Ok(());
+    }
+    let code = child.wait().context("cannot wait for the process in the background")?.code();
+    let Some(message) = said["error"].as_str() else {
+        return Err(Failure::failed(
+            "the process in the background ended without a reason; run it without --background",
+        ));
+    };
+    let failure = match code {
+        Some(2) => Failure::misused(message),
+        Some(3) => Failure::evidence(message),
+        _ => Failure::failed(message),
+    };
+    // The child has written it to stderr, which both processes share.
+    Err(failure.already_shown())
+}

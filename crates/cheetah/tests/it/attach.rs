@@ -1,0 +1,11 @@
+//! Block devices: what needs no kernel module. `boot/tests/test_attach.py` tests the rest in a guest.
+
+use crate::support::run::cheetah_plain;
+
+#[test]
+fn only_nbd_devices_can_be_detached() {
+    for device in ["/dev/sda", "/dev/nbd0p1", "/mnt/case42"] {
+        cheetah_plain(&["detach", device]).says(1, &[device, "is not an nbd device", "such as /dev/nbd0"]);
+    }
+    cheetah_plain(&["attach", "disk.raw", "--resume", "/dev/nbd0", "--overlay", "memory"]).says(2, &["--overlay"]);
+}
