@@ -13,7 +13,8 @@ import pytest
 from boot import __main__ as build
 from boot import cpio
 from boot.tests import guest
-from boot.tests.conftest import CHEETAH, LEVEL, PACKAGES, ROOT
+from boot.tests.conftest import CHEETAH, LEVEL, ROOT
+from boot.tests.shell import PACKAGES
 from boot.tests.test_start import STARTED
 
 FIRMWARE = "/usr/share/OVMF"
