@@ -71,7 +71,7 @@ fn seal(body: &str) -> String {
 mod tests {
     use super::*;
     use crate::file::tests::{example, redundant};
-    use crate::file::{Fill, ImageState, LayoutName, NodeSync, Set};
+    use crate::file::{Fill, ImageState, LayoutName, NodeSync, SealSection, Set, WrappedKey};
     use cheetah_image::{Hashes, ServedBy};
     use proptest::prelude::*;
 
@@ -202,6 +202,28 @@ mod tests {
         for (why, change) in cases {
             let mut file = redundant();
             change(&mut file);
+            let text = refusal(&encode(&file).unwrap());
+            assert!(text.contains(why), "{why}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_seal_is_decoded_as_it_was_encoded_and_an_inconsistent_one_is_refused() {
+        let key = WrappedKey { recipient: "age1".into(), age: "AA==".into() };
+        let seal = SealSection { suite: 1, unit: 64 << 10, holes: false, keys: vec![key] };
+        let file = DriveFile { size: 1 << 20, sealed: Some(seal), ..redundant() };
+        assert_eq!(decode(&encode(&file).unwrap()).unwrap(), file);
+        type Change = fn(&mut DriveFile, &mut SealSection);
+        let cases: [(&str, Change); 4] = [
+            ("its suite 2", |_, seal| seal.suite = 2),
+            ("a unit of 8192", |_, seal| seal.unit = 8192),
+            ("do not fit", |file, _| file.size = file.capacity()),
+            ("wrapped more than", |_, seal| seal.keys = vec![seal.keys[0].clone(); 65]),
+        ];
+        for (why, change) in cases {
+            let (mut file, mut seal) = (file.clone(), file.sealed.clone().unwrap());
+            change(&mut file, &mut seal);
+            file.sealed = Some(seal);
             let text = refusal(&encode(&file).unwrap());
             assert!(text.contains(why), "{why}: {text}");
         }
