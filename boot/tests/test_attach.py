@@ -90,10 +90,12 @@ def start_nodes(room: guest.Room, count: int, memory: str = "256MiB") -> Nodes:
 
 def test_without_the_module_the_next_step_is_named(case: Case) -> None:
     machine = case.machine
-    machine.run("rmmod nbd")
-    refused = machine.run("cheetah attach /case.drive", check=False)
+    # Otherwise the kernel loads the module when it is asked for it.
+    loader = machine.output("cat /proc/sys/kernel/modprobe")
+    machine.run("rmmod nbd; echo /nonexistent >/proc/sys/kernel/modprobe")
+    refused = machine.run("timeout 60 cheetah attach /case.drive", check=False)
     assert refused.code == 1 and "modprobe nbd" in refused.output and "cheetah mount" in refused.output, refused
-    machine.run("modprobe nbd")
+    machine.run(f"echo {loader} >/proc/sys/kernel/modprobe; modprobe nbd")
 
 
 def test_a_drive_is_a_read_only_block_device_with_its_partitions(case: Case) -> None:
