@@ -9,7 +9,8 @@ use cheetah_nbd::uri::{Address, NbdUri};
 
 use crate::kind::drive_file;
 
-/// Returns the names of the nodes and spares of the drive `text` that are on this machine; none if `text` is not a drive.
+/// Returns the names of the nodes of the drive `text` that are on this machine; none if `text` is not a drive. Spares do
+/// not count: they hold nothing yet.
 ///
 /// # Errors
 ///
