@@ -54,7 +54,7 @@ pub struct AttachOptions {
     pub writable: bool,
     /// Bytes of a logical sector: 512 to 4096, a power of two. Partition tables count in them.
     pub sector_bytes: u32,
-    /// What is attached. A process that takes the device over must name the same. Up to 256 bytes.
+    /// The identifier of the content. A process that takes the device over must name the same. Up to 256 bytes.
     pub identifier: String,
     /// After this time without an answer, the kernel gives up a connection. It should be longer than the device takes to
     /// fail, so that errors come from the device. Whole seconds.

@@ -210,7 +210,7 @@ pub(crate) fn destroy_key(file: &DriveFile) -> Result<bool> {
     Ok(true)
 }
 
-/// Refuses what is not done on sealed drives yet.
+/// Refuses operations that sealed drives do not support yet.
 pub fn refuse(file: &DriveFile, what: &str) -> Result<()> {
     match file.sealed {
         Some(_) => Err(Error::misuse(format!(

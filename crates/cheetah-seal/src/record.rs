@@ -122,7 +122,7 @@ impl Record {
             return Err(CUT_OFF);
         }
         let (epochs, stamps) = rest.split_at_checked(epochs_len * EPOCH_BYTES).ok_or(CUT_OFF)?;
-        // The length of what is there limits what is allocated.
+        // The length of the input limits the allocation.
         if stamps.len() as u64 != count.saturating_mul(STAMP_BYTES as u64) {
             return Err(CUT_OFF);
         }

@@ -1,4 +1,4 @@
-//! Who uses a device: mounts, and programs that have it open.
+//! The users of a device: mounts, and programs that have it open.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -128,7 +128,7 @@ async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Opened>) -> Res
     Ok(())
 }
 
-/// What is known of an export.
+/// The last word about an export.
 struct Known {
     /// The last word of its writer, and since when it is known.
     word: Option<Leaving>,

@@ -85,7 +85,7 @@ struct Inner {
     refused: Mutex<Option<String>>,
 }
 
-/// What is known of each unit.
+/// The state of each unit.
 struct State {
     record: Record,
     /// Stamps that a unit may have besides its own, because a write failed and may have taken effect.
@@ -277,7 +277,7 @@ impl Device for Sealed {
     fn trim(&self, range: ByteRange) -> Io<'_, ()> {
         match self.may_write(range) {
             Err(error) => Io::fail(error),
-            // Nodes are not told what is in use.
+            // Nodes do not learn which units are in use.
             Ok(()) if !self.inner.holes => Io::ok(()),
             Ok(()) => {
                 let unit = self.inner.units.bytes();

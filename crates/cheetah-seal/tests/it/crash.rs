@@ -1,4 +1,4 @@
-//! Writers that end in mid-write: what is read afterwards is old, new or an error.
+//! Writers that end in mid-write: a later read returns old content, new content or an error.
 
 use std::sync::atomic::Ordering;
 
@@ -71,7 +71,7 @@ fn a_write_that_is_cut_off_anywhere_is_old_new_or_an_error() {
             assert!(reader.has_open_epoch());
             for (before, after) in alive.iter().zip(states(&reader, &old, &new).await) {
                 assert_eq!(after == 'o', *before == 'o', "cut at {cut}");
-                assert_ne!(after, 'n', "what is newer than the last root is not handed out as verified");
+                assert_ne!(after, 'n', "a unit newer than the last root must not be handed out as verified");
             }
             // The next writer makes it whole again.
             let next = drive.open(true).await;

@@ -45,7 +45,7 @@ impl Use {
 }
 
 /// Returns a text that is the same for each opening of the same evidence for the same use: `cheetah:read:drive:` and the
-/// drive's id, or `cheetah:read:e01:` and a digest of what is known of the image.
+/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity.
 pub fn identifier(identity: &Identity, how: Use) -> String {
     let kind = identity.kind;
     let what = match (&identity.serial, kind) {

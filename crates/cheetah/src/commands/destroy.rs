@@ -68,7 +68,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     )))
 }
 
-const KEY_DESTROYED: &str = "its key is destroyed: what is left of the drive anywhere cannot be read any more. Copies of \
+const KEY_DESTROYED: &str = "its key is destroyed: no remnant of the drive can be read any more. Copies of \
     the drive file still hold the key; remove them, too";
 
 /// Records the receipts in the drive's custody log, if there is one. A failure is only a warning, since the memory is

@@ -74,7 +74,7 @@ fn a_sealed_drive_is_loaded_verified_saved_mounted_exported_and_destroyed() {
         let copy = desk.arg(&format!("{name}.copy"));
         with(&["save", &drive, &copy]).ok();
         assert!(fs::read(&copy).unwrap() == content, "{name}: the copy differs");
-        // Who can open it is shown without a key, and nothing else is.
+        // The recipients are shown without a key, and nothing else is.
         let status = cheetah(&["status", &drive]).ok().json();
         assert_eq!(status["sealed_for"][0], recipient.as_str(), "{status}");
         cheetah(&["verify", &drive]).says(2, &["--identity"]);
@@ -82,13 +82,13 @@ fn a_sealed_drive_is_loaded_verified_saved_mounted_exported_and_destroyed() {
 
         if need::fuse() {
             let mount = Mounted::new(&drive, &desk.dir(&format!("mnt-{name}")), &["--identity", &key]);
-            assert!(mount.read() == content, "{name}: what is mounted differs");
+            assert!(mount.read() == content, "{name}: the mounted content differs");
             mount.unmount();
         }
         let served = Service::start(&["export", &drive, "--listen", "127.0.0.1:0", "--identity", &key]);
         let exported = desk.arg(&format!("{name}.raw"));
         cheetah(&["acquire", served.ready["uri"].as_str().unwrap(), &exported]).ok();
-        assert!(fs::read(&exported).unwrap() == content, "{name}: what is exported differs");
+        assert!(fs::read(&exported).unwrap() == content, "{name}: the exported content differs");
         assert_eq!(served.stop(Signal::TERM).0, Some(0));
 
         let destroyed = cheetah(&["destroy", &drive]).ok().json();
