@@ -1,6 +1,6 @@
 //! The client beside a server with vices.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use cheetah_image::Kind;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -38,6 +38,9 @@ enum Vice {
 struct Server {
     vice: Vice,
     content: Vec<u8>,
+    /// The file has been opened.
+    is_open: AtomicBool,
+    /// The number of requests since then.
     requests: AtomicUsize,
 }
 
@@ -45,16 +48,18 @@ fn content() -> Vec<u8> {
     (0..3_000_000u32).map(|at| (at % 251) as u8).collect()
 }
 
-async fn serve(vice: Vice) -> String {
+async fn serve(vice: Vice) -> (String, Arc<Server>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Arc::new(Server { vice, content: content(), requests: AtomicUsize::new(0) });
+    let (is_open, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let server = Arc::new(Server { vice, content: content(), is_open, requests });
+    let serving = server.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(converse(server.clone(), stream));
+            tokio::spawn(converse(serving.clone(), stream));
         }
     });
-    format!("http://{address}/case/disk.raw")
+    (format!("http://{address}/case/disk.raw"), server)
 }
 
 async fn converse(server: Arc<Server>, mut stream: TcpStream) {
@@ -71,7 +76,10 @@ async fn converse(server: Arc<Server>, mut stream: TcpStream) {
         if head.is_empty() {
             return;
         }
-        let number = server.requests.fetch_add(1, Ordering::Relaxed);
+        let number = match server.is_open.load(Ordering::Acquire) {
+            true => server.requests.fetch_add(1, Ordering::Relaxed) + 1,
+            false => 0,
+        };
         let Some(answer) = server.answer(&head, number) else {
             std::future::pending::<()>().await;
             return;
@@ -83,7 +91,7 @@ async fn converse(server: Arc<Server>, mut stream: TcpStream) {
 }
 
 impl Server {
-    /// Returns the answer to a request; `None` for silence.
+    /// Returns the answer to a request, which is the nth since the file was opened, or 0 before; `None` for silence.
     fn answer(&self, head: &[String], number: usize) -> Option<Vec<u8>> {
         let value = |name: &str| {
             let line =
@@ -136,7 +144,10 @@ impl Server {
 }
 
 async fn open(vice: Vice, patience: Duration) -> Result<Evidence> {
-    open_web(&serve(vice).await, &SourceOptions::new(LinkUse::default(), patience)).await
+    let (uri, server) = serve(vice).await;
+    let opened = open_web(&uri, &SourceOptions::new(LinkUse::default(), patience)).await?;
+    server.is_open.store(true, Ordering::Release);
+    Ok(opened)
 }
 
 /// Long enough for any answer that comes.
