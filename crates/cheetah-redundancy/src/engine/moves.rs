@@ -50,7 +50,6 @@ impl Engine {
             map.open = true;
             map.members[member].incoming = Some(all);
         });
-        self.pass = None;
         Ok(self.map.epoch)
     }
 
@@ -69,8 +68,6 @@ impl Engine {
         if self.map.members[member].incoming.is_some() {
             self.attached[member] = false;
             self.change(|map| map.members[member].incoming = None);
-            // A region that is being written for this node must not count for the next one.
-            self.pass = None;
             self.left[member] = self.map.epoch;
         }
         self.left[member]

@@ -33,25 +33,6 @@ fn a_region_is_recorded_once_before_its_first_write() {
 }
 
 #[test]
-fn a_region_written_for_a_move_that_was_given_up_is_written_again_for_the_next_move() {
-    let mut engine = engine(2);
-    engine.begin_move(0).unwrap();
-    store(&mut engine).unwrap();
-    assert!(engine.attach(0));
-    engine.begin_resync();
-    let Resync::Region(region) = engine.next_resync() else { panic!("nothing to do") };
-    let filled = engine.attached().to_vec();
-
-    let given_up = engine.abandon_move(0);
-    store(&mut engine).unwrap();
-    engine.unread(given_up);
-    engine.begin_move(0).unwrap();
-    engine.resynced(region, &ALL[..2], &filled, true);
-    let missed = engine.map().members[0].incoming.as_ref().unwrap();
-    assert!(missed.contains(region), "the next node was not written");
-}
-
-#[test]
 fn a_map_that_excludes_a_member_is_settled_once_readers_have_ceased_to_read_it_and_the_next_is_stored_before() {
     let mut engine = engine_that_survives(2, 5);
     let admitted = engine.admit(0..1);
