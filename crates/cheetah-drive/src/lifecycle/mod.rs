@@ -2,5 +2,4 @@
 
 pub mod create;
 pub mod destroy;
-pub mod drain;
 mod usage;

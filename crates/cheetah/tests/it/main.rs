@@ -17,7 +17,6 @@ mod compressed;
 mod custody;
 mod degraded;
 mod demo;
-mod drain;
 mod evidence;
 mod export;
 mod failures;

@@ -2,7 +2,6 @@
 
 mod damage;
 mod losses;
-mod moves;
 mod readers;
 mod requests;
 mod resynchronization;
