@@ -142,6 +142,31 @@ def test_the_workers_of_a_cluster_read_a_drives_nodes_themselves(
     run(binary, "destroy", path, "--force")
 
 
+def kill_server(address: str) -> None:
+    """Kills the process that listens at an address of this machine."""
+    import psutil
+
+    port = int(address.rpartition(":")[2])
+    listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    (server,) = {one.pid for one in listening if one.laddr.port == port}
+    assert server
+    psutil.Process(server).kill()
+
+
+def test_the_workers_of_a_cluster_read_a_drive_that_has_lost_a_node(
+    cluster: tuple[str, int], ext4: Path, nodes: str, binary: str, tmp_path: Path
+) -> None:
+    address, _ = cluster
+    path = tmp_path / "case42.drive"
+    run(binary, "create", path, "--nodes", nodes, "--layout", "mirror", "--from", ext4)
+    kill_server(nodes.split(",")[0])
+    places = {"/cases/case42.drive": str(path), "--out case42": f"--out {tmp_path}/out", "tls://10.0.0.5:8786": address}
+    _, *words = command("cheetah triage /cases/case42.drive", **places)
+    said = run(binary, *words, "--json", env={**os.environ, "CHEETAH_PYTHON": sys.executable})
+    assert json.loads(said.splitlines()[-1])["complete"]
+    assert (tmp_path / "out/bodyfile.txt").read_bytes().splitlines() == by_fls(ext4)
+
+
 def speaks_tls(address: str, port: int) -> bool:
     """Returns whether a server answers a TLS handshake. It may still refuse the client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
