@@ -28,7 +28,7 @@ mod unpack;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};
-pub use open::{open, open_behind};
+pub use open::{claimed_format, open, open_behind};
 pub use raw::RawFile;
 pub use served::ServedBy;
 pub use source::{OpenOptions, Source};

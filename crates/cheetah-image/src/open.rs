@@ -69,7 +69,7 @@ pub async fn open_behind(device: DynDevice, location: &str, name: &str, options:
     };
     match detect::detect(&start, &end, size) {
         Format::Unknown if is_named_like_a_part(path) => refused("named like a part of a split image"),
-        Format::Unknown => match claimed(path) {
+        Format::Unknown => match claimed_format(path) {
             Some(claimed) => refused(&format!("named like {claimed}")),
             None => Ok(Source { device, identity: Identity::new(Kind::Http, location, size), name: stem(path) }),
         },
@@ -146,7 +146,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
             if let Some(refusal) = side_file::refusal(path, &start) {
                 return Err(Error::misuse(format!("{refusal} (its own bytes are read as raw:{spec})")));
             }
-            if let Some(claimed) = claimed(path) {
+            if let Some(claimed) = claimed_format(path) {
                 return Err(Error::Evidence(format!(
                     "{spec} has the name of {claimed}, but not its signature: it is damaged, or in another format; to \
                      read its bytes as they are, give raw:{spec}"
@@ -195,8 +195,8 @@ fn format(file: &RawFile) -> Result<(Format, Bytes)> {
     }
 }
 
-/// Returns the format that a file's name claims, if that format has signatures that detection would have found.
-fn claimed(path: &Path) -> Option<&'static str> {
+/// Returns the format that a file's name claims, with its article, if that format has signatures by which [`open`] detects it.
+pub fn claimed_format(path: &Path) -> Option<&'static str> {
     const NAMES: [(&str, &str); 12] = [
         ("e01", "an E01 image"),
         ("s01", "an S01 image"),

@@ -62,16 +62,12 @@ pub struct Args {
     timeout: TimeoutArgs,
 }
 
-/// Refuses a name that tools take for that of another format.
+/// Refuses a name by which the image could not be opened again.
 fn check_is_raw(args: &Args) -> Result<()> {
-    const OTHERS: [&str; 7] = ["e01", "ex01", "aff4", "qcow2", "vmdk", "vhd", "vhdx"];
-    let extension = args.image.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    if !OTHERS.contains(&extension.as_str()) {
-        return Ok(());
-    }
+    let Some(claimed) = cheetah_image::claimed_format(&args.image) else { return Ok(()) };
     let (drive, image) = (args.drive.display(), args.image.display());
     Err(Failure::misused(format!(
-        "{image}: save writes raw images only; for an E01 image use `cheetah acquire {drive} copy.E01`"
+        "{image} is named like {claimed}, but save writes raw images; for an E01 image use `cheetah acquire {drive} copy.E01`"
     )))
 }
 
