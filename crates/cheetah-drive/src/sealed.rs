@@ -21,9 +21,6 @@ use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units, keyring};
 use crate::file::check::KEYS_MAX;
 use crate::file::{DriveFile, SealSection, WrappedKey, beside};
 
-/// The largest record that is read, in bytes: that of a drive with 2^32 units.
-const RECORD_BYTES_MAX: u64 = 40 << 30;
-
 /// The file of the seal record.
 const RECORD: OwnFile = OwnFile { name: "seal record", begins: |head| head.starts_with(b"cheetah-seal-v") };
 
@@ -120,7 +117,9 @@ pub(crate) fn unlock(file: &DriveFile) -> Result<Option<DriveKey>> {
 /// The sealed device over the device of a drive's nodes.
 pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: DynDevice, writable: bool) -> Result<Sealed> {
     let Some(seal) = &file.sealed else { return Err(Error::failed("a drive that is not sealed has no seal to open")) };
-    let store = Arc::new(RecordFile { path: record_path(file) });
+    let units = Units::new(seal.unit, file.size)
+        .ok_or_else(|| Error::failed(format!("{}: its drive file has a size that cannot be sealed", file.name)))?;
+    let store = Arc::new(RecordFile { path: record_path(file), bytes_max: Record::bytes_max(&units) });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
     let sealed = Sealed::open(Opening { below, key, store, binding, name, writable }).await;
@@ -261,11 +260,13 @@ fn error_of(file: &DriveFile, error: &SealError) -> Error {
 /// The record, in a file beside the drive file.
 struct RecordFile {
     path: PathBuf,
+    /// A longer file is no record of this drive, and is not read.
+    bytes_max: u64,
 }
 
 impl RecordStore for RecordFile {
     fn load(&self) -> std::io::Result<Vec<u8>> {
-        match RECORD.read(&self.path, RECORD_BYTES_MAX) {
+        match RECORD.read(&self.path, self.bytes_max) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(missing(&self.path)),
             Err(error) => Err(std::io::Error::other(error.to_string())),

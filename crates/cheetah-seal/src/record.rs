@@ -65,6 +65,12 @@ impl Record {
         DriveBinding { drive: self.drive, unit_bytes: self.units.bytes() }
     }
 
+    /// The length of the longest record of a drive with these units, in bytes.
+    pub const fn bytes_max(units: &Units) -> u64 {
+        let stamps = units.count().saturating_mul(STAMP_BYTES as u64);
+        stamps.saturating_add((HEAD_BYTES + EPOCHS_MAX * EPOCH_BYTES + ROOT_BYTES) as u64)
+    }
+
     /// Encodes it, with its root.
     pub fn encode(&self, key: &DriveKey) -> Result<Vec<u8>, SealError> {
         let bytes = HEAD_BYTES + self.epochs.len() * EPOCH_BYTES + self.stamps.len() * STAMP_BYTES + ROOT_BYTES;
