@@ -39,7 +39,8 @@ with --resume continues to serve them.
   umount /mnt/case42 && cheetah detach /dev/nbd0"
 )]
 pub struct Args {
-    /// A drive file, an image (raw, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd:// or iscsi:// URI
+    /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
+    /// iscsi:// or https:// URI
     #[arg(value_parser = source())]
     source: String,
 
