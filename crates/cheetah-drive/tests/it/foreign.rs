@@ -57,16 +57,7 @@ async fn drive_over(socket: &Path, layout: Layout) {
     nodes.extend(lab.found().await);
     let bytes = image(7 * MIB + 1);
     let size = DriveSize::Bytes(bytes.len() as u64);
-    let request = CreateRequest {
-        path: lab.path(),
-        nodes,
-        layout,
-        size,
-        thin: false,
-        spares: Vec::new(),
-        seal: None,
-        timeout: TIMEOUT,
-    };
+    let request = CreateRequest { nodes, ..lab.request(layout, size).await };
     let mut file = create(request).await.unwrap();
     load(&mut file, device(&bytes), load_options(), |_| {}).await.unwrap();
     let report = verified(&file).await;

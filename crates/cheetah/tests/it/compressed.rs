@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use rustix::process::Signal;
-
-use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, three, tool};
+use crate::sources::exported;
+use crate::support::{Desk, MIB, cheetah, need, noise, text, three, tool};
 
 /// Each program, how it compresses a file beside it, and the name that it gives the result.
 const PROGRAMS: [(&str, &[&str], &str); 10] = [
@@ -20,17 +19,6 @@ const PROGRAMS: [(&str, &[&str], &str); 10] = [
     ("zstd", &["-q", "--no-check", "--long=27"], "zst"),
     ("pzstd", &["-q", "-p2"], "zst"),
 ];
-
-/// Serves `source`, and returns a copy of all of it.
-fn exported(desk: &Desk, source: &str) -> Vec<u8> {
-    let served = Service::start(&["export", source, "--unix", &desk.arg("sock")]);
-    let copy = desk.arg("copy.raw");
-    tool("nbdcopy", &[text(&served.ready, "uri"), &copy]).ok();
-    served.stop(Signal::INT);
-    let bytes = fs::read(&copy).unwrap();
-    fs::remove_file(copy).unwrap();
-    bytes
-}
 
 /// Content that compresses, in part.
 fn content() -> Vec<u8> {

@@ -8,7 +8,7 @@ use crate::support::service::PATIENCE;
 use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, noise, text, three, tool};
 
 /// Serves `source`, copies all of it with nbdcopy, and returns the copy.
-fn exported(desk: &Desk, source: &str) -> Vec<u8> {
+pub fn exported(desk: &Desk, source: &str) -> Vec<u8> {
     let served = Service::start(&["export", source, "--unix", &desk.arg("sock")]);
     let copy = desk.arg("copy.raw");
     tool("nbdcopy", &[text(&served.ready, "uri"), &copy]).ok();
