@@ -2,7 +2,7 @@
 //!
 //! [`commands`] has one file per verb, [`ui`] prints output, and [`failure`] defines errors and exit codes.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cli;
 mod commands;
@@ -23,7 +23,10 @@ use failure::Context as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => return explain(&message),
+    };
     ui::log::start(cli.verbose);
     supervise::watch();
     let ui = ui::Ui::new(cli.json);
@@ -43,7 +46,7 @@ fn main() -> ExitCode {
         });
     let result = match supervise::failure() {
         Some(why) => Err(failure::defect(why, result.err())),
-        None => result.and_then(|()| ui::finish()),
+        None => result.and_then(|()| ui::stdout::finish()),
     };
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -54,6 +57,21 @@ fn main() -> ExitCode {
     };
     ui::stderr::flush(ui::STDERR_PATIENCE);
     code
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line.
+fn explain(message: &clap::Error) -> ExitCode {
+    if message.use_stderr() {
+        message.exit();
+    }
+    match ui::stdout::print_help(message) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            ui::Ui::new(false).failure(&failure);
+            ui::stderr::flush(ui::STDERR_PATIENCE);
+            failure.code.into()
+        }
+    }
 }
 
 /// Runs the command to its end, or until the process has failed and the command does not notice.

@@ -59,6 +59,7 @@ impl Verb {
     /// Replaces this process by Python, which then gets the signals and sets the exit code. Returns only if Python cannot be
     /// started.
     pub fn run(&self, words: Words, room: Option<&str>, ui: Ui) -> Result<()> {
+        crate::ui::stdout::check()?;
         let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
         self.check(&python)?;
         let mut command = Command::new(&python);

@@ -3,20 +3,19 @@
 pub mod log;
 pub mod progress;
 pub mod stderr;
+pub mod stdout;
 pub mod table;
 
 use std::fmt::Display;
-use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::IsTerminal;
 use std::time::Duration;
 
-use cheetah_device::os_error;
 use cheetah_device::visible::{self, Visible};
 use serde::Serialize;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 pub use progress::Progress;
+use stdout::print;
 
 /// Writes a command's output: answers to stdout; progress, warnings and errors to stderr.
 #[derive(Debug, Clone, Copy)]
@@ -111,38 +110,7 @@ impl Ui {
 /// The longest wait for queued stderr lines where later output must follow them.
 pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether a line was written to stdout.
-static WRITTEN: AtomicBool = AtomicBool::new(false);
-
-/// The first error in writing to stdout.
-static STDOUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
-
 /// Prints text to stdout with its control characters escaped: it may quote evidence or a peer.
 fn answer(text: impl Display) {
     print(Visible(text));
-}
-
-/// Writes a line to stdout, after the lines queued for stderr. It is no error if a reader closes the pipe after the first
-/// line (`cheetah room list | head -1`), but if no line could be written, the answer is missing.
-fn print(line: impl Display) {
-    stderr::flush(STDERR_PATIENCE);
-    let mut stdout = std::io::stdout();
-    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
-        Ok(()) => WRITTEN.store(true, Ordering::Relaxed),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe && WRITTEN.load(Ordering::Relaxed) => {}
-        Err(error) => {
-            let _ = STDOUT_ERROR.set(error);
-        }
-    }
-}
-
-/// Fails if an answer could not be written to stdout: a script must not take an empty file for an answer.
-pub fn finish() -> Result<()> {
-    match STDOUT_ERROR.get() {
-        Some(error) => {
-            let error = os_error::describe(error);
-            Err(Failure::failed(format!("the work is done, but its answer cannot be written to stdout: {error}")))
-        }
-        None => Ok(()),
-    }
 }

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::run::program;
+use crate::support::run::{Ran, program, run};
 use crate::support::service::{PATIENCE, is_mounted};
 use crate::support::stderr::Unwritable;
 use crate::support::{Desk, MIB, Node, Service, cheetah, need, number, text};
@@ -166,4 +166,33 @@ fn answer_that_cannot_be_written_is_a_failure() {
     let mut command = program();
     command.arg("--no-such").stderr(std::io::pipe().unwrap().1);
     assert_eq!(command.status().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_stdout_that_is_closed_from_the_start_is_a_failure_and_dev_null_is_none() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("a.raw", MIB);
+    let copy = desk.arg("copy.raw");
+    // The last one would start Python.
+    let closed =
+        [&["acquire", &image, &copy][..], &["generate", "man"], &["--version"], &["bench", "storage", "--help"]];
+    for args in closed {
+        let ran = redirected(args, ">&-");
+        ran.says(1, &["cannot be written to stdout: it is closed"]);
+    }
+    std::fs::remove_file(&copy).unwrap();
+    for args in &closed[1..3] {
+        for null in [">/dev/null", "<>/dev/null 1<&0"] {
+            redirected(args, null).ok();
+        }
+    }
+}
+
+/// `cheetah ARGS…` with a redirection of the shell.
+fn redirected(args: &[&str], redirection: &str) -> Ran {
+    let cheetah = program();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(cheetah.get_program()).args(args);
+    command.envs(cheetah.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    run(command)
 }
