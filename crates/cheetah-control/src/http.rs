@@ -153,7 +153,7 @@ async fn admit(stream: TcpStream, slot: ConnectionSlot, tls: Option<ServerTls>, 
 /// Refuses requests of a member that was revoked since it connected.
 async fn unless_revoked(Extension(Member(member)): Extension<Member>, request: Request, next: Next) -> Response {
     if member.is_some_and(|standing| standing.is_revoked()) {
-        return Refusal::new(StatusCode::FORBIDDEN, cheetah_tls::REVOKED).into_response();
+        return Refusal::new(StatusCode::FORBIDDEN, cheetah_tls::Refusal::Revoked.to_string()).into_response();
     }
     next.run(request).await
 }

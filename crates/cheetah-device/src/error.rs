@@ -112,6 +112,8 @@ pub const EPERM: i32 = 1;
 pub const EIO: i32 = 5;
 /// Invalid argument.
 pub const EINVAL: i32 = 22;
+/// Key has been revoked: the server refuses the certificate of this machine.
+pub const EKEYREVOKED: i32 = 128;
 /// No space left on device.
 pub const ENOSPC: i32 = 28;
 /// Read-only file system.

@@ -33,7 +33,7 @@ use crate::redundancy::open::Opened;
 use crate::sealed;
 use cheetah_error::{Error, Result};
 use cheetah_seal::{DriveKey, Sealed};
-use cheetah_tls::REVOKED;
+use cheetah_tls::Refusal;
 
 /// An open drive. Call [`Drive::close`]: a dropped drive is not flushed, and its lease is released only if the runtime
 /// keeps running.
@@ -243,14 +243,18 @@ async fn assemble(
     let mut lost = Vec::new();
     let mut devices = Vec::new();
     for (node, opened) in file.nodes().zip(opened) {
-        devices.push(opened.unwrap_or_else(|error| {
-            let why = error.to_string();
-            let stand_in = LostNode::new(node.name.as_str(), node.size, why.as_str());
-            lost.push(why);
-            Arc::new(stand_in)
-        }));
+        devices.push(match opened {
+            Ok(device) => device,
+            // The node is not lost: other members of the room can read it.
+            Err(refusal @ Error::Revoked(_)) => return Err(refusal),
+            Err(error) => {
+                let why = error.to_string();
+                let stand_in = LostNode::new(node.name.as_str(), node.size, why.as_str());
+                lost.push(why);
+                Arc::new(stand_in)
+            }
+        });
     }
-    check_refused(&lost)?;
     if !lost.is_empty() && !options.allow_lost {
         let (count, of) = (lost.len(), devices.len());
         let hint =
@@ -264,7 +268,8 @@ async fn assemble(
 
 /// Fails if a node refuses this member of the room: what the node holds is not lost, and others can read it.
 fn check_refused(lost: &[String]) -> Result<()> {
-    match lost.iter().find(|why| why.contains(REVOKED)) {
+    let refusal = Refusal::Revoked.to_string();
+    match lost.iter().find(|why| why.contains(&refusal)) {
         Some(refusal) => Err(Error::failed(refusal.clone())),
         None => Ok(()),
     }

@@ -19,6 +19,9 @@ pub enum Error {
     /// The evidence is changed, unreadable or incomplete (exit code 3).
     #[error("{0}")]
     Evidence(String),
+    /// A server refuses this machine, because its certificate is revoked (exit code 1).
+    #[error("{0}")]
+    Revoked(String),
     /// A device reported an error (exit code 1).
     #[error("{doing}: {error}")]
     Device {
@@ -33,7 +36,7 @@ impl Error {
     /// Returns the exit code of the command line: 1 failed, 2 misused, 3 evidence problem.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Device { .. } => 1,
+            Self::Failed(_) | Self::Revoked(_) | Self::Device { .. } => 1,
             Self::Misuse(_) => 2,
             Self::Evidence(_) => 3,
         }

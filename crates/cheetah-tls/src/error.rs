@@ -1,25 +1,46 @@
 //! Errors.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::identity::{Identity, RoomId};
 use crate::role::Roles;
 
-/// The sentence for a member whose certificate is revoked.
-pub const REVOKED: &str = "the certificate of this machine is revoked; to join again, it needs a new invitation (cheetah room \
-                           invite)";
+/// Why a peer refuses this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// This machine's certificate is revoked.
+    #[error(
+        "the certificate of this machine is revoked; to join again, it needs a new invitation (cheetah room invite)"
+    )]
+    Revoked,
+    /// This machine's certificate is of another room.
+    #[error("the peer does not accept this machine's certificate: it is of another room; name the room with --room")]
+    OtherRoom,
+    /// This machine sent no certificate.
+    #[error("the peer is in a room and asks for a certificate; name the room with --room")]
+    NoCertificate,
+    /// Another defect of this machine's certificate.
+    #[error("the peer does not accept this machine's certificate")]
+    BadCertificate,
+}
 
-/// The sentence for an alert by which a peer refuses this side's certificate (RFC 8446, section 6.2).
-pub(crate) fn refusal(alert: u8) -> Option<&'static str> {
-    match alert {
-        44 => Some(REVOKED),
-        48 => Some(
-            "the peer does not accept this machine's certificate: it is of another room; name the room with --room",
-        ),
-        116 => Some("the peer is in a room and asks for a certificate; name the room with --room"),
-        42 | 43 | 45 | 46 | 49 => Some("the peer does not accept this machine's certificate"),
-        _ => None,
+impl Refusal {
+    /// The refusal that an alert of TLS stands for (RFC 8446, section 6.2).
+    pub(crate) fn of_alert(alert: u8) -> Option<Self> {
+        match alert {
+            44 => Some(Self::Revoked),
+            48 => Some(Self::OtherRoom),
+            116 => Some(Self::NoCertificate),
+            42 | 43 | 45 | 46 | 49 => Some(Self::BadCertificate),
+            _ => None,
+        }
+    }
+
+    /// The refusal that made an operation on a connection fail, if a refusal did.
+    pub fn of_error(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
     }
 }
 
@@ -32,7 +53,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
         /// The operating system's error.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// Bytes from a file or a peer are not what they should be.
     #[error("{0}")]

@@ -1,5 +1,6 @@
 //! The handshake: rustls's, over any stream.
 
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +18,7 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::channel::{Channel, Receiver, Sender};
-use crate::error::refusal;
+use crate::error::Refusal;
 use crate::record::{Keys, Opener, Sealer, Shared};
 
 /// The most bytes of a handshake that are received before they are processed.
@@ -169,18 +170,18 @@ async fn send(output: &mut BytesMut, stream: &mut (impl AsyncWrite + Unpin)) -> 
 }
 
 /// The error of a handshake, for a person.
-fn describe(error: &rustls::Error) -> String {
+fn describe(error: &rustls::Error) -> Box<dyn Error + Send + Sync> {
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string().into(),
         rustls::Error::InvalidCertificate(CertificateError::Revoked) => "the peer's certificate is revoked".into(),
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "the peer's certificate is of another room or authority".into()
         }
-        rustls::Error::AlertReceived(alert) => match refusal(u8::from(*alert)) {
-            Some(why) => why.into(),
-            None => format!("the peer refuses the handshake, perhaps since it speaks no TLS 1.3 ({error})"),
+        rustls::Error::AlertReceived(alert) => match Refusal::of_alert(u8::from(*alert)) {
+            Some(refusal) => refusal.into(),
+            None => format!("the peer refuses the handshake, perhaps since it speaks no TLS 1.3 ({error})").into(),
         },
-        error => format!("TLS: {error}"),
+        error => format!("TLS: {error}").into(),
     }
 }
 

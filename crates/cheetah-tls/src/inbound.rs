@@ -4,6 +4,7 @@ use std::io;
 
 use bytes::{Buf, BufMut, BytesMut};
 
+use crate::error::Refusal;
 use crate::record::{Opened, Opener};
 
 /// Received bytes that are not taken yet.
@@ -58,7 +59,7 @@ impl Inbound {
             }
         }
         match &self.broken {
-            Some(error) if taken == 0 => Err(io::Error::new(error.kind(), error.to_string())),
+            Some(error) if taken == 0 => Err(repeated(error)),
             _ => Ok(taken),
         }
     }
@@ -105,5 +106,13 @@ impl Inbound {
     /// The memory for what arrived, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
+    }
+}
+
+/// The same error again; [`Refusal::of_error`] recognises each.
+fn repeated(error: &io::Error) -> io::Error {
+    match Refusal::of_error(error) {
+        Some(refusal) => io::Error::new(error.kind(), refusal),
+        None => io::Error::new(error.kind(), error.to_string()),
     }
 }

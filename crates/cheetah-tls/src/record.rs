@@ -4,6 +4,7 @@
 //! halves of a connection need no common lock, and content is copied once on its way out and once on its way in.
 //! rustls's own buffers copy it two to three times, and receive 4 KiB a system call.
 
+use std::error::Error;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
 
-use crate::error::refusal;
+use crate::error::Refusal;
 
 /// The most content of a record.
 const CONTENT_LEN_MAX: usize = 1 << 14;
@@ -272,7 +273,7 @@ impl Opener {
         match (kind, content) {
             (APPLICATION_DATA, _) => Ok(Opened::Nothing),
             (ALERT, [_, CLOSE_NOTIFY]) => Ok(Opened::Closed),
-            (ALERT, content) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, alert(content))),
+            (ALERT, content) => Err(alert(content)),
             (HANDSHAKE, []) => Err(broken("TLS: a message after the handshake is empty")),
             (HANDSHAKE, content) => {
                 self.message.extend_from_slice(content);
@@ -315,13 +316,14 @@ impl Opener {
     }
 }
 
-/// The text for an alert of the peer.
-fn alert(content: &[u8]) -> String {
+/// The error for an alert of the peer.
+fn alert(content: &[u8]) -> io::Error {
+    let aborted = |why: Box<dyn Error + Send + Sync>| io::Error::new(io::ErrorKind::ConnectionAborted, why);
     match content {
-        [_, code] => match refusal(*code) {
-            Some(why) => why.into(),
-            None => format!("the peer ended the connection with TLS alert {code}"),
+        [_, code] => match Refusal::of_alert(*code) {
+            Some(refusal) => aborted(refusal.into()),
+            None => aborted(format!("the peer ended the connection with TLS alert {code}").into()),
         },
-        _ => "the peer ended the connection with a malformed TLS alert".into(),
+        _ => aborted("the peer ended the connection with a malformed TLS alert".into()),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::error::EKEYREVOKED;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_tls::{Expected, Role};
@@ -62,6 +63,9 @@ pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
         ..ClientConfig::new(uri)
     };
     // Its error names the node and the URI.
-    let client = Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?;
+    let client = Client::connect(config).await.map_err(|error| match error.errno() {
+        EKEYREVOKED => Error::Revoked(error.to_string()),
+        _ => Error::failed(error.to_string()),
+    })?;
     Ok(Arc::new(client))
 }

@@ -38,9 +38,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_device::error::EIO;
+use cheetah_device::error::{EIO, EKEYREVOKED};
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
-use cheetah_tls::{Credential, Expected, Role, Roles, Transport};
+use cheetah_tls::{Credential, Expected, Refusal, Role, Roles, Transport};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -342,6 +342,7 @@ fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
         false => format!("{} ({})", config.name, config.uri),
     };
     let errno = match error {
+        OpenError::Io(error) if Refusal::of_error(error) == Some(Refusal::Revoked) => EKEYREVOKED,
         OpenError::Io(error) => error.raw_os_error().unwrap_or(EIO),
         _ => EIO,
     };

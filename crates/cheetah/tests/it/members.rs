@@ -97,7 +97,11 @@ fn a_revoked_member_is_refused_by_every_server_on_whatever_port() {
     let mut notified: Vec<_> = notified.map(|name| name.split(' ').next().unwrap()).collect();
     notified.sort();
     assert_eq!((notified, &revoked["not_notified"]), (vec!["a", "b", "suspect"], &json!([])), "{revoked}");
-    lab.at("ann", &["verify", &drive]).says(1, &["is revoked"]);
+    // Nor is the drive read without its nodes: none of them is lost.
+    for words in [&["verify", &drive][..], &["export", &drive, "--allow-lost", "--listen", "127.0.0.1:0"]] {
+        let refused = lab.at("ann", words).says(1, &["is revoked"]);
+        assert!(!refused.stderr.contains("lost"), "{}", refused.stderr);
+    }
     let status = lab.at("ann", &["status", &drive]).out();
     let status: Value = serde_json::from_str(status.lines().next().unwrap()).unwrap();
     for node in status["nodes"].as_array().unwrap() {
