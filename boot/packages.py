@@ -22,7 +22,7 @@ class Packages:
         self._dir = dir
 
     def version(self, name: str) -> str | None:
-        """Returns the version of a package that apt would install; `None` if it knows no such package."""
+        """Returns the version of a package that apt would install; `None` if apt knows no such package."""
         found = re.search(r"Candidate: (\S+)", run(["apt-cache", "policy", name]))
         return found[1] if found and found[1] != "(none)" else None
 

@@ -90,14 +90,14 @@ pub enum Error {
     /// The device's process is alive.
     #[error("a process still serves {device}, so that another cannot take it over; stop that process first (its id is in /run/cheetah)", device = .0.display())]
     Served(PathBuf),
-    /// The device to be resumed is something else.
+    /// The device to be resumed has another identifier.
     #[error("{device} is {found}, and this is {given}: name the source with which it was attached, or detach it", device = .device.display())]
     Other {
         /// The device.
         device: PathBuf,
-        /// What it is.
+        /// Its identifier.
         found: String,
-        /// What it was to be.
+        /// The identifier of the source that was named.
         given: String,
     },
     /// The kernel did not make the device as it was asked to.
@@ -113,7 +113,7 @@ pub enum Error {
         /// Whether it refuses writes.
         read_only: bool,
     },
-    /// The device is to be written, and refuses writes.
+    /// Writes are wanted, and the device refuses them.
     #[error(
         "the kernel was told to refuse writes to {device}; allow them first (blockdev --setrw {device}), or take another \
          device with --device", device = .0.display()
@@ -122,7 +122,7 @@ pub enum Error {
     /// The sector size is not one that the kernel supports.
     #[error("the kernel's nbd has no sectors of {0} bytes; use `cheetah mount`")]
     SectorSize(u32),
-    /// The device is used.
+    /// The device is in use.
     #[error("{device} is in use{}; unmount it and close the programs, or cut them off with --force", by_whom(.by), device = .device.display())]
     InUse {
         /// The device.

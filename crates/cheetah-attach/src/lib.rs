@@ -3,7 +3,7 @@
 //! [`mount`] shows a device as files ([`fuse`]): the whole device as `NAME.raw`, and each partition in its partition table
 //! ([`cheetah_volume::partition`]) as `NAME.pN.raw`. Tools that read raw images, and loop devices, can use them.
 //!
-//! [`nbd`] makes a block device of the kernel of it, where the kernel has the module.
+//! [`nbd`] makes it a block device of the kernel, if the kernel has the module `nbd`.
 
 #![deny(unsafe_code)]
 

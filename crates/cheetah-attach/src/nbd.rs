@@ -1,8 +1,9 @@
 //! A device as a block device of the kernel, `/dev/nbdN`, with its partitions.
 //!
-//! The kernel's NBD client gets one end of a pair of sockets, and our NBD server has the other. Everything that a
-//! handshake would agree on is given to the kernel by netlink ([`netlink`]). The server runs in this process; if the
-//! process dies, the kernel keeps the device for a while, and another process can continue ([`Start::Resume`]).
+//! The kernel's NBD client gets one end of a pair of sockets, and our NBD server has the other. The kernel learns by
+//! [`netlink`] the settings that NBD's handshake negotiates between a client and a server. The server runs in this
+//! process; if the process dies, the kernel keeps the device for a while, and another process can continue
+//! ([`Start::Resume`]).
 
 mod claim;
 mod detach;
@@ -54,7 +55,8 @@ pub struct AttachOptions {
     pub writable: bool,
     /// Bytes of a logical sector: 512 to 4096, a power of two. Partition tables count in them.
     pub sector_bytes: u32,
-    /// The identifier of the content. A process that takes the device over must name the same. Up to 256 bytes.
+    /// The identifier of the content. A process that takes the device over must give the same identifier. Up to 256
+    /// bytes.
     pub identifier: String,
     /// After this time without an answer, the kernel gives up a connection. It should be longer than the device takes to
     /// fail, so that errors come from the device. Whole seconds.
@@ -87,8 +89,8 @@ pub struct Attachment {
     serving: JoinHandle<Result<()>>,
 }
 
-/// Makes the current thread, and those that it starts, fit to serve a block device: their memory is not swapped out, and
-/// their allocations do not wait for the device to write. Call it before the runtime starts.
+/// Prepares the current thread, and the threads that it starts, to serve a block device: their memory is not swapped
+/// out, and their allocations do not wait for the device to write. Call it before the runtime starts.
 ///
 /// # Errors
 ///
@@ -113,8 +115,8 @@ pub async fn check() -> Result<()> {
 ///
 /// # Errors
 ///
-/// If the kernel refuses, if the device is connected already, or if one to resume is served by another process, or is something
-/// else.
+/// If the kernel refuses, if the device is connected already, or if the device to resume is served by another process
+/// or has another identifier.
 pub async fn attach(device: DynDevice, start: Start, options: AttachOptions) -> Result<Attachment> {
     options.check()?;
     let writable = options.writable && device.geometry().writable;
@@ -230,7 +232,7 @@ impl Session {
         let pair = || {
             let (ours, theirs) = UnixStream::pair()?;
             ours.set_nonblocking(true)?;
-            // Only root may exceed the system's limit; less costs some speed.
+            // Only root may exceed the system's limit; a smaller buffer costs some speed.
             for end in [&ours, &theirs] {
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(end, SEND_BUFFER_BYTES);
             }
@@ -246,8 +248,8 @@ impl Session {
         Serving { sockets, timeout: *timeout, grace: *grace, identifier }
     }
 
-    /// Serves the kernel until it has ended the device. If it gives up the connections, which it does when an answer takes too
-    /// long, it gets new ones.
+    /// Serves the kernel until it has ended the device. The kernel gives up connections when an answer takes too long;
+    /// it then gets new ones.
     async fn serve(self, node: Node, mut streams: Vec<UnixStream>) -> Result<()> {
         let mut failures = 0;
         loop {
@@ -256,7 +258,7 @@ impl Session {
             if matches!(ended, Ok(Ending::Asked)) {
                 return Ok(());
             }
-            // One that lasted shows that requests can be served.
+            // A connection that lasted shows that requests can be served.
             failures = if since.elapsed() < self.options.timeout { failures + 1 } else { 1 };
             if failures > FAILURES_MAX {
                 let error =

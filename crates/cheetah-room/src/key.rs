@@ -1,4 +1,4 @@
-//! Keys of members: ECDSA over P-256, which GnuTLS, OpenSSL and ring all take.
+//! Keys of members: ECDSA over P-256, which GnuTLS, OpenSSL and ring all support.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -50,7 +50,7 @@ impl PrivateKey {
     ///
     /// # Errors
     ///
-    /// If the library names it in another form.
+    /// If the library returns it in another form.
     pub fn public(&self) -> Result<PublicKey> {
         PublicKey::from_point(self.0.public_key_raw()).ok_or_else(|| Error::failed("the key has an unexpected form"))
     }
@@ -76,7 +76,7 @@ impl Drop for PrivateKey {
 }
 
 impl std::fmt::Debug for PrivateKey {
-    /// Prints no bit of it.
+    /// Shows nothing of the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PrivateKey")
     }
@@ -88,7 +88,7 @@ impl PublicKey {
         (point[0] == UNCOMPRESSED).then_some(Self(point))
     }
 
-    /// Parses its text. Whether the point is on the curve is found by [`Self::has_signed`].
+    /// Parses its text. [`Self::has_signed`] finds out whether the point is on the curve.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > 2 * POINT_LEN {
             return None;
@@ -101,7 +101,7 @@ impl PublicKey {
         Fingerprint::of_key(&self.subject_public_key_info())
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Whether `signature` is a valid signature of `message` by this key.
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
         let found = algorithms.mapping.iter().find(|(scheme, _)| *scheme == SignatureScheme::ECDSA_NISTP256_SHA256);

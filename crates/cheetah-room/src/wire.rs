@@ -31,7 +31,7 @@ const PROOF_CONTEXT: &[u8] = b"cheetah enrolment v1\0";
 pub struct Claims {
     /// Its public key, in base64.
     pub public_key: String,
-    /// The signature of the key over the room's key and itself, in base64: the machine has the private key.
+    /// The signature, by this key, of the room's key and this key, in base64. It proves possession of the private key.
     pub proof: String,
     /// The name that it would like.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub struct CheckIn {
     pub time_s: u64,
 }
 
-/// A server, as the machine that runs it knows it.
+/// A server, as described by the machine that runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerAt {
     /// Its name.
@@ -107,8 +107,8 @@ pub struct CheckedIn {
 }
 
 impl ServerAt {
-    /// The server, for the room's register. A member that called from another machine is not reached by loopback, and
-    /// is reached by the address that it called from if it listens there.
+    /// The server, for the room's register. For a member on another machine, loopback addresses are left out, and the
+    /// address that it called from comes first if it listens there.
     pub fn known_to(&self, caller: IpAddr) -> Server {
         let caller = caller.to_canonical();
         let here = caller.is_loopback();
@@ -139,7 +139,7 @@ pub struct Begin {
 /// The room's nonce.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begun {
-    /// The place's id.
+    /// The id of the pending request.
     pub id: String,
     /// The nonce: 64 hexadecimal digits.
     pub nonce: String,
@@ -156,7 +156,7 @@ pub struct Reveal {
 }
 
 impl Claims {
-    /// The claims of the machine with this key to the room with that one.
+    /// The claims of the machine with key `key` to a room.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl Claims {
         Ok(Self { public_key: public.to_string(), proof, name: name.to_owned(), hosts, time_s })
     }
 
-    /// The public key, if the machine has proved that it has the private one.
+    /// The public key, if the machine has proved possession of the private key.
     pub fn proven_key(&self, room_key: &Fingerprint) -> Option<PublicKey> {
         use base64::Engine as _;
         if self.proof.len() > 256 {

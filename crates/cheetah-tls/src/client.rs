@@ -27,7 +27,8 @@ use crate::trust::{Standing, Trust, time_of};
 /// The most servers whose sessions can be resumed.
 const SESSIONS_MAX: usize = 256;
 
-/// The roles and the key that a client expects of a server. Ignored for servers of others, which are verified by name.
+/// The roles and the key that a client expects of a server. Ignored for servers of other makers, which are verified by
+/// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Expected {
     /// The server has one of these roles.
@@ -47,7 +48,7 @@ impl Expected {
         Self { roles, key: None }
     }
 
-    /// The same, with this key only.
+    /// Servers of the same roles, with this key only.
     #[must_use]
     pub const fn with_key(self, key: Fingerprint) -> Self {
         Self { key: Some(key), ..self }
@@ -77,7 +78,7 @@ pub struct ClientTls {
 enum Rule {
     /// Members of the room that are as expected.
     Member { trust: Arc<Trust>, expected: Expected },
-    /// Servers of others: any with a certificate for the name that was dialled.
+    /// Servers of other makers: any with a certificate for the name that was dialled.
     Foreign { trust: Arc<Trust>, verifier: Arc<WebPkiServerVerifier> },
     /// The enrolment server of the room whose authority has this key.
     Authority(Fingerprint),
@@ -129,7 +130,7 @@ impl ClientTls {
         if self.is_foreign() {
             let name = ServerName::try_from(host.to_owned());
             return name
-                .map_err(|_| TlsError::Malformed("the server's address is no name that a certificate could have"));
+                .map_err(|_| TlsError::Malformed("the server's address is not a name that a certificate can contain"));
         }
         // Members are verified by role and key; the name, which is not sent, only selects sessions to resume.
         let digest: [u8; 32] = Sha256::digest(format!("{host} {port}")).into();
@@ -139,7 +140,7 @@ impl ClientTls {
     }
 
     /// Performs the handshake over `stream`. `host` is the name or address that is dialled, without brackets. Returns
-    /// the server's identity; `None` for servers of others, of which only the name is verified.
+    /// the server's identity; `None` for servers of other makers, of which only the name is verified.
     ///
     /// # Errors
     ///
@@ -151,12 +152,12 @@ impl ClientTls {
         let name = self.server_name(host, port).map_err(io::Error::other)?;
         let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), name).map_err(io::Error::other)?;
         let Completed { channel, certificate } = handshake::handshake(connection, stream).await?;
-        // Again, since a resumed session comes without certificates.
+        // Checked again, because a resumed session transfers no certificates.
         let certificate = certificate.ok_or(TlsError::NoCertificate).map_err(io::Error::other)?;
         Ok((channel, self.rule.accept(&certificate).map_err(io::Error::other)?))
     }
 
-    /// The same, for a stream that is given away.
+    /// Performs the handshake over a stream, which it takes.
     ///
     /// # Errors
     ///
@@ -209,7 +210,7 @@ impl Hash for ClientTls {
 }
 
 impl Rule {
-    /// Checks the certificate of a server, which is properly signed.
+    /// Checks the certificate of a server, whose signature is verified already.
     fn accept(&self, certificate: &CertificateDer<'_>) -> Result<Option<Identity>, TlsError> {
         match self {
             Self::Member { trust, expected } => {

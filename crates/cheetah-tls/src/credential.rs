@@ -26,7 +26,7 @@ use crate::trust::{Standing, Trust};
 const FILE_BYTES_MAX: usize = 2 * REVOCATIONS_BYTES_MAX;
 /// The most certificates of a credential.
 const CERTIFICATES_MAX: usize = 8;
-/// The most expectations with sessions to resume.
+/// The maximum number of expectations whose sessions can be resumed.
 const CLIENTS_MAX: usize = 1024;
 
 /// A certificate with its private key, the certificate of the authority that peers must have, and revoked certificates.
@@ -41,7 +41,7 @@ struct Inner {
     own: Option<Arc<CertifiedKey>>,
     identity: Option<Identity>,
     trust: Arc<Trust>,
-    /// One for each expectation, so that sessions are resumed.
+    /// A client for each expectation, so that sessions are resumed.
     clients: Mutex<HashMap<Option<Expected>, ClientTls>>,
 }
 
@@ -77,18 +77,18 @@ impl Credential {
         Ok(credential)
     }
 
-    /// Reads a member's credential from a file that nobody else may read.
+    /// Reads a member's credential from a file that only its owner may read.
     ///
     /// # Errors
     ///
-    /// As [`Self::from_pem`], and if the file cannot be read, is a symbolic link, or is readable for others.
+    /// As [`Self::from_pem`], and if the file cannot be read, is a symbolic link, or is readable by other users.
     pub fn from_file(path: &Path) -> Result<Self, TlsError> {
         let failed = |error| TlsError::Read { path: path.to_owned(), error };
         let open = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path);
         let mut file = open.map_err(failed)?;
         let mode = file.metadata().map_err(failed)?.mode();
         if mode & 0o077 != 0 {
-            let why = format!("others may read this private key; run: chmod 600 {}", path.display());
+            let why = format!("other users may read this private key; run: chmod 600 {}", path.display());
             return Err(failed(io::Error::other(why)));
         }
         Self::from_pem(&read(&mut file).map_err(failed)?)
@@ -173,9 +173,9 @@ impl Credential {
         self.0.trust.key
     }
 
-    /// TLS for connections to members that are what `expected` says. With a credential that is not a room's, any server
-    /// with a certificate for the name that is dialled is accepted. Sessions are resumed across connections made with
-    /// equal expectations.
+    /// TLS for connections to members that satisfy `expected`. With a credential that is not a room's, any server with
+    /// a certificate for the name that is dialled is accepted. Sessions are resumed across connections made with equal
+    /// expectations.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ impl Credential {
         ServerTls::new(&self.0.trust, self.own()?)
     }
 
-    /// TLS for an enrolment server: clients need no certificate, and are shown the authority's beside this one.
+    /// TLS for an enrolment server: clients need no certificate. The server also presents the authority's.
     ///
     /// # Errors
     ///
@@ -232,8 +232,8 @@ impl Credential {
         Ok(Standing::new(self.0.trust.clone(), identity))
     }
 
-    /// Replaces the list of revoked certificates. Peers with a certificate on it are refused from now on, and
-    /// connections that have one end at their next request.
+    /// Replaces the list of revoked certificates. Peers with a certificate on it are refused from now on; their present
+    /// connections end at the next request.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The credentials of this process.
 //!
-//! The command line sets them once; what turns an address into a connection asks here, so that they need not be passed
-//! through every layer between.
+//! The command line sets them once; code that connects or listens finds them here, so that the layers between need not
+//! pass them on.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ struct Store {
     rooms: HashMap<RoomId, Credential>,
 }
 
-/// Adds a member's credential. The last one that was added for a room counts.
+/// Adds a member's credential. It replaces a credential of the same room.
 pub fn add(credential: Credential) {
     let mut store = STORE.write();
     if let Some(room) = credential.room() {
@@ -29,7 +29,8 @@ pub fn add(credential: Credential) {
     }
 }
 
-/// Adds a credential, and uses it for all connections for which no other is named. `None`: these are in clear.
+/// Adds a credential, and uses it for all connections for which no other is named. With `None`, these are not
+/// encrypted.
 pub fn set_default(credential: Option<Credential>) {
     if let Some(credential) = &credential {
         add(credential.clone());
@@ -37,17 +38,17 @@ pub fn set_default(credential: Option<Credential>) {
     STORE.write().get_or_insert_default().default = credential;
 }
 
-/// The credential for connections for which no other is named; `None` if they are in clear.
+/// The credential for connections for which no other is named; `None` if these are not encrypted.
 pub fn default() -> Option<Credential> {
     STORE.read().as_ref()?.default.clone()
 }
 
 /// TLS for a server that listens on `address` or, if this side dials a client there, connects to it; `None` if it
-/// serves in clear: if the user says `insecure`, or within this machine if it is in no room.
+/// serves without encryption: if the user says `insecure`, or within this machine if the machine is in no room.
 ///
 /// # Errors
 ///
-/// [`TlsError::Exposed`] if the server would be in clear beyond this machine.
+/// [`TlsError::Exposed`] if the server would be reachable from other machines without encryption.
 pub fn server(address: SocketAddr, insecure: bool) -> Result<Option<ServerTls>, TlsError> {
     server_as(default().as_ref(), address, insecure)
 }

@@ -55,7 +55,7 @@ pub enum TlsError {
         /// The operating system's error.
         error: io::Error,
     },
-    /// Bytes from a file or a peer are not what they should be.
+    /// Bytes from a file or a peer are malformed.
     #[error("{0}")]
     Malformed(&'static str),
     /// The certificate is not one of a room's member.
@@ -64,10 +64,10 @@ pub enum TlsError {
     /// The peer belongs to another room.
     #[error("{0} belongs to room {1}, not to ours")]
     OtherRoom(Box<Identity>, RoomId),
-    /// The peer's role is another than is needed.
+    /// The peer does not have the expected role.
     #[error("{0} is not the {1} that was expected")]
     OtherRole(Box<Identity>, Roles),
-    /// The peer's key is another than the pinned one.
+    /// The peer's key differs from the pinned one.
     #[error("{0} is another machine: its key is {key}, not the one known for this address", key = .0.key)]
     OtherKey(Box<Identity>),
     /// The peer's certificate is revoked.
@@ -79,13 +79,13 @@ pub enum TlsError {
     /// The enrolment server is another room's.
     #[error("another room answers: none of its certificates has the key that the invitation names")]
     OtherAuthority,
-    /// A server of others has a revoked certificate.
+    /// A server that is verified by name has a revoked certificate.
     #[error("the server's certificate is revoked")]
     ForeignRevoked,
-    /// A server would be exposed.
+    /// A server without a room would be reachable from other machines.
     #[error(
-        "other machines can reach {0}, and without a room they could read along and pose as others; say which room with \
-         --room, or, on a network you trust, --insecure"
+        "other machines can reach {0}, and without a room they could read the traffic and impersonate peers; say \
+         which room with --room, or, on a network you trust, --insecure"
     )]
     Exposed(SocketAddr),
     /// The peer sent no certificate.

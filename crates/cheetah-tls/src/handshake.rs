@@ -113,14 +113,14 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
 ) -> io::Result<Completed> {
     let (mut input, mut output, mut content) = (BytesMut::new(), BytesMut::new(), BytesMut::new());
-    // Only whole records are processed, one more each time: what follows the handshake is not for this connection.
+    // Only whole records are processed, one more each time: bytes after the handshake are not for rustls's connection.
     let mut given = 0;
     loop {
         let need = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
         let need = match need {
             Ok(need) => need,
             Err(error) => {
-                // Tells the peer why.
+                // The alert tells the peer why.
                 let _ = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
                 let _ = stream.write_all_buf(&mut output).await;
                 return Err(error);
@@ -137,8 +137,8 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
                     if input.len() >= HANDSHAKE_BYTES_MAX {
                         return Err(io::Error::other("the peer's TLS handshake is too long"));
                     }
-                    // Only now, so that a flight is sent whole: its parts would wait for each other's acknowledgement
-                    // (Nagle's algorithm).
+                    // Sent only now, so that a flight is sent whole: Nagle's algorithm delays a part until the one
+                    // before it is acknowledged.
                     send(&mut output, stream).await?;
                     input.reserve(RECEIVE_LEN);
                     if stream.read_buf(&mut input).await? == 0 {

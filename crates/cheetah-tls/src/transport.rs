@@ -7,15 +7,15 @@ use crate::identity::Identity;
 /// The protection of the connections to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// Not at all.
+    /// None: neither encrypted nor authenticated.
     Clear,
-    /// By the operating system: a Unix socket.
+    /// A Unix socket, protected by the operating system.
     Unix,
     /// TLS 1.3, both sides verified.
     Tls {
-        /// Such as `AES-128-GCM`.
+        /// The cipher, such as `AES-128-GCM`.
         cipher: &'static str,
-        /// The server; `None` for servers of others, of which the name was verified.
+        /// The server; `None` for servers of other makers, of which the name was verified.
         peer: Option<Box<Identity>>,
     },
 }

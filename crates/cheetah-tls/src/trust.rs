@@ -90,7 +90,7 @@ impl Trust {
 pub struct Standing {
     trust: Arc<Trust>,
     identity: Identity,
-    /// The revision of the revocations that was looked at.
+    /// The revision of the revocations at the last check.
     seen: AtomicU64,
     revoked: AtomicBool,
 }

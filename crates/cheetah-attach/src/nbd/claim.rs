@@ -16,7 +16,7 @@ use super::node::Node;
 
 /// Where the files are; also named in the udev rule.
 const DIRECTORY: &str = "/run/cheetah";
-/// How often another process's end is looked for.
+/// The pause between checks whether another process has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The right to serve a device, until it is dropped.

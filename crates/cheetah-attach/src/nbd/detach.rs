@@ -18,17 +18,18 @@ use crate::{Error, Result};
 
 /// How long the serving process may take to write back and to release its leases and connections.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often, and at which interval, to try again while the device is in use: udev's programs look at it for a moment.
+/// Attempts while the device is in use, and the pause between them: udev's programs open it for a moment.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// How identifiers of our devices begin.
+/// The prefix of our devices' identifiers.
 const OURS: &str = "cheetah:";
 
 /// Detaches the device at `path`, and waits until the process that serves it has ended: written data is then on stable storage.
 ///
 /// # Errors
 ///
-/// If it is none of ours, if it is in use (unless `force` is given), or if the process has not ended after a minute.
+/// If it was not attached by Cheetah, if it is in use (unless `force` is given), or if the process has not ended after
+/// a minute.
 pub async fn detach(path: &Path, force: bool) -> Result<()> {
     let node = Node::named(path)?;
     if !node.is_connected() || !node.identifier().is_some_and(|identifier| identifier.starts_with(OURS)) {
@@ -43,7 +44,7 @@ pub async fn detach(path: &Path, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes the kernel write back what was written to the device, and end it.
+/// Makes the kernel write dirty pages back to the device, and end the device.
 pub(super) async fn disconnect(node: Node, force: bool) -> Result<()> {
     let mut tries = if force { 0 } else { BUSY_RETRIES };
     while let Err(error) = blocking(move || try_to(node, force)).await {

@@ -1,5 +1,8 @@
 //! Messages of the kernel's generic netlink family `nbd` (linux/genetlink.h, linux/nbd-netlink.h). No I/O.
 //!
+//! Not encoded by the crate `neli`, which the probe uses: the family's commands and attributes would have to be defined
+//! for it as well, and each message built by fallible builders, so the code would not be shorter.
+//!
 //! Numbers are in the byte order of this machine. Each message and attribute begins at a multiple of four bytes.
 
 use std::io;
@@ -16,7 +19,7 @@ const ATTRIBUTE_LEN: usize = 4;
 const REQUEST_AND_ACK: u16 = 1 | 4;
 /// `NLMSG_ERROR`; an acknowledgement is one of error 0.
 const ERROR: u16 = 2;
-/// `GENL_ID_CTRL`, the family that knows the others.
+/// `GENL_ID_CTRL`, the family that returns the numbers of the others.
 const CONTROL: u16 = 0x10;
 /// The bits of an attribute's type that are flags: `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
 const TYPE_FLAGS: u16 = 0xC000;
@@ -75,7 +78,7 @@ pub(super) struct Serving<'a> {
     pub(super) timeout: Duration,
     /// How long requests wait for another connection before they fail. Whole seconds.
     pub(super) grace: Duration,
-    /// The text by which the kernel recognises what it is connected to.
+    /// The text by which the kernel recognises the content of the device.
     pub(super) identifier: &'a str,
 }
 
@@ -156,15 +159,15 @@ fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
 /// The kernel's answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It was carried out.
+    /// The request was carried out.
     Done,
-    /// It failed, with this error number.
+    /// The request failed, with this error number.
     Failed(i32),
     /// The number of a family.
     Family(u16),
 }
 
-/// Parses the messages of one datagram; skips those that are none of these answers.
+/// Parses the messages of one datagram; skips messages that are no [`Answer`].
 pub(super) fn answers(datagram: &[u8]) -> Vec<Answer> {
     let mut found = Vec::new();
     let mut rest = datagram;

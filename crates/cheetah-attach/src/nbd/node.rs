@@ -1,4 +1,4 @@
-//! An nbd device of the kernel: its number, its path, and what sysfs says of it.
+//! An nbd device of the kernel: its number, its path, and its attributes in sysfs.
 
 use std::fmt;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// The highest number that is tried when a free device is looked for.
+/// The highest number that is tried in the search for a free device.
 const INDEX_MAX: u32 = 1023;
 
 /// `/dev/nbdN`.
@@ -57,7 +57,7 @@ impl Node {
         self.attribute("pid").is_some()
     }
 
-    /// The text by which the kernel recognises what it is connected to.
+    /// The text by which the kernel recognises the content of the device.
     pub(super) fn identifier(self) -> Option<String> {
         self.attribute("backend")
     }
@@ -72,7 +72,7 @@ impl Node {
         self.attribute("size").and_then(|sectors| sectors.parse::<u64>().ok()).map_or(0, |sectors| sectors * 512)
     }
 
-    /// Changes a setting of its queue, as far as possible: it only affects speed.
+    /// Changes a setting of its queue. Errors are only logged, because such settings affect nothing but speed.
     pub(super) fn tune(self, setting: &str, value: &str) {
         let path = self.sysfs().join("queue").join(setting);
         if let Err(error) = fs::write(&path, value) {

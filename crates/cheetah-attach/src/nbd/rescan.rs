@@ -1,4 +1,5 @@
-//! Having the kernel read the partition table of a device again. Of a device that was detached, it then removes the partitions.
+//! Makes the kernel read the partition table of a device again. For a detached device, the kernel then removes the
+//! partitions.
 //!
 //! `BLKRRPART` (linux/fs.h) takes no argument. There is no other way: the kernel's NBD client leaves the partitions behind.
 

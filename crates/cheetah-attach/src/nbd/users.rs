@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use super::node::Node;
 use crate::table;
 
-/// The most users that are named.
+/// The maximum number of users that are named.
 const NAMED_MAX: usize = 8;
 
 /// Returns the mounts and programs that use the device or its partitions, a phrase each. Programs of other users and mounts in

@@ -12,7 +12,7 @@ use super::xz::{self, BlockEnds};
 use super::{Image, gzip, zstd};
 use crate::detect::{Compression, END_LEN, START_LEN};
 
-/// What the pass found.
+/// The result of the pass.
 pub(super) struct Found {
     pub frames: Frames,
     pub ends: Ends,
@@ -105,7 +105,7 @@ pub(super) fn check(image: &Image) -> Result<Ends> {
     Ok(ends)
 }
 
-/// Skips what may lie between frames. False at the end of the file.
+/// Skips padding and skippable frames between frames. False at the end of the file.
 fn skip_to_frame(reader: &mut PackedReader, compression: Compression) -> std::result::Result<bool, Why> {
     loop {
         let head = reader.peek(zstd::SKIPPABLE_HEAD_LEN)?;
@@ -127,7 +127,7 @@ fn skip_to_frame(reader: &mut PackedReader, compression: Compression) -> std::re
             reader.skip(len)?;
             continue;
         }
-        // Zeros up to the end, as tapes and disks leave.
+        // Padding of zeros up to the end, as on tapes and disks.
         while let ready @ [_, ..] = reader.fill_buf()? {
             if ready.iter().any(|byte| *byte != 0) {
                 return Err(Why::Wrong("other data follow the compressed data".into()));

@@ -23,7 +23,7 @@ pub(super) struct Frame {
 pub(super) struct Frames {
     /// The start in the file and in the content of each frame.
     starts: Vec<(u64, u64)>,
-    /// The end in the file of the frames that others do not follow at once: the frame's number, and its end.
+    /// For each frame that the next one does not follow immediately: its number, and its end in the file.
     ends: Vec<(usize, u64)>,
     packed_end: u64,
     size: u64,

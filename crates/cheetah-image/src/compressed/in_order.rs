@@ -1,4 +1,4 @@
-//! Reads an image that can be decompressed only from the start on.
+//! Reads an image that can be decompressed only from start to end.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use cheetah_device::{ByteRange, Data, Result};
 use super::Image;
 use super::decoder::{Decoder, corrupt};
 
-/// The content that is decompressed at once.
+/// The number of bytes decompressed at a time.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// The decoder of the whole, at its position. A read before the kept content starts again at the frame's beginning.
@@ -27,8 +27,8 @@ pub(super) struct InOrder {
 }
 
 impl InOrder {
-    /// Returns the reader, at the start. It keeps `kept_bytes` of content behind the decoder's position, since reads
-    /// are made side by side and arrive out of order.
+    /// Returns the reader, at the start. It keeps `kept_bytes` of content behind the decoder's position, since
+    /// concurrent reads arrive out of order.
     pub fn new(image: Arc<Image>, kept_bytes: u64) -> Self {
         Self { image, frame: 0, decoder: None, at: 0, kept: VecDeque::new(), kept_bytes }
     }

@@ -43,7 +43,7 @@ use xz::BlockEnds;
 pub const FRAME_MAX: u64 = 64 << 20;
 /// The size of the cache of decompressed frames, in bytes; at least four frames.
 const CACHE_BYTES: u64 = 64 << 20;
-/// The memory for the frames that one read decompresses side by side.
+/// The memory for the frames that one read decompresses in parallel.
 const AT_WORK_BYTES: u64 = 128 << 20;
 
 /// A compressed raw image, as a read-only device.
@@ -152,7 +152,7 @@ impl Compressed {
     }
 }
 
-/// Says that opening takes as long as decompressing.
+/// Logs that opening takes as long as decompressing.
 fn announce(file: &File, compression: Compression, why: &str) {
     tracing::warn!(
         "{} ({}) {why}: all of it is decompressed first, to check it and to learn its size",

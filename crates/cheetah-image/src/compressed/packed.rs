@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::raw::RawFile;
 
-/// The bytes that a reader requests at once.
+/// The number of bytes that a reader requests at a time.
 const READ_BYTES: u64 = 256 << 10;
 
 /// A compressed file. Parsers use only this trait, so tests can supply any bytes.

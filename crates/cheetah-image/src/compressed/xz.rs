@@ -26,7 +26,7 @@ pub(super) struct BlockEnds {
     pub after: Vec<u8>,
 }
 
-/// What the blocks need to be streams of their own.
+/// The stream parameters that each block needs to be decoded as a stream of its own.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// Each stream's offset in the file, and its flags, which give the kind of checksum.
@@ -151,7 +151,7 @@ fn read_index(file: &File, range: ByteRange) -> std::io::Result<Vec<(u64, u64)>>
     let mut blocks = Vec::new();
     for _ in 0..count {
         let (unpadded, content_len) = (index.number()?, index.number()?);
-        // So that it can be rounded up.
+        // Leaves room for rounding up.
         if !(5..=u64::MAX >> 2).contains(&unpadded) {
             return Err(invalid());
         }

@@ -14,7 +14,7 @@ pub(super) struct Version {
 /// Why an answer is not the content that was requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The file is another one now, or the server's answer is wrong: repeating the request does not help.
+    /// The file has changed, or the server's answer is invalid: repeating the request does not help.
     Final(String),
     /// The server is overloaded, or failed.
     Passing(String),
@@ -30,7 +30,7 @@ impl Version {
 
     /// Returns the header that makes the server refuse another version.
     pub fn condition(&self) -> Option<(HeaderName, HeaderValue)> {
-        // A weak tag fits other content, too, and is not allowed here.
+        // A weak tag may also match other content, and HTTP forbids it in this header.
         match self.etag.as_ref().filter(|etag| !etag.as_bytes().starts_with(b"W/")) {
             Some(etag) => Some((header::IF_MATCH, etag.clone())),
             None => self.modified.clone().map(|modified| (header::IF_UNMODIFIED_SINCE, modified)),

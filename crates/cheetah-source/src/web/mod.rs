@@ -31,7 +31,7 @@ pub(crate) use location::Location;
 
 use crate::options::SourceOptions;
 
-/// The largest range that is requested at once. Larger reads are several requests side by side.
+/// The largest range that is requested at once. Larger reads become several concurrent requests.
 const REQUEST_BYTES: u64 = 1 << 20;
 /// The maximum number of requests in flight.
 const REQUESTS_MAX: usize = 16;
@@ -113,7 +113,7 @@ impl WebFile {
         Err(failed(format!("the server redirects more than {REDIRECTIONS_MAX} times")))
     }
 
-    /// Reads a range of at most [`REQUEST_BYTES`]. Repeats requests that fail in passing.
+    /// Reads a range of at most [`REQUEST_BYTES`]. Repeats requests that fail temporarily.
     async fn read_piece(&self, range: ByteRange) -> DeviceResult<Data> {
         // The semaphore is never closed.
         let _permit = self.requests.acquire().await.ok();
@@ -212,7 +212,7 @@ async fn send(
     }
 }
 
-/// Returns an error with its causes: those that hyper shows alone say little.
+/// Returns an error with its causes: hyper's outermost error alone says little.
 fn causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -17,7 +17,7 @@ use crate::ui::Ui;
 
 /// The kernel's read-ahead, as of a mount.
 const READ_AHEAD_BYTES: u32 = 1 << 20;
-/// The same of a source with foresight, which prefetches the ranges that will be read.
+/// The kernel's read-ahead for a source with foresight, which itself prefetches the ranges that will be read.
 const READ_AHEAD_FORESEEN_BYTES: u32 = 4096;
 /// How much longer the kernel waits for an answer than twice `--timeout`.
 const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
@@ -29,9 +29,9 @@ const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
     long_about = "Makes a block device of a drive or an image, until it is detached: /dev/nbdN, and /dev/nbdNpM for \
 each of its partitions. Needs root, and the kernel's module nbd (modprobe nbd); `cheetah mount` needs neither.
 
-The device is read-only, unless --writable. For file systems that insist on writing, --overlay keeps their writes outside the \
-drive, which does not change. If this process dies, programs that use the device wait for --grace seconds; the same command \
-with --resume continues to serve them.
+The device is read-only, unless --writable. For file systems that must be able to write, --overlay keeps their \
+writes outside the drive, which does not change. If this process dies, programs that use the device wait for --grace \
+seconds; the same command with --resume continues to serve them.
 
   cheetah attach case42.drive --background
   mount -o ro /dev/nbd0p1 /mnt/case42
@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     grace: u64,
 
-    /// Bytes of a sector, in which partition tables count [default: those of the source, or 512]
+    /// Sector size, the unit of partition tables [default: that of the source, or 512]
     #[arg(long, value_name = "BYTES")]
     sector_size: Option<u32>,
 
@@ -118,15 +118,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     served.and(opened.close().await.map_err(Failure::from))
 }
 
-/// A node under memory pressure would wait for the kernel to write to the device, and the device for the node.
+/// Refuses nodes on this machine: under memory pressure, such a node waits for the kernel to write to the device, and
+/// the device waits for the node.
 async fn refuse_own_nodes(source: &str) -> Result<()> {
     let here = nodes_here(source).await?;
     if here.is_empty() {
         return Ok(());
     }
     Err(Failure::misused(format!(
-        "{source} has its node {} on this machine, which could wait for itself when memory runs out; attach it without \
-         --writable, or on another machine, or use `cheetah mount --writable`",
+        "{source} has its node {} on this machine, which could wait for itself when memory runs out; attach it \
+         without --writable, or on another machine, or use `cheetah mount --writable`",
         cheetah_error::list(&here)
     )))
 }
@@ -135,8 +136,8 @@ fn tell_rest(opened: &OpenedSource, sector_bytes: u32, ui: Ui) {
     let rest = opened.size() % u64::from(sector_bytes);
     if rest > 0 {
         ui.warn(format!(
-            "{}: its last {rest} bytes are not on the device, since they are not a whole sector of {sector_bytes} bytes; \
-             `cheetah mount` shows them",
+            "{}: its last {rest} bytes are not on the device, since they are not a whole sector of {sector_bytes} \
+             bytes; `cheetah mount` shows them",
             opened.name
         ));
     }

@@ -29,15 +29,15 @@ use crate::ui::Ui;
 #[command(about = "Make a drive from the memory of nodes")]
 #[command(long_about = "Makes a drive from the memory of nodes.
 
-The drive file describes the drive: anyone with the file and access to the nodes can open it. The memory is reserved, \
-unless --thin. Over two nodes or more, the drive survives the loss of a node, unless --layout stripe or linear is \
-chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the drive \
-can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
+The drive file describes the drive: anyone with the file and access to the nodes can open it. The memory is \
+reserved, unless --thin. Over two nodes or more, the drive survives the loss of a node, unless --layout stripe or \
+linear is chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the \
+drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
 
-With --seal, nodes hold ciphertext only: an intruder on a node learns nothing of the content, and cannot \
-change it unnoticed. The key lies in the drive file, encrypted for each --recipient, and for the --identity and the \
---passphrase-file given. Which units are right is recorded in case42.drive.seal: keep it with the drive file. If no \
-key is left that opens it, its content is lost. See docs/seal.md.
+With --seal, nodes hold ciphertext only: an intruder on a node learns nothing of the content, and cannot change it \
+undetected. The key is stored in the drive file, encrypted for each --recipient, and for the --identity and the \
+--passphrase-file given. The current version of each unit is recorded in case42.drive.seal: keep that file with the \
+drive file. If all keys that open the drive are lost, so is its content. See docs/seal.md.
 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
   cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
@@ -173,8 +173,8 @@ fn warn_of_missing_maps(file: &DriveFile, ui: Ui) {
     let foreign = file.nodes().filter(|node| node.instance.is_none()).count();
     if file.is_redundant() && foreign > file.losses_max() {
         ui.warn(format_args!(
-            "{foreign} foreign servers store no map, which records the nodes that have received every write: never use \
-             an old copy of {}",
+            "{foreign} foreign servers store no map, which records the nodes that have received every write: never \
+             use an old copy of {}",
             file.path.display()
         ));
     }

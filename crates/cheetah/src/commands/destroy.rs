@@ -18,8 +18,8 @@ use crate::ui::Ui;
 #[command(
     long_about = "Frees a drive's memory at its nodes, which wipe it and read it back, and removes the drive file.
 
-Of a sealed drive, the key is destroyed first. What a node may still hold afterwards cannot be read any more, unless \
-there is another copy of the drive file.
+The key of a sealed drive is destroyed first. Content that remains on a node cannot be read afterwards, unless another \
+copy of the drive file exists.
 
 If a node cannot be reached, the drive file is kept to try again, unless --force. The nodes' receipts are recorded in \
 the drive's custody log, which is kept. Refused while the drive is in use, unless --force.

@@ -22,8 +22,8 @@ use crate::ui::Ui;
 #[command(about = "Choose the keys that open a sealed drive")]
 #[command(long_about = "Chooses the keys that open a sealed drive (cheetah create --seal).
 
-The drive's key lies in the drive file, encrypted in the age format for each recipient: a public key (age1…), whose \
-identity is in a file, or a passphrase. See docs/seal.md.
+The drive's key is stored in the drive file, encrypted in the age format for each recipient: a public key (age1…), \
+whose identity is in a file, or a passphrase. See docs/seal.md.
 
   cheetah drive identity me.key                        once; prints your age1…
   cheetah drive share case42.drive --recipient age1…   --identity me.key
@@ -39,8 +39,8 @@ pub struct Args {
 enum Command {
     /// Let others open a sealed drive
     ///
-    /// Encrypts the drive's key for others, too. They need the drive file, the .seal file beside it, and access to the
-    /// nodes. You must be able to open the drive: --identity or --passphrase-file.
+    /// Encrypts the drive's key for other recipients, too. They need the drive file, the .seal file beside it, and
+    /// access to the nodes. You must be able to open the drive: --identity or --passphrase-file.
     Share(ShareArgs),
     /// Take a key out of a sealed drive's file
     ///
@@ -49,8 +49,8 @@ enum Command {
     Unshare(UnshareArgs),
     /// Make a file with a new identity, and print its age1…
     ///
-    /// The same as age-keygen. Only you can read the file. Keep a copy: if all identities and passphrases that open a
-    /// drive are lost, its content is lost.
+    /// Does the same as age-keygen. Only you can read the file. Keep a copy: if all identities and passphrases that
+    /// open a drive are lost, its content is lost.
     Identity(IdentityArgs),
 }
 
@@ -63,7 +63,7 @@ struct ShareArgs {
     #[arg(long, value_name = "AGE", required_unless_present = "new_passphrase_file")]
     recipient: Vec<Recipient>,
 
-    /// File whose first line is a passphrase that shall open the drive, too
+    /// File whose first line is a passphrase that will also open the drive
     #[arg(long, value_name = "FILE")]
     new_passphrase_file: Option<PathBuf>,
 }

@@ -20,9 +20,9 @@ use crate::ui::Ui;
 #[command(about = "Show a drive or an image as files in a directory")]
 #[command(long_about = "Shows a drive or an image as files in a directory, until it is unmounted or stopped.
 
-case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw, for any tool that reads raw images. \
-The files are read-only, unless --writable. For tools that insist on writing, --overlay keeps their writes outside the \
-drive, which does not change. A drive created with --lazy fills while it is mounted.
+case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw, for any tool that reads raw \
+images. The files are read-only, unless --writable. For tools that must be able to write, --overlay keeps their \
+writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB

@@ -167,11 +167,12 @@ pub struct LayoutArgs {
     #[arg(long, value_enum)]
     layout: Option<LayoutKind>,
 
-    /// Copies of all data, each on another node: 2 to 4. One less is the number of nodes that may be lost [default: 2]
+    /// Number of copies of all data, each on a different node: 2 to 4. The drive survives the loss of all but one
+    /// [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
     copies: Option<u8>,
 
-    /// Parities: 1 or 2, the number of nodes that may be lost [default: 1]
+    /// Number of parity units in each group, 1 or 2: the number of nodes that may be lost [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
     parity: Option<u8>,
 

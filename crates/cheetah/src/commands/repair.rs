@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     nodes: Vec<String>,
 
-    /// Fetch ranges that were lost with more nodes than the drive survives from the source of the image again, or from
-    /// SOURCE if the source has moved
+    /// If more nodes are lost than the drive survives, fetch the lost ranges again from the source of the image, or
+    /// from SOURCE if it has moved
     #[arg(long, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(value_parser = source())]
     from_source: Option<String>,

@@ -28,8 +28,8 @@ Every chunk is compared with its digest made at load; if one differs, nothing is
 writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
 storage.
 
-With --partial, every range that can be read is saved, of a drive with lost nodes or one that is not filled yet. The \
-rest is holes, and IMAGE.map, a GNU ddrescue mapfile, lists them. Exits with 3 if anything is missing.
+With --partial, a drive with lost nodes, or one that is not filled yet, is saved as far as it can be read. Other \
+ranges become holes, which IMAGE.map, a GNU ddrescue mapfile, lists. Exits with 3 if anything is missing.
 
   cheetah save case42.drive copy.raw
   cheetah save case42.drive rest.raw --partial

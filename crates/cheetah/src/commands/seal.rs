@@ -12,19 +12,19 @@ use crate::failure::{Failure, Result};
 /// How a new drive is sealed.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SealArgs {
-    /// Seal the drive: nodes hold ciphertext only, and cannot change it unnoticed
+    /// Seal the drive: nodes hold ciphertext only, and cannot change it undetected
     #[arg(long)]
     seal: bool,
 
-    /// Let nodes hold the content as it is, which is the default
+    /// Do not seal the drive: nodes hold its content unencrypted, which is the default
     #[arg(long, conflicts_with = "seal")]
     no_seal: bool,
 
-    /// Encrypt the drive's key for this age1… too; repeat for more
+    /// Public key (age1…) that also opens the drive; repeat for more
     #[arg(long, value_name = "AGE", requires = "seal")]
     recipient: Vec<Recipient>,
 
-    /// Keep holes as holes, which saves memory: nodes then know where the drive holds zeros
+    /// Store no zeros, which saves memory, but shows the nodes where the drive holds zeros
     #[arg(long, requires = "seal")]
     seal_holes: bool,
 

@@ -23,8 +23,8 @@ use crate::ui::table::table;
 #[command(about = "Show a drive and the state of its nodes")]
 #[command(long_about = "Shows a drive, its image, and the state of each of its nodes.
 
-Shows the number of further nodes that may be lost without losing a byte. Exits with 3 if part of the drive is lost, or \
-if mirror or parity currently replaces a node that is lost or lacks writes.
+Shows how many more nodes the drive can lose without losing data. Exits with 3 if part of the drive is lost, or if its \
+redundancy is reduced, because a node is lost or lacks writes.
 
   cheetah status case42.drive
   cheetah status case42.drive --json | jq .healthy")]

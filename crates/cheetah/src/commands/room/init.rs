@@ -13,8 +13,8 @@ use crate::ui::Ui;
 #[command(about = "Make a room on this machine")]
 #[command(
     long_about = "Makes a room: a key, kept in the user's configuration directory with owner-only rights, and a \
-credential for the examiner at this machine. Anyone with the key can let machines in: back the directory up, and keep \
-it to yourself.
+credential for the examiner at this machine. Anyone with the key can let machines in: back up the directory, and let \
+no other user read it.
 
   cheetah room init lab"
 )]
