@@ -4,10 +4,15 @@
 //! leaves neither or both. A machine that asks again with the same key, because the answer was lost, gets its
 //! certificate again, and no further use is counted.
 
+mod errors;
+mod text_forms;
+
 use cheetah_tls::NAME_LEN_MAX;
 use cheetah_tls::{Fingerprint, Role};
 use serde::{Deserialize, Serialize};
 
+pub use self::errors::{BadRegister, Denied};
+use self::text_forms::{hex32, hosts, text};
 use crate::invitation::{Host, TokenHash};
 
 /// The most members of a room, revoked ones included.
@@ -155,48 +160,6 @@ pub struct Applicant {
     pub called_from: Option<Host>,
     /// Its other addresses.
     pub hosts: Vec<Host>,
-}
-
-/// Why a machine is not admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
-    /// The token is not one of this room.
-    #[error("this room does not know the invitation; make a new one (cheetah room invite)")]
-    Unknown,
-    /// The invitation's time is over.
-    #[error("the invitation has expired; make a new one (cheetah room invite)")]
-    Expired,
-    /// It was used as often as it may be.
-    #[error("the invitation was used as often as it may be; make a new one (cheetah room invite --uses N)")]
-    UsedUp,
-    /// It was closed.
-    #[error(
-        "the invitation was closed, as when a member that it admitted is revoked; make a new one (cheetah room invite)"
-    )]
-    Closed,
-    /// The key is that of a revoked member.
-    #[error("the key of this machine was revoked; remove its credential, and use a new invitation")]
-    RevokedKey,
-    /// The key is that of a member that was admitted in another way.
-    #[error("another member has this key; remove the credential of one of the two machines")]
-    KeyTaken,
-    /// No member has the key.
-    #[error("this room has no member with this key; join it with an invitation (cheetah room invite)")]
-    NoMember,
-    /// The room is full.
-    #[error("the room has {MEMBERS_MAX} members, which is the most; make a new room")]
-    Full,
-}
-
-/// Why a register cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRegister {
-    /// It is not one.
-    #[error("it is damaged or was edited ({0})")]
-    Malformed(String),
-    /// It is of a newer format.
-    #[error("it was written by a newer Cheetah (format {0}); use that version or later")]
-    Newer(u32),
 }
 
 impl Register {
@@ -524,50 +487,6 @@ fn as_serial(random: u128) -> u128 {
 fn is_serial(text: &str) -> bool {
     let number = u128::from_str_radix(text, 16);
     text.len() == 32 && number.is_ok_and(|number| number == as_serial(number << 1) && format!("{number:032x}") == text)
-}
-
-/// Values with a text form.
-mod text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
-    }
-}
-
-mod hosts {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-    use crate::invitation::Host;
-
-    pub fn serialize<S: Serializer>(hosts: &[Host], serializer: S) -> Result<S::Ok, S::Error> {
-        hosts.iter().map(ToString::to_string).collect::<Vec<_>>().serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Host>, D::Error> {
-        let texts = Vec::<String>::deserialize(from)?;
-        texts.iter().map(|text| text.parse().map_err(de::Error::custom)).collect()
-    }
-}
-
-mod hex32 {
-    use cheetah_tls::Fingerprint;
-    use serde::{Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
-        super::text::serialize(&Fingerprint(*bytes), serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
-        super::text::deserialize::<Fingerprint, D>(from).map(|fingerprint| fingerprint.0)
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use futures::future::join_all;
 
 use super::access::Peer;
 use super::allowance::{Allowance, MEMORY_BYTES_USUAL, Memory};
-use super::answer::Terms;
+use super::terms::Terms;
 pub use super::transmission::Ending;
 use super::transmission::Transmission;
 use super::wire::Wire;

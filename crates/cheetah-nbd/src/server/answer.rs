@@ -1,44 +1,17 @@
 //! Encoding a device's results as replies.
 
-use std::sync::Arc;
-
 use cheetah_device::data::Part;
 use cheetah_device::{Data, Error, Extent, Result};
 
 use super::outbox::Outbox;
-use super::packed::ReplyPacking;
-use super::split::SplitReadState;
+use super::split_state::SplitReadState;
+use super::terms::Terms;
+use super::work::{EXTENTS_SENT_MAX, Outcome};
 use crate::packing::Chunk;
-use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags, reply};
+use crate::proto::{CommandFlags, ErrorCode, Request, reply};
 
 /// Shorter runs of zeros are sent as bytes: a hole chunk would not be shorter.
 const HOLE_BYTES_MIN: u64 = 512;
-
-/// The most extents of one reply. A client asks again for the rest.
-pub(super) const EXTENTS_SENT_MAX: usize = 4096;
-
-/// The terms that client and server negotiated.
-pub(super) struct Terms {
-    /// The export's transmission flags.
-    pub(super) flags: TransmissionFlags,
-    /// Whether replies to reads are structured.
-    pub(super) structured: bool,
-    /// The id of `base:allocation`, if the client selected it.
-    pub(super) allocation: Option<u32>,
-    /// How reads are packed, if the client selected that.
-    pub(super) packs: Option<ReplyPacking>,
-    /// The ids of the other contexts that the client selected; they have no information about ranges.
-    pub(super) others: Vec<u32>,
-}
-
-/// The result of a request.
-pub(super) enum Outcome {
-    Read(Result<Data>),
-    Part(Result<Data>, Arc<SplitReadState>),
-    Packed(Result<Vec<Chunk>>, Arc<SplitReadState>),
-    Status(Result<Vec<Extent>>),
-    Done(Result<()>),
-}
 
 impl Terms {
     /// Queues the reply to `request`.
@@ -123,6 +96,51 @@ impl Terms {
         });
     }
 
+    /// Queues the chunks of a part of a read.
+    pub(super) fn part(&self, out: &mut Outbox, part: &Request, result: Result<Data>, whole: &SplitReadState) {
+        let result = match result {
+            Ok(data) if data.len() != part.len.into() => {
+                Err(Error::Invalid("the device answered with another length".into()))
+            }
+            result => result,
+        };
+        self.part_with(out, part, result, whole, |out, data, last| self.chunks(out, part, 0, &data, last));
+    }
+
+    /// The same. `put` queues the data of the part; its argument says whether the part is the last.
+    fn part_with<T>(
+        &self,
+        out: &mut Outbox,
+        part: &Request,
+        result: Result<T>,
+        whole: &SplitReadState,
+        put: impl FnOnce(&mut Outbox, T, bool),
+    ) {
+        let last = whole.answered(part.len.into());
+        let mut error = whole.error.lock();
+        match result {
+            Ok(content) if error.is_none() => return put(out, content, last),
+            Ok(_) => {}
+            Err(failed) => {
+                tracing::warn!("Read of {}: {failed}", part.range());
+                error.get_or_insert(failed);
+            }
+        }
+        if let Some(error) = error.as_ref().filter(|_| last) {
+            self.failure(out, part, ErrorCode::from(error), &error.to_string());
+        }
+    }
+
+    /// Queues the packed chunks of a part of a read.
+    fn packed(&self, out: &mut Outbox, part: &Request, result: Result<Vec<Chunk>>, whole: &SplitReadState) {
+        self.part_with(out, part, result, whole, |out, chunks, last| {
+            let count = chunks.len();
+            for (index, chunk) in chunks.into_iter().enumerate() {
+                packed_chunk(out, part.cookie, last && index + 1 == count, &chunk);
+            }
+        });
+    }
+
     fn extents(&self, out: &mut Outbox, request: &Request, extents: &[Extent]) {
         let limit = if request.flags.has(CommandFlags::REQ_ONE) { 1 } else { EXTENTS_SENT_MAX };
         let extents = &extents[..extents.len().min(limit)];
@@ -136,12 +154,6 @@ impl Terms {
                 reply::block_status(out, request.cookie, left == 0, context, extents);
             }
         });
-    }
-
-    /// Whether the terms themselves forbid the request.
-    pub(super) fn forbid(&self, request: &Request) -> bool {
-        let no_context = self.allocation.is_none() && self.others.is_empty();
-        request.command == Command::BlockStatus && (no_context || !self.structured || request.len == 0)
     }
 }
 
@@ -167,6 +179,18 @@ fn content(out: &mut Outbox, data: &Data) {
         match part {
             Part::Bytes(bytes) => out.payload(bytes),
             Part::Zeros(len) => out.zeros(*len),
+        }
+    }
+}
+
+/// Queues a packed chunk.
+fn packed_chunk(out: &mut Outbox, cookie: u64, done: bool, chunk: &Chunk) {
+    match chunk {
+        // Not truncated, either of them: at most 1 MiB.
+        Chunk::Hole(range) => out.append(|out| reply::offset_hole(out, cookie, done, range.offset, range.len as u32)),
+        Chunk::Packed(head, bytes) => {
+            out.append(|out| head.encode(out, cookie, done, bytes.len() as u32));
+            out.payload(bytes);
         }
     }
 }

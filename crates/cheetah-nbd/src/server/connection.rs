@@ -13,9 +13,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::Peer;
 use super::allowance::{Allowance, Memory};
-use super::answer::Terms;
 use super::listener::Stream;
 use super::packed::ReplyPacking;
+use super::terms::Terms;
 use super::transmission::Transmission;
 use super::wire::{Limit, Wire};
 use super::{Export, Exports};

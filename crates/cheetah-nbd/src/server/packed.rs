@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 
-use cheetah_device::{ByteRange, Device, Error, Io, Result};
+use cheetah_device::{ByteRange, Device, Error, Io};
 
-use super::answer::Terms;
-use super::outbox::Outbox;
-use super::split::SplitReadState;
+use super::split_state::SplitReadState;
 use crate::packing::{Chunk, Method, Packer};
-use crate::proto::{Request, reply};
 
 /// How a connection's reads are packed.
 #[derive(Clone)]
@@ -31,28 +28,5 @@ impl ReplyPacking {
             }
             self.packer.pack(self.method, range.offset, data).await
         })
-    }
-}
-
-impl Terms {
-    /// Queues the packed chunks of a part of a read.
-    pub(super) fn packed(&self, out: &mut Outbox, part: &Request, result: Result<Vec<Chunk>>, whole: &SplitReadState) {
-        self.part_with(out, part, result, whole, |out, chunks, last| {
-            let count = chunks.len();
-            for (index, chunk) in chunks.into_iter().enumerate() {
-                put(out, part.cookie, last && index + 1 == count, &chunk);
-            }
-        });
-    }
-}
-
-fn put(out: &mut Outbox, cookie: u64, done: bool, chunk: &Chunk) {
-    match chunk {
-        // Not truncated, either of them: at most 1 MiB.
-        Chunk::Hole(range) => out.append(|out| reply::offset_hole(out, cookie, done, range.offset, range.len as u32)),
-        Chunk::Packed(head, bytes) => {
-            out.append(|out| head.encode(out, cookie, done, bytes.len() as u32));
-            out.payload(bytes);
-        }
     }
 }

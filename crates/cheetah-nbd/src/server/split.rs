@@ -6,17 +6,16 @@
 //! are packed, too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use cheetah_device::{ByteRange, Data, Device, Error, Result};
-use parking_lot::Mutex;
+use cheetah_device::{ByteRange, Data, Device};
 
-use super::answer::Terms;
 use super::outbox::Outbox;
 use super::packed::ReplyPacking;
+use super::split_state::SplitReadState;
+use super::terms::Terms;
 use super::work::Work;
 use crate::proto::packed::CONTENT_LEN_MAX;
-use crate::proto::{Command, CommandFlags, ErrorCode, Request};
+use crate::proto::{Command, CommandFlags, Request};
 
 /// The size of a part, and what parts are aligned to.
 pub(super) const PART_BYTES: u64 = CONTENT_LEN_MAX as u64;
@@ -29,26 +28,6 @@ pub(super) struct SplitRead {
     /// Bytes in parts that have been started.
     started: u64,
     whole: Arc<SplitReadState>,
-}
-
-/// The state that the parts of one read share.
-pub(super) struct SplitReadState {
-    /// Bytes not yet answered.
-    left: AtomicU64,
-    /// Why a part failed, and with it the read.
-    error: Mutex<Option<Error>>,
-}
-
-impl SplitReadState {
-    /// Takes note of `len` more bytes answered. True if they were the last.
-    fn answered(&self, len: u64) -> bool {
-        self.left.fetch_sub(len, Ordering::Relaxed) == len
-    }
-
-    /// Whether a part has failed, so that the others need not be read.
-    pub(super) fn has_failed(&self) -> bool {
-        self.error.lock().is_some()
-    }
 }
 
 impl SplitRead {
@@ -64,8 +43,8 @@ impl SplitRead {
 
     /// Starts nothing yet.
     pub(super) fn new(request: Request) -> Self {
-        let whole = SplitReadState { left: AtomicU64::new(request.len.into()), error: Mutex::new(None) };
-        Self { request, started: 0, whole: Arc::new(whole) }
+        let whole = Arc::new(SplitReadState::new(request.len.into()));
+        Self { request, started: 0, whole }
     }
 
     /// The length of the next part, if memory is not short; 0 if all have been started.
@@ -107,42 +86,5 @@ impl SplitRead {
 
     fn rest(&self) -> u64 {
         u64::from(self.request.len) - self.started
-    }
-}
-
-impl Terms {
-    /// Queues the chunks of a part of a read.
-    pub(super) fn part(&self, out: &mut Outbox, part: &Request, result: Result<Data>, whole: &SplitReadState) {
-        let result = match result {
-            Ok(data) if data.len() != part.len.into() => {
-                Err(Error::Invalid("the device answered with another length".into()))
-            }
-            result => result,
-        };
-        self.part_with(out, part, result, whole, |out, data, last| self.chunks(out, part, 0, &data, last));
-    }
-
-    /// The same. `put` queues the data of the part; its argument says whether the part is the last.
-    pub(super) fn part_with<T>(
-        &self,
-        out: &mut Outbox,
-        part: &Request,
-        result: Result<T>,
-        whole: &SplitReadState,
-        put: impl FnOnce(&mut Outbox, T, bool),
-    ) {
-        let last = whole.answered(part.len.into());
-        let mut error = whole.error.lock();
-        match result {
-            Ok(content) if error.is_none() => return put(out, content, last),
-            Ok(_) => {}
-            Err(failed) => {
-                tracing::warn!("Read of {}: {failed}", part.range());
-                error.get_or_insert(failed);
-            }
-        }
-        if let Some(error) = error.as_ref().filter(|_| last) {
-            self.failure(out, part, ErrorCode::from(error), &error.to_string());
-        }
     }
 }

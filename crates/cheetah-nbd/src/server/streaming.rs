@@ -11,9 +11,9 @@ use bytes::BytesMut;
 use cheetah_device::{ByteRange, Device, Error};
 use tokio::io::AsyncWrite;
 
-use super::answer::{Outcome, Terms};
 use super::outbox::Outbox;
-use super::work::{Work, simple};
+use super::terms::Terms;
+use super::work::{Outcome, Work, simple};
 use crate::proto::{Command, CommandFlags, Request};
 
 /// The size and alignment of a piece of a read. A piece is checked in full before any of it is sent: a client that received

@@ -14,11 +14,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::access::Peer;
 use super::allowance::{Allowance, FREE_BYTES};
-use super::answer::Terms;
 use super::batching::{BatchMode, BatchPolicy};
 use super::outbox::Outbox;
 use super::split::{PART_BYTES_MIN, SplitRead};
 use super::streaming::{Progress, ReplyPath, Streaming, WRITE_PIECE_BYTES};
+use super::terms::Terms;
 use super::work::{Slow, Work, cost, simple};
 use super::workers;
 use crate::busy;

@@ -6,11 +6,12 @@ use std::task::{Context, Poll};
 
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Io, Zeroing};
 
-use super::answer::{EXTENTS_SENT_MAX, Outcome};
-use super::split::SplitReadState;
+use super::split_state::SplitReadState;
 use crate::packing::Chunk;
 use crate::proto::{Command, CommandFlags, Request};
 
+/// The most extents of one reply. A client asks again for the rest.
+pub(super) const EXTENTS_SENT_MAX: usize = 4096;
 /// The longest range whose allocation one reply covers; a reply may cover less than the request. At worst each 4 KiB
 /// are an extent of their own.
 const STATUS_RANGE_MAX: u64 = 256 << 20;
@@ -61,6 +62,15 @@ pub(super) enum Work<'d> {
     Packed(Io<'d, Vec<Chunk>>, Arc<SplitReadState>),
     Status(Io<'d, Vec<Extent>>),
     Done(Io<'d, ()>),
+}
+
+/// The result of a request.
+pub(super) enum Outcome {
+    Read(Result<Data, Error>),
+    Part(Result<Data, Error>, Arc<SplitReadState>),
+    Packed(Result<Vec<Chunk>, Error>, Arc<SplitReadState>),
+    Status(Result<Vec<Extent>, Error>),
+    Done(Result<(), Error>),
 }
 
 impl Work<'_> {

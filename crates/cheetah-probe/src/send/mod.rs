@@ -19,6 +19,7 @@ mod quiet;
 pub mod realtime;
 mod ring;
 mod sequential;
+mod spin;
 mod stamps;
 mod txtime;
 mod wait;
@@ -108,6 +109,23 @@ pub struct Train {
     pub frames: Vec<Vec<u8>>,
     /// When each is due; as many as there are frames, never decreasing.
     pub due: Vec<Nanos>,
+}
+
+impl Train {
+    /// Checks that it is valid, and that its frames have at most `bytes_max` bytes.
+    fn check(&self, bytes_max: usize) -> Result<(), SendError> {
+        if self.frames.len() > PACKETS_MAX {
+            return Err(SendError::Train("the train has more than 10000 packets: send several"));
+        }
+        if self.frames.len() != self.due.len() {
+            return Err(SendError::Train("the train has a different number of times than packets"));
+        }
+        if !self.due.is_sorted() {
+            return Err(SendError::Train("a packet of the train is due before the one ahead of it"));
+        }
+        let bytes = self.frames.iter().map(Vec::len).max().unwrap_or_default();
+        if bytes > bytes_max { Err(SendError::TooLong { bytes, bytes_max }) } else { Ok(()) }
+    }
 }
 
 /// Sends trains through one interface.

@@ -2,7 +2,6 @@
 
 use super::call::SendCall;
 use super::packet::PacketSocket;
-use super::queue::check;
 use super::realtime::Realtime;
 use super::stamps::Stamps;
 use super::{Backend, Departures, ETHERNET_BYTES, Options, SendError, Sender, Train, wait};
@@ -42,7 +41,7 @@ impl Sender for Sequential {
     }
 
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
-        check(train, self.frame_bytes_max)?;
+        train.check(self.frame_bytes_max)?;
         let sending = |error| SendError::sending(&self.interface, error);
         self.stamps.restart(&self.socket).map_err(sending)?;
         let mut calls = Vec::with_capacity(train.frames.len());

@@ -12,7 +12,6 @@ use std::time::Duration;
 use self::qdisc::Holding;
 use super::control::send_at;
 use super::packet::{PacketSocket, set_option};
-use super::queue::check;
 use super::stamps::Stamps;
 use super::{Backend, Departures, ETHERNET_BYTES, Options, PreDispatch, SendError, Sender, Train, wait};
 use crate::clock::{Nanos, WallOffset};
@@ -130,7 +129,7 @@ impl Sender for Txtime {
     }
 
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
-        check(train, self.frame_bytes_max)?;
+        train.check(self.frame_bytes_max)?;
         let mut held = 0;
         let handed_over = self.hand_over(train, &mut held);
         // Packets that are held cannot be cancelled. After an error, wait until they have left, so that they do not mix
