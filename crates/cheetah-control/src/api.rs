@@ -12,6 +12,8 @@
 //! | `PUT /v1/exports/NAME/map` | [`NewMap`] | 204; 409 no lease, or not a later epoch; 413 too long; 507 no room |
 //! | `GET /v1/exports/NAME/notes` | | [`Notes`] |
 //! | `PUT /v1/exports/NAME/notes` | [`NewNote`] | 204; 413 too long; 507 too many |
+//! | `PUT /v1/draining` | [`Draining`] | 204: the node takes no new exports, and writers move their parts elsewhere |
+//! | `DELETE /v1/draining` | | 204: it takes exports again |
 //! | `GET /metrics` | | Prometheus text |
 //! | `/v1/probe…` | | measurements of the path to the node: see `cheetah_probe::far` |
 //!
@@ -36,6 +38,9 @@ pub const NOTE_BYTES_MAX: usize = 16 << 10;
 
 /// The most notes of an export.
 pub const NOTES_MAX: usize = 4;
+
+/// The most nodes that a draining node's parts may go to.
+pub const DRAINING_TO_MAX: usize = 64;
 
 /// The error for an export that exists and holds no map.
 pub const NO_MAP: &str = "this export holds no map";
@@ -65,6 +70,19 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Exports, by name.
     pub exports: Vec<ExportStatus>,
+    /// Set while the node is about to leave: it takes no new exports, and has no free memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<Draining>,
+}
+
+/// The mark of a node that is about to leave. Processes that have drives open for writing move their parts elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Draining {
+    /// Nodes that may take the parts, in the user's notation, at most [`DRAINING_TO_MAX`]. Without one, spares of the
+    /// drive and announced nodes are used.
+    #[serde(default)]
+    pub to: Vec<String>,
 }
 
 /// The memory a node lends.

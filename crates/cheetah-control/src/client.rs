@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::api::{
-    ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport, NewMap,
-    NewNote, Notes, Receipt, Status, StoredMap,
+    Draining, ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
+    NewMap, NewNote, Notes, Receipt, Status, StoredMap,
 };
 use super::revoked;
 
@@ -247,6 +247,14 @@ impl ControlClient {
     /// Stores a note with an export, in place of one of the same name.
     pub async fn store_note(&self, name: &str, new: &NewNote) -> Result<()> {
         self.post(Method::PUT, &notes_path(name), new).await.map(drop)
+    }
+
+    /// Marks the node as about to leave; `None` takes the mark back.
+    pub async fn set_draining(&self, draining: Option<&Draining>) -> Result<()> {
+        match draining {
+            Some(draining) => self.post(Method::PUT, "/v1/draining", draining).await.map(drop),
+            None => self.call(Method::DELETE, "/v1/draining", Bytes::new(), self.timeout).await.map(drop),
+        }
     }
 
     /// Sends the list of revoked certificates, in DER. Fails with a [conflict](ControlError::is_conflict) if the node

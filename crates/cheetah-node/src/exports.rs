@@ -17,8 +17,8 @@ use crate::maps::{self, Maps};
 use crate::replaced::{ConnectionNumber, Connections, ReplacedFlag};
 use crate::store::Store;
 use cheetah_control::api::{
-    ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, Notes,
-    Receipt, StoredMap,
+    DRAINING_TO_MAX, Draining, ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NOTE_BYTES_MAX, NOTES_MAX,
+    NewExport, NewMap, NewNote, Notes, Receipt, StoredMap,
 };
 
 /// The most exports of a node.
@@ -41,6 +41,8 @@ pub struct Exports {
     maps: Mutex<Maps>,
     /// Read-locked while an export is created or deleted; write-locked once, to end both.
     open: RwLock<bool>,
+    /// Set while the node is about to leave.
+    draining: RwLock<Option<Draining>>,
 }
 
 struct Entry {
@@ -73,6 +75,12 @@ pub enum ExportsError {
     /// The node is about to end.
     #[error("this node is shutting down")]
     Ending,
+    /// The node is about to leave.
+    #[error("this node is draining, and takes no new exports; `cheetah drain --undrain` ends that")]
+    Draining,
+    /// A draining node names too many others.
+    #[error("a draining node's parts go to at most {DRAINING_TO_MAX} nodes")]
+    TooManyNodes,
     /// The store refused.
     #[error("{0}")]
     Store(#[from] Error),
@@ -99,7 +107,25 @@ impl Exports {
     /// Creates a node's exports, none yet, in the memory of `store`.
     pub fn new(store: Arc<Store>, instance: Instance) -> Arc<Self> {
         let (by_name, maps) = (RwLock::default(), Mutex::default());
-        Arc::new(Self { store, instance, by_name, maps, open: RwLock::new(true) })
+        Arc::new(Self { store, instance, by_name, maps, open: RwLock::new(true), draining: RwLock::default() })
+    }
+
+    /// Marks the node as about to leave, or takes the mark back. Until then, no export is created.
+    ///
+    /// # Errors
+    ///
+    /// If it names too many nodes that may take its parts.
+    pub fn set_draining(&self, draining: Option<Draining>) -> Result<()> {
+        if draining.as_ref().is_some_and(|draining| draining.to.len() > DRAINING_TO_MAX) {
+            return Err(ExportsError::TooManyNodes);
+        }
+        *self.draining.write() = draining;
+        Ok(())
+    }
+
+    /// The mark, while the node is about to leave.
+    pub fn draining(&self) -> Option<Draining> {
+        self.draining.read().clone()
     }
 
     /// The memory under the exports.
@@ -115,6 +141,11 @@ impl Exports {
         let open = self.open.read();
         if !*open {
             return Err(ExportsError::Ending);
+        }
+        // Held until the export exists: none is created once the mark is set.
+        let draining = self.draining.read();
+        if draining.is_some() {
+            return Err(ExportsError::Draining);
         }
         let mut by_name = self.by_name.write();
         if by_name.contains_key(&new.name) {

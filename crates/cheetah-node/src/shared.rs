@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cheetah_control::api::{Join, Status};
+use cheetah_control::api::{Join, MemoryStatus, Status};
 use cheetah_probe::far::FarConfig;
 use cheetah_tls::Credential;
 
@@ -36,13 +36,17 @@ impl Shared {
             http_port: self.http_port,
             uptime_s: self.started.elapsed().as_secs(),
             disks_visible: disks::visible(),
-            memory: self.exports.store().status(),
+            memory: MemoryStatus { free_bytes: self.free_bytes(), ..self.exports.store().status() },
             exports: self.exports.status(),
+            draining: self.exports.draining(),
         }
     }
 
     /// Bytes a new export may reserve.
     pub fn free_bytes(&self) -> u64 {
+        if self.exports.draining().is_some() {
+            return 0;
+        }
         self.exports.store().status().free_bytes
     }
 

@@ -15,6 +15,7 @@
 //! | [`next_store`](Engine::next_store) | the map to store now, one at a time |
 //! | [`store_finished`](Engine::store_finished) | the members that readers elsewhere may still read by an older map |
 //! | [`unread`](Engine::unread): readers no longer read these members | |
+//! | [`begin_move`](Engine::begin_move), [`attach`](Engine::attach), [`abandon_move`](Engine::abandon_move), [`finish_move`](Engine::finish_move): a member moves to another node | the epoch to store |
 //! | [`close`](Engine::close): the writer ends in order | the epoch to store last |
 //!
 //! Invariants, asserted where they could break: a region with a write in flight is unsettled; a stale member becomes in
@@ -26,7 +27,9 @@ use std::ops::Range;
 use cheetah_device::ByteRange;
 
 use crate::bad::Full;
-use crate::map::{Map, MemberState, Regions};
+use crate::map::{Map, Member, MemberState, Regions};
+
+pub use self::moves::{Finished, NotMoved};
 
 /// An epoch of the map.
 pub type Epoch = u64;
@@ -60,6 +63,11 @@ pub struct Engine {
     writes: BTreeMap<u64, u32>,
     /// In which epoch each member became stale.
     stale_since: Vec<Epoch>,
+    /// The members whose incoming node gets every write.
+    attached: Vec<bool>,
+    /// The last epoch in which each member left a node that may still have answered: the node it moved from, or the
+    /// incoming node of a move that was abandoned.
+    left: Vec<Epoch>,
     pass: Option<Pass>,
     /// Regions that are being resynchronized.
     taken: BTreeSet<u64>,
@@ -92,8 +100,10 @@ pub enum Resync {
 pub struct Exclusion {
     /// The first epoch in which one of them was stale.
     pub epoch: Epoch,
-    /// The members.
+    /// The members that became stale.
     pub members: Vec<usize>,
+    /// Whether a member also left a node that still answers.
+    pub has_left: bool,
 }
 
 /// A member that missed a write cannot be marked stale: without it, bytes could not be read.
@@ -107,6 +117,8 @@ pub enum NotReplaced {
     Indispensable,
     /// It takes part. Readers elsewhere may read it, and would not see later writes.
     NotStale,
+    /// Its incoming node is about to take its place.
+    Moving,
 }
 
 impl Engine {
@@ -126,6 +138,9 @@ impl Engine {
                 .iter()
                 .map(|member| if member.state == MemberState::InSync { 0 } else { map.epoch })
                 .collect(),
+            attached: vec![false; map.members.len()],
+            // A former writer that did not close the drive may have stored in part that a member moved.
+            left: vec![if map.open { map.epoch } else { 0 }; map.members.len()],
             pass: None,
             taken: BTreeSet::new(),
             has_progress: false,
@@ -153,8 +168,7 @@ impl Engine {
     /// Admits a write to `regions`. It may begin once the epoch returned is [`stored`](Self::stored).
     pub fn admit(&mut self, regions: Range<u64>) -> Epoch {
         let recorded = |map: &Map, region: u64| {
-            let missed =
-                |member: &crate::map::Member| member.state != MemberState::Stale || member.missed.contains(region);
+            let missed = |member: &Member| member.state != MemberState::Stale || member.missed.contains(region);
             map.unsettled.contains(region) && map.members.iter().all(missed)
         };
         // The former writer's last map may be stored at one member only, so nothing is acknowledged before a map of
@@ -291,7 +305,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the member is indispensable, or not stale.
+    /// If the member is indispensable, not stale, or moves.
     pub fn replace(&mut self, member: usize) -> Result<Epoch, NotReplaced> {
         if self.map.members[member].state != MemberState::Stale {
             return Err(NotReplaced::NotStale);
@@ -299,8 +313,11 @@ impl Engine {
         if !self.can_spare(member) {
             return Err(NotReplaced::Indispensable);
         }
+        if self.map.members[member].incoming.is_some() {
+            return Err(NotReplaced::Moving);
+        }
         let all = self.map.unsettled.whole();
-        self.change(|map| map.members[member] = crate::map::Member { state: MemberState::Syncing, missed: all });
+        self.change(|map| map.members[member] = Member::new(MemberState::Syncing, all));
         self.pass = None;
         Ok(self.map.epoch)
     }
@@ -320,6 +337,7 @@ impl Engine {
             }
             let mut todo = self.to_settle.clone();
             self.syncing().for_each(|member| todo.insert_all(&self.map.members[member].missed));
+            self.filling().for_each(|missed| todo.insert_all(missed));
             if todo.is_empty() && self.syncing().next().is_none() {
                 return Resync::Done;
             }
@@ -360,9 +378,10 @@ impl Engine {
         members.filter(|(_, member)| member.state == MemberState::Syncing).map(|(index, _)| index)
     }
 
-    /// Notes that a region was resynchronized, or that it could not be in full. `members` are those that were written.
-    /// The map is not stored for this alone: after a crash the region is resynchronized once more.
-    pub fn resynced(&mut self, region: u64, members: &[bool], complete: bool) {
+    /// Notes that a region was resynchronized, or that it could not be in full. `members` are those that were written,
+    /// `incoming` those whose incoming node was. The map is not stored for this alone: after a crash the region is
+    /// resynchronized once more.
+    pub fn resynced(&mut self, region: u64, members: &[bool], incoming: &[bool], complete: bool) {
         self.taken.remove(&region);
         // A change meanwhile may have ended the pass.
         if let Some(pass) = &mut self.pass {
@@ -373,6 +392,12 @@ impl Engine {
                 for (member, _) in members.iter().enumerate().filter(|(_, written)| **written) {
                     if self.map.members[member].state == MemberState::Syncing {
                         self.map.members[member].missed.remove(region);
+                        self.has_progress = true;
+                    }
+                }
+                for (member, _) in incoming.iter().enumerate().filter(|(_, written)| **written) {
+                    if let Some(missed) = self.map.members[member].incoming.as_mut() {
+                        missed.remove(region);
                         self.has_progress = true;
                     }
                 }
@@ -426,17 +451,17 @@ impl Engine {
             }
             return None;
         }
-        let is_new = |member: &usize| (self.own_stored + 1..=epoch).contains(&self.stale_since[*member]);
-        let members: Vec<usize> = (0..self.map.members.len()).filter(is_new).collect();
+        let new = self.own_stored + 1..=epoch;
+        let members: Vec<usize> =
+            (0..self.map.members.len()).filter(|member| new.contains(&self.stale_since[*member])).collect();
+        let left = self.left.iter().copied().filter(|left| new.contains(left)).min();
         self.stored = epoch;
         self.own_stored = epoch;
-        if members.is_empty() {
-            return None;
-        }
-        // Writes wait for the epoch in which a member became stale. Attempts to store it may have failed since.
-        let epoch = members.iter().map(|member| self.stale_since[*member]).min()?;
+        // Writes wait for the epoch in which a member became stale, or left a node. Attempts to store it may have
+        // failed since.
+        let epoch = members.iter().map(|member| self.stale_since[*member]).chain(left).min()?;
         self.read_elsewhere.insert(epoch);
-        Some(Exclusion { epoch, members })
+        Some(Exclusion { epoch, members, has_left: left.is_some() })
     }
 
     /// Notes that no reader elsewhere reads the members of the exclusion of this epoch any more.
@@ -467,5 +492,6 @@ impl Engine {
     }
 }
 
+mod moves;
 #[cfg(test)]
 mod tests;

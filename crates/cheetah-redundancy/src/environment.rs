@@ -6,6 +6,7 @@ use std::time::Duration;
 use cheetah_device::DynDevice;
 use futures::future::BoxFuture;
 
+use crate::engine::Epoch;
 use crate::map::Map;
 
 /// The connection to a member.
@@ -45,6 +46,10 @@ pub trait Environment: Send + Sync {
     /// Whether the process that held a member's bytes has certainly ended, so that no reader can read from it. Called
     /// once a member is excluded; false if the answer is not known soon.
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool>;
+
+    /// Notes that the node that a member moves to has the member's place in maps of this epoch and of later ones, none of
+    /// which is being stored yet. Called with the engine locked.
+    fn moved(&self, member: usize, epoch: Epoch);
 }
 
 /// A member in this process, which is never silent.

@@ -295,6 +295,30 @@ impl ArrayGeometry {
         ByteRange::between(cell + pages.start * row, cell + pages.end * row)
     }
 
+    /// The ranges of a member that belong to these groups, in order; adjacent ones are one range.
+    pub(crate) fn member_ranges(&self, groups: std::ops::Range<u64>, member: usize) -> Vec<ByteRange> {
+        let mut ranges = Vec::new();
+        for group in groups {
+            let data = (0..self.data_units()).filter(|index| self.data_member(group, *index) == member);
+            ranges.extend(data.map(|index| ByteRange::new(self.data_offset(group, index), self.unit)));
+            for index in (0..self.redundancy_units()).filter(|index| self.redundancy_member(group, *index) == member) {
+                ranges.push(ByteRange::new(self.redundancy_offset(group, index), self.unit));
+                if self.has_digests() {
+                    ranges.push(self.digest_range(group, index, 0..self.unit / PAGE_BYTES));
+                }
+            }
+        }
+        ranges.sort();
+        let mut joined: Vec<ByteRange> = Vec::new();
+        for range in ranges {
+            match joined.last_mut().filter(|last| last.end() == range.offset) {
+                Some(last) => last.len += range.len,
+                None => joined.push(range),
+            }
+        }
+        joined
+    }
+
     fn redundancy_number(&self, group: u64, index: usize) -> u64 {
         let (cycle, within) = (group / self.members as u64, (group % self.members as u64) as usize);
         let place = self.places[within * self.redundancy_units() + index];

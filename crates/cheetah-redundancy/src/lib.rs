@@ -8,6 +8,7 @@
 //! | [`engine`] | the recovery engine, without I/O: which map must be stored before a write is acknowledged |
 //! | [`environment`] | what a drive needs from outside: connections, and a place for the map |
 //! | [`members`] | the members' connections and condition; `writer` carries out the engine's decisions |
+//! | [`moves`] | how a member moves to another node |
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
 //! | `check` | reading all units, and comparing data, digests and redundancy |
@@ -54,6 +55,7 @@ pub mod environment;
 pub mod geometry;
 pub mod map;
 pub mod members;
+pub mod moves;
 pub mod pace;
 mod range_lock;
 mod read;
@@ -70,7 +72,7 @@ pub use engine::Engine;
 pub use environment::{DynLink, Environment, LocalMember, MemberLink};
 pub use geometry::{ArrayGeometry, Redundancy};
 pub use map::{Map, MemberState, Regions};
-pub use members::{Members, RecoveryStats};
+pub use members::{Members, Moving, RecoveryStats};
 pub use read_lease::ReadLease;
 pub use redundant::{ArrayPlace, Redundant, Resynced};
 pub use votes::Votes;

@@ -10,6 +10,8 @@
 //! * `missed`, of each member: the member may lack writes there. It begins as a copy of `unsettled` when the member
 //!   goes stale, and gains every region written from then on. Only a resynchronization that wrote this very member
 //!   removes a region. A new member, which holds nothing, begins with all regions.
+//!
+//! A member may *move* to another node, its *incoming* node, while it is read and written: see [`crate::moves`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,6 +48,15 @@ pub struct Member {
     pub state: MemberState,
     /// Where it may lack writes. Empty if it is in sync.
     pub missed: Regions,
+    /// While it moves to another node: where that node may lack writes.
+    pub incoming: Option<Regions>,
+}
+
+impl Member {
+    /// A member in this state that may lack writes in `missed`, and does not move.
+    pub const fn new(state: MemberState, missed: Regions) -> Self {
+        Self { state, missed, incoming: None }
+    }
 }
 
 /// A version of the map.
@@ -67,7 +78,7 @@ impl Map {
     /// The map of a new drive of `size` bytes: every member is in sync, and nothing was written.
     pub fn new(members: usize, size: u64) -> Self {
         let none = Regions::new(size);
-        let member = Member { state: MemberState::InSync, missed: none.clone() };
+        let member = Member::new(MemberState::InSync, none.clone());
         Self { epoch: 1, open: false, members: vec![member; members], unsettled: none, bad: BadRanges::default() }
     }
 

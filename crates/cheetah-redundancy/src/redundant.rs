@@ -105,14 +105,18 @@ impl Redundant {
                 }
             }
         }));
-        let members = self.shared.members.clone();
+        let shared = self.shared.clone();
         self.background.lock().push(tokio::spawn(async move {
+            let members = &shared.members;
             // Also try members that could not be reached when the drive was opened.
             let lost = (0..members.len()).filter(|member| !members.is_connected(*member));
             lost.for_each(|member| members.reconnect_later(member));
             loop {
                 sleep(WATCH_PAUSE).await;
                 members.watch().await;
+                if let Err(error) = shared.finish_moves().await {
+                    tracing::debug!("the end of a move is not recorded yet: {error}");
+                }
             }
         }));
     }
@@ -184,18 +188,34 @@ impl Shared {
                     Resync::Done | Resync::Incomplete => {
                         let map = self.members.map().ok_or(Error::ReadOnly)?;
                         self.members.settle(map.epoch).await?;
+                        self.finish_moves().await?;
                         return Ok(Resynced { complete: next == Resync::Done, regions });
                     }
                 }
             }
             if let Some((work, complete)) = running.next().await {
-                self.members.with_engine(|engine| engine.resynced(work.region, &work.written, complete));
+                self.members.with_engine(|engine| {
+                    engine.resynced(work.region, &work.written, &work.filled, complete);
+                });
                 if work.settle && complete {
                     self.members.healed(work.region);
                 }
                 regions += 1;
             }
         }
+    }
+
+    /// Ends moves whose incoming node can take its member's place.
+    async fn finish_moves(&self) -> Result<()> {
+        if self.members.has_moves_to_finish() {
+            // No write may be in flight. Requests lock groups of one array at a time.
+            let mut locks = Vec::new();
+            for array in &self.arrays {
+                locks.push(array.inner.locks.lock(0..array.inner.geometry.groups(), true).await);
+            }
+            self.members.finish_moves();
+        }
+        self.members.settle_moves().await
     }
 
     async fn resync_region(&self, work: Work) -> (Work, bool) {
@@ -217,6 +237,8 @@ struct Work {
     settle: bool,
     /// The members that writes are sent to.
     written: Vec<bool>,
+    /// The members whose incoming node gets every write.
+    filled: Vec<bool>,
 }
 
 impl Work {
@@ -225,7 +247,8 @@ impl Work {
         let next = engine.next_resync();
         let region = if let Resync::Region(region) = next { region } else { 0 };
         let written = engine.map().members.iter().map(|member| member.state.is_written()).collect();
-        (next, engine.to_resync(), Self { region, settle: engine.is_to_settle(region), written })
+        let filled = engine.attached().to_vec();
+        (next, engine.to_resync(), Self { region, settle: engine.is_to_settle(region), written, filled })
     }
 }
 

@@ -72,6 +72,13 @@ impl Inner {
             self.members.is_written(member) && !self.members.is_in_sync(member)
         };
         let targets: Vec<bool> = (0..self.places.len()).map(|index| settle || syncing(index)).collect();
+        let (copied, filled) = self.copy_to_incoming(&groups, &targets).await;
+        self.members.counters.resynced_bytes.fetch_add(copied.bytes(), Ordering::Relaxed);
+        self.send_incoming(copied).await?;
+        if !targets.contains(&true) && !filled.contains(&true) {
+            return Ok(());
+        }
+        let wanted_by: Vec<bool> = targets.iter().zip(&filled).map(|(target, filled)| *target || *filled).collect();
         let pages = self.geometry.unit() / PAGE_BYTES;
         let wanted = vec![true; self.geometry.data_units()];
         let start = groups.start * self.geometry.group_bytes();
@@ -101,18 +108,18 @@ impl Inner {
             // zeros.
             for (index, unit) in units.iter().enumerate() {
                 let member = self.geometry.data_member(group, index);
-                if targets[member] {
+                if wanted_by[member] {
                     let bad: Vec<bool> = bad.iter().skip(index).step_by(units.len()).copied().collect();
                     self.edit_unit(member, self.geometry.data_offset(group, index), unit, &bad, &mut edits);
                 }
             }
             for index in 0..self.geometry.redundancy_units() {
                 let member = self.geometry.redundancy_member(group, index);
-                if self.geometry.has_digests() && targets[member] {
+                if self.geometry.has_digests() && wanted_by[member] {
                     self.edit_redundancy(group, 0..pages, &units, ByteRange::default(), &mut edits)?;
                     break;
                 }
-                if targets[member] {
+                if wanted_by[member] {
                     self.edit_unit(member, self.geometry.redundancy_offset(group, index), &units[0], &bad, &mut edits);
                 }
             }
@@ -122,10 +129,35 @@ impl Inner {
             let padding = self.geometry.digest_padding();
             (0..targets.len()).for_each(|member| edits.push(member, padding.offset, Data::zeros(padding.len)));
         }
-        edits.retain(|member| targets[member]);
+        edits.retain(|member| wanted_by[member]);
         self.members.counters.resynced_bytes.fetch_add(edits.bytes(), Ordering::Relaxed);
-        self.send(edits, regions, false).await?;
+        let incoming = edits.split_off(|member| !targets[member]);
+        let (sent, filled) = futures::join!(self.send(edits, regions, false), self.send_incoming(incoming));
+        sent.and(filled)?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads what moving members hold of groups, as edits for the nodes that they move to. Members that are `targets` are
+    /// left out: whatever is written to them goes to these nodes, too. Also returns the members whose part could not be
+    /// read, and has to be computed.
+    async fn copy_to_incoming(self: &Arc<Self>, groups: &Range<u64>, targets: &[bool]) -> (Edits, Vec<bool>) {
+        let mut edits = Edits::default();
+        let mut unread = vec![false; targets.len()];
+        for (index, (member, start)) in self.places.iter().enumerate() {
+            if targets[index] || !self.members.is_filled(*member) {
+                continue;
+            }
+            let ranges = self.geometry.member_ranges(groups.clone(), index);
+            let reads = ranges.iter().map(|range| self.members.read_to_copy(*member, range.shifted(*start)));
+            let read: Option<Vec<Data>> = futures::future::join_all(reads).await.into_iter().collect();
+            match read {
+                Some(parts) => {
+                    ranges.iter().zip(parts).for_each(|(range, data)| edits.push(index, range.offset, data));
+                }
+                None => unread[index] = true,
+            }
+        }
+        (edits, unread)
     }
 
     /// Adds a unit of data, or a copy of it, without its bad pages. A reader with an older map, in which the member was

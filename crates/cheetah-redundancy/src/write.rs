@@ -48,6 +48,13 @@ impl Edits {
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
         self.0.retain(|member, _| keep(*member));
     }
+
+    /// Removes and returns the edits of the members for which `remove` holds.
+    pub fn split_off(&mut self, remove: impl Fn(usize) -> bool) -> Self {
+        let (removed, kept) = std::mem::take(&mut self.0).into_iter().partition(|(member, _)| remove(*member));
+        self.0 = kept;
+        Self(removed)
+    }
 }
 
 impl Inner {
@@ -247,7 +254,19 @@ impl Inner {
         regions: Range<u64>,
         fua: bool,
     ) -> Result<()> {
-        self.insist(member, regions, || self.members.write(member, &edits, fua)).await
+        let own = self.insist(member, regions, || self.members.write(member, &edits, fua));
+        let (own, second) = futures::join!(own, self.members.write_second(member, &edits, fua));
+        own.and(second)
+    }
+
+    /// Sends edits only to the nodes that members move to.
+    pub(crate) async fn send_incoming(self: &Arc<Self>, edits: Edits) -> Result<()> {
+        let members = edits.0.into_iter().map(|(index, edits)| async move {
+            let (member, start) = self.places[index];
+            let edits: Vec<_> = edits.into_iter().map(|(offset, data)| (offset + start, data)).collect();
+            self.members.write_second(member, &edits, false).await
+        });
+        join_all(members).await.into_iter().collect()
     }
 
     /// Flushes the members that take part.

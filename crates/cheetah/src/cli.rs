@@ -8,8 +8,8 @@ use cheetah_seal::{SealError, keyring};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, attach, bench, create, demo, destroy, detach, drive, enlarge, export, generate, load, mount, node, probe,
-    repair, room, save, serve, status, triage, unmount, verify,
+    acquire, attach, bench, create, demo, destroy, detach, drain, drive, enlarge, export, generate, load, mount, node,
+    probe, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, enter};
@@ -73,6 +73,7 @@ pub enum Command {
     Create(create::Args),
     Enlarge(enlarge::Args),
     Repair(repair::Args),
+    Drain(drain::Args),
     Room(room::Args),
     Load(load::Args),
     Save(save::Args),
@@ -144,6 +145,7 @@ impl Command {
             Self::Create(args) => create::run(args, ui).await,
             Self::Enlarge(args) => enlarge::run(args, ui).await,
             Self::Repair(args) => repair::run(args, ui).await,
+            Self::Drain(args) => drain::run(args, ui).await,
             Self::Load(args) => load::run(args, ui).await,
             Self::Room(args) => room::run(args, room, ui).await,
             Self::Save(args) => save::run(args, ui).await,

@@ -72,9 +72,12 @@ impl DriveFile {
 
     fn check_redundancy(&self) -> Check {
         let redundant = self.is_redundant();
-        ensure(redundant || self.spares.is_empty() && self.former.is_empty(), || {
-            "it has spares or former nodes, and no redundancy".into()
+        ensure(redundant || self.spares.is_empty() && self.former.is_empty() && self.incoming.is_empty(), || {
+            "it has spares, former or incoming nodes, and no redundancy".into()
         })?;
+        let exist = self.incoming.iter().all(|incoming| incoming.member < self.nodes().count());
+        ensure(exist && self.incoming.len() <= NODES_MAX, || "a node moves that does not exist".into())?;
+        self.incoming.iter().try_for_each(|incoming| incoming.node.check())?;
         ensure(self.spares.len() <= SPARES_MAX && self.former.len() <= NODES_MAX, || {
             format!("it has more than {SPARES_MAX} spares, or {NODES_MAX} former nodes")
         })?;

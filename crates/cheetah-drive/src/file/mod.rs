@@ -26,7 +26,12 @@
 //! size = 1048576                 # bytes of its export that belong to the drive
 //! state = "stale"                # or "syncing"; absent if it missed no write
 //!
-//! [[former]]                     # a node that was replaced; entries as of [[set.node]]
+//! [[former]]                     # a node that was replaced or left; entries as of [[set.node]]
+//! …
+//!
+//! [[incoming]]                   # a node to which a part of the drive is moving
+//! member = 2                     # the index of the [[set.node]] that moves
+//! [incoming.node]                # entries as of [[set.node]]
 //! …
 //!
 //! [sealed]                       # if its nodes hold ciphertext only; its units are listed in NAME.drive.seal
@@ -103,12 +108,15 @@ pub struct DriveFile {
     /// The sets, one after the other; at least one. A drive with redundancy has exactly one.
     #[serde(rename = "set")]
     pub sets: Vec<Set>,
-    /// Nodes that were replaced, with the receipt once a node has wiped what it held; oldest first.
+    /// Nodes that were replaced or left, with the receipt once a node has wiped what it held; oldest first.
     #[serde(default, rename = "former", skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<SetNode>,
     /// The seal, if its nodes hold ciphertext only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<SealSection>,
+    /// Nodes to which parts of the drive are moving; of a drive with redundancy only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incoming: Vec<IncomingNode>,
     /// The image, if one was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
@@ -164,6 +172,16 @@ pub struct SetNode {
     /// The node's receipt, once it has wiped its part; the drive is then destroyed in part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<WipeReceipt>,
+}
+
+/// A node to which a part of a drive is moving.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IncomingNode {
+    /// The index of the node entry that moves, in file order.
+    pub member: usize,
+    /// The node.
+    pub node: SetNode,
 }
 
 /// The state of a node that missed writes to a drive with redundancy.
@@ -503,6 +521,7 @@ pub(crate) mod tests {
             bad: String::new(),
             spares: Vec::new(),
             former: Vec::new(),
+            incoming: Vec::new(),
             sets: vec![
                 Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
                 Set::new(Layout::Linear, vec![foreign]),

@@ -78,6 +78,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         bad: String::new(),
         spares: request.spares.clone(),
         former: Vec::new(),
+        incoming: Vec::new(),
         sets: Vec::new(),
         sealed: None,
         image: None,
@@ -261,20 +262,51 @@ async fn allocate_one(
     match &node.place {
         NodePlace::Foreign { uri } => Ok((entry(uri.clone(), None, None), None)),
         NodePlace::Node { nbd, http, instance } => {
-            let mut uri: NbdUri = format!("nbd://{nbd}/{name}")
-                .parse()
-                .map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
-            let control = ControlClient::new(http).with_timeout(timeout);
-            // From here on, only this node is accepted as the drive's node.
-            if let Some(id) = control.identity().await.map_err(|error| Error::failed(error.to_string()))? {
-                uri.security = Security::Room { room: Some(id.room), key: Some(id.key) };
-            }
+            let (uri, control) = name_one(node, nbd, http, name, timeout).await?;
             let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
             control.create_export(&wanted).await.map_err(|error| Error::failed(error.to_string()))?;
             let export = NodeExport { node: node.name.clone(), name: name.to_owned(), control };
             Ok((entry(uri.to_string(), Some(http), Some(instance)), Some(export)))
         }
     }
+}
+
+/// The URI of an export on a node, which need not exist yet, and the node's control API. From here on, only this node is
+/// accepted as the drive's node.
+async fn name_one(
+    node: &AvailableNode,
+    nbd: &str,
+    http: &str,
+    name: &str,
+    timeout: Duration,
+) -> Result<(NbdUri, ControlClient)> {
+    let mut uri: NbdUri =
+        format!("nbd://{nbd}/{name}").parse().map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
+    let control = ControlClient::new(http).with_timeout(timeout);
+    if let Some(id) = control.identity().await.map_err(|error| Error::failed(error.to_string()))? {
+        uri.security = Security::Room { room: Some(id.room), key: Some(id.key) };
+    }
+    Ok((uri, control))
+}
+
+/// The entry of a node to which node entry `index` is to move, and its export, which is not allocated yet.
+pub(crate) async fn name_incoming(
+    file: &DriveFile,
+    index: usize,
+    epoch: u64,
+    spare: &AvailableNode,
+    size: u64,
+    timeout: Duration,
+) -> Result<(SetNode, NodeExport)> {
+    let NodePlace::Node { nbd, http, instance } = &spare.place else {
+        return Err(Error::failed(format!("{} is no Cheetah node, and takes no part of a drive over", spare.name)));
+    };
+    let name = spare_name(file, index, epoch)?;
+    let (uri, control) = name_one(spare, nbd, http, &name, timeout).await?;
+    let (http, instance) = (Some(http.clone()), Some(instance.clone()));
+    let entry =
+        SetNode { name: spare.name.clone(), nbd: uri.to_string(), http, instance, size, state: None, receipt: None };
+    Ok((entry, NodeExport { node: spare.name.clone(), name, control }))
 }
 
 /// Allocates `size` bytes on a node that is to take the place of node entry `index`. The export's name differs from
@@ -288,9 +320,12 @@ pub(crate) async fn allocate_spare(
     size: u64,
     timeout: Duration,
 ) -> Result<SetNode> {
+    allocate_one(spare, size, &spare_name(file, index, epoch)?, false, timeout).await.map(|(node, _)| node)
+}
+
+fn spare_name(file: &DriveFile, index: usize, epoch: u64) -> Result<String> {
     let random = random_id()?;
-    let name = format!("{}-e{epoch}-{}", export_name(file, index), random.get(..8).unwrap_or(&random));
-    allocate_one(spare, size, &name, false, timeout).await.map(|(node, _)| node)
+    Ok(format!("{}-e{epoch}-{}", export_name(file, index), random.get(..8).unwrap_or(&random)))
 }
 
 /// Frees the export on a spare that cannot be used after all. Returns `why`, extended by the export if it could not be

@@ -118,7 +118,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     leases.release().await;
     // Replaced nodes may still hold parts, which are destroyed, too.
     outcomes.extend(
-        join_all(file.former.iter().map(|node| async {
+        join_all(others(file).map(|node| async {
             let now = node_status(0, node, options.timeout).await;
             free(node, &now, None, options.timeout).await
         }))
@@ -126,7 +126,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     );
     let nodes: Vec<_> = file
         .nodes()
-        .chain(&file.former)
+        .chain(others(file))
         .zip(outcomes)
         .map(|(node, outcome)| NodeOutcome { node: node.name.clone(), size_bytes: node.size, outcome })
         .collect();
@@ -147,13 +147,21 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     Ok(Destroyed { nodes, file_removed, key_destroyed })
 }
 
+/// Nodes that hold no part of the drive, and may still do so: those that were replaced or left, and those to which a part
+/// was moving.
+fn others(file: &DriveFile) -> impl Iterator<Item = &SetNode> {
+    file.former.iter().chain(file.incoming.iter().map(|incoming| &incoming.node))
+}
+
 /// Writes the receipts into the drive file, for when the rest of the drive is destroyed.
 fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
     file.clone().update(|kept| {
         kept.sets.clone_from(&file.sets);
         kept.former.clone_from(&file.former);
+        kept.incoming.clone_from(&file.incoming);
         let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
-        for (node, outcome) in nodes.chain(&mut kept.former).zip(outcomes) {
+        let incoming = kept.incoming.iter_mut().map(|incoming| &mut incoming.node);
+        for (node, outcome) in nodes.chain(&mut kept.former).chain(incoming).zip(outcomes) {
             if let WipeOutcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
                 node.receipt = Some(WipeReceipt { wiped_bytes, verified_zero });
             }

@@ -2,4 +2,5 @@
 
 pub mod create;
 pub mod destroy;
+pub mod drain;
 mod usage;

@@ -75,11 +75,20 @@ pub(super) struct Place {
     pub token: Option<String>,
     /// A lease that may not be used yet: another writer may have changed the drive before it was taken.
     pub unconfirmed: Option<String>,
-    /// The node that had the place before, if it was replaced.
+    /// The node that had the place before, if it was replaced or left.
     former: Option<Former>,
+    /// The node that the member moves to, or did last.
+    pub incoming: Option<Incoming>,
 }
 
-/// A node that was replaced.
+/// The node that a member moves to, and the lease there, once it is held.
+#[derive(Clone)]
+pub(super) struct Incoming {
+    pub node: SetNode,
+    pub token: Option<String>,
+}
+
+/// A node that was replaced or left.
 #[derive(Clone)]
 pub(super) struct Former {
     node: SetNode,
@@ -88,7 +97,21 @@ pub(super) struct Former {
     until: Epoch,
 }
 
+/// In which of two sets of nodes a node counts that has stored a map.
+#[derive(Clone, Copy)]
+struct Counts {
+    /// The nodes of this map.
+    is_now: bool,
+    /// Those of the map that was stored last.
+    was_before: bool,
+}
+
 impl Place {
+    /// The node that the member moves to in a map with this entry.
+    fn incoming_in(&self, entry: &cheetah_redundancy::map::Member) -> Option<SetNode> {
+        entry.incoming.as_ref().and(self.incoming.as_ref()).map(|incoming| incoming.node.clone())
+    }
+
     /// The node that has this place in a map of this epoch.
     fn node_at(&self, epoch: Epoch) -> &SetNode {
         self.former.as_ref().filter(|former| epoch < former.until).map_or(&self.node, |former| &former.node)
@@ -108,7 +131,8 @@ impl Holder {
     pub async fn take(file: &DriveFile, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Taken> {
         file.check_one_name()?;
         let (fence, begun) = (Arc::<Fence>::default(), Instant::now());
-        let place = |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None };
+        let place =
+            |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None, incoming: None };
         let shared = Arc::new(Shared {
             id: random_id()?,
             former_epochs: AtomicU64::new(newest_of_writer(map.map.epoch)),
@@ -117,7 +141,8 @@ impl Holder {
             members: OnceLock::new(),
             file_is_behind: Mutex::default(),
             stored_nodes: Mutex::new(map.nodes.clone()),
-            stores: Stores::new(map.nodes.len()),
+            // Each member's node, and the node that the member left.
+            stores: Stores::new(2 * map.nodes.len()),
             stored_epoch: AtomicU64::new(0),
             exports: KeptExports::default(),
             confirmation: Arc::new(Confirmation::new(fence.clone())),
@@ -220,9 +245,13 @@ impl Shared {
         self.places.lock().iter().map(|place| place.node.clone()).collect()
     }
 
-    /// The lease that this writer had at a node that it replaced.
+    /// The lease that this writer had at a node that it replaced or left, or did not move to after all.
     pub fn former_token(&self, nbd: &str) -> Option<String> {
         let places = self.places.lock();
+        if let Some(incoming) = places.iter().filter_map(|place| place.incoming.as_ref()).find(|to| to.node.nbd == nbd)
+        {
+            return incoming.token.clone();
+        }
         let former = places.iter().filter_map(|place| place.former.as_ref()).find(|former| former.node.nbd == nbd)?;
         former.token.clone()
     }
@@ -271,7 +300,12 @@ impl Shared {
         self.connect_to(member, &node, token).await
     }
 
-    async fn connect_to(self: &Arc<Self>, member: usize, node: &SetNode, token: Option<String>) -> Result<DynLink> {
+    pub(super) async fn connect_to(
+        self: &Arc<Self>,
+        member: usize,
+        node: &SetNode,
+        token: Option<String>,
+    ) -> Result<DynLink> {
         let (client, device) = connect_node(node, token.as_deref(), &self.access).await?;
         let leased =
             Leased { inner: device, shared: Arc::downgrade(self), member, token, node: node.name.as_str().into() };
@@ -286,45 +320,69 @@ impl Shared {
         let taken = |until: Epoch| {
             let place = &mut self.places.lock()[member];
             let former = Former { node: place.node.clone(), token: place.token.take(), until };
-            *place = Place { node: node.clone(), token, unconfirmed: None, former: Some(former) };
+            *place = Place { node: node.clone(), token, unconfirmed: None, former: Some(former), incoming: None };
         };
         members.replace(member, link, taken).await.map_err(|error| why(&error))
+    }
+
+    /// Gives a member's place to the node that it moves to.
+    fn moved(&self, member: usize, until: Epoch) {
+        let place = &mut self.places.lock()[member];
+        let Some(Incoming { node, token }) = place.incoming.take() else { return };
+        let former = Former { node: std::mem::replace(&mut place.node, node), token: place.token.take(), until };
+        (place.token, place.unconfirmed, place.former) = (token, None, Some(former));
     }
 
     async fn store(&self, map: Map) -> std::result::Result<(), String> {
         self.confirmation.wait().await?;
         let places = self.places.lock().clone();
         let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
+        let incoming = places.iter().zip(&map.members).map(|(place, entry)| place.incoming_in(entry)).collect();
         let refetching = self.refetching.load(Ordering::Acquire);
-        let map = DriveMap { map, nodes, refetching, writer: self.id.clone() };
+        let map = DriveMap { map, nodes, incoming, refetching, writer: self.id.clone() };
         let text = map.text(&self.file.lock().id);
+        let former = self.stored_nodes.lock().clone();
         let (sender, mut answers) = mpsc::unbounded_channel();
-        for (member, (entry, place)) in map.map.members.iter().zip(&places).enumerate() {
-            let export = self.exports.of(&place.node, STORE_TIMEOUT).filter(|_| entry.state.is_written());
-            if let (Some(export), Some(token)) = (export, place.token.clone()) {
+        let send = |slot: usize, node: &SetNode, token: &Option<String>, counts: Counts| {
+            if let (Some(export), Some(token)) = (self.exports.of(node, STORE_TIMEOUT), token.clone()) {
                 let (sender, new) = (sender.clone(), NewMap { token, epoch: map.map.epoch, map: text.clone() });
-                let stored = self.stores.store(member, export, new);
+                let stored = self.stores.store(slot, export, new);
                 self.stores.spawn(async move {
                     // The store may already have returned, with or without this answer.
-                    sender.send((member, stored.await)).ok();
+                    sender.send((counts, stored.await)).ok();
                 });
+            }
+        };
+        for (member, (entry, place)) in map.map.members.iter().zip(&places).enumerate() {
+            if entry.state.is_written() {
+                let is_now = place.node.is_same(&map.nodes[member]);
+                let was_before = place.node.is_same(&former[member]);
+                send(member, &place.node, &place.token, Counts { is_now, was_before });
+            }
+            // A node that the member has just left answers, and knows of no other lease.
+            let left = place.former.as_ref().filter(|left| left.node.is_same(&former[member]));
+            if let Some(left) = left.filter(|left| !left.node.is_same(&place.node)) {
+                let is_now = left.node.is_same(&map.nodes[member]);
+                send(places.len() + member, &left.node, &left.token, Counts { is_now, was_before: true });
             }
         }
         drop(sender);
-        // From the next map on, a node that replaces another counts. A reader that knows only the former nodes must
+        // From the next map on, a node that takes another's place counts. A reader that knows only the former nodes must
         // reach a node with this map, so the former nodes must decide, too.
-        let former = self.stored_nodes.lock().clone();
         let losses_max = self.file.lock().losses_max();
-        let decides = |stored: usize| {
-            votes(&map.nodes, losses_max).decide(stored, true) && votes(&former, losses_max).decide(stored, true)
+        let decides = |now: usize, before: usize| {
+            votes(&map.nodes, losses_max).decide(now, true) && votes(&former, losses_max).decide(before, true)
         };
-        let (mut stored, mut why) = (0, Vec::new());
+        let (mut stored, mut before, mut why) = (0, 0, Vec::new());
         // Does not wait for a silent node while the others suffice.
-        while !decides(stored)
-            && let Some((member, answer)) = answers.recv().await
+        while !decides(stored, before)
+            && let Some((counts, answer)) = answers.recv().await
         {
             match answer {
-                Ok(()) => stored += usize::from(map.nodes[member].is_same(&former[member])),
+                Ok(()) => {
+                    stored += usize::from(counts.is_now);
+                    before += usize::from(counts.was_before);
+                }
                 Err(error) => {
                     if error.is_refused {
                         self.confirmation.doubt();
@@ -333,7 +391,7 @@ impl Shared {
                 }
             }
         }
-        if !decides(stored) {
+        if !decides(stored, before) {
             return Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")));
         }
         self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
@@ -372,14 +430,14 @@ impl Shared {
         }
     }
 
-    /// Saves the drive file if nodes were lost, came back or were replaced, or bad ranges changed; these changes have
+    /// Saves the drive file if nodes were lost, came back, were replaced or move, or bad ranges changed; these changes have
     /// the file's vote. A drive whose nodes store no maps has only its file.
     fn save(&self, map: &DriveMap) -> std::result::Result<(), String> {
         let mut saved = self.file.lock();
         let states = |file: &DriveFile| -> Vec<_> { file.nodes().map(|node| (node.nbd.clone(), node.state)).collect() };
         let mut file = saved.clone();
         map.update(&mut file);
-        if states(&file) == states(&saved) && file.bad == saved.bad {
+        if states(&file) == states(&saved) && file.bad == saved.bad && file.incoming == saved.incoming {
             return Ok(());
         }
         saved.update(|file| map.update(file)).map_err(|error| error.to_string())
@@ -411,6 +469,10 @@ impl cheetah_redundancy::Environment for Keeper {
             let status = export.control.status().await.ok()?;
             status.exports.into_iter().find(|found| found.name == export.name).map(|own| own.read_bytes)
         })
+    }
+
+    fn moved(&self, member: usize, epoch: Epoch) {
+        self.0.moved(member, epoch);
     }
 
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {

@@ -81,6 +81,20 @@ impl Shared {
         }
         self.use_leases(&renewals).await;
         self.confirmation.confirmed(begun);
+        self.renew_incoming(&places).await;
+    }
+
+    /// Renews the leases at the nodes that members move to. If one has ended, writes there are refused, and the move is
+    /// given up.
+    async fn renew_incoming(&self, places: &[Place]) {
+        let renewals = places.iter().filter_map(|place| place.incoming.as_ref()).map(|incoming| async {
+            if let (Some(token), Some(export)) = (&incoming.token, self.exports.of(&incoming.node, RENEW_TIMEOUT))
+                && let Err(error) = export.control.renew_lease(&export.name, token).await
+            {
+                tracing::debug!("renewing the write lease at {}: {error}", export.node);
+            }
+        });
+        join_all(renewals).await;
     }
 
     /// Puts retaken leases to use, over new connections.
@@ -244,9 +258,11 @@ impl Shared {
             places.iter_mut().for_each(|place| (place.token, place.unconfirmed) = (None, None));
             held
         };
-        let releases = places.iter().map(|Place { node, token, unconfirmed, .. }| async move {
-            if let (Some(token), Some(export)) =
-                (token.as_ref().or(unconfirmed.as_ref()), NodeExport::of(node, self.access.timeout))
+        let own = places.iter().map(|place| (&place.node, place.token.as_ref().or(place.unconfirmed.as_ref())));
+        let incoming = places.iter().filter_map(|place| place.incoming.as_ref());
+        let incoming = incoming.map(|incoming| (&incoming.node, incoming.token.as_ref()));
+        let releases = own.chain(incoming).map(|(node, token)| async move {
+            if let (Some(token), Some(export)) = (token, NodeExport::of(node, self.access.timeout))
                 && let Err(error) = export.control.release_lease(&export.name, token).await
             {
                 tracing::debug!("releasing the lease at {}: {error}", export.node);

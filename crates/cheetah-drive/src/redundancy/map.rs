@@ -4,7 +4,7 @@ use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{BadRanges, Map, MemberState, Regions};
 use serde::{Deserialize, Serialize};
 
-use crate::file::{DriveFile, SetNode};
+use crate::file::{DriveFile, IncomingNode, SetNode};
 
 /// The version of the text; another one is refused.
 const VERSION: u32 = 1;
@@ -19,6 +19,8 @@ const FORMER_MAX: usize = 256;
 pub(crate) struct DriveMap {
     pub map: Map,
     pub nodes: Vec<SetNode>,
+    /// The nodes that moving members move to.
+    pub incoming: Vec<Option<SetNode>>,
     /// Lost ranges are being fetched again. The drive must not be read by this map.
     pub refetching: bool,
     /// The id of the writer that made the map; empty for the map of a new drive.
@@ -49,6 +51,16 @@ struct MemberText {
     #[serde(flatten)]
     node: NodeText,
     state: StateText,
+    missed: String,
+    /// The node that it moves to. Absent if it does not move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    incoming: Option<IncomingText>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct IncomingText {
+    #[serde(flatten)]
+    node: NodeText,
     missed: String,
 }
 
@@ -81,10 +93,15 @@ impl DriveMap {
         for (entry, node) in map.members.iter_mut().zip(&nodes) {
             if let Some(state) = node.state {
                 // The file does not record which writes the node missed.
-                *entry = Member { state: state.into(), missed: Regions::all(capacity(file)) };
+                *entry = Member::new(state.into(), Regions::all(capacity(file)));
             }
         }
-        Self { map, nodes, refetching: false, writer: String::new() }
+        let mut incoming = vec![None; nodes.len()];
+        for IncomingNode { member, node } in &file.incoming {
+            map.members[*member].incoming = Some(Regions::all(capacity(file)));
+            incoming[*member] = Some(node.clone());
+        }
+        Self { map, nodes, incoming, refetching: false, writer: String::new() }
     }
 
     /// Reads a map of this drive. The error is a clause.
@@ -100,36 +117,39 @@ impl DriveMap {
         let mut map = Map::new(known, capacity(file));
         (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
         map.bad = BadRanges::parse(&text.bad, capacity(file)).ok_or("its map names pages that do not exist")?;
-        let mut nodes = Vec::new();
+        let (mut nodes, mut incoming) = (Vec::new(), Vec::new());
         for (entry, member) in map.members.iter_mut().zip(text.members) {
             let state = match member.state {
                 StateText::Sync => MemberState::InSync,
                 StateText::Syncing => MemberState::Syncing,
                 StateText::Stale => MemberState::Stale,
             };
-            *entry = Member { state, missed: regions(&member.missed)? };
+            *entry = Member::new(state, regions(&member.missed)?);
             if state == MemberState::InSync && !entry.missed.is_empty() {
                 return Err("its map contradicts itself".into());
             }
-            let NodeText { name, nbd, http, instance, size } = member.node;
-            if name.len() > TEXT_BYTES_MAX || nbd.len() > TEXT_BYTES_MAX {
-                return Err("its map has a name that is too long".into());
-            }
-            nodes.push(SetNode { name, nbd, http, instance, size, receipt: None, state: state.into_file() });
+            nodes.push(SetNode { state: state.into_file(), ..member.node.parse()? });
+            incoming.push(match member.incoming {
+                Some(moving) => {
+                    entry.incoming = Some(regions(&moving.missed)?);
+                    Some(moving.node.parse()?)
+                }
+                None => None,
+            });
         }
-        Ok(Self { map, nodes, refetching: text.refetching, writer: text.writer })
+        Ok(Self { map, nodes, incoming, refetching: text.refetching, writer: text.writer })
     }
 
     /// The text to store.
     pub fn text(&self, drive_id: &str) -> String {
-        let members = self.map.members.iter().zip(&self.nodes).map(|(entry, node)| MemberText {
-            node: NodeText {
-                name: node.name.clone(),
-                nbd: node.nbd.clone(),
-                http: node.http.clone(),
-                instance: node.instance.clone(),
-                size: node.size,
-            },
+        let members = self.map.members.iter().zip(&self.nodes).zip(&self.incoming);
+        let members = members.map(|((entry, node), incoming)| MemberText {
+            node: NodeText::of(node),
+            incoming: entry
+                .incoming
+                .as_ref()
+                .zip(incoming.as_ref())
+                .map(|(missed, node)| IncomingText { node: NodeText::of(node), missed: missed.to_string() }),
             state: match entry.state {
                 MemberState::InSync => StateText::Sync,
                 MemberState::Syncing => StateText::Syncing,
@@ -166,8 +186,38 @@ impl DriveMap {
                 file.former.push(SetNode { state: None, ..former });
             }
         }
+        // A node that a move did not reach after all may hold a part of the drive.
+        for IncomingNode { member, node } in std::mem::take(&mut file.incoming) {
+            let is_known = |now: Option<&SetNode>| now.is_some_and(|now| now.is_same(&node));
+            if !is_known(self.nodes.get(member)) && !is_known(self.incoming.get(member).and_then(Option::as_ref)) {
+                file.former.push(node);
+            }
+        }
+        let moving = self.incoming.iter().enumerate();
+        file.incoming =
+            moving.filter_map(|(member, node)| Some(IncomingNode { member, node: node.clone()? })).collect();
         let excess = file.former.len().saturating_sub(FORMER_MAX);
         file.former.drain(..excess);
+    }
+}
+
+impl NodeText {
+    fn of(node: &SetNode) -> Self {
+        Self {
+            name: node.name.clone(),
+            nbd: node.nbd.clone(),
+            http: node.http.clone(),
+            instance: node.instance.clone(),
+            size: node.size,
+        }
+    }
+
+    fn parse(self) -> Result<SetNode, String> {
+        let Self { name, nbd, http, instance, size } = self;
+        if name.len() > TEXT_BYTES_MAX || nbd.len() > TEXT_BYTES_MAX {
+            return Err("its map has a name that is too long".into());
+        }
+        Ok(SetNode { name, nbd, http, instance, size, receipt: None, state: None })
     }
 }
 

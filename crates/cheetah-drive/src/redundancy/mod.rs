@@ -18,6 +18,8 @@
 //! | `open` | assembling the device |
 //! | `follow` | a reader that follows the map |
 //! | `upkeep` | a writer's own repair |
+//! | `draining` | moving parts off nodes that are about to leave |
+//! | `moving` | moving a part of the drive to another node |
 //! | `spare` | finding spares, and replacing nodes by them |
 //! | `former` | replaced nodes wipe their parts |
 //! | `request` | messages between `repair` and the writer |
@@ -36,12 +38,14 @@
 
 pub mod check;
 mod confirmation;
+mod draining;
 mod ended;
 pub(crate) mod environment;
 pub(crate) mod follow;
 pub(crate) mod former;
 mod leases;
 pub(crate) mod map;
+mod moving;
 pub(crate) mod newest;
 pub(crate) mod open;
 pub mod refetch;

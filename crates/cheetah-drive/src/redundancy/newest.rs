@@ -135,7 +135,8 @@ async fn ask(file: &DriveFile, node: &SetNode, exports: &KeptExports, timeout: D
         Ok(None) => Ok(Answer::NoMap),
         Err(error) => {
             tracing::debug!("node {} returns no map: {error}", node.name);
-            let has_ended = error.is_not_found() || has_ended(node, timeout.min(ENDED_TIMEOUT)).await;
+            // An export that its node has freed says nothing of newer maps: the member has moved.
+            let has_ended = has_ended(node, timeout.min(ENDED_TIMEOUT)).await;
             Ok(if has_ended { Answer::Ended } else { Answer::Nothing })
         }
     }

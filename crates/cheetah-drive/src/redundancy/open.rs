@@ -216,7 +216,21 @@ async fn assemble_writer(
             }
         }
     }
+    let mut incoming = Vec::new();
+    for (index, node) in map.incoming.iter().enumerate() {
+        let Some(node) = node else { continue };
+        match holder.shared().connect_incoming(index, node).await {
+            Ok(link) => incoming.push((index, link)),
+            Err(error) => {
+                tracing::warn!("{} stays where it is: {error}", map.nodes[index].name);
+                engine.abandon_move(index);
+            }
+        }
+    }
     let members = Members::writer(connected, engine, holder.environment());
+    for (index, link) in incoming {
+        members.attach(index, link);
+    }
     holder.opened(map.map.epoch, &members);
     Ok((Arc::new(assemble(file, members)?), missing))
 }

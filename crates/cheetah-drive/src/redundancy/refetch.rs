@@ -212,7 +212,8 @@ async fn replace(
     let none = Regions::new(capacity(file));
     // Redundancy agrees with the data nowhere until it is recomputed.
     map.map.unsettled = none.whole();
-    map.map.members.fill(Member { state: MemberState::InSync, missed: none });
+    map.map.members.fill(Member::new(MemberState::InSync, none));
+    map.incoming.fill(None);
     (map.map.open, map.refetching) = (false, true);
     Ok((map, replaced))
 }

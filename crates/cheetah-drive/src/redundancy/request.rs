@@ -137,6 +137,56 @@ impl Recovery {
     }
 }
 
+/// What a writer says at a node that is draining.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Leaving {
+    /// When it was said, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The process.
+    pub writer: String,
+    /// The drive's name.
+    pub drive: String,
+    /// The nodes that the mark names: this is said of that mark.
+    pub to: Vec<String>,
+    /// The progress.
+    pub step: Step,
+}
+
+/// The progress of the part of a draining node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Step {
+    /// Another part of the drive moves first, or has to be resynchronized.
+    Waiting,
+    /// It moves.
+    Moving {
+        /// Regions to copy.
+        regions_left: u64,
+        /// Regions of the drive.
+        regions: u64,
+    },
+    /// It cannot be moved now.
+    Stuck {
+        /// The reason, as a clause.
+        why: String,
+    },
+}
+
+impl Leaving {
+    /// The name of the note.
+    pub const NOTE: &str = "drain";
+
+    /// The progress of a drive's part now.
+    pub fn new(drive: String, to: Vec<String>, step: Step) -> Self {
+        Self { at_ms: now_ms(), writer: holder(), drive, to, step }
+    }
+
+    /// Leaves it at the node.
+    pub async fn leave(&self, node: &SetNode) {
+        store(std::slice::from_ref(node), Self::NOTE, self).await;
+    }
+}
+
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_millis().try_into().unwrap_or(u64::MAX)

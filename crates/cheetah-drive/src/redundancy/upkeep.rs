@@ -1,7 +1,7 @@
 //! The upkeep of an open drive.
 //!
-//! A writer replaces nodes that stay lost by spares, at once if `repair` asks for it. It records the progress of
-//! resynchronization, and has replaced nodes wipe their parts. A reader repairs a drive that no process has open for
+//! A writer replaces nodes that stay lost by spares, at once if `repair` asks for it. It moves its parts off nodes that
+//! are draining, records the progress of resynchronization, and has nodes that were replaced or left wipe their parts. A reader repairs a drive that no process has open for
 //! writing, as `repair` does.
 
 use std::sync::{Arc, Weak};
@@ -12,6 +12,7 @@ use cheetah_redundancy::{MemberState, Members};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::draining::Drainer;
 use super::environment::Shared;
 use super::former::wipe;
 use super::newest::refresh;
@@ -44,7 +45,15 @@ impl Upkeep {
     /// `repair` asks for it.
     pub fn start(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Duration>) -> Self {
         let looks = patience.map(|patience| patience.as_secs().div_ceil(LOOK.as_secs()));
-        let worker = Worker { shared, looks, lost_for: vec![0; members.len()], tried: None, told: String::new() };
+        let worker = Worker {
+            shared,
+            looks,
+            lost_for: vec![0; members.len()],
+            tried: None,
+            told: String::new(),
+            drainer: Drainer::default(),
+            moves: 0,
+        };
         Self { task: tokio::spawn(worker.run(Arc::downgrade(members))) }
     }
 }
@@ -125,6 +134,9 @@ struct Worker {
     tried: Option<(Instant, String)>,
     /// The last warning.
     told: String,
+    drainer: Drainer,
+    /// The number of moves at the last look.
+    moves: usize,
 }
 
 impl Worker {
@@ -151,12 +163,20 @@ impl Worker {
             for (lost_for, member) in self.lost_for.iter_mut().zip(&map.members) {
                 *lost_for = if member.state == MemberState::Stale { *lost_for + 1 } else { 0 };
             }
+            let moves = map.members.iter().filter(|member| member.incoming.is_some()).count();
+            let has_moved = moves < self.moves;
             if self.lost_for.iter().any(|looks| *looks > 0) {
                 self.restore(&members).await;
-            } else if map.members.iter().all(|member| member.state == MemberState::InSync) && wiped.elapsed() >= RETRY {
+            } else if map.members.iter().all(|member| member.state == MemberState::InSync)
+                && (has_moved || wiped.elapsed() >= RETRY)
+                && !(0..members.len()).any(|member| members.is_leaving(member))
+            {
+                self.moves = moves;
                 wiped = Instant::now();
                 wipe(&self.shared).await;
             }
+            self.moves = self.moves.max(moves);
+            self.drainer.look(&self.shared, &members).await;
         }
     }
 

@@ -27,8 +27,8 @@ use crate::lease::LeaseRefusal;
 use crate::maps;
 use crate::shared::Shared;
 use cheetah_control::api::{
-    BODY_BYTES_MAX, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
-    NewMap, NewNote, Notes, Receipt, Status, StoredMap,
+    BODY_BYTES_MAX, Draining, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP,
+    NewExport, NewMap, NewNote, Notes, Receipt, Status, StoredMap,
 };
 use cheetah_control::http::{self, Ends, Member, Refusal};
 use cheetah_control::revoked;
@@ -57,6 +57,7 @@ fn router(node: Arc<Shared>) -> Router {
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
         .route("/v1/exports/{name}/map", store_map.get(map))
         .route("/v1/exports/{name}/notes", get(notes).put(store_note))
+        .route("/v1/draining", put(drain).delete(undrain))
         .route("/metrics", get(show_metrics))
         .with_state(node)
         .merge(far)
@@ -154,6 +155,18 @@ async fn store_note(State(node): Node, Path(name): Path<String>, Body(new): Body
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn drain(State(node): Node, Body(draining): Body<Draining>) -> Answer<StatusCode> {
+    node.exports.set_draining(Some(draining))?;
+    tracing::info!("draining: no new exports");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn undrain(State(node): Node) -> Answer<StatusCode> {
+    node.exports.set_draining(None)?;
+    tracing::info!("no longer draining");
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Runs `work`, which touches much memory, on a blocking thread. It completes even if the caller disconnects.
 async fn blocking<T: Send + 'static>(
     node: Arc<Shared>,
@@ -209,9 +222,10 @@ impl From<ExportsError> for Refusal {
             ExportsError::NoteTooLong(_) | ExportsError::Map(maps::MapRefusal::TooLong(_)) => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
-            ExportsError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            ExportsError::Ending | ExportsError::Draining => StatusCode::SERVICE_UNAVAILABLE,
             ExportsError::Store(Error::Io { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             ExportsError::BadName(_)
+            | ExportsError::TooManyNodes
             | ExportsError::BadNoteName(_)
             | ExportsError::BadToken(_)
             | ExportsError::Store(_)

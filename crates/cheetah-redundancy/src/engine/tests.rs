@@ -33,6 +33,25 @@ fn a_region_is_recorded_once_before_its_first_write() {
 }
 
 #[test]
+fn a_region_written_for_a_move_that_was_given_up_is_written_again_for_the_next_move() {
+    let mut engine = engine(2);
+    engine.begin_move(0).unwrap();
+    store(&mut engine).unwrap();
+    assert!(engine.attach(0));
+    engine.begin_resync();
+    let Resync::Region(region) = engine.next_resync() else { panic!("nothing to do") };
+    let filled = engine.attached().to_vec();
+
+    let given_up = engine.abandon_move(0);
+    store(&mut engine).unwrap();
+    engine.unread(given_up);
+    engine.begin_move(0).unwrap();
+    engine.resynced(region, &ALL[..2], &filled, true);
+    let missed = engine.map().members[0].incoming.as_ref().unwrap();
+    assert!(missed.contains(region), "the next node was not written");
+}
+
+#[test]
 fn a_map_that_excludes_a_member_is_settled_once_readers_have_ceased_to_read_it_and_the_next_is_stored_before() {
     let mut engine = engine_that_survives(2, 5);
     let admitted = engine.admit(0..1);
@@ -40,10 +59,10 @@ fn a_map_that_excludes_a_member_is_settled_once_readers_have_ceased_to_read_it_a
     assert_eq!(engine.settled(), admitted);
     let first = engine.mark_stale(1).unwrap();
     engine.next_store().unwrap();
-    assert_eq!(engine.store_finished(true), Some(Exclusion { epoch: first, members: vec![1] }));
+    assert_eq!(engine.store_finished(true), Some(Exclusion { epoch: first, members: vec![1], has_left: false }));
     let second = engine.mark_stale(2).unwrap();
     engine.next_store().unwrap();
-    assert_eq!(engine.store_finished(true), Some(Exclusion { epoch: second, members: vec![2] }));
+    assert_eq!(engine.store_finished(true), Some(Exclusion { epoch: second, members: vec![2], has_left: false }));
     assert_eq!(engine.stored(), second);
     assert!(engine.settled() < first);
     engine.unread(second);
@@ -87,7 +106,7 @@ fn a_stale_member_returns_only_after_everything_it_missed_was_resynchronized() {
     assert_eq!(engine.map().members[1].state, MemberState::Syncing);
     for region in [2, 5] {
         assert_eq!(engine.next_resync(), Resync::Region(region));
-        engine.resynced(region, &ALL, true);
+        engine.resynced(region, &ALL, &[], true);
     }
     assert_eq!(engine.next_resync(), Resync::Done);
     engine.close();
@@ -102,7 +121,7 @@ fn what_a_stale_member_missed_outlives_the_next_writers_resynchronization() {
     let crashed = store(&mut first).unwrap();
     let mut second = Engine::new(crashed, SIZE, 1);
     assert_eq!(second.next_resync(), Resync::Region(5));
-    second.resynced(5, &[true, false, true], true);
+    second.resynced(5, &[true, false, true], &[], true);
     assert_eq!(second.next_resync(), Resync::Done);
     second.close();
     assert!(second.map().unsettled.is_empty());
@@ -120,7 +139,7 @@ fn the_next_writer_continues_where_the_former_one_recorded_that_it_was() {
     assert_eq!(first.record_progress(), None, "nothing was done yet");
     for region in 0..5 {
         assert_eq!(first.next_resync(), Resync::Region(region));
-        first.resynced(region, &ALL, true);
+        first.resynced(region, &ALL, &[], true);
     }
     let epoch = first.record_progress().unwrap();
     assert_eq!(first.record_progress(), None);
@@ -157,7 +176,7 @@ fn a_region_stays_unsettled_while_a_write_is_in_flight() {
     engine.admit(0..1);
     for region in 0..8 {
         assert_eq!(engine.next_resync(), Resync::Region(region));
-        engine.resynced(region, &ALL[..2], true);
+        engine.resynced(region, &ALL[..2], &[], true);
     }
     assert_eq!(engine.next_resync(), Resync::Done);
     assert_eq!(engine.map().members[0].state, MemberState::InSync, "writes in flight reach it");
@@ -176,9 +195,9 @@ fn after_a_crash_regions_stay_unsettled_until_they_were_resynchronized() {
     engine.close();
     assert_eq!(engine.map().unsettled.to_string(), "3-4", "closing alone settles nothing");
     assert_eq!(engine.next_resync(), Resync::Region(3));
-    engine.resynced(3, &ALL[..2], true);
+    engine.resynced(3, &ALL[..2], &[], true);
     assert_eq!(engine.next_resync(), Resync::Region(4));
-    engine.resynced(4, &ALL[..2], false);
+    engine.resynced(4, &ALL[..2], &[], false);
     assert_eq!(engine.next_resync(), Resync::Incomplete);
     engine.close();
     assert_eq!(engine.map().unsettled.to_string(), "4");
@@ -227,8 +246,8 @@ fn a_pass_begins_only_when_no_region_of_the_former_is_in_progress() {
     engine.mark_stale(0).unwrap();
     engine.rejoin(0);
     assert_eq!(engine.next_resync(), Resync::Busy);
-    engine.resynced(1, &[false, true, true], true);
-    engine.resynced(4, &[false, true, true], true);
+    engine.resynced(1, &[false, true, true], &[], true);
+    engine.resynced(4, &[false, true, true], &[], true);
     assert_eq!(engine.next_resync(), Resync::Region(1), "the member that is back was not written then");
     engine.begin_resync();
     assert_eq!(engine.next_resync(), Resync::Region(1), "the former attempt was given up");
@@ -241,7 +260,7 @@ fn bad_pages_are_stored_before_the_region_is_settled_and_outlive_the_writer() {
     let epoch = first.declare_bad(&[bad]).unwrap();
     assert!(epoch > first.stored());
     assert_eq!(first.next_resync(), Resync::Region(3), "redundancy is recomputed without them");
-    first.resynced(3, &ALL[..2], true);
+    first.resynced(3, &ALL[..2], &[], true);
     first.next_resync();
     first.close();
     let mut second = Engine::new(store(&mut first).unwrap(), SIZE, 1);
@@ -257,7 +276,7 @@ fn a_page_that_stays_damaged_does_not_restart_resynchronization() {
     engine.damaged(3);
     assert_eq!(engine.next_resync(), Resync::Region(3));
     engine.damaged(3);
-    engine.resynced(3, &ALL[..2], true);
+    engine.resynced(3, &ALL[..2], &[], true);
     assert_eq!(engine.next_resync(), Resync::Done);
 }
 
@@ -271,6 +290,10 @@ enum Step {
     Resync(bool),
     Store(bool),
     Unread,
+    BeginMove(usize),
+    Attach(usize),
+    AbandonMove(usize),
+    FinishMove(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -283,6 +306,10 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<bool>().prop_map(Step::Resync),
         2 => any::<bool>().prop_map(Step::Store),
         1 => Just(Step::Unread),
+        1 => (0usize..3).prop_map(Step::BeginMove),
+        2 => (0usize..3).prop_map(Step::Attach),
+        1 => (0usize..3).prop_map(Step::AbandonMove),
+        2 => (0usize..3).prop_map(Step::FinishMove),
     ]
 }
 
@@ -294,6 +321,7 @@ proptest! {
         // Versions of each region: the newest, and those that the members hold.
         let mut newest = [0u32; 8];
         let mut held = [[0u32; 8]; 3];
+        let mut incoming = [[0u32; 8]; 3];
         let mut writes: Vec<u64> = Vec::new();
         let mut epoch = 0;
         let mut excluding = BTreeSet::new();
@@ -308,6 +336,11 @@ proptest! {
                             held[region as usize] = newest[region as usize];
                         }
                     }
+                    for (incoming, attached) in incoming.iter_mut().zip(engine.attached()) {
+                        if *attached {
+                            incoming[region as usize] = newest[region as usize];
+                        }
+                    }
                 }
                 Step::Finish(write, ok) if !writes.is_empty() => {
                     let region = writes.swap_remove(write % writes.len());
@@ -320,9 +353,27 @@ proptest! {
                     if engine.map().members[member].state != MemberState::Stale {
                         continue;
                     }
-                    engine.replace(member).unwrap();
-                    held[member] = [0; 8];
+                    if engine.replace(member).is_ok() {
+                        held[member] = [0; 8];
+                    }
                 }
+                Step::BeginMove(member) => {
+                    if engine.begin_move(member).is_ok() {
+                        incoming[member] = [0; 8];
+                    }
+                }
+                Step::Attach(member) => { engine.attach(member); }
+                Step::AbandonMove(member) => {
+                    let epoch = engine.abandon_move(member);
+                    prop_assert!(epoch <= engine.map().epoch);
+                }
+                // No write may be in flight.
+                Step::FinishMove(member) if writes.is_empty() => {
+                    if engine.finish_move(member).is_some() {
+                        held[member] = incoming[member];
+                    }
+                }
+                Step::FinishMove(_) => {}
                 Step::Resync(complete) => {
                     if let Resync::Region(region) = engine.next_resync() {
                         if complete {
@@ -334,7 +385,13 @@ proptest! {
                         }
                         let written: Vec<bool> =
                             engine.map().members.iter().map(|member| member.state.is_written()).collect();
-                        engine.resynced(region, &written, complete);
+                        let attached = engine.attached().to_vec();
+                        if complete {
+                            for (incoming, _) in incoming.iter_mut().zip(&attached).filter(|(_, attached)| **attached) {
+                                incoming[region as usize] = newest[region as usize];
+                            }
+                        }
+                        engine.resynced(region, &written, &attached, complete);
                     }
                 }
                 Step::Store(ok) => {
@@ -355,6 +412,12 @@ proptest! {
             }
             prop_assert!(engine.stored() == epoch.max(1));
             prop_assert_eq!(engine.settled(), excluding.first().map_or(engine.stored(), |epoch| epoch - 1));
+            for (index, member) in engine.map().members.iter().enumerate().filter(|(index, _)| engine.attached()[*index]) {
+                let missed = member.incoming.as_ref().unwrap();
+                for region in 0..8 {
+                    prop_assert!(incoming[index][region] == newest[region] || missed.contains(region as u64));
+                }
+            }
             for (member, held) in engine.map().members.iter().zip(&held) {
                 prop_assert!(member.state != MemberState::InSync || held == &newest);
                 for region in 0..8 {

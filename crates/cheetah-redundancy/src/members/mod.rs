@@ -1,5 +1,6 @@
 //! The members of a drive: their connections and state. `writer` carries out the engine's decisions.
 
+mod moves;
 mod pace;
 mod writer;
 
@@ -14,6 +15,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+pub use self::moves::Moving;
+use self::moves::Second;
 use self::pace::Pace;
 use self::writer::Writer;
 use crate::bad::BadRanges;
@@ -129,6 +132,11 @@ struct Member {
     read_bytes: AtomicU64,
     /// Incremented when another member takes its place, so that a connection to the former one is not used for it.
     generation: AtomicU64,
+    /// While it moves: the other node that gets its writes.
+    second: RwLock<Option<Second>>,
+    /// The epoch in which it last left a node. A write that this node did not get is acknowledged once the epoch is
+    /// settled.
+    left: AtomicU64,
 }
 
 /// Why a member's answer is missing.
@@ -181,8 +189,11 @@ impl Members {
         environment: Arc<dyn Environment>,
     ) -> Arc<Self> {
         let map = engine.map().clone();
+        let left: Vec<Epoch> = (0..links.len()).map(|member| engine.left(member)).collect();
         let writer = Writer::new(engine, environment);
-        Self::new(links, &map, Some(writer), None)
+        let members = Self::new(links, &map, Some(writer), None);
+        members.members.iter().zip(left).for_each(|(member, left)| member.left.store(left, Ordering::Release));
+        members
     }
 
     fn new(
@@ -201,6 +212,8 @@ impl Members {
             reconnecting: AtomicBool::new(false),
             read_bytes: AtomicU64::new(0),
             generation: AtomicU64::new(0),
+            second: RwLock::new(None),
+            left: AtomicU64::new(0),
         });
         let all = Arc::new(Self {
             members: members.collect(),

@@ -32,7 +32,7 @@ const DAMAGED_PARTS_MAX: usize = 1024;
 /// The state that only a writer has.
 pub(super) struct Writer {
     engine: Mutex<Engine>,
-    environment: Arc<dyn Environment>,
+    pub environment: Arc<dyn Environment>,
     /// Notified when a map was stored or could not be, and when readers have ceased to use older maps.
     stored: Notify,
     failed: Mutex<FailedStores>,
@@ -85,7 +85,11 @@ impl Writer {
 
     /// Returns once no reader elsewhere reads these members by a map that is older than the one just stored: the
     /// readers' leases have ended, or the members' processes have.
-    async fn until_unread(&self, mut members: Vec<usize>) {
+    async fn until_unread(&self, mut members: Vec<usize>, has_left: bool) {
+        // A node that a member left answers readers.
+        if has_left {
+            return sleep(READ_LEASE_END).await;
+        }
         let all_gone = async {
             loop {
                 let gone = join_all(members.iter().map(|member| self.environment.is_gone(*member))).await;
@@ -338,6 +342,7 @@ impl Members {
                 let why = match why {
                     NotReplaced::Indispensable => "the other members do not hold all its bytes",
                     NotReplaced::NotStale => "it is back",
+                    NotReplaced::Moving => "the node that it was moving to takes its place",
                 };
                 Err(Error::Invalid(format!("{} is not replaced: {why}", self.name(member)).into()))
             }
@@ -491,9 +496,9 @@ impl Members {
                 failed.why = stored.as_ref().err().map(|why| why.as_str().into());
             }
             // The next map can be stored while readers still use older ones.
-            if let Some(Exclusion { epoch, members }) = writer.on_store(|engine| engine.store_finished(stored.is_ok()))
-            {
-                writer.until_unread(members).await;
+            let exclusion = writer.on_store(|engine| engine.store_finished(stored.is_ok()));
+            if let Some(Exclusion { epoch, members, has_left }) = exclusion {
+                writer.until_unread(members, has_left).await;
                 writer.on_store(|engine| engine.unread(epoch));
             }
         });

@@ -56,6 +56,9 @@ fn no_fault_makes_a_wrong_byte() {
                     total.1.errors += outcome.errors;
                     total.1.reader_errors += outcome.reader_errors;
                     total.1.bad_ranges += outcome.bad_ranges;
+                    total.1.moves.begun += outcome.moves.begun;
+                    total.1.moves.moved += outcome.moves.moved;
+                    total.1.moves.given_up += outcome.moves.given_up;
                     total.2 += 1;
                     if wanted == 1 {
                         println!("{plan:?}\ntrace {:016x}, {:?}", outcome.trace, outcome.faults);
@@ -88,7 +91,7 @@ fn no_fault_makes_a_wrong_byte() {
         outcome.bad_ranges,
         outcome.problems.len()
     );
-    println!("{faults:?}");
+    println!("{faults:?}, {:?}", outcome.moves);
     println!("trace {:016x} of the seeds from {first} on", outcome.trace);
     assert!(outcome.problems.is_empty(), "{} seeds failed: {:?}", outcome.problems.len(), outcome.problems);
 }

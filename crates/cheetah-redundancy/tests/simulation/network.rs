@@ -1,6 +1,6 @@
 //! The network carries, delays and repeats messages, and loses them with their connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -93,6 +93,8 @@ pub struct State {
     pub writes_left: Option<u64>,
     /// Maps are not stored for now.
     pub maps_held: bool,
+    /// The places that members left, and whose bytes were wiped while the process went on.
+    pub released: BTreeSet<Place>,
     /// A node and a process that reach each other and nothing else.
     pub cut_off: Option<(usize, u64)>,
 }
@@ -180,6 +182,7 @@ impl World {
             instances: nodes as u64 + 1,
             writes_left: None,
             maps_held: false,
+            released: BTreeSet::new(),
             cut_off: None,
         };
         Arc::new(Self { state: Mutex::new(state), begun: Instant::now() })
@@ -202,9 +205,23 @@ impl World {
         with(&mut self.state.lock().nodes[node])
     }
 
+    /// Wipes the bytes at a place that a member left. Its node can then be used again.
+    pub fn release(&self, place: Place) {
+        if self.with_node(place.node, |node| node.up && node.instance == place.instance) {
+            self.state.lock().released.insert(place);
+            self.kill(place.node);
+            self.restart(place.node);
+        }
+    }
+
+    pub fn is_released(&self, place: Place) -> bool {
+        self.state.lock().released.contains(&place)
+    }
+
     /// Whether the process at a place has ended, as far as another process can tell.
     pub fn is_gone(&self, place: Place, process: &Process) -> bool {
-        !self.is_cut(place.node, process.id)
+        !self.is_released(place)
+            && !self.is_cut(place.node, process.id)
             && self.with_node(place.node, |node| !node.isolated && (!node.up || node.instance != place.instance))
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 pub const PAGE: u64 = 4096;
 
 /// The place of a member: a node, and the instance of the node that holds the member's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub node: usize,
     pub instance: u64,
@@ -22,6 +22,8 @@ pub struct Place {
 pub struct Stored {
     pub map: Map,
     pub places: Vec<Place>,
+    /// The places that moving members move to.
+    pub incoming: Vec<Option<Place>>,
 }
 
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_redundancy::engine::Epoch;
 use cheetah_redundancy::geometry::ArrayGeometry;
 use cheetah_redundancy::map::Regions;
 use cheetah_redundancy::{
@@ -56,7 +57,8 @@ impl Shape {
         map.members.iter_mut().for_each(|member| member.missed = none.clone());
         map.unsettled = none;
         let place = |node: usize| Place { node, instance: world.with_node(node, |node| node.instance) };
-        Box::new(Stored { map, places: (0..self.members).map(place).collect() })
+        let incoming = vec![None; self.members];
+        Box::new(Stored { map, places: (0..self.members).map(place).collect(), incoming })
     }
 }
 
@@ -74,11 +76,26 @@ pub struct SimulatedEnvironment {
     term: u64,
     votes: Votes,
     pub places: Mutex<Vec<Place>>,
+    /// The places that members move to, or moved to last.
+    pub incoming: Mutex<Vec<Option<Place>>>,
+    /// The places that members left: they have them in maps before these epochs.
+    left: Mutex<Vec<Option<(Place, Epoch)>>>,
     /// The places in the map that was stored last.
     stored_places: Mutex<Vec<Place>>,
 }
 
 impl SimulatedEnvironment {
+    /// The places that members move to, and those that readers may still read although the members left them.
+    pub fn moving_places(&self, members: &Arc<Members>) -> Vec<Place> {
+        let moving: Vec<usize> = members.moving().iter().map(|moving| moving.member).collect();
+        let leaving = |member: &usize| members.is_leaving(*member);
+        let incoming = self.incoming.lock().clone();
+        let left = self.left.lock().clone();
+        let incoming = (0..left.len()).filter(|member| moving.contains(member) || leaving(member)).map(|m| incoming[m]);
+        let left = (0..left.len()).filter(leaving).map(|member| left[member].map(|(place, _)| place));
+        incoming.chain(left).flatten().collect()
+    }
+
     async fn store_stored(&self, stored: Box<Stored>) -> Result<(), String> {
         while self.world.state.lock().maps_held {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -87,9 +104,12 @@ impl SimulatedEnvironment {
         let former = self.stored_places.lock().clone();
         let written = (0..map.members.len()).filter(|member| map.members[*member].state.is_written());
         let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
-        for member in written {
+        // Until a map is stored with the new places, the former ones decide, too.
+        let places = written.map(|member| (stored.places[member], true, stored.places[member] == former[member]));
+        let left = (0..map.members.len()).filter(|member| stored.places[*member] != former[*member]);
+        for (place, is_now, was_before) in places.chain(left.map(|member| (former[member], false, true))) {
             let request = Request::PutMap(stored.clone());
-            let (place, sender) = (stored.places[member], sender.clone());
+            let sender = sender.clone();
             let (world, process, term) = (self.world.clone(), self.process.clone(), self.term);
             // A late node may get the map after the map already counts as stored.
             tokio::spawn(async move {
@@ -97,21 +117,22 @@ impl SimulatedEnvironment {
                     true => ask(&world, &process, place.node, term, request).await.map(|_| ()),
                     false => Err("it is another instance".to_owned()),
                 };
-                sender.send((member, answer)).ok();
+                sender.send((is_now, was_before, answer)).ok();
             });
         }
         drop(sender);
-        let (mut copies, mut why) = (0, String::new());
-        while !self.votes.decide(copies, true)
-            && let Some((member, answer)) = answers.recv().await
+        let (mut now, mut before, mut why) = (0, 0, String::new());
+        let decide = |now: usize, before: usize| self.votes.decide(now, true) && self.votes.decide(before, true);
+        while !decide(now, before)
+            && let Some((is_now, was_before, answer)) = answers.recv().await
         {
             match answer {
-                Ok(()) => copies += usize::from(stored.places[member] == former[member]),
+                Ok(()) => (now, before) = (now + usize::from(is_now), before + usize::from(was_before)),
                 Err(error) => why = error,
             }
         }
-        if !self.votes.decide(copies, true) {
-            return Err(format!("{copies} copies of the map: {why}"));
+        if !decide(now, before) {
+            return Err(format!("{now} and {before} copies of the map: {why}"));
         }
         (*self.stored_places.lock()).clone_from(&stored.places);
         let mut state = self.world.state.lock();
@@ -125,8 +146,26 @@ impl SimulatedEnvironment {
 
 impl Environment for SimulatedEnvironment {
     fn store(&self, map: Map) -> BoxFuture<'_, Result<(), String>> {
-        let places = self.places.lock().clone();
-        Box::pin(self.store_stored(Box::new(Stored { map, places })))
+        let mut places = self.places.lock().clone();
+        for (place, left) in places.iter_mut().zip(&*self.left.lock()) {
+            if let Some((former, _)) = left.filter(|(_, until)| map.epoch < *until) {
+                *place = former;
+            }
+        }
+        let incoming = self.incoming.lock().clone();
+        let incoming = map
+            .members
+            .iter()
+            .zip(incoming)
+            .map(|(member, place)| place.filter(|_| member.incoming.is_some()))
+            .collect();
+        Box::pin(self.store_stored(Box::new(Stored { map, places, incoming })))
+    }
+
+    fn moved(&self, member: usize, epoch: Epoch) {
+        let place = self.incoming.lock()[member].unwrap();
+        let former = std::mem::replace(&mut self.places.lock()[member], place);
+        self.left.lock()[member] = Some((former, epoch));
     }
 
     fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>> {
@@ -185,11 +224,30 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
         term,
         votes: shape.votes(),
         places: Mutex::new(newest.places.clone()),
+        incoming: Mutex::new(newest.incoming.clone()),
+        left: Mutex::new(vec![None; shape.members]),
         stored_places: Mutex::new(newest.places.clone()),
     });
-    let engine = Engine::new(newest.map, shape.size(), shape.losses_max());
+    let mut engine = Engine::new(newest.map, shape.size(), shape.losses_max());
+    let mut filled = Vec::new();
+    for member in 0..shape.members {
+        if engine.map().members[member].incoming.is_none() {
+            continue;
+        }
+        let place = newest.incoming[member].ok_or("a member moves to nowhere")?;
+        match SimulatedLink::connect(world, process, place, Some(term)).await {
+            Ok(link) => filled.push((member, link)),
+            Err(_) => drop(engine.abandon_move(member)),
+        }
+    }
+    if world.state.lock().term != term || !process.is_alive() {
+        return Err("another writer was faster".into());
+    }
     let links = links.into_iter().enumerate().map(|(member, link)| (format!("member {member}").into(), link));
     let members = Members::writer(links.collect(), engine, environment.clone());
+    for (member, link) in filled {
+        members.attach(member, link);
+    }
     let drive = Redundant::new(shape.arrays(), members).map_err(|error| error.to_string())?;
     drive.resync_in_background();
     Ok(Writer { process: process.clone(), term, drive, environment })
@@ -235,6 +293,39 @@ impl Writer {
         }
         let recorded = |_| self.environment.places.lock()[member] = place;
         self.drive.members().replace(member, link, recorded).await.map_err(|error| error.to_string())
+    }
+}
+
+impl Writer {
+    /// Begins to move a member to an empty node. With `pause`, the node is connected to only then.
+    pub async fn begin_move(
+        &self,
+        world: &Arc<World>,
+        member: usize,
+        node: usize,
+        pause: Duration,
+    ) -> Result<Place, String> {
+        let place = Place { node, instance: world.with_node(node, |node| node.instance) };
+        let members = self.drive.members();
+        let recorded = |_| self.environment.incoming.lock()[member] = Some(place);
+        members.begin_move(member, recorded).await.map_err(|error| error.to_string())?;
+        tokio::time::sleep(pause).await;
+        match SimulatedLink::connect(world, &self.process, place, Some(self.term)).await {
+            Ok(link) => drop(members.attach(member, link)),
+            Err(_) => members.abandon_move(member).await.map_err(|error| error.to_string())?,
+        }
+        Ok(place)
+    }
+
+    /// Waits until a member moves no more. Returns whether it is at `place`, and readers elsewhere know that.
+    pub async fn until_moved(&self, member: usize, place: Place) -> bool {
+        while self.process.is_alive() && self.map().members[member].incoming.is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        while self.process.is_alive() && self.drive.members().is_leaving(member) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.environment.places.lock()[member] == place
     }
 }
 
@@ -349,6 +440,7 @@ async fn newest(world: &Arc<World>, process: &Process, known: &Stored, votes: Vo
         let asks = asked.places.iter().map(|place| async {
             match world.is_gone(*place, process) {
                 true => Ok(Reply::Done),
+                false if world.is_released(*place) => Err("its bytes were wiped".to_owned()),
                 false => ask(world, process, place.node, 0, Request::GetMap).await,
             }
         });

@@ -10,6 +10,7 @@ pub mod create;
 pub mod demo;
 pub mod destroy;
 pub mod detach;
+pub mod drain;
 pub mod drive;
 pub mod enlarge;
 pub mod export;

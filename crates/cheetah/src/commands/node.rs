@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
-use cheetah_control::api::NodeReceipt;
+use cheetah_control::api::{Draining, NodeReceipt};
 use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
 use cheetah_node::{Node, NodeConfig, NodeError, spare};
@@ -14,12 +15,16 @@ use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
 use cheetah_tls::credential_store;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use super::compared::wrapped;
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
 use crate::signals::Stop;
 use crate::ui::Ui;
+
+/// The interval of looks at a node that is draining.
+const DRAIN_LOOK: Duration = Duration::from_millis(200);
 
 /// The options of `node`.
 #[derive(Debug, clap::Args)]
@@ -40,7 +45,12 @@ lets it in. If no room is found, it listens on loopback only.
   cheetah node --memory 12GiB --room STRING
   cheetah node --memory 12GiB --room lab
   cheetah node --memory 12GiB --room examiner:10812
-  cheetah node --memory 12GiB --room STRING --join examiner:10811")]
+  cheetah node --memory 12GiB --room STRING --join examiner:10811
+
+With --drain, a node that is asked to stop first lets drives with redundancy move their parts to other nodes, as \
+cheetah drain does.
+
+  cheetah node --memory 12GiB --room STRING --drain 300")]
 pub struct Args {
     /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else
     #[arg(long, value_name = "SIZE|max")]
@@ -78,6 +88,11 @@ pub struct Args {
     /// write
     #[arg(long)]
     insecure: bool,
+
+    /// When asked to stop, first let drives move their parts to other nodes, for at most this long; a second signal ends
+    /// that
+    #[arg(long, value_name = "SECONDS")]
+    drain: Option<u32>,
 
     /// Do not cooperate with cheetah probe
     #[arg(long)]
@@ -164,7 +179,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if node.has_tls() {
         report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
     }
-    let signal = stop.asked().await;
+    let mut signal = stop.asked().await;
+    if let Some(seconds) = args.drain {
+        ui.say(format_args!("{signal}: draining for at most {seconds} s"));
+        tokio::select! {
+            () = drain(&node, Duration::from_secs(seconds.into()), ui) => {}
+            second = stop.asked() => signal = second,
+        }
+    }
     ui.say(format_args!("{signal}: wiping the lent memory"));
     let receipt = node.shutdown().await;
     server_ended().await;
@@ -177,6 +199,31 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     Err(Failure::failed("the memory could not be wiped in full; switch the machine off to be sure"))
+}
+
+/// Marks the node as draining, and waits until no part of a drive is left, but for at most `limit`.
+async fn drain(node: &Node, limit: Duration, ui: Ui) {
+    // It names no other nodes, so it is not refused.
+    node.exports().set_draining(Some(Draining::default())).ok();
+    let emptied = async {
+        loop {
+            let exports = node.status().exports;
+            if exports.is_empty() {
+                return Ok(());
+            }
+            if exports.iter().all(|export| export.lease.is_none()) {
+                return Err("no process has their drives open for writing");
+            }
+            sleep(DRAIN_LOOK).await;
+        }
+    };
+    let why = match timeout(limit, emptied).await {
+        Ok(Ok(())) => return,
+        Ok(Err(why)) => why,
+        Err(_) => "they were not moved in time",
+    };
+    let left: Vec<String> = node.status().exports.into_iter().map(|export| export.name).collect();
+    ui.warn(format_args!("these parts of drives are lost: {}; {why}", left.join(", ")));
 }
 
 /// The address to listen on: every one of the machine in a room, loopback without one.

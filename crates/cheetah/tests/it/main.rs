@@ -17,6 +17,7 @@ mod compressed;
 mod custody;
 mod degraded;
 mod demo;
+mod drain;
 mod evidence;
 mod export;
 mod failures;

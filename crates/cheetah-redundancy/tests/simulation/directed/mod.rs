@@ -2,6 +2,7 @@
 
 mod damage;
 mod losses;
+mod moves;
 mod readers;
 mod requests;
 mod resynchronization;

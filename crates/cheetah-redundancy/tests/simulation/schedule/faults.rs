@@ -10,8 +10,12 @@ use tokio::time::{Instant, sleep};
 use super::{Bounds, READERS, Run};
 use crate::network::{Faults, World};
 
+/// The numbers of members whose node was restarted begin here.
+const LOST: usize = 1000;
+
 impl Run {
-    /// Nodes that a further fault must not join: lost, out of sync, or damaged.
+    /// Nodes that a further fault must not join: lost, out of sync, or damaged. A member whose node was restarted, and may
+    /// have another member by now, counts by a number of its own.
     fn impaired(&self) -> BTreeSet<usize> {
         let writer = self.writer.lock().clone();
         let (drive_file, mut bad) = {
@@ -24,9 +28,11 @@ impl Run {
             (state.drive_file.clone(), bad)
         };
         let mut count = |map: &cheetah_redundancy::Map, places: &[crate::node::Place]| {
-            for (member, place) in map.members.iter().zip(places) {
+            for (index, (member, place)) in map.members.iter().zip(places).enumerate() {
                 let instance = self.world.with_node(place.node, |node| node.instance);
-                if member.state != MemberState::InSync || instance != place.instance {
+                if instance != place.instance {
+                    bad.insert(LOST + index);
+                } else if member.state != MemberState::InSync {
                     bad.insert(place.node);
                 }
             }

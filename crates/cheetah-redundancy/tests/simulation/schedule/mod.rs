@@ -2,6 +2,7 @@
 //! and redundancy must return.
 
 mod faults;
+mod moves;
 mod plan;
 mod recovery;
 mod work;
@@ -39,7 +40,17 @@ pub struct Outcome {
     pub reader_errors: u64,
     /// Bad ranges seen; later writes heal most of them.
     pub bad_ranges: u64,
+    pub moves: Moves,
     pub problems: Vec<String>,
+}
+
+/// How moves of members have ended.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Moves {
+    pub begun: u64,
+    pub moved: u64,
+    /// Given up on purpose.
+    pub given_up: u64,
 }
 
 /// The state shared by the tasks of a run.
@@ -50,6 +61,8 @@ pub struct Run {
     pub outcome: Mutex<Outcome>,
     pub writer: Mutex<Option<Arc<Writer>>>,
     phase: Mutex<Phase>,
+    /// Held while a free node is chosen and put to use.
+    placing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +101,7 @@ impl Run {
             outcome: Mutex::new(Outcome::default()),
             writer: Mutex::new(None),
             phase: Mutex::new(Phase::Safety),
+            placing: tokio::sync::Mutex::default(),
             world,
             plan,
         })
@@ -113,6 +127,7 @@ impl Run {
 
     async fn play(self: Arc<Self>) {
         let mut tasks = vec![tokio::spawn(self.clone().supervise()), tokio::spawn(self.clone().repair())];
+        tasks.push(tokio::spawn(self.clone().move_members()));
         for id in 0..2 {
             tasks.push(tokio::spawn(self.clone().work(id)));
             tasks.push(tokio::spawn(self.clone().read_elsewhere(READERS.start + id)));
@@ -182,39 +197,53 @@ impl Run {
             let Some(writer) = self.writer.lock().clone().filter(|writer| writer.process.is_alive()) else { continue };
             let map = writer.map();
             let places = writer.environment.places.lock().clone();
-            for member in 0..places.len() {
-                let place = places[member];
+            for (member, place) in places.into_iter().enumerate() {
                 let (up, instance) = self.world.with_node(place.node, |node| (node.up, node.instance));
                 if map.members[member].state != MemberState::Stale || (up && instance == place.instance) {
                     continue;
                 }
-                let taken: BTreeSet<usize> = places
-                    .iter()
-                    .enumerate()
-                    .filter(|(other, place)| {
-                        let instance = self.world.with_node(place.node, |node| node.instance);
-                        *other != member && instance == place.instance
-                    })
-                    .map(|(_, place)| place.node)
-                    .collect();
-                let nodes = self.world.state.lock().nodes.len();
-                let free = |node: &usize| {
-                    !taken.contains(node)
-                        && self.world.with_node(*node, |node| node.up && !node.frozen && !node.isolated)
-                        && self.world.state.lock().cut_off.is_none_or(|(cut, _)| cut != *node)
-                };
-                if let Some(node) = (0..nodes).find(free) {
-                    // Only an empty node may take the place; a node that served before is restarted.
-                    if self.world.with_node(node, |node| node.map.is_some()) {
-                        self.world.kill(node);
-                        self.world.restart(node);
-                    }
+                // The incoming node takes its place.
+                if map.members[member].incoming.is_some() {
+                    continue;
+                }
+                let _placing = self.placing.lock().await;
+                if let Some(node) = self.free_node(&writer, Some(member)) {
                     let replaced = writer.replace(&self.world, member, node).await;
                     self.world.note(&[33, member as u64, node as u64, u64::from(replaced.is_ok())]);
                     break;
                 }
             }
         }
+    }
+
+    /// A node that is well, and holds no part of the drive except perhaps that of a lost member. It is empty.
+    fn free_node(&self, writer: &Writer, lost: Option<usize>) -> Option<usize> {
+        // A writer that was deposed does not know where the members are.
+        if self.is_deposed(writer) {
+            return None;
+        }
+        let places = writer.environment.places.lock().clone();
+        let moving = writer.environment.moving_places(writer.drive.members());
+        let others = places.iter().enumerate().filter(|(member, _)| Some(*member) != lost).map(|(_, place)| place);
+        let taken: BTreeSet<usize> = others
+            .chain(&moving)
+            .filter(|place| self.world.with_node(place.node, |node| node.instance) == place.instance)
+            .map(|place| place.node)
+            .collect();
+        let free = |node: &usize| {
+            !taken.contains(node)
+                && self.world.with_node(*node, |node| node.up && !node.frozen && !node.isolated)
+                && self.world.state.lock().cut_off.is_none_or(|(cut, _)| cut != *node)
+        };
+        let nodes = self.world.state.lock().nodes.len();
+        let node = (0..nodes).find(free)?;
+        // A node that served before is restarted.
+        if self.world.with_node(node, |node| node.map.is_some() || node.writes > 0) {
+            self.world.kill(node);
+            self.world.restart(node);
+            self.world.with_node(node, |node| node.writes = 0);
+        }
+        Some(node)
     }
 
     fn is_deposed(&self, writer: &Writer) -> bool {

@@ -36,7 +36,9 @@ impl Run {
             let map = writer.map();
             let stored = self.world.state.lock().drive_file.clone()?;
             let in_sync = |map: &cheetah_redundancy::Map| map.members_in_sync() == map.members.len();
-            (in_sync(&map) && in_sync(&stored.map) && writer.drive.members().to_settle() == 0).then_some(writer)
+            let moves = !writer.drive.members().moving().is_empty();
+            (in_sync(&map) && in_sync(&stored.map) && !moves && writer.drive.members().to_settle() == 0)
+                .then_some(writer)
         };
         let writer = loop {
             if let Some(writer) = complete() {

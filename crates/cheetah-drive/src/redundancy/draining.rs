@@ -1,0 +1,155 @@
+//! A writer moves its drive's parts off nodes that are about to leave.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_control::api::Draining;
+use cheetah_redundancy::{MemberState, Members};
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use super::environment::Shared;
+use super::moving;
+use super::request::{Leaving, Step};
+use super::spare::{available, check};
+use crate::node::find::AvailableNode;
+
+/// How long a node may take to say whether it is draining.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a node that may take a part may take to return its free memory.
+const TARGET_TIMEOUT: Duration = Duration::from_secs(3);
+/// The pause before a part that could not be moved is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// An attempt to begin a move.
+struct Failed {
+    at: Instant,
+    member: usize,
+    mark: Draining,
+    why: String,
+}
+
+/// The state of this work between looks.
+#[derive(Default)]
+pub(super) struct Drainer {
+    /// The last attempt that failed.
+    failed: Option<Failed>,
+    /// The last warning.
+    told: String,
+}
+
+impl Drainer {
+    /// One look: begins a move if a node is draining, one at a time, and leaves word of the progress at that node.
+    pub async fn look(&mut self, shared: &Arc<Shared>, members: &Arc<Members>) {
+        let nodes = shared.nodes();
+        let asks = nodes.iter().map(|node| async {
+            let export = shared.exports.of(node, ASK_TIMEOUT)?;
+            export.control.status().await.ok()?.draining
+        });
+        let marks = join_all(asks).await;
+        let draining: Vec<usize> = (0..nodes.len()).filter(|member| marks[*member].is_some()).collect();
+        if draining.is_empty() {
+            self.failed = None;
+            return;
+        }
+        let moving = members.moving();
+        let Some(map) = members.map() else { return };
+        let is_free =
+            |member: &usize| map.members[*member].state == MemberState::InSync && !members.is_leaving(*member);
+        let next = draining.iter().copied().find(is_free).filter(|_| moving.is_empty());
+        let waits = |failed: &Failed, member: usize| {
+            failed.member == member && marks[member].as_ref() == Some(&failed.mark) && failed.at.elapsed() < RETRY
+        };
+        let due = |member: &usize| !self.failed.as_ref().is_some_and(|failed| waits(failed, *member));
+        if let Some(member) = next.filter(due) {
+            let mark = marks[member].clone().unwrap_or_default();
+            let begun = self.begin(shared, members, member, &mark).await;
+            self.failed = begun.err().map(|why| Failed { at: Instant::now(), member, mark, why });
+        }
+        self.tell(shared, members, &draining, &marks).await;
+    }
+
+    /// Moves a member to the first suitable node. The error names the reason for each.
+    async fn begin(
+        &self,
+        shared: &Arc<Shared>,
+        members: &Arc<Members>,
+        member: usize,
+        Draining { to }: &Draining,
+    ) -> Result<(), String> {
+        let (file, nodes) = (shared.file(), shared.nodes());
+        let named = [to.clone(), shared.newest_spares()].concat();
+        let mut why = Vec::new();
+        // Announced nodes are used only if none is named: looking for them takes seconds.
+        for names in [named.clone(), vec!["auto".to_owned()]] {
+            for target in available(&names, TARGET_TIMEOUT).await {
+                match suits(&target, &file, &nodes, member) {
+                    Ok(()) => {}
+                    Err(unsuitable) => {
+                        why.push(unsuitable);
+                        continue;
+                    }
+                }
+                match moving::begin(shared, members, member, &target, shared.timeout()).await {
+                    Ok(()) => {
+                        tracing::info!("{} is draining: its part moves to {}", nodes[member].name, target.name);
+                        return Ok(());
+                    }
+                    Err(error) => why.push(error.to_string()),
+                }
+            }
+            if !named.is_empty() {
+                break;
+            }
+        }
+        let needed =
+            format!("{} needs {} of free memory elsewhere", file.name, cheetah_device::Size(nodes[member].size));
+        Err(match &why[..] {
+            [] => format!("{needed}, and no node offers any: name nodes with --to"),
+            why => format!("{needed}: {}", why.join("; ")),
+        })
+    }
+
+    /// Leaves word of the progress at the draining nodes.
+    async fn tell(
+        &mut self,
+        shared: &Arc<Shared>,
+        members: &Arc<Members>,
+        draining: &[usize],
+        marks: &[Option<Draining>],
+    ) {
+        let nodes = shared.nodes();
+        let moving = members.moving();
+        let Some(map) = members.map() else { return };
+        let regions = map.unsettled.whole().len();
+        let failed = self.failed.as_ref().map(|failed| (failed.member, failed.why.clone()));
+        for member in draining {
+            let own = moving.iter().find(|moving| moving.member == *member);
+            let step = match (own, &failed) {
+                (Some(moving), _) => Step::Moving { regions_left: moving.regions_left, regions },
+                (None, Some((of, why))) if of == member => Step::Stuck { why: why.clone() },
+                (None, _) => Step::Waiting,
+            };
+            let to = marks[*member].clone().unwrap_or_default().to;
+            Leaving::new(shared.file().name, to, step).leave(&nodes[*member]).await;
+        }
+        let said = failed.map(|(_, why)| why).unwrap_or_default();
+        if !said.is_empty() && said != self.told {
+            tracing::warn!("a part of a draining node cannot be moved: {said}");
+        }
+        self.told = said;
+    }
+}
+
+/// Whether a node can take a member's part. The error is a clause.
+fn suits(
+    target: &AvailableNode,
+    file: &crate::DriveFile,
+    nodes: &[crate::file::SetNode],
+    member: usize,
+) -> Result<(), String> {
+    if target.is_at(nodes[member].http.as_deref()) {
+        return Err(format!("node {} is the one that is draining", target.name));
+    }
+    check(target, file, nodes, member)
+}

@@ -1,0 +1,62 @@
+//! Moving a member's part of a drive to another node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_control::api::NewExport;
+use cheetah_error::{Error, Result};
+use cheetah_redundancy::{DynLink, Members};
+
+use super::environment::{Incoming, Shared};
+use crate::file::SetNode;
+use crate::lifecycle::create::name_incoming;
+use crate::node::export::NodeExport;
+use crate::node::find::AvailableNode;
+
+/// Begins to move a member to a node. The map names the new export before it is allocated, so that a later writer finds
+/// it. Returns once the node is being filled.
+///
+/// # Errors
+///
+/// If the member is not in sync, or the node does not take its part. The member then stays.
+pub(crate) async fn begin(
+    shared: &Arc<Shared>,
+    members: &Arc<Members>,
+    member: usize,
+    to: &AvailableNode,
+    timeout: Duration,
+) -> Result<()> {
+    let size = shared.node(member).size;
+    let epoch = members.map().map_or(0, |map| map.epoch);
+    let (node, export) = name_incoming(&shared.file(), member, epoch, to, size, timeout).await?;
+    let recorded = |_| {
+        shared.places.lock()[member].incoming = Some(Incoming { node: node.clone(), token: None });
+    };
+    members.begin_move(member, recorded).await.map_err(Error::device(format!("moving to node {}", to.name)))?;
+    let error = match fill(shared, member, &node, &export).await {
+        Ok(link) if members.attach(member, link.clone()) => return Ok(()),
+        Ok(_) => Error::failed(format!("node {}: the move was given up", to.name)),
+        Err(error) => error,
+    };
+    if let Err(error) = members.abandon_move(member).await {
+        tracing::warn!("that a move was given up is not recorded yet: {error}");
+    }
+    Err(error)
+}
+
+/// Allocates the export, and connects to it.
+async fn fill(shared: &Arc<Shared>, member: usize, node: &SetNode, export: &NodeExport) -> Result<DynLink> {
+    let new = NewExport::reserved(&export.name, node.size);
+    export.control.create_export(&new).await.map_err(|error| Error::failed(error.to_string()))?;
+    shared.connect_incoming(member, node).await
+}
+
+impl Shared {
+    /// Connects to the node that a member moves to, under a lease of its own.
+    pub(super) async fn connect_incoming(self: &Arc<Self>, member: usize, node: &SetNode) -> Result<DynLink> {
+        let taken = self.acquire_at(node, false).await;
+        let token = taken.map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
+        self.places.lock()[member].incoming = Some(Incoming { node: node.clone(), token: token.clone() });
+        self.connect_to(member, node, token).await
+    }
+}
