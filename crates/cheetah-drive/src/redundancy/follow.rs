@@ -40,7 +40,7 @@ impl Follower {
         lease: Arc<ReadLease>,
     ) -> Self {
         let (members, exports) = (Arc::downgrade(members), KeptExports::default());
-        let follower = Follow { file, known: map, exports, access, members, lease };
+        let follower = Follow { file, known: map, exports, access, members, lease, is_behind: false };
         Self { task: tokio::spawn(follower.run()) }
     }
 }
@@ -82,6 +82,8 @@ struct Follow {
     access: NodeAccess,
     members: Weak<Members>,
     lease: Arc<ReadLease>,
+    /// Too few nodes answered the last look. The drive file may name those that took the places of others.
+    is_behind: bool,
 }
 
 /// The result of a look.
@@ -120,6 +122,7 @@ impl Follow {
                     }
                 }
             };
+            self.is_behind = matches!(found, Look::TooFew(..));
             match found {
                 Look::Enough(map) => {
                     self.take(map);
@@ -138,7 +141,8 @@ impl Follow {
     async fn look(&self) -> Look {
         let losses_max = self.file.losses_max();
         let has_vote = votes(&self.known.nodes, losses_max).of_file() > 0;
-        let on_disk = has_vote.then(|| DriveFile::load(&self.file.path).ok().filter(|found| found.id == self.file.id));
+        let is_read = has_vote || self.is_behind;
+        let on_disk = is_read.then(|| DriveFile::load(&self.file.path).ok().filter(|found| found.id == self.file.id));
         let on_disk = on_disk.flatten();
         let newer = on_disk.as_ref().filter(|found| found.epoch > self.file.epoch);
         let timeout = LOOK_TIMEOUT.min(self.access.timeout);

@@ -104,6 +104,18 @@ impl DriveMap {
         Self { map, nodes, incoming, refetching: false, writer: String::new() }
     }
 
+    /// Notes that no node has this map, which the drive file records. The file does not say where redundancy may disagree
+    /// with the data.
+    pub fn is_of_file_only(&mut self) {
+        self.map.open = true;
+        self.map.unsettled = self.map.unsettled.whole();
+    }
+
+    /// Whether both maps name the same node for each member.
+    pub fn has_same_nodes(&self, other: &Self) -> bool {
+        self.nodes.iter().zip(&other.nodes).all(|(node, other)| node.is_same(other))
+    }
+
     /// Reads a map of this drive. The error is a clause.
     pub fn parse(text: &str, file: &DriveFile) -> Result<Self, String> {
         let text: MapText =

@@ -7,7 +7,6 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
-use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::map::DriveMap;
 use super::votes::votes;
 use crate::file::{DriveFile, SetNode};
@@ -24,7 +23,8 @@ pub(crate) struct Newest {
     pub map: DriveMap,
     /// The nodes that answered and hold their part of the drive, by index.
     pub answered: Vec<bool>,
-    /// The number of Cheetah nodes that answered, or whose process has certainly ended.
+    /// The number of Cheetah nodes that answered. A node that has ended does not count: it may have been the only one of
+    /// this map's nodes that had a newer map.
     pub heard: usize,
 }
 
@@ -68,7 +68,7 @@ async fn find(
     for _ in 0..ROUNDS_MAX {
         let asked = best.clone();
         let mut answered = vec![false; asked.nodes.len()];
-        let (mut heard, mut until) = (0, None);
+        let (mut heard, mut until, mut has_map) = (0, None, false);
         let nodes = asked.nodes.iter().enumerate();
         let asks = nodes.map(|(index, node)| async move { (index, ask(file, node, exports, timeout).await) });
         let mut answers: FuturesUnordered<_> = asks.collect();
@@ -88,6 +88,7 @@ async fn find(
             };
             answered[index] = matches!(answer, Answer::Map(_) | Answer::NoMap);
             heard += usize::from(!matches!(answer, Answer::Nothing) && asked.nodes[index].http.is_some());
+            has_map |= matches!(answer, Answer::Map(_));
             if let Answer::Map(map) = answer
                 && (map.map.epoch > best.map.epoch || best.map.epoch == file.epoch && map.map.epoch == file.epoch)
             {
@@ -101,6 +102,10 @@ async fn find(
             }
         }
         if best.nodes == asked.nodes {
+            // The nodes that had this map are lost.
+            if has_map && best.writer.is_empty() {
+                best.is_of_file_only();
+            }
             return Ok(Newest { map: best, answered, heard });
         }
     }
@@ -120,8 +125,6 @@ enum Answer {
     Map(Box<DriveMap>),
     /// The export exists and holds no map: nothing was written since the drive was created.
     NoMap,
-    /// The process that held the export has ended.
-    Ended,
     Nothing,
 }
 
@@ -135,9 +138,7 @@ async fn ask(file: &DriveFile, node: &SetNode, exports: &KeptExports, timeout: D
         Ok(None) => Ok(Answer::NoMap),
         Err(error) => {
             tracing::debug!("node {} returns no map: {error}", node.name);
-            // An export that its node has freed says nothing of newer maps: the member has moved.
-            let has_ended = has_ended(node, timeout.min(ENDED_TIMEOUT)).await;
-            Ok(if has_ended { Answer::Ended } else { Answer::Nothing })
+            Ok(Answer::Nothing)
         }
     }
 }

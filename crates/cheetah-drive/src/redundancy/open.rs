@@ -12,7 +12,7 @@ use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::environment::{Holder, NodeLink, Taken};
 use super::follow::{Followed, Follower};
 use super::map::{DriveMap, capacity};
-use super::newest::{Newest, newest};
+use super::newest::newest;
 use super::upkeep::Upkeep;
 use super::votes::votes;
 use crate::file::DriveFile;
@@ -22,6 +22,9 @@ use crate::options::OpenOptions;
 
 /// The interval of looks for the writer's record of a node that cannot be reached.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// How often a drive may be opened again because its last writer moved a part of it meanwhile.
+const OPEN_ATTEMPTS: usize = 8;
 
 /// How long a closing drive waits for a lost node without progress.
 const REGAIN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
@@ -166,29 +169,38 @@ impl Opened {
 
 /// Opens a drive under its write lease. Nodes that are missing are recorded as stale with the first write.
 pub(crate) async fn open_writer(file: &DriveFile, force: bool, access: NodeAccess) -> Result<Opened> {
-    let found = newest(file, access.timeout).await?;
-    check_readable(file, &found.map)?;
-    let taken = Holder::take(file, &found.map, force, access).await?;
-    let assembled = assemble_writer(file, access, &taken.holder, &taken.held).await;
-    match assembled {
-        Ok((redundant, missing)) => {
-            Ok(Opened { redundant, holder: Some(taken.holder), follower: None, upkeep: None, missing, readable: true })
-        }
-        Err(error) => {
-            taken.holder.release().await;
-            Err(error)
-        }
+    for _ in 0..OPEN_ATTEMPTS {
+        let found = newest(file, access.timeout).await?;
+        check_readable(file, &found.map)?;
+        let Taken { holder, held } = Holder::take(file, &found.map, force, access).await?;
+        // Only now can no other writer change the map.
+        let assembled = match newest(file, access.timeout).await {
+            Ok(now) if !now.map.has_same_nodes(&found.map) => {
+                holder.release().await;
+                continue;
+            }
+            Ok(now) => assemble_writer(file, &holder, &held, &now.map).await,
+            Err(error) => Err(error),
+        };
+        return match assembled {
+            Ok((redundant, missing)) => {
+                Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })
+            }
+            Err(error) => {
+                holder.release().await;
+                Err(error)
+            }
+        };
     }
+    Err(Error::failed(format!("{}: its nodes keep changing; is another process moving it?", file.name)))
 }
 
 async fn assemble_writer(
     file: &DriveFile,
-    access: NodeAccess,
     holder: &Holder,
     held: &[bool],
+    map: &DriveMap,
 ) -> Result<(Arc<Redundant>, Vec<String>)> {
-    // Only now can no other writer change the map.
-    let Newest { map, .. } = newest(file, access.timeout).await?;
     let nodes = map.nodes.len();
     let connect = |index: usize| {
         let (node, state) = (&map.nodes[index], map.map.members[index].state);

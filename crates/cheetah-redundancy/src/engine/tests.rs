@@ -287,7 +287,8 @@ enum Step {
     Stale(usize),
     Rejoin(usize),
     Replace(usize),
-    Resync(bool),
+    Take,
+    Resynced(usize, bool),
     Store(bool),
     Unread,
     BeginMove(usize),
@@ -303,7 +304,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0usize..3).prop_map(Step::Stale),
         1 => (0usize..3).prop_map(Step::Rejoin),
         1 => (0usize..3).prop_map(Step::Replace),
-        4 => any::<bool>().prop_map(Step::Resync),
+        4 => Just(Step::Take),
+        4 => (0usize..8, any::<bool>()).prop_map(|(taken, complete)| Step::Resynced(taken, complete)),
         2 => any::<bool>().prop_map(Step::Store),
         1 => Just(Step::Unread),
         1 => (0usize..3).prop_map(Step::BeginMove),
@@ -322,6 +324,10 @@ proptest! {
         let mut newest = [0u32; 8];
         let mut held = [[0u32; 8]; 3];
         let mut incoming = [[0u32; 8]; 3];
+        // Regions that are being resynchronized, with the members that were written when that began.
+        let mut taken = Vec::new();
+        // How often each member, and then each incoming node, was left out or became another node.
+        let mut changes = [0u32; 6];
         let mut writes: Vec<u64> = Vec::new();
         let mut epoch = 0;
         let mut excluding = BTreeSet::new();
@@ -347,7 +353,11 @@ proptest! {
                     engine.finish(region..region + 1, ok);
                 }
                 Step::Finish(..) => {}
-                Step::Stale(member) => { let _ = engine.mark_stale(member); }
+                Step::Stale(member) => {
+                    if engine.mark_stale(member).is_ok() {
+                        changes[member] += 1;
+                    }
+                }
                 Step::Rejoin(member) => { engine.rejoin(member); }
                 Step::Replace(member) => {
                     if engine.map().members[member].state != MemberState::Stale {
@@ -355,11 +365,13 @@ proptest! {
                     }
                     if engine.replace(member).is_ok() {
                         held[member] = [0; 8];
+                        changes[member] += 1;
                     }
                 }
                 Step::BeginMove(member) => {
                     if engine.begin_move(member).is_ok() {
                         incoming[member] = [0; 8];
+                        changes[3 + member] += 1;
                     }
                 }
                 Step::Attach(member) => { engine.attach(member); }
@@ -371,29 +383,33 @@ proptest! {
                 Step::FinishMove(member) if writes.is_empty() => {
                     if engine.finish_move(member).is_some() {
                         held[member] = incoming[member];
+                        changes[member] += 1;
+                        changes[3 + member] += 1;
                     }
                 }
                 Step::FinishMove(_) => {}
-                Step::Resync(complete) => {
+                Step::Take => {
                     if let Resync::Region(region) = engine.next_resync() {
-                        if complete {
-                            for (member, held) in held.iter_mut().enumerate() {
-                                if engine.map().members[member].state.is_written() {
-                                    held[region as usize] = newest[region as usize];
-                                }
-                            }
-                        }
-                        let written: Vec<bool> =
-                            engine.map().members.iter().map(|member| member.state.is_written()).collect();
-                        let attached = engine.attached().to_vec();
-                        if complete {
-                            for (incoming, _) in incoming.iter_mut().zip(&attached).filter(|(_, attached)| **attached) {
-                                incoming[region as usize] = newest[region as usize];
-                            }
-                        }
-                        engine.resynced(region, &written, &attached, complete);
+                        let written = engine.map().members.iter().map(|member| member.state.is_written()).collect();
+                        taken.push((region, written, engine.attached().to_vec(), changes));
                     }
                 }
+                Step::Resynced(which, complete) if !taken.is_empty() => {
+                    let (region, written, attached, then): (u64, Vec<bool>, Vec<bool>, _) =
+                        taken.swap_remove(which % taken.len());
+                    // A node that was left out, or took another's place, meanwhile is not known to have been written.
+                    let is_same = |node: usize| then[node] == changes[node];
+                    if complete {
+                        for member in (0..3).filter(|member| written[*member] && is_same(*member)) {
+                            held[member][region as usize] = newest[region as usize];
+                        }
+                        for member in (0..3).filter(|member| attached[*member] && is_same(3 + *member)) {
+                            incoming[member][region as usize] = newest[region as usize];
+                        }
+                    }
+                    engine.resynced(region, &written, &attached, complete);
+                }
+                Step::Resynced(..) => {}
                 Step::Store(ok) => {
                     if let Some(map) = engine.next_store() {
                         prop_assert!(map.epoch > epoch);

@@ -430,18 +430,12 @@ async fn newest(world: &Arc<World>, process: &Process, known: &Stored, votes: Vo
     let mut best = known.clone();
     loop {
         let asked = best.clone();
-        // The drive file is available where it has a vote.
-        if votes.of_file() > 0
-            && let Some(file) = world.state.lock().drive_file.clone()
-            && file.map.epoch > best.map.epoch
-        {
-            best = *file;
-        }
-        let asks = asked.places.iter().map(|place| async {
-            match world.is_gone(*place, process) {
-                true => Ok(Reply::Done),
-                false if world.is_released(*place) => Err("its bytes were wiped".to_owned()),
-                false => ask(world, process, place.node, 0, Request::GetMap).await,
+        // A place whose process has ended, or whose bytes were wiped, answers no more. It may have had the only newer map
+        // that this reader could have found, so it does not count.
+        let asks = asked.places.iter().map(|place| async move {
+            match world.with_node(place.node, |node| node.instance) == place.instance {
+                true => ask(world, process, place.node, 0, Request::GetMap).await,
+                false => Err("it is another instance".to_owned()),
             }
         });
         let mut answers: FuturesUnordered<_> = asks.collect();
@@ -456,6 +450,13 @@ async fn newest(world: &Arc<World>, process: &Process, known: &Stored, votes: Vo
             if votes.decide(heard, true) {
                 break;
             }
+        }
+        // The drive file is available where it has a vote. Elsewhere it names nodes that took the places of others.
+        if (votes.of_file() > 0 || !votes.decide(heard, true))
+            && let Some(file) = world.state.lock().drive_file.clone()
+            && file.map.epoch > best.map.epoch
+        {
+            best = *file;
         }
         if best.places == asked.places {
             return (best, votes.decide(heard, true));

@@ -103,3 +103,34 @@ fn a_read_waits_for_a_member_that_returns_while_another_is_lost() {
         });
     }
 }
+
+/// Nodes that have ended say nothing of newer maps. A reader that was away while its nodes were replaced one by one must
+/// not take them for a majority together with the one that is left.
+#[test]
+fn a_reader_whose_other_nodes_have_ended_asks_those_that_took_their_places() {
+    for redundancy in [PARITY, MIRROR] {
+        play(async move {
+            let (rig, writer) = Rig::written(redundancy, 3).await;
+            let reader = Reader::open_following(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
+            let whole = ByteRange::new(0, rig.shape.size());
+            reader.drive.read(whole).await.unwrap();
+            // The reader reaches no node meanwhile.
+            rig.world.cut_off(Some((usize::MAX, 99)));
+            for (member, node) in [(1, 3), (2, 1)] {
+                rig.world.kill(member);
+                writer.until_stale(member, true).await;
+                rig.world.restart(member);
+                writer.replace(&rig.world, member, node).await.unwrap();
+                assert!(writer.until_complete(super::PATIENCE).await);
+            }
+            rig.write(&writer, 2).await.unwrap();
+            rig.world.cut_off(None);
+            // Then member 0 moves, and its former node gets no more writes.
+            let place = writer.begin_move(&rig.world, 0, 2, Duration::ZERO).await.unwrap();
+            assert!(writer.until_moved(0, place).await);
+            rig.write(&writer, 3).await.unwrap();
+            let read = reader.drive.read(whole).await.unwrap();
+            assert!(read.into_bytes().iter().all(|byte| *byte == 3));
+        });
+    }
+}
