@@ -30,7 +30,7 @@ use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
 use crate::options::OpenOptions;
 use crate::redundancy::open::Opened;
-use crate::sealed;
+use crate::sealed::{self, Below};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{DriveKey, Sealed};
 use cheetah_tls::Refusal;
@@ -104,14 +104,14 @@ impl Drive {
             for node in opened.missing.iter().filter(|_| opened.readable) {
                 tracing::warn!("{} goes on without a node: {node}", file.name);
             }
-            let Above { device, prefetch, sealed } =
-                match above(file, &options, opened.device(), opened.fence(), key).await {
-                    Ok(above) => above,
-                    Err(error) => {
-                        opened.close().await?;
-                        return Err(error);
-                    }
-                };
+            let below = Below { device: opened.device(), redundant: Some(opened.redundant.clone()) };
+            let Above { device, prefetch, sealed } = match above(file, &options, below, opened.fence(), key).await {
+                Ok(above) => above,
+                Err(error) => {
+                    opened.close().await?;
+                    return Err(error);
+                }
+            };
             return Ok(Self { device, prefetch, access: DriveAccess::Redundant(opened), sealed, lost });
         }
         if options.writable {
@@ -144,6 +144,11 @@ impl Drive {
     /// Whether it was opened for writing.
     pub fn is_writable(&self) -> bool {
         self.access.fence().is_some()
+    }
+
+    /// The seal, if its nodes hold ciphertext only.
+    pub(crate) fn sealed(&self) -> Option<&Sealed> {
+        self.sealed.as_deref()
     }
 
     /// Whether the write lease was lost to another writer.
@@ -263,7 +268,8 @@ async fn assemble(
     }
     let bad = Error::device(format!("assembling {}", file.name));
     let device = stack(file, devices).map_err(bad)?;
-    Ok((above(file, options, device, leases.map(Leases::fence), key).await?, lost))
+    let below = Below { device, redundant: None };
+    Ok((above(file, options, below, leases.map(Leases::fence), key).await?, lost))
 }
 
 /// Fails if a node refuses this member of the room: what the node holds is not lost, and others can read it.
@@ -279,18 +285,18 @@ fn check_refused(lost: &[String]) -> Result<()> {
 async fn above(
     file: &DriveFile,
     options: &OpenOptions,
-    sets: DynDevice,
+    below: Below,
     fence: Option<Arc<Fence>>,
     key: Option<DriveKey>,
 ) -> Result<Above> {
     let (device, sealed) = match key {
         Some(key) => {
-            let sealed = Arc::new(sealed::open(file, key, sets, options.writable).await?);
+            let sealed = Arc::new(sealed::open(file, key, below, options.writable).await?);
             (sealed.clone() as DynDevice, Some(sealed))
         }
         None => {
             let bad = Error::device(format!("assembling {}", file.name));
-            (exact_size(file, sets).map_err(bad)?, None)
+            (exact_size(file, below.device).map_err(bad)?, None)
         }
     };
     let device: DynDevice = match fence {

@@ -2,24 +2,31 @@
 //!
 //! The drive's key is in the drive file, wrapped; the seal record is in a file beside it, `case42.drive.seal`.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cheetah_device::DynDevice;
+use cheetah_device::{ByteRange, Data, DynDevice, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::own_file::OwnFile;
-use cheetah_seal::age::Recipient;
-use cheetah_seal::device::{Opening, RecordStore};
+use cheetah_redundancy::Redundant;
+use cheetah_seal::age::{Identity, Recipient};
+use cheetah_seal::device::{Alternative, Alternatives, Opening, RecordStore, Version};
 use cheetah_seal::unit::{DriveBinding, ID_BYTES, SUITE};
-use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units, keyring};
+use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units, keyring, log};
+
+use cheetah_tls::{Credential, credential_store};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use crate::file::check::KEYS_MAX;
 use crate::file::{DriveFile, SealSection, WrappedKey, beside};
+use crate::layout::plan::GRANULE_BYTES;
 
 /// The file of the seal record.
 const RECORD: OwnFile = OwnFile { name: "seal record", begins: |head| head.starts_with(b"cheetah-seal-v") };
@@ -99,6 +106,37 @@ pub(crate) fn remove_record(file: &DriveFile) -> Result<()> {
     RECORD.remove(&record_path(file))
 }
 
+/// The recipient of this process's credential in its room, which that credential alone opens; `None` without a room.
+pub fn room_recipient() -> Result<Option<Recipient>> {
+    let Some(credential) = credential_store::default().filter(|credential| credential.identity().is_some()) else {
+        return Ok(None);
+    };
+    let identity = identity_of(&credential).transpose();
+    let identity = identity.map_err(|error| Error::failed(format!("the room's key cannot be used: {error}")))?;
+    Ok(identity.map(|identity| identity.recipient()))
+}
+
+/// The identity that a credential's private key stands for.
+fn identity_of(credential: &Credential) -> Option<std::result::Result<Identity, SealError>> {
+    credential.secret(b"sealed drives").map(|secret| Identity::from_secret(&secret))
+}
+
+/// Adds the identities of this process's credentials to the keyring, once.
+fn room_identities() -> std::result::Result<(), SealError> {
+    static ADDED: Mutex<Vec<Credential>> = Mutex::new(Vec::new());
+    let mut added = ADDED.lock();
+    for credential in credential_store::all() {
+        if added.contains(&credential) {
+            continue;
+        }
+        if let Some(identity) = identity_of(&credential) {
+            keyring::add(identity?);
+        }
+        added.push(credential);
+    }
+    Ok(())
+}
+
 /// Opens the key of a sealed drive with the identities of this process; `None` if the drive is not sealed.
 pub(crate) fn unlock(file: &DriveFile) -> Result<Option<DriveKey>> {
     let Some(seal) = &file.sealed else { return Ok(None) };
@@ -110,30 +148,110 @@ pub(crate) fn unlock(file: &DriveFile) -> Result<Option<DriveKey>> {
     }
     let damaged = || Error::failed(format!("{}: a wrapped key in its drive file is damaged", file.name));
     let files: Option<Vec<Vec<u8>>> = seal.keys.iter().map(|key| BASE64.decode(&key.age).ok()).collect();
+    // Those of the rooms last: most drives are sealed for few.
+    room_identities().map_err(|error| error_of(file, &error))?;
     let key = keyring::open(id(file)?, &files.ok_or_else(damaged)?);
     key.map(Some).map_err(|error| error_of(file, &error))
 }
 
+/// The device of a drive's nodes, for the sealed device over it.
+pub(crate) struct Below {
+    /// The device.
+    pub device: DynDevice,
+    /// Its arrays, if it has redundancy.
+    pub redundant: Option<Arc<Redundant>>,
+}
+
 /// The sealed device over the device of a drive's nodes.
-pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: DynDevice, writable: bool) -> Result<Sealed> {
+pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable: bool) -> Result<Sealed> {
     let Some(seal) = &file.sealed else { return Err(Error::failed("a drive that is not sealed has no seal to open")) };
     let units = Units::new(seal.unit, file.size)
         .ok_or_else(|| Error::failed(format!("{}: its drive file has a size that cannot be sealed", file.name)))?;
-    let store = Arc::new(RecordFile { path: record_path(file), bytes_max: Record::bytes_max(&units) });
+    let record_bytes = Record::bytes_max(&units);
+    let bytes_max = record_bytes.saturating_add(log::bytes_max(record_bytes));
+    let store = Arc::new(RecordFile { path: record_path(file), bytes_max, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
-    let sealed = Sealed::open(Opening { below, key, store, binding, name, writable }).await;
+    let alternatives = below.redundant.map(|redundant| Arc::new(OtherMembers(redundant)) as Arc<dyn Alternatives>);
+    let (boundary, below) = (boundary(file), below.device);
+    let sealed = Sealed::open(Opening { below, key, store, binding, name, writable, boundary, alternatives }).await;
     let sealed = sealed.map_err(|error| error_of(file, &error))?;
     if cheetah_device::Device::geometry(&sealed).size != file.size {
         return Err(Error::Evidence(format!("{}: its seal record is that of a drive of another size", file.name)));
     }
     if sealed.has_open_epoch() {
-        tracing::warn!(
-            "{}: a writer has not closed it. What it wrote after its last flush cannot be verified, and is not read",
-            file.name
-        );
+        match ACCEPTING.get() {
+            Some(record) => accept(file, &sealed, *record).await?,
+            None => tracing::warn!(
+                "{}: a writer has not closed it. What it wrote after its last flush is unverified, and is not read; \
+                 cheetah verify lists it, --accept-unverified takes it",
+                file.name
+            ),
+        }
     }
     Ok(sealed)
+}
+
+/// Records which ranges of a drive are unverified and accepted.
+pub type AcceptanceRecord = fn(&DriveFile, &[ByteRange]) -> Result<()>;
+
+static ACCEPTING: OnceLock<AcceptanceRecord> = OnceLock::new();
+
+/// From now on, this process accepts unverified units of the drives that it opens, each time after `record` has recorded
+/// which.
+pub fn accept_unverified(record: AcceptanceRecord) {
+    ACCEPTING.get_or_init(|| record);
+}
+
+async fn accept(file: &DriveFile, sealed: &Sealed, record: AcceptanceRecord) -> Result<()> {
+    let ranges = sealed.unverified().await.map_err(Error::device("looking for unverified units"))?;
+    let bytes: u64 = ranges.iter().map(|range| range.len).sum();
+    tracing::warn!("{}: {} that a writer never closed are accepted, unverified", file.name, Size(bytes));
+    record(file, &ranges)?;
+    sealed.accept_unverified().await.map_err(Error::device("accepting unverified units"))
+}
+
+/// The number of bytes at whose multiples a drive goes on to another node; `None` if it never does.
+fn boundary(file: &DriveFile) -> Option<u64> {
+    let [set] = &file.sets[..] else { return Some(GRANULE_BYTES) };
+    match set.layout().unit() {
+        _ if set.nodes.len() == 1 => None,
+        Some(unit) => Some(unit),
+        None => {
+            let ends = set.nodes.iter().scan(0u64, |end, node| {
+                *end = end.saturating_add(node.size);
+                Some(*end)
+            });
+            ends.take(set.nodes.len() - 1).reduce(gcd).filter(|common| *common > 0)
+        }
+    }
+}
+
+fn gcd(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { gcd(other, one % other) }
+}
+
+/// What the members of a redundant drive hold besides what a read returns.
+struct OtherMembers(Arc<Redundant>);
+
+impl Alternatives for OtherMembers {
+    fn read(&self, range: ByteRange) -> BoxFuture<'_, Vec<Alternative>> {
+        async move {
+            let found = self.0.alternatives(range).await.into_iter();
+            found
+                .map(|found| Alternative {
+                    without: found.without,
+                    name: self.0.members().name(found.without).clone(),
+                    data: found.data,
+                })
+                .collect()
+        }
+        .boxed()
+    }
+
+    fn restore(&self, range: ByteRange, data: Data, member: usize) -> BoxFuture<'_, cheetah_device::Result<()>> {
+        self.0.restore(range, data, member).boxed()
+    }
 }
 
 /// Lets a recipient open the drive, too. This process must be able to open it.
@@ -262,6 +380,8 @@ struct RecordFile {
     path: PathBuf,
     /// A longer file is no record of this drive, and is not read.
     bytes_max: u64,
+    /// The file that this process has stored last, open for appending.
+    own: Mutex<Option<File>>,
 }
 
 impl RecordStore for RecordFile {
@@ -273,18 +393,36 @@ impl RecordStore for RecordFile {
         }
     }
 
-    fn store(&self, record: &[u8]) -> std::io::Result<()> {
-        RECORD.replace(&self.path, record).map_err(|error| std::io::Error::other(error.to_string()))
+    fn store(&self, record: &[u8]) -> std::io::Result<Version> {
+        let mut own = self.own.lock();
+        *own = None;
+        let other = |error: Error| std::io::Error::other(error.to_string());
+        RECORD.replace(&self.path, record).map_err(other)?;
+        let file = RECORD.open(&self.path).map_err(other)?.ok_or_else(|| missing(&self.path))?;
+        let version = version(&file.metadata()?);
+        *own = Some(file);
+        Ok(version)
     }
 
-    fn version(&self) -> Option<[u64; 3]> {
-        let metadata = self.path.metadata().ok()?;
-        Some([
-            metadata.dev(),
-            metadata.ino(),
-            metadata.mtime_nsec().cast_unsigned() ^ metadata.mtime().cast_unsigned() << 30,
-        ])
+    fn append(&self, entry: &[u8], durable: bool) -> std::io::Result<Version> {
+        let mut own = self.own.lock();
+        let file = own.as_mut().ok_or_else(|| missing(&self.path))?;
+        file.write_all(entry)?;
+        if durable {
+            file.sync_data()?;
+        }
+        Ok(version(&file.metadata()?))
     }
+
+    fn version(&self) -> Option<Version> {
+        self.path.metadata().ok().map(|metadata| version(&metadata))
+    }
+}
+
+/// A file that was replaced or appended to has another version.
+fn version(metadata: &Metadata) -> Version {
+    let modified = metadata.mtime_nsec().cast_unsigned() ^ metadata.mtime().cast_unsigned() << 30;
+    [metadata.dev(), metadata.ino(), metadata.len(), modified]
 }
 
 fn missing(path: &Path) -> std::io::Error {

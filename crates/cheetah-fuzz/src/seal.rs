@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use cheetah_seal::age::{Identity, Recipient, unwrap, wrap};
 use cheetah_seal::unit::{DriveBinding, EpochKey, stamp_of};
 use cheetah_seal::units::{TRAILER_BYTES, UNIT_BYTES_SMALL, Units};
-use cheetah_seal::{DriveKey, Epoch, Record, Stamp};
+use cheetah_seal::{DriveKey, Epoch, Record, Stamp, log};
 
 const INDEX: u64 = 3;
 
@@ -75,6 +75,14 @@ pub fn run(data: &[u8]) {
 fn record(bytes: &[u8]) {
     let valid = &*VALID;
     assert!(Record::decode(bytes, &valid.key).is_err() || bytes == valid.record);
+    // A log behind it may be cut off, and what it holds then is what was there before.
+    if let Ok(stored) = log::decode(bytes, &valid.key) {
+        assert_eq!(stored.record.units, Units::new(UNIT_BYTES_SMALL, 5 * UNIT_BYTES_SMALL).unwrap());
+    }
+    let followed = [&valid.record[..], bytes].concat();
+    if let Ok(stored) = log::decode(&followed, &valid.key) {
+        assert_eq!(stored.record.encode(&valid.key).unwrap(), valid.record);
+    }
     // Without the root, which no input has by chance.
     let body = &bytes[..bytes.len().saturating_sub(32)];
     if let Ok(record) = Record::parse_unverified(body) {

@@ -9,6 +9,7 @@
 //! | [`environment`] | what a drive needs from outside: connections, and a place for the map |
 //! | [`members`] | the members' connections and condition; `writer` carries out the engine's decisions |
 //! | [`moves`] | how a member moves to another node |
+//! | [`alternatives`] | reading a range without one of its members, for a layer above that knows what is right |
 //! | `array` | the device over equal members; `read`, `write` and `resync` are its parts |
 //! | [`redundant`] | a drive of arrays |
 //! | `check` | reading all units, and comparing data, digests and redundancy |
@@ -45,6 +46,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alternatives;
 mod array;
 pub mod bad;
 mod check;
@@ -66,6 +68,7 @@ pub mod votes;
 mod write;
 pub mod zones;
 
+pub use alternatives::Alternative;
 pub use bad::BadRanges;
 pub use check::Checked;
 pub use engine::Engine;

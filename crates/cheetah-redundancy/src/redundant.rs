@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::linear::Linear;
-use cheetah_device::{DynDevice, Error, Result};
+use cheetah_device::{ByteRange, DynDevice, Error, Result};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::array::Array;
+use crate::array::{Array, Inner};
 use crate::check::Checked;
 use crate::engine::{Engine, Resync};
 use crate::geometry::ArrayGeometry;
@@ -80,6 +80,18 @@ impl Redundant {
             shared: Arc::new(Shared { arrays: assembled, resyncing: tokio::sync::Mutex::new(()), members }),
             background: Mutex::default(),
         })
+    }
+
+    /// The array that holds a range of the drive, and the range in it; `None` if two arrays do.
+    pub(crate) fn array_of(&self, range: ByteRange) -> Option<(Arc<Inner>, ByteRange)> {
+        let arrays = self.shared.arrays.iter().map(|array| &array.inner);
+        arrays
+            .filter_map(|array| {
+                let whole = ByteRange::new(array.start, array.geometry.size());
+                let within = ByteRange::new(range.offset.checked_sub(array.start)?, range.len);
+                whole.contains(range).then(|| (array.clone(), within))
+            })
+            .next()
     }
 
     /// Its members.

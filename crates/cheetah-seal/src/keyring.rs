@@ -48,6 +48,11 @@ pub fn add_identities(path: &Path) -> Result<(), SealError> {
     Ok(())
 }
 
+/// Adds an identity that is in no file.
+pub fn add(identity: Identity) {
+    with(|ring| ring.identities.push(identity));
+}
+
 /// Adds the passphrase in a file: its first line.
 pub fn add_passphrase(path: &Path) -> Result<(), SealError> {
     let found = passphrase(path)?;
@@ -224,11 +229,15 @@ fn read(path: &Path) -> Result<Zeroizing<String>, SealError> {
     }
 }
 
-/// Forbids core dumps of this process from now on, because it holds keys and content.
+/// Forbids core dumps of this process from now on, and to other users' debuggers its memory, because it holds keys and
+/// content.
 fn no_core_dumps() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
     let limit = getrlimit(Resource::Core);
-    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: limit.maximum }) {
+    let none = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: limit.maximum });
+    // A limit does not count for a program that the kernel pipes core dumps to.
+    let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    if let Err(error) = none.and(hidden) {
         tracing::info!(%error, "core dumps cannot be forbidden");
     }
 }

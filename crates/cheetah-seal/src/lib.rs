@@ -8,6 +8,7 @@
 //! | [`stamp`] | the version of a unit: an epoch and a counter |
 //! | [`unit`] | sealing and opening one unit |
 //! | [`record`] | the record of a drive: its epochs, the stamp of each unit, and the root over them |
+//! | [`log`] | what follows the record in its file: changed stamps, and copies of units that a crash could tear |
 //! | [`age`] | the drive's key, wrapped in the `age` format |
 //! | [`key`] | the drive's key, and the keys derived from it |
 //!
@@ -23,6 +24,7 @@ pub mod key;
 pub mod keyring;
 #[allow(unsafe_code)]
 pub mod locked;
+pub mod log;
 pub mod record;
 pub mod stamp;
 pub mod unit;

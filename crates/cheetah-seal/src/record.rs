@@ -16,7 +16,8 @@ pub const EPOCHS_MAX: usize = 1 << 14;
 const HEAD_BYTES: usize = 64;
 const EPOCH_BYTES: usize = 40;
 const STAMP_BYTES: usize = 8;
-const ROOT_BYTES: usize = 32;
+/// Bytes of a root.
+pub const ROOT_BYTES: usize = 32;
 /// Holes are kept as holes.
 const FLAG_HOLES: u8 = 1;
 /// The epoch was begun and not closed.
@@ -71,6 +72,25 @@ impl Record {
         stamps.saturating_add((HEAD_BYTES + EPOCHS_MAX * EPOCH_BYTES + ROOT_BYTES) as u64)
     }
 
+    /// The length of the record that begins with these bytes, in bytes, by its head, of which nothing is checked yet.
+    pub fn encoded_bytes(bytes: &[u8]) -> Option<usize> {
+        let epochs = u32::from_be_bytes(array(bytes, 20).ok()?) as usize;
+        let stamps = usize::try_from(u64::from_be_bytes(array(bytes, 56).ok()?)).ok()?;
+        let stamps = stamps.checked_mul(STAMP_BYTES)?;
+        stamps.checked_add(epochs.checked_mul(EPOCH_BYTES)?)?.checked_add(HEAD_BYTES + ROOT_BYTES)
+    }
+
+    /// Whether it lists an epoch.
+    pub fn has_epoch(&self, number: u32) -> bool {
+        self.epoch(number).is_some()
+    }
+
+    /// An epoch by its number.
+    pub fn epoch(&self, number: u32) -> Option<&Epoch> {
+        let at = self.epochs.binary_search_by_key(&number, |epoch| epoch.number).ok()?;
+        self.epochs.get(at)
+    }
+
     /// Encodes it, with its root.
     pub fn encode(&self, key: &DriveKey) -> Result<Vec<u8>, SealError> {
         let bytes = HEAD_BYTES + self.epochs.len() * EPOCH_BYTES + self.stamps.len() * STAMP_BYTES + ROOT_BYTES;
@@ -91,7 +111,7 @@ impl Record {
         for stamp in &self.stamps {
             out.extend_from_slice(&stamp.to_bytes());
         }
-        let root = root(&out, key)?;
+        let root = keyed_root(&out, key)?;
         out.extend_from_slice(root.as_bytes());
         Ok(out)
     }
@@ -103,7 +123,7 @@ impl Record {
             return Err(SealError::Malformed("this is no seal record, or that of a newer version"));
         }
         // Before anything is believed. Constant time.
-        if root(body, key)? != *stored {
+        if keyed_root(body, key)? != *stored {
             return Err(SealError::NotAuthentic(
                 "the seal record does not match its root, so it was changed, or is that of another drive",
             ));
@@ -200,11 +220,16 @@ fn parse_epoch(bytes: &[u8]) -> Result<Epoch, SealError> {
     Ok(Epoch { number, random: array(bytes, 8)?, open: state == STATE_OPEN })
 }
 
+/// The root at the end of an encoded record.
+pub(crate) fn root(encoded: &[u8]) -> Option<[u8; ROOT_BYTES]> {
+    encoded.last_chunk::<ROOT_BYTES>().copied()
+}
+
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], SealError> {
     bytes.get(at..).and_then(|rest| rest.first_chunk::<N>()).copied().ok_or(CUT_OFF)
 }
 
-fn root(body: &[u8], key: &DriveKey) -> Result<blake3::Hash, SealError> {
+fn keyed_root(body: &[u8], key: &DriveKey) -> Result<blake3::Hash, SealError> {
     let drive = body.get(24..40).unwrap_or_default();
     Ok(blake3::keyed_hash(&*key.derive(drive, &[b"record", FORMAT])?, body))
 }

@@ -46,6 +46,17 @@ impl Stamp {
         self.0 & COUNTER_MAX
     }
 
+    /// The stamp of the `n`th sealing after this one in its epoch; a hole is followed by holes. `None` beyond the limits.
+    pub const fn after(self, n: u64) -> Option<Self> {
+        if self.is_hole() {
+            return Some(self);
+        }
+        match self.counter().checked_add(n) {
+            Some(counter) => Self::new(self.epoch(), counter),
+            None => None,
+        }
+    }
+
     /// Whether it stands for a hole.
     pub const fn is_hole(self) -> bool {
         self.0 == 0

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ring::hkdf;
 use rustix::fs::OFlags;
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,6 +25,8 @@ use crate::trust::{Standing, Trust};
 
 /// The most bytes of a credential file.
 const FILE_BYTES_MAX: usize = 2 * REVOCATIONS_BYTES_MAX;
+/// Sets secrets that are derived from a private key apart from its other uses.
+const SECRETS_SALT: &[u8] = b"cheetah credential secrets v1";
 /// The most certificates of a credential.
 const CERTIFICATES_MAX: usize = 8;
 /// The maximum number of expectations whose sessions can be resumed.
@@ -40,6 +43,8 @@ struct Inner {
     /// `None`: a client without a certificate, as some foreign servers accept.
     own: Option<Arc<CertifiedKey>>,
     identity: Option<Identity>,
+    /// Secrets are derived from it; `None` without a private key.
+    secrets: Option<hkdf::Prk>,
     trust: Arc<Trust>,
     /// A client for each expectation, so that sessions are resumed.
     clients: Mutex<HashMap<Option<Expected>, ClientTls>>,
@@ -140,9 +145,12 @@ impl Credential {
         authority: CertificateDer<'static>,
         identity: Option<Identity>,
     ) -> Result<Self, TlsError> {
+        let extract =
+            |key: &PrivateKeyDer<'_>| hkdf::Salt::new(hkdf::HKDF_SHA256, SECRETS_SALT).extract(key.secret_der());
+        let secrets = own.as_ref().map(|(_, key)| extract(key));
         let own = own.map(|(chain, key)| CertifiedKey::from_der(chain, key, provider())).transpose()?;
         let trust = Arc::new(Trust::new(authority)?);
-        Ok(Self(Arc::new(Inner { own: own.map(Arc::new), identity, trust, clients: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { own: own.map(Arc::new), identity, secrets, trust, clients: Mutex::default() })))
     }
 
     /// Checks that the certificate is signed by the authority, and for its room.
@@ -156,6 +164,16 @@ impl Credential {
             return Err(TlsError::Malformed("the credential's certificate is for another room than its authority's"));
         }
         Ok(())
+    }
+
+    /// Derives a secret from the private key: 32 bytes, which are the same each time, and of which another `purpose`
+    /// tells nothing. `None` without a private key.
+    pub fn secret(&self, purpose: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+        let mut secret = Zeroizing::new([0; 32]);
+        let parts = [purpose];
+        let expanded = self.0.secrets.as_ref()?.expand(&parts, hkdf::HKDF_SHA256).ok()?;
+        expanded.fill(&mut *secret).ok()?;
+        Some(secret)
     }
 
     /// The member, if the certificate is one of a room's member.

@@ -76,6 +76,11 @@ pub fn server_as(
     }
 }
 
+/// All credentials of members.
+pub fn all() -> Vec<Credential> {
+    STORE.read().iter().flat_map(|store| store.rooms.values().cloned()).collect()
+}
+
 /// The credential for a room.
 pub fn of_room(room: &RoomId) -> Option<Credential> {
     STORE.read().as_ref()?.rooms.get(room).cloned()

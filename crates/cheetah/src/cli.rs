@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use cheetah_acquire::custody::FillLog;
+use cheetah_drive::sealed;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
 use cheetah_seal::{SealError, keyring};
@@ -59,6 +61,11 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
 
+    /// Take what a writer of a sealed drive wrote after its last flush and never closed, although a node may hold back
+    /// the newest of it. Recorded in the custody log; a writer makes it part of the drive
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub accept_unverified: bool,
+
     /// The verb and its options.
     #[command(subcommand)]
     pub command: Command,
@@ -100,6 +107,9 @@ impl Cli {
         let unusable = |error: SealError| Failure::misused(error.to_string());
         self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
         self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
+        if self.accept_unverified {
+            sealed::accept_unverified(|file, ranges| FillLog::beside(&file.path).accepted_unverified(ranges));
+        }
         if let Some(participation) = self.command.participation() {
             enter(room, participation, ui).await?;
         }
@@ -126,13 +136,9 @@ impl Command {
         match self {
             Self::Node(args) => Some(args.participation()),
             Self::Serve(args) => Some(args.participation()),
-            Self::Room(_)
-            | Self::Demo(_)
-            | Self::Generate(_)
-            | Self::Bench(_)
-            | Self::Unmount(_)
-            | Self::Detach(_)
-            | Self::Drive(_) => None,
+            Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) | Self::Detach(_) => {
+                None
+            }
             _ => Some(client()),
         }
     }

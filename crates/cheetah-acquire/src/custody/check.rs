@@ -298,7 +298,10 @@ impl<'a> Checker<'a> {
                 report.state = State::Finished;
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
             }
-            _ if report.state == State::Empty => report.state = State::Unfinished,
+            Some(CustodyEvent::AcceptedUnverified { .. }) if report.state == State::Empty => report.state = State::Use,
+            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_)) if report.state == State::Use => {
+            }
+            _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
             _ => {}
         }
     }

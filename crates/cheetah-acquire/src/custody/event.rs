@@ -84,6 +84,14 @@ pub enum CustodyEvent {
         /// Bytes in all of them.
         bytes: u64,
     },
+    /// Ranges of a sealed drive that its writer wrote after its last flush, and never closed, are used although no record
+    /// says that they are the newest.
+    AcceptedUnverified {
+        /// The ranges, in order; at most 10 000.
+        ranges: Vec<Span>,
+        /// Bytes in all of them.
+        bytes: u64,
+    },
     /// Hashes of the whole.
     Hashes {
         /// The hashes.

@@ -68,6 +68,18 @@ impl FillLog {
         })
     }
 
+    /// Records that unverified ranges of a sealed drive are used.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded.
+    pub fn accepted_unverified(&self, ranges: &[ByteRange]) -> Result<()> {
+        self.append(CustodyEvent::AcceptedUnverified {
+            ranges: ranges.iter().take(RANGES_LOGGED_MAX).map(|range| Span::from(*range)).collect(),
+            bytes: ranges.iter().map(|range| range.len).sum(),
+        })
+    }
+
     /// Records that it failed or was stopped. If that cannot be recorded, a warning is logged: the failure itself matters
     /// more.
     pub fn stopped(&self, why: &str) {

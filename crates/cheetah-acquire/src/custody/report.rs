@@ -124,6 +124,8 @@ pub enum State {
     Unfinished,
     /// The last acquisition was stopped, and may be resumed.
     Stopped,
+    /// Nothing was acquired; the records are of the use of a drive.
+    Use,
     /// The last acquisition was finished.
     Finished,
 }
@@ -194,7 +196,7 @@ impl LogReport {
                 "line {end}: unfinished: it is the last, and no record says how the acquisition ended: that is under way or \
                  was killed, or the end of the log was cut off"
             )),
-            State::Stopped | State::Finished => {}
+            State::Stopped | State::Finished | State::Use => {}
         }
         problems
     }

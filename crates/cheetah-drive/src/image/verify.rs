@@ -1,5 +1,6 @@
 //! Verifying a drive: reading everything back and comparing it with the digests recorded at load.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,12 @@ pub struct VerifyReport {
     pub mismatched: Vec<BadRange>,
     /// Ranges that could not be read, in order.
     pub unreadable: Vec<BadRange>,
+    /// Ranges of a sealed drive that a writer wrote after its last flush and never closed, in order. They are among the
+    /// unreadable ones, unless they were holes before, which are read as zeros.
+    pub unverified: Vec<BadRange>,
+    /// Units of a sealed drive that a node returned altered, and that were read without it, by the node's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub altered_units: BTreeMap<Arc<str>, u64>,
     /// The recomputed hashes; empty if part of the image could not be read.
     pub hashes: Hashes,
     /// The recomputed hashes that differ from those recorded.
@@ -95,8 +102,14 @@ impl BadRange {
 impl VerifyReport {
     /// Whether everything could be read and nothing differs (exit code 0, otherwise 3).
     pub fn is_ok(&self) -> bool {
+        self.is_ok_but_for_nodes() && self.altered_units.is_empty()
+    }
+
+    /// The same, if nodes that return altered content do not count, because others do not.
+    pub fn is_ok_but_for_nodes(&self) -> bool {
         self.mismatched.is_empty()
             && self.unreadable.is_empty()
+            && self.unverified.is_empty()
             && self.hashes_differing.is_empty()
             && self.compared != Compared::Loading
     }
@@ -130,6 +143,13 @@ pub async fn verify(
     let mut report = scrub.run(compared, progress).await?;
     let differs = |kind: &HashKind| report.hashes.get(*kind).is_some_and(|now| Some(now) != hashes.get(*kind));
     report.hashes_differing = HashKind::ALL.into_iter().filter(differs).map(|kind| kind.name().to_owned()).collect();
+    if let Some(sealed) = drive.sealed() {
+        let unverified = sealed.unverified().await.map_err(Error::device("looking for unverified units"))?;
+        for range in unverified.into_iter().filter(|_| sealed.accepted() == 0) {
+            BadRange::push(range, "written after the last flush of a writer that never closed", &mut report.unverified);
+        }
+        report.altered_units = sealed.altered();
+    }
     drive.close().await?;
     Ok(report)
 }
@@ -175,6 +195,8 @@ impl Scrub {
             uncompared_bytes: 0,
             mismatched: Vec::new(),
             unreadable: Vec::new(),
+            unverified: Vec::new(),
+            altered_units: BTreeMap::new(),
             hashes: Hashes::default(),
             hashes_differing: Vec::new(),
         };

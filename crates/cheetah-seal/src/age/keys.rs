@@ -72,7 +72,8 @@ impl Identity {
         Self::from_secret(&*random::<32>()?)
     }
 
-    fn from_secret(bytes: &[u8; 32]) -> Result<Self, SealError> {
+    /// The secret key with these bytes.
+    pub fn from_secret(bytes: &[u8; 32]) -> Result<Self, SealError> {
         let locked = Locked::new(*bytes);
         Ok(Self::Key(Arc::new(locked.map_err(|error| SealError::system("mapping memory for a key", &error))?)))
     }

@@ -7,40 +7,78 @@
 //! * The **stamps** in memory say which version of each unit is the right one. They are stored with the record at each
 //!   flush, and when the drive is closed. Whatever the device below returns for a unit, it is content only if it opens
 //!   with that very stamp.
+//! * A crash while a unit is written in two parts, to two members, would lose both versions of it. A copy of each such
+//!   unit is therefore stored behind the record before it is overwritten.
+//! * A unit that is not authentic is read from the other members, or computed from them, if there are any
+//!   ([`Alternatives`]); the member that returned it is named.
 //!
 //! A write is a task of its own: it completes even if its caller is gone, so that the stamps in memory stay those of the
 //! units below.
 
+mod adopt;
 mod read;
+mod recover;
 mod save;
 mod turns;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use bytes::Bytes;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
+use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::SealError;
 use crate::key::{DriveKey, random};
+use crate::log;
 use crate::record::{Epoch, Record};
 use crate::stamp::Stamp;
 use crate::unit::{DriveBinding, EpochKey};
 use crate::units::Units;
 use turns::Turns;
 
-/// Where the record of a drive is stored. Its functions may block.
+/// Identifies what is stored: another record, or more behind it, has another version.
+pub type Version = [u64; 4];
+
+/// Where the record of a drive is stored, and the log behind it. Its functions may block.
 pub trait RecordStore: Send + Sync {
-    /// Returns the stored record.
+    /// Returns the stored record and its log.
     fn load(&self) -> std::io::Result<Vec<u8>>;
 
-    /// Replaces the stored record, atomically and durably.
-    fn store(&self, record: &[u8]) -> std::io::Result<()>;
+    /// Replaces the stored record and its log, atomically and durably. Returns the version of what was stored.
+    fn store(&self, record: &[u8]) -> std::io::Result<Version>;
 
-    /// A value that differs once another record is stored; `None` if that is unknown.
-    fn version(&self) -> Option<[u64; 3]>;
+    /// Appends to what this process has stored last, even if another process has replaced that since. It is durable when
+    /// this returns, if `durable`; otherwise it outlives this process only. Returns the version.
+    fn append(&self, entry: &[u8], durable: bool) -> std::io::Result<Version>;
+
+    /// The version of what is stored now; `None` if that is unknown.
+    fn version(&self) -> Option<Version>;
+}
+
+/// The other ways to read what a member returned wrong: copies, and computing from redundancy.
+pub trait Alternatives: Send + Sync {
+    /// Reads a range without one of the members that hold it, once for each of these members. Those that cannot be done
+    /// without are left out.
+    fn read(&self, range: ByteRange) -> BoxFuture<'_, Vec<Alternative>>;
+
+    /// Puts the right content of a range back on a member that returned it wrong. Redundancy is left as it is.
+    fn restore(&self, range: ByteRange, data: Data, member: usize) -> BoxFuture<'_, Result<()>>;
+}
+
+/// A range, read without one member.
+#[derive(Debug, Clone)]
+pub struct Alternative {
+    /// The number of the member that was left out.
+    pub without: usize,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The range without it.
+    pub data: Data,
 }
 
 /// What a sealed device is opened with.
@@ -57,6 +95,10 @@ pub struct Opening {
     pub name: Arc<str>,
     /// Whether to open it for writing. The caller sees to it that there is no other writer.
     pub writable: bool,
+    /// The device below goes on to another member at multiples of this many bytes; `None` if it never does.
+    pub boundary: Option<u64>,
+    /// The other ways to read a unit; `None` if there are none.
+    pub alternatives: Option<Arc<dyn Alternatives>>,
 }
 
 /// A sealed device. If it is open for writing, call [`Sealed::close`].
@@ -77,6 +119,13 @@ struct Inner {
     keys: RwLock<HashMap<u32, Arc<EpochKey>>>,
     turns: Turns,
     writer: Option<Writer>,
+    accept_unverified: AtomicBool,
+    boundary: Option<u64>,
+    alternatives: Option<Arc<dyn Alternatives>>,
+    /// Units that a member returned wrong, and that another one had right, by the member's name.
+    altered: Mutex<BTreeMap<Arc<str>, u64>>,
+    /// Units that were accepted unverified.
+    accepted: AtomicU64,
     /// The stored record that the state is of. Held while it is stored or read again.
     stored: tokio::sync::Mutex<Stored>,
     /// Changes of the stamps so far.
@@ -90,6 +139,34 @@ struct State {
     record: Record,
     /// Stamps that a unit may have besides its own, because a write failed and may have taken effect.
     doubtful: HashMap<u64, Vec<Stamp>>,
+    /// Ranges of units whose stamps changed since the record was stored, in any order.
+    changed: Vec<Range<u64>>,
+    /// Copies of units that a crash may have torn.
+    copies: HashMap<u64, Bytes>,
+}
+
+impl State {
+    /// The epoch of a unit that is newer than the record, if its writer never closed the drive; `own` is the epoch of
+    /// this writer.
+    fn is_unverified(&self, stamp: Stamp, expected: Stamp, own: Option<u32>) -> bool {
+        stamp > expected
+            && Some(stamp.epoch()) != own
+            && self.record.epoch(stamp.epoch()).is_some_and(|epoch| epoch.open)
+    }
+
+    /// Sets the stamps of units from `first`.
+    fn set(&mut self, first: u64, stamps: &[Stamp]) {
+        let range = first..first + stamps.len() as u64;
+        self.record.stamps[position(range.start)..position(range.end)].copy_from_slice(stamps);
+        if !self.doubtful.is_empty() {
+            self.doubtful.retain(|index, _| !range.contains(index));
+        }
+        match self.changed.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            Some(last) if last.start <= range.start && range.end <= last.end => {}
+            _ => self.changed.push(range),
+        }
+    }
 }
 
 struct Writer {
@@ -99,10 +176,16 @@ struct Writer {
     counter: AtomicU64,
 }
 
-/// The stored record.
+/// The stored record and its log.
 struct Stored {
     changes: u64,
-    version: Option<[u64; 3]>,
+    version: Option<Version>,
+    /// The root of the last entry.
+    root: log::Root,
+    /// Bytes of the log.
+    log_bytes: u64,
+    /// Whether it must be replaced as a whole.
+    whole: bool,
 }
 
 impl Sealed {
@@ -113,9 +196,9 @@ impl Sealed {
     ///
     /// If the record cannot be read, is not authentic, or is that of another drive.
     pub async fn open(opening: Opening) -> std::result::Result<Self, SealError> {
-        let Opening { below, key, store, binding, name, writable } = opening;
+        let Opening { below, key, store, binding, name, writable, boundary, alternatives } = opening;
         let version = store.version();
-        let mut record = load(&store, &key, binding).await?;
+        let log::Stored { mut record, root, copies } = load(&store, &key, binding).await?;
         let units = record.units;
         if below.geometry().size < units.sealed_bytes() {
             return Err(SealError::Malformed("its nodes hold less than its seal record says"));
@@ -135,15 +218,22 @@ impl Sealed {
             units,
             holes,
             name,
-            state: RwLock::new(State { record, doubtful: HashMap::new() }),
+            state: RwLock::new(State { record, doubtful: HashMap::new(), changed: Vec::new(), copies }),
             keys: RwLock::default(),
             turns: Turns::default(),
             writer,
-            stored: tokio::sync::Mutex::new(Stored { changes: 0, version }),
+            accept_unverified: AtomicBool::new(false),
+            boundary,
+            alternatives,
+            altered: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            // A writer begins with a record of its own.
+            stored: tokio::sync::Mutex::new(Stored { changes: 0, version, root, log_bytes: 0, whole: true }),
             changes: AtomicU64::new(0),
             refused: Mutex::default(),
         };
         if writable {
+            inner.restore_copies().await?;
             // No unit of an epoch may exist that the record does not know.
             inner.changed();
             inner.save().await?;
@@ -159,8 +249,32 @@ impl Sealed {
 
     /// Whether a writer has not closed the drive: units may be newer than the record.
     pub fn has_open_epoch(&self) -> bool {
-        let own = self.inner.writer.as_ref().map(|writer| writer.epoch);
-        self.inner.state.read().record.epochs.iter().any(|epoch| epoch.open && Some(epoch.number) != own)
+        self.inner.has_open_epoch()
+    }
+
+    /// Takes units that a writer wrote after its last flush and never closed. Before anything else is done. A writer
+    /// finds them and records them as verified; a reader takes them when it reads them.
+    pub async fn accept_unverified(&self) -> Result<()> {
+        if self.inner.writer.is_some() {
+            return self.inner.adopt().await;
+        }
+        self.inner.accept_unverified.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Units that were accepted although they are unverified, so far.
+    pub fn accepted(&self) -> u64 {
+        self.inner.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Units that a member returned wrong, while others had them right, by the member's name.
+    pub fn altered(&self) -> BTreeMap<Arc<str>, u64> {
+        self.inner.altered.lock().clone()
+    }
+
+    /// The ranges of content that a writer wrote after its last flush and never closed. Reads all units.
+    pub async fn unverified(&self) -> Result<Vec<ByteRange>> {
+        self.inner.unverified().await
     }
 }
 
@@ -169,17 +283,17 @@ async fn load(
     store: &Arc<dyn RecordStore>,
     key: &DriveKey,
     binding: DriveBinding,
-) -> std::result::Result<Record, SealError> {
+) -> std::result::Result<log::Stored, SealError> {
     let (store, key) = (store.clone(), key.clone());
     let task = tokio::task::spawn_blocking(move || {
         let bytes = store.load().map_err(|error| SealError::system("its seal record cannot be read", &error))?;
-        Record::decode(&bytes, &key)
+        log::decode(&bytes, &key)
     });
-    let record = task.await.map_err(|_| SealError::System("reading its seal record broke off".into()))??;
-    if record.binding() != binding {
+    let stored = task.await.map_err(|_| SealError::System("reading its seal record broke off".into()))??;
+    if stored.record.binding() != binding {
         return Err(SealError::NotAuthentic("its seal record is that of another drive"));
     }
-    Ok(record)
+    Ok(stored)
 }
 
 impl Inner {
@@ -211,9 +325,22 @@ impl Inner {
     }
 
     fn epoch(&self, number: u32) -> Option<Epoch> {
-        let state = self.state.read();
-        let at = state.record.epochs.binary_search_by_key(&number, |epoch| epoch.number).ok()?;
-        state.record.epochs.get(at).cloned()
+        self.state.read().record.epoch(number).cloned()
+    }
+
+    /// The epoch of this writer.
+    fn own_epoch(&self) -> Option<u32> {
+        self.writer.as_ref().map(|writer| writer.epoch)
+    }
+
+    fn has_open_epoch(&self) -> bool {
+        let own = self.own_epoch();
+        self.state.read().record.epochs.iter().any(|epoch| epoch.open && Some(epoch.number) != own)
+    }
+
+    /// Whether this reader takes units that are newer than the record, also where the record has holes.
+    fn accepts(&self) -> bool {
+        self.accept_unverified.load(Ordering::Relaxed) && self.has_open_epoch()
     }
 
     /// The stamps of the units from `first` up to, not including, `end`.
@@ -247,7 +374,7 @@ impl Device for Sealed {
         }
         let (first, end) = self.inner.units.touched(range);
         let stamps = self.inner.stamps(first, end);
-        if stamps.iter().all(|stamp| stamp.is_hole()) {
+        if stamps.iter().all(|stamp| stamp.is_hole()) && !self.inner.accepts() {
             return Io::ok(Data::zeros(range.len));
         }
         Io::later(self.inner.read(range, first, stamps))
@@ -310,6 +437,9 @@ impl Device for Sealed {
     fn extents(&self, range: ByteRange) -> Io<'_, Vec<Extent>> {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
+        }
+        if self.inner.accepts() {
+            return Io::ok(vec![Extent::data(range.len)]);
         }
         let mut extents = Vec::new();
         let state = self.inner.state.read();

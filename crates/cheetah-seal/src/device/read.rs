@@ -1,12 +1,15 @@
 //! Reading: fetching units, and opening them.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use bytes::BytesMut;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use futures::future::try_join_all;
 
 use super::{Inner, load, position};
 use crate::stamp::Stamp;
-use crate::unit::stamp_of;
+use crate::unit::{EpochKey, stamp_of};
 use crate::units::TRAILER_BYTES;
 
 const TRAILER: usize = TRAILER_BYTES as usize;
@@ -15,13 +18,13 @@ impl Inner {
     /// Reads a range that begins in unit `first`; `stamps` are those of the units that it touches.
     pub(super) async fn read(&self, range: ByteRange, first: u64, stamps: Vec<Stamp>) -> Result<Data> {
         let end = first + stamps.len() as u64;
-        let units = match self.fetch(first, &stamps).await {
+        let units = match self.fetch(first, &stamps, Effort::Once).await {
             Ok(units) => units,
-            // The units were written meanwhile, by this process or by another.
+            // The units were written meanwhile, by this process or by another; or a member is wrong.
             Err(Refusal::NotRight(_)) => {
                 let _turn = self.turns.take(first..end).await;
                 self.reload().await;
-                self.fetch(first, &self.stamps(first, end)).await.map_err(|refusal| self.note(refusal))?
+                self.read_units(first, end).await?
             }
             Err(Refusal::Failed(error)) => return Err(error),
         };
@@ -31,16 +34,18 @@ impl Inner {
 
     /// Reads whole units, from `first`, in a turn that the caller has.
     pub(super) async fn read_units(&self, first: u64, end: u64) -> Result<Data> {
-        self.fetch(first, &self.stamps(first, end)).await.map_err(|refusal| self.note(refusal))
+        let units = self.fetch(first, &self.stamps(first, end), Effort::Recover).await;
+        units.map_err(|refusal| self.note(refusal))
     }
 
     /// Fetches the units from `first` that have `stamps`, and opens them.
-    async fn fetch(&self, first: u64, stamps: &[Stamp]) -> std::result::Result<Data, Refusal> {
+    async fn fetch(&self, first: u64, stamps: &[Stamp], effort: Effort) -> std::result::Result<Data, Refusal> {
+        let accepts = self.accepts();
         let mut at = first;
-        let runs = stamps.chunk_by(|one, next| one.is_hole() == next.is_hole()).map(|run| {
+        let runs = stamps.chunk_by(|one, next| accepts || one.is_hole() == next.is_hole()).map(|run| {
             let start = at;
             at += run.len() as u64;
-            self.fetch_run(start, run)
+            self.fetch_run(start, run, effort)
         });
         let mut whole = Data::new();
         for data in try_join_all(runs).await? {
@@ -49,10 +54,10 @@ impl Inner {
         Ok(whole)
     }
 
-    /// The same for units all of which are holes, or none.
-    async fn fetch_run(&self, first: u64, stamps: &[Stamp]) -> std::result::Result<Data, Refusal> {
+    /// The same for units all of which are holes, or none, unless what is newer than the record is accepted.
+    async fn fetch_run(&self, first: u64, stamps: &[Stamp], effort: Effort) -> std::result::Result<Data, Refusal> {
         let end = first + stamps.len() as u64;
-        if stamps.first().is_none_or(|stamp| stamp.is_hole()) {
+        if stamps.iter().all(|stamp| stamp.is_hole()) && !self.accepts() {
             return Ok(Data::zeros(self.units.content_range(first, end).len));
         }
         let range = self.units.sealed_range(first, end);
@@ -60,33 +65,55 @@ impl Inner {
         if sealed.len() != range.len {
             return Err(Refusal::Failed(Error::Invalid("a reply to a read has the wrong length".into())));
         }
-        self.open(first, stamps, &sealed).map(|content| Data::from(content.freeze()))
-    }
-
-    /// Opens units that were fetched.
-    fn open(&self, first: u64, stamps: &[Stamp], sealed: &Data) -> std::result::Result<BytesMut, Refusal> {
-        let (unit, stride) = (position(self.units.bytes()), self.units.stride());
+        let unit = position(self.units.bytes());
         let mut content = BytesMut::zeroed(unit * stamps.len());
         let mut key = None;
+        let mut refused = Vec::new();
         for (n, (out, expected)) in content.chunks_exact_mut(unit).zip(stamps).enumerate() {
-            let index = first + n as u64;
-            let at = n as u64 * stride;
-            sealed.slice(at, self.units.bytes()).copy_to(out);
-            let mut trailer = [0; TRAILER];
-            sealed.slice(at + self.units.bytes(), TRAILER_BYTES).copy_to(&mut trailer);
-            let right = stamp_of(&trailer).filter(|stamp| stamp == expected || self.may_be(index, *stamp));
-            let Some(stamp) = right else {
-                return Err(Refusal::NotRight(self.explain(index, *expected, out, &trailer)));
-            };
-            // Neighbours mostly have one epoch.
-            let same = key.take().filter(|(epoch, _)| *epoch == stamp.epoch());
-            key = same.or_else(|| self.epoch_key(stamp.epoch()).map(|key| (stamp.epoch(), key)));
-            let opened = key.as_ref().is_some_and(|(_, key)| key.open(index, out, &trailer));
-            if !opened {
-                return Err(Refusal::NotRight(self.unreadable(index, NOT_AUTHENTIC)));
+            let sealed = sealed.slice(n as u64 * self.units.stride(), self.units.stride());
+            match (self.open(first + n as u64, *expected, &sealed, out, &mut key), effort) {
+                (Ok(()), _) => {}
+                (Err(refused), Effort::Once) => return Err(Refusal::NotRight(refused.error)),
+                (Err(error), Effort::Recover) => refused.push((n, error)),
             }
         }
-        Ok(content)
+        for (n, error) in refused {
+            let out = &mut content[n * unit..(n + 1) * unit];
+            self.recover(first + n as u64, stamps[n], error, out).await.map_err(Refusal::NotRight)?;
+        }
+        Ok(Data::from(content.freeze()))
+    }
+
+    /// Opens a unit into `out`, which is unusable if that fails. `key` is a cache: neighbours mostly have one epoch.
+    pub(super) fn open(
+        &self,
+        index: u64,
+        expected: Stamp,
+        sealed: &Data,
+        out: &mut [u8],
+        key: &mut Option<(u32, Arc<EpochKey>)>,
+    ) -> std::result::Result<(), Refused> {
+        sealed.slice(0, self.units.bytes()).copy_to(out);
+        let mut trailer = [0; TRAILER];
+        sealed.slice(self.units.bytes(), TRAILER_BYTES).copy_to(&mut trailer);
+        let stamp = stamp_of(&trailer);
+        let right = stamp.filter(|stamp| !expected.is_hole() && (*stamp == expected || self.may_be(index, *stamp)));
+        let newer = stamp.filter(|stamp| right.is_none() && self.accepts() && self.is_unverified(*stamp, expected));
+        let Some(stamp) = right.or(newer) else {
+            if expected.is_hole() {
+                out.fill(0);
+                return Ok(());
+            }
+            return Err(self.explain(index, expected, out, &trailer));
+        };
+        if key.as_ref().is_none_or(|(epoch, _)| *epoch != stamp.epoch()) {
+            *key = self.epoch_key(stamp.epoch()).map(|key| (stamp.epoch(), key));
+        }
+        if !key.as_ref().is_some_and(|(_, key)| key.open(index, out, &trailer)) {
+            return Err(Refused { error: self.unreadable(index, NOT_AUTHENTIC), is_unverified: false });
+        }
+        self.accepted.fetch_add(u64::from(newer.is_some()), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether a unit may have this stamp because a write failed.
@@ -94,22 +121,25 @@ impl Inner {
         self.state.read().doubtful.get(&index).is_some_and(|stamps| stamps.contains(&stamp))
     }
 
+    /// Whether a unit is newer than the record, and its writer never closed the drive.
+    pub(super) fn is_unverified(&self, stamp: Stamp, expected: Stamp) -> bool {
+        self.state.read().is_unverified(stamp, expected, self.own_epoch())
+    }
+
     /// Says why a unit with another stamp than expected is refused.
-    fn explain(&self, index: u64, expected: Stamp, content: &mut [u8], trailer: &[u8]) -> Error {
-        let Some(stamp) = stamp_of(trailer) else { return self.unreadable(index, NOT_AUTHENTIC) };
-        let Some(epoch) = self.epoch(stamp.epoch()) else { return self.unreadable(index, UNKNOWN_EPOCH) };
+    fn explain(&self, index: u64, expected: Stamp, content: &mut [u8], trailer: &[u8]) -> Refused {
+        let refused = |why, is_unverified| Refused { error: self.unreadable(index, why), is_unverified };
+        let Some(stamp) = stamp_of(trailer) else { return refused(NOT_AUTHENTIC, false) };
+        let Some(epoch) = self.epoch(stamp.epoch()) else { return refused(UNKNOWN_EPOCH, false) };
         let authentic = self.epoch_key(stamp.epoch()).is_some_and(|key| key.open(index, content, trailer));
         // The plaintext of a version that is not the right one goes nowhere.
         content.fill(0);
-        self.unreadable(
-            index,
-            match (authentic, stamp < expected) {
-                (false, _) => NOT_AUTHENTIC,
-                (true, true) => OLD,
-                (true, false) if epoch.open => UNVERIFIED,
-                (true, false) => NEWER,
-            },
-        )
+        match (authentic, stamp < expected) {
+            (false, _) => refused(NOT_AUTHENTIC, false),
+            (true, true) => refused(OLD, false),
+            (true, false) if epoch.open => refused(UNVERIFIED, true),
+            (true, false) => refused(NEWER, false),
+        }
     }
 
     /// Takes over the record that another process has stored since; for readers.
@@ -123,11 +153,12 @@ impl Inner {
             return;
         }
         match load(&self.store, &self.key, self.binding).await {
-            Ok(record) => {
+            Ok(loaded) => {
                 let mut state = self.state.write();
                 // A record never becomes older, and the device never another one.
-                if record.units == self.units && record.sequence > state.record.sequence {
-                    state.record = record;
+                state.copies = loaded.copies;
+                if loaded.record.units == self.units && loaded.record.sequence > state.record.sequence {
+                    state.record = loaded.record;
                     // A number may be that of another epoch by now.
                     self.keys.write().clear();
                 }
@@ -152,6 +183,22 @@ impl Inner {
     }
 }
 
+/// How far a read goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// A unit that is not right ends it.
+    Once,
+    /// What is not right is looked for elsewhere.
+    Recover,
+}
+
+/// A unit that was not opened.
+pub(super) struct Refused {
+    pub error: Error,
+    /// Whether it is authentic, and newer than the record.
+    pub is_unverified: bool,
+}
+
 /// A reason for which units are not handed out.
 pub(super) enum Refusal {
     /// The device below failed.
@@ -160,11 +207,10 @@ pub(super) enum Refusal {
     NotRight(Error),
 }
 
-const NOT_AUTHENTIC: &str =
-    "its seal is broken: a node altered, moved, zeroed or lost it, or a write was cut off; another copy may be intact";
+const NOT_AUTHENTIC: &str = "its seal is broken: a node altered, moved, zeroed or lost it, or a write was cut off, and no other node has it right";
 const UNKNOWN_EPOCH: &str = "its seal is that of a writer that the seal record does not list: a node returned an older version \
     or altered it, or the record is older than the drive";
 const OLD: &str = "it is an older version of this unit: a node returned what was overwritten since";
-const UNVERIFIED: &str =
-    "it is newer than the last root, and its writer has not closed the drive, so it cannot be verified";
+const UNVERIFIED: &str = "it is newer than the last root, and its writer has not closed the drive, so it is unverified; \
+    --accept-unverified takes it";
 const NEWER: &str = "it is newer than this drive's seal record: use the newest .seal file of the drive";

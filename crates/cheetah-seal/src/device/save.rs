@@ -1,11 +1,15 @@
 //! Storing the record.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use cheetah_device::{Error, Result};
 
-use super::{Inner, position};
+use super::{Inner, RecordStore, Stored, Version, position};
 use crate::error::SealError;
+use crate::log;
+use crate::record::{Record, root};
 use crate::stamp::Stamp;
 use crate::unit::stamp_of;
 use crate::units::TRAILER_BYTES;
@@ -17,9 +21,14 @@ impl Inner {
         self.save().await.map_err(|error| self.not_saved(&error))
     }
 
-    /// Stores the record if stamps have changed since it was stored.
+    /// Stores the stamps that have changed since the record was stored: behind the record, or with a new record where
+    /// the log would become longer than the record.
     pub(super) async fn save(&self) -> std::result::Result<(), SealError> {
-        let mut stored = self.stored.lock().await;
+        self.save_as(&mut *self.stored.lock().await).await
+    }
+
+    /// The same, by the holder of the lock.
+    async fn save_as(&self, stored: &mut Stored) -> std::result::Result<(), SealError> {
         let changes = self.changes.load(Ordering::Acquire);
         if changes == stored.changes {
             return Ok(());
@@ -31,18 +40,74 @@ impl Inner {
                     .into(),
             ));
         }
-        let encoded = {
+        let (entry, root, is_whole) = {
             let mut state = self.state.write();
             state.record.sequence += 1;
-            state.record.encode(&self.key)?
+            let units = units_of(std::mem::take(&mut state.changed));
+            let entry = log::stamps(&stored.root, &self.key, &state.record, &units)?;
+            let log_max = log::stamps_bytes_max(Record::bytes_max(&self.units));
+            if stored.whole || stored.log_bytes + entry.0.len() as u64 > log_max {
+                let encoded = state.record.encode(&self.key)?;
+                let root = root(&encoded).unwrap_or_default();
+                (encoded, root, true)
+            } else {
+                (entry.0, entry.1, false)
+            }
         };
+        // Until it is known that this was stored, nothing can be appended to it.
+        stored.whole = true;
+        let len = entry.len() as u64;
+        let version =
+            self.in_store(move |store| if is_whole { store.store(&entry) } else { store.append(&entry, true) }).await?;
+        let log_bytes = if is_whole { 0 } else { stored.log_bytes + len };
+        *stored = Stored { changes, version: Some(version), root, log_bytes, whole: false };
+        Ok(())
+    }
+
+    /// Stores copies of units that are about to be overwritten in two parts. They outlive this process, and are not
+    /// waited for until they would outlive the machine.
+    pub(super) async fn store_copies(&self, copies: &[(u64, Bytes)]) -> std::result::Result<(), SealError> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let mut stored = self.stored.lock().await;
+        let log_max = log::bytes_max(Record::bytes_max(&self.units));
+        let len = copies.iter().map(|(_, sealed)| sealed.len() as u64 + log::ENTRY_BYTES).sum::<u64>();
+        if stored.log_bytes + len > log_max {
+            // What was written before needs no copies once it is flushed.
+            self.below.flush().await.map_err(|error| SealError::System(error.to_string()))?;
+            stored.whole = true;
+            self.changed();
+            self.save_as(&mut stored).await?;
+        }
+        if stored.whole {
+            return Err(SealError::System("its seal record could not be stored".into()));
+        }
+        let (mut entries, mut root) = (Vec::new(), stored.root);
+        {
+            let state = self.state.read();
+            for (index, sealed) in copies {
+                let (entry, next) = log::unit(&root, &self.key, &state.record, *index, sealed)?;
+                entries.extend_from_slice(&entry);
+                root = next;
+            }
+        }
+        stored.whole = true;
+        let version = self.in_store(move |store| store.append(&entries, false)).await?;
+        stored.log_bytes += len;
+        (stored.version, stored.root, stored.whole) = (Some(version), root, false);
+        Ok(())
+    }
+
+    async fn in_store(
+        &self,
+        work: impl FnOnce(&dyn RecordStore) -> std::io::Result<Version> + Send + 'static,
+    ) -> std::result::Result<Version, SealError> {
         let store = self.store.clone();
         let task = tokio::task::spawn_blocking(move || {
-            store.store(&encoded).map_err(|error| SealError::system("its seal record cannot be stored", &error))
+            work(&*store).map_err(|error| SealError::system("its seal record cannot be stored", &error))
         });
-        task.await.map_err(|_| SealError::System("storing its seal record broke off".into()))??;
-        *stored = super::Stored { changes, version: self.store.version() };
-        Ok(())
+        task.await.map_err(|_| SealError::System("storing its seal record broke off".into()))?
     }
 
     pub(super) fn not_saved(&self, error: &SealError) -> Error {
@@ -56,6 +121,8 @@ impl Inner {
         let _turn = self.turns.take(0..self.units.count()).await;
         writer.counter.store(crate::stamp::COUNTER_MAX, Ordering::Relaxed);
         self.settle().await;
+        // The log cannot end an epoch.
+        self.stored.lock().await.whole = true;
         {
             let mut state = self.state.write();
             for epoch in &mut state.record.epochs {
@@ -78,8 +145,19 @@ impl Inner {
             let Some(stamp) = stamp.filter(|stamp| candidates.contains(stamp)) else { continue };
             let mut content = content.to_vec();
             if self.epoch_key(stamp.epoch()).is_some_and(|key| key.open(index, &mut content, trailer)) {
-                self.state.write().record.stamps[position(index)] = stamp;
+                self.state.write().set(index, &[stamp]);
             }
         }
     }
+}
+
+/// The units of ranges, in rising order, each once.
+fn units_of(mut ranges: Vec<Range<u64>>) -> Vec<u64> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut units: Vec<u64> = Vec::new();
+    for range in ranges {
+        let next = units.last().map_or(0, |last| last + 1);
+        units.extend(range.start.max(next)..range.end);
+    }
+    units
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use cheetah_device::{ByteRange, Data, Error, Result, Zeroing};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -52,8 +52,7 @@ pub(super) async fn punch(inner: Arc<Inner>, range: ByteRange, how: Zeroing) -> 
         {
             // From here on these units are zeros, whatever the device below says.
             let mut state = inner.state.write();
-            state.record.stamps[position(first)..position(end)].fill(Stamp::HOLE);
-            state.doubtful.retain(|index, _| !(first..end).contains(index));
+            state.set(first, &vec![Stamp::HOLE; position(end - first)]);
         }
         inner.changed();
         inner.below.zero(inner.units.sealed_range(first, end), Zeroing { fast_only: false, ..how }).await?;
@@ -79,26 +78,42 @@ impl Inner {
         let _turn = self.turns.take(first..end).await;
         let content = self.whole_units(range, data, first, end).await?;
         let (sealed, stamps) = self.seal(writer, first, &content)?;
+        let torn = self.torn(first, end, &sealed);
+        self.store_copies(&torn).await.map_err(|error| self.not_saved(&error))?;
+        let sealed = Data::from(sealed);
         let written = self.below.write(self.units.sealed_range(first, end).offset, sealed, fua).await;
         {
             let mut state = self.state.write();
             match &written {
-                Ok(()) => {
-                    state.record.stamps[position(first)..position(end)].copy_from_slice(&stamps);
-                    if !state.doubtful.is_empty() {
-                        state.doubtful.retain(|index, _| !(first..end).contains(index));
-                    }
-                }
+                Ok(()) => state.set(first, &stamps),
                 // It may have taken effect.
                 Err(_) => {
                     for (index, stamp) in (first..).zip(stamps) {
                         state.doubtful.entry(index).or_default().push(stamp);
                     }
+                    state.copies.extend(torn);
                 }
             }
         }
         self.changed();
         written
+    }
+
+    /// The units from `first` up to, not including, `end` that are written in two parts, to two members, and have content
+    /// already: a crash between the parts would lose both versions.
+    fn torn(&self, first: u64, end: u64, sealed: &Bytes) -> Vec<(u64, Bytes)> {
+        let Some(boundary) = self.boundary else { return Vec::new() };
+        let stride = self.units.stride();
+        let stamps = self.stamps(first, end);
+        let units = (first..end).zip(stamps).filter(|(index, stamp)| {
+            let range = self.units.sealed_range(*index, index + 1);
+            !stamp.is_hole() && range.offset / boundary != (range.end() - 1) / boundary
+        });
+        let part = |(index, _)| {
+            let at = position((index - first) * stride);
+            (index, sealed.slice(at..at + position(stride)))
+        };
+        units.map(part).collect()
     }
 
     /// Completes the data of a range to whole units, with what the units hold.
@@ -121,7 +136,7 @@ impl Inner {
     }
 
     /// Seals whole units, from `first`, with new stamps.
-    fn seal(&self, writer: &Writer, first: u64, content: &Data) -> Result<(Data, Vec<Stamp>)> {
+    fn seal(&self, writer: &Writer, first: u64, content: &Data) -> Result<(Bytes, Vec<Stamp>)> {
         let (unit, stride) = (position(self.units.bytes()), position(self.units.stride()));
         let count = content.len() / self.units.bytes();
         let last = writer.counter.fetch_add(count, Ordering::Relaxed);
@@ -143,6 +158,6 @@ impl Inner {
             stamps.push(stamp);
         }
         debug_assert_eq!(stride - unit, position(TRAILER_BYTES));
-        Ok((Data::from(sealed.freeze()), stamps))
+        Ok((sealed.freeze(), stamps))
     }
 }

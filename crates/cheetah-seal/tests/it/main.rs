@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod crash;
+mod crash_points;
 mod hostile;
 mod model;
 mod support;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io, Zeroing};
-use cheetah_seal::device::{Opening, RecordStore};
+use cheetah_seal::device::{Opening, RecordStore, Version};
 use cheetah_seal::unit::DriveBinding;
 use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units};
 use parking_lot::Mutex;
@@ -18,6 +18,19 @@ pub struct MemoryStore {
     pub bytes: Mutex<Vec<u8>>,
     version: AtomicU64,
     pub fails: AtomicBool,
+    /// Bytes written so far.
+    pub written: AtomicU64,
+}
+
+impl MemoryStore {
+    fn put(&self, change: impl FnOnce(&mut Vec<u8>), len: usize) -> std::io::Result<Version> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("the disk is full"));
+        }
+        change(&mut self.bytes.lock());
+        self.written.fetch_add(len as u64, Ordering::Relaxed);
+        Ok([self.version.fetch_add(1, Ordering::Relaxed) + 1, 0, 0, 0])
+    }
 }
 
 impl RecordStore for MemoryStore {
@@ -25,17 +38,16 @@ impl RecordStore for MemoryStore {
         Ok(self.bytes.lock().clone())
     }
 
-    fn store(&self, record: &[u8]) -> std::io::Result<()> {
-        if self.fails.load(Ordering::Relaxed) {
-            return Err(std::io::Error::other("the disk is full"));
-        }
-        *self.bytes.lock() = record.to_vec();
-        self.version.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+    fn store(&self, record: &[u8]) -> std::io::Result<Version> {
+        self.put(|bytes| *bytes = record.to_vec(), record.len())
     }
 
-    fn version(&self) -> Option<[u64; 3]> {
-        Some([self.version.load(Ordering::Relaxed), 0, 0])
+    fn append(&self, entry: &[u8], _durable: bool) -> std::io::Result<Version> {
+        self.put(|bytes| bytes.extend_from_slice(entry), entry.len())
+    }
+
+    fn version(&self) -> Option<Version> {
+        Some([self.version.load(Ordering::Relaxed), 0, 0, 0])
     }
 }
 
@@ -108,14 +120,39 @@ impl Drive {
         Self { node: Arc::new(node), store, key, id, units }
     }
 
+    /// Opens it, and accepts what is unverified.
+    pub async fn accepting(&self, writable: bool) -> Sealed {
+        let device = self.open(writable).await;
+        device.accept_unverified().await.unwrap();
+        device
+    }
+
     pub async fn open(&self, writable: bool) -> Sealed {
         self.try_open(writable).await.unwrap()
     }
 
     pub async fn try_open(&self, writable: bool) -> Result<Sealed, SealError> {
+        self.open_with(self.opening(writable)).await
+    }
+
+    pub async fn open_with(&self, opening: Opening) -> Result<Sealed, SealError> {
+        Sealed::open(opening).await
+    }
+
+    /// What it is opened with.
+    pub fn opening(&self, writable: bool) -> Opening {
         let (below, store): (DynDevice, Arc<dyn RecordStore>) = (self.node.clone(), self.store.clone());
         let binding = DriveBinding { drive: self.id, unit_bytes: self.units.bytes() };
-        Sealed::open(Opening { below, key: self.key.clone(), store, binding, name: "drive".into(), writable }).await
+        Opening {
+            below,
+            key: self.key.clone(),
+            store,
+            binding,
+            name: "drive".into(),
+            writable,
+            boundary: None,
+            alternatives: None,
+        }
     }
 
     /// The range of a unit and its trailer on the node.

@@ -35,8 +35,8 @@ linear is chosen. With --from, an image is loaded, and the drive has the image's
 drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
 
 With --seal, nodes hold ciphertext only: an intruder on a node learns nothing of the content, and cannot change it \
-undetected. The key is stored in the drive file, encrypted for each --recipient, and for the --identity and the \
---passphrase-file given. The current version of each unit is recorded in case42.drive.seal: keep that file with the \
+undetected. The key is stored in the drive file, encrypted for each --recipient, for the --identity and the \
+--passphrase-file given, and for your credential in a room. The current version of each unit is recorded in case42.drive.seal: keep that file with the \
 drive file. If all keys that open the drive are lost, so is its content. See docs/seal.md.
 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw

@@ -80,8 +80,8 @@ struct UnshareArgs {
 
 #[derive(Debug, clap::Args)]
 struct IdentityArgs {
-    /// The file to write; must not exist
-    file: PathBuf,
+    /// The file to write; must not exist. Without it, the age1… of your credential in the room is printed
+    file: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -89,7 +89,8 @@ pub fn run(args: Args, ui: Ui) -> Result<()> {
     match args.command {
         Command::Share(args) => share(args, ui),
         Command::Unshare(args) => unshare(&args, ui),
-        Command::Identity(args) => identity(&args.file, ui),
+        Command::Identity(IdentityArgs { file: Some(file) }) => identity(&file, ui),
+        Command::Identity(IdentityArgs { file: None }) => of_room(ui),
     }
 }
 
@@ -125,6 +126,14 @@ fn answer(file: &DriveFile, ui: Ui) {
     let value = json!({ "drive": path_to_text(&file.path), "recipients": keys });
     let text = format!("{}: {}", file.path.display(), describe(file).unwrap_or_default());
     ui.answer(wrapped(&text, 0), &value);
+}
+
+/// Prints the recipient that stands for the credential in a room.
+fn of_room(ui: Ui) -> Result<()> {
+    let own = sealed::room_recipient()?
+        .ok_or_else(|| Failure::misused("this machine is in no room: name the file for a new identity"))?;
+    ui.answer(&own, &json!({ "recipient": own.to_string() }));
+    Ok(())
 }
 
 fn identity(path: &Path, ui: Ui) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use cheetah_device::Size;
 use cheetah_drive::DriveFile;
-use cheetah_drive::sealed::SealRequest;
+use cheetah_drive::sealed::{SealRequest, room_recipient};
 use cheetah_seal::age::Recipient;
 use cheetah_seal::keyring;
 use cheetah_seal::units::{UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
@@ -50,10 +50,11 @@ impl SealArgs {
         };
         let mut recipients = self.recipient.clone();
         recipients.extend(keyring::recipients().map_err(|error| Failure::misused(error.to_string()))?);
+        recipients.extend(room_recipient()?);
         if recipients.is_empty() {
             return Err(Failure::misused(
                 "a sealed drive needs a key that opens it: --recipient age1…, --identity FILE (make one with cheetah drive \
-                 identity FILE), or --passphrase-file FILE",
+                 identity FILE), --passphrase-file FILE, or a room",
             ));
         }
         Ok(Some(SealRequest { unit, holes: self.seal_holes, recipients }))
@@ -72,6 +73,13 @@ pub fn describe(file: &DriveFile) -> Option<String> {
 pub fn describe_recipients(recipients: &[String]) -> String {
     match recipients {
         [] => "sealed, and its key is destroyed: its content cannot be read any more".to_owned(),
-        _ => format!("sealed; opened by {}", recipients.join(", ")),
+        _ => {
+            let own = room_recipient().ok().flatten().map(|own| own.to_string());
+            let name = |recipient: &String| match Some(recipient) == own.as_ref() {
+                true => format!("your credential in the room ({recipient})"),
+                false => recipient.clone(),
+            };
+            format!("sealed; opened by {}", recipients.iter().map(name).collect::<Vec<_>>().join(", "))
+        }
     }
 }

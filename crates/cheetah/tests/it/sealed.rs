@@ -5,8 +5,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use base64::Engine as _;
+use cheetah_tls::Role;
+use cheetah_tls::testing::Room;
 use rustix::process::Signal;
 
+use crate::secured::{self, acting, credential};
 use crate::support::run::{Ran, program, run};
 use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, noise, three, tool};
 
@@ -121,6 +124,77 @@ fn nodes_hold_no_plaintext_of_a_sealed_drive() {
         });
         assert_eq!(found.contains(&true), !seal, "{found:?}");
         cheetah(&["verify", &drive, "--identity", &key]).ok();
+        cheetah(&["destroy", &drive]).ok();
+    }
+}
+
+/// The drive's key, as `age` decrypts it.
+fn drive_key(desk: &Desk, drive: &str, identity: &str) -> Vec<u8> {
+    let text = fs::read_to_string(drive).unwrap();
+    let wrapped = text.lines().find_map(|line| line.strip_prefix("age = \"")).unwrap().trim_end_matches('"');
+    let file = desk.file("wrapped.age", &base64::engine::general_purpose::STANDARD.decode(wrapped).unwrap());
+    tool("age", &["-d", "-i", identity, &file]).ok().stdout[32..].to_vec()
+}
+
+#[test]
+fn neither_plaintext_nor_keys_cross_the_wire_or_reach_nodes() {
+    if !need::programs(&["age", "tcpdump"]) {
+        return;
+    }
+    if !need::is_root() {
+        need::skip("needs root, to record connections and to read the memory of processes");
+        return;
+    }
+    let desk = Desk::new();
+    let (identity, _) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 8 * MIB);
+    for seal in [false, true] {
+        let nodes = three("32MiB");
+        let ports = nodes.each_ref().map(|node| {
+            let port = |at: &str| at.rsplit(':').next().unwrap().to_owned();
+            format!("port {} or port {}", port(&node.nbd), port(&node.http))
+        });
+        let recorded = desk.arg(&format!("recorded-{seal}"));
+        let mut recorder = std::process::Command::new("tcpdump")
+            .args(["-i", "lo", "-U", "-B", "65536", "-Z", "root", "-w", &recorded, &ports.join(" or ")])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while fs::metadata(&recorded).map_or(0, |file| file.len()) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let drive = match seal {
+            true => sealed(&desk, "sealed", &nodes.each_ref(), &image, &identity, &[]),
+            false => desk.drive("plain", &nodes.each_ref(), &image, &[]),
+        };
+        cheetah(&["verify", &drive, "--identity", &identity]).ok();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&recorder), Signal::INT).unwrap();
+        recorder.wait().unwrap();
+        let wire = fs::read(&recorded).unwrap();
+        assert!(wire.len() as u64 > 4 * MIB, "{} bytes were recorded", wire.len());
+        // Runs of zeros are part of every recording.
+        let samples =
+            (0..128).map(|n| &content[n * 65_000 + 11..][..32]).filter(|sample| sample.iter().any(|byte| *byte != 0));
+        let found = samples.filter(|sample| memchr::memmem::find(&wire, sample).is_some()).count();
+        assert_eq!(found > 0, !seal, "{found} samples of the image are on the wire");
+        if seal {
+            let key = drive_key(&desk, &drive, &identity);
+            assert_eq!(key.len(), 32);
+            assert!(memchr::memmem::find(&wire, &key).is_none(), "the key is on the wire");
+            for node in &nodes {
+                assert!(!has_in_memory(node.service.pid(), &key), "a node has the key");
+            }
+            // The process that has the drive open has it, so the search finds keys; and its arguments do not.
+            let export = Service::start(&["export", &drive, "--listen", "127.0.0.1:0", "--identity", &identity]);
+            assert!(has_in_memory(export.pid(), &key), "the search finds no key where there is one");
+            let secret = fs::read_to_string(&identity).unwrap().lines().last().unwrap().to_owned();
+            let args = fs::read(format!("/proc/{}/cmdline", export.pid())).unwrap();
+            assert!(memchr::memmem::find(&args, secret.as_bytes()).is_none());
+            let limits = fs::read_to_string(format!("/proc/{}/limits", export.pid())).unwrap();
+            let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+            assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+            assert_eq!(export.stop(Signal::TERM).0, Some(0));
+        }
         cheetah(&["destroy", &drive]).ok();
     }
 }
@@ -287,4 +361,109 @@ fn a_writer_that_is_killed_leaves_old_content_new_content_or_errors() {
     let reader = Mounted::new(&drive, &desk.dir("reader"), &["--identity", &key]);
     assert!(reader.read()[..new.len()] == new);
     reader.unmount();
+}
+
+#[test]
+fn a_node_that_returns_altered_units_is_named_and_the_others_are_read() {
+    if !need::programs(&["qemu-io"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let nodes = three("48MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 4 * MIB);
+    for layout in ["mirror", "parity"] {
+        let drive = sealed(&desk, layout, &nodes.each_ref(), &image, &key, &["--layout", layout]);
+        let with = |args: &[&str]| cheetah(&[args, &["--identity", &key]].concat());
+        // Unit 1 begins at the end of the first stripe unit; most of it is on the second node.
+        let text = fs::read_to_string(&drive).unwrap();
+        let uri = text.lines().filter_map(|line| line.strip_prefix("nbd = \"")).nth(1).unwrap();
+        tool("qemu-io", &["-f", "raw", "-c", "write -P 0x5a 4000 700", uri.trim_end_matches('"')]).ok();
+        let verified = with(&["verify", &drive]).ended_with(3).out();
+        let verified: serde_json::Value = serde_json::from_str(verified.lines().next().unwrap()).unwrap();
+        assert_eq!(verified["ok_bytes"], content.len() as u64, "{layout}: {verified}");
+        assert_eq!(verified["altered_units"], serde_json::json!({ nodes[1].address(): 1 }), "{layout}: {verified}");
+        let copy = desk.arg(&format!("{layout}.copy"));
+        with(&["save", &drive, &copy]).ok();
+        assert!(fs::read(&copy).unwrap() == content, "{layout}: the copy differs");
+        // A writer puts the right content back.
+        if need::fuse() {
+            let mount = Mounted::new(&drive, &desk.dir(&format!("mnt-{layout}")), &["--identity", &key, "--writable"]);
+            assert!(mount.read() == content, "{layout}: the mounted content differs");
+            mount.unmount();
+            with(&["verify", &drive]).ok();
+            with(&["repair", "--check", &drive]).ok();
+        }
+        cheetah(&["destroy", &drive]).ok();
+    }
+}
+
+#[test]
+fn what_a_killed_writer_left_unverified_is_listed_and_accepted_on_request() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let node = Node::start("64MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let drive = desk.arg("scratch.drive");
+    let create = ["create", &drive, "--nodes", node.address(), "--size", "8MiB", "--seal", "--identity", &key];
+    cheetah(&create).ok();
+    let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable", "--identity", &key]);
+    let (old, new) = (noise(MIB, 1), noise(MIB, 2));
+    let file = File::options().write(true).open(&mount.file).unwrap();
+    file.write_all_at(&old, 0).unwrap();
+    file.sync_all().unwrap();
+    file.write_all_at(&new, 0).unwrap();
+    // What was flushed is overwritten at the node, and no record says so.
+    let wait = std::time::Instant::now();
+    while fs::read(format!("{drive}.seal")).is_err() && wait.elapsed().as_secs() < 60 {}
+    mount.service().signal(Signal::KILL);
+    drop(file);
+    cheetah(&["unmount", &desk.arg("mnt")]).ok();
+    drop(mount);
+    let with = |args: &[&str]| cheetah(&[args, &["--identity", &key]].concat());
+    let verified = with(&["verify", &drive]);
+    let listed: serde_json::Value = serde_json::from_str(verified.out().lines().next().unwrap()).unwrap();
+    let unverified: u64 = listed["unverified"].as_array().unwrap().iter().map(|bad| bad["len"].as_u64().unwrap()).sum();
+    assert_eq!(verified.code, Some(if unverified == 0 { 0 } else { 3 }), "{listed}");
+    let whole = desk.arg("whole");
+    with(&["save", &drive, &whole, "--accept-unverified"]).ok();
+    let found = fs::read(&whole).unwrap();
+    for (n, unit) in found[..MIB as usize].chunks(4096).enumerate() {
+        let at = n * 4096..(n + 1) * 4096;
+        assert!(unit == &old[at.clone()] || unit == &new[at], "unit {n}");
+    }
+    if unverified > 0 {
+        let log = fs::read_to_string(format!("{drive}.custody")).unwrap();
+        assert!(log.contains("accepted_unverified") && log.contains(&format!("\"bytes\":{unverified}")), "{log}");
+    }
+    // A writer makes it part of the drive.
+    let again = ["--writable", "--force-lease", "--accept-unverified", "--identity", &key];
+    Mounted::new(&drive, &desk.dir("again"), &again).unmount();
+    let verified = with(&["verify", &drive]).ok().json();
+    assert_eq!(verified["unverified"], serde_json::json!([]));
+    cheetah(&["verify", &format!("{drive}.custody")]).ok();
+}
+
+#[test]
+fn in_a_room_a_sealed_drive_is_opened_by_the_credential_that_made_it_and_those_it_is_shared_with() {
+    let desk = Desk::new();
+    let room = Room::new();
+    let examiner = credential(&desk, &room, "desk", Role::Examiner);
+    let analyst = credential(&desk, &room, "ann", Role::Analyst);
+    let node = secured::node(&credential(&desk, &room, "pc1", Role::Node));
+    let (image, content) = desk.image("disk.raw", MIB);
+    let drive = desk.arg("case.drive");
+    acting(&examiner, &["create", &drive, "--nodes", node.address(), "--from", &image, "--seal"]).ok();
+    acting(&examiner, &["verify", &drive]).ok();
+
+    acting(&analyst, &["verify", &drive]).says(2, &["cheetah drive share"]);
+    let own = acting(&analyst, &["drive", "identity"]).ok().json();
+    acting(&examiner, &["drive", "share", &drive, "--recipient", own["recipient"].as_str().unwrap()]).ok();
+    acting(&analyst, &["verify", &drive]).ok();
+    let copy = desk.arg("copy");
+    acting(&analyst, &["save", &drive, &copy]).ok();
+    assert!(fs::read(&copy).unwrap() == content);
+    cheetah(&["drive", "identity"]).says(2, &["in no room"]);
 }

@@ -36,6 +36,7 @@ pub fn describe(name: &str, report: &LogReport) -> String {
         (State::Finished, None) => "finished".to_owned(),
         (State::Stopped, _) => "stopped, to be resumed".to_owned(),
         (State::Unfinished, _) => "unfinished".to_owned(),
+        (State::Use, _) => "of use, without an acquisition".to_owned(),
         (State::Empty, _) => "empty".to_owned(),
     };
     let torn = match report.torn_lines {

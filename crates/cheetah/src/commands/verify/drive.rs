@@ -69,6 +69,9 @@ fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogRe
     let since = state.and_then(since_load).map(|since| format!(": {since}")).unwrap_or_default();
     // Ranges that were unreadable at the source are missing, even if the rest is intact.
     let bad = !report.is_ok() || state == Some(ImageState::Incomplete);
+    let altered = report.altered_units.keys().next();
+    let altered = altered.map(|node| format!("is read in full, but node {node} returns altered content: replace it"));
+    let bad = bad && !(report.is_ok_but_for_nodes() && state != Some(ImageState::Incomplete));
     let drive = bad.then(|| format!("is not what was loaded{since}; see above"));
     let finished = log.and_then(|log| log.finished.as_ref());
     let differing = finished.into_iter().flat_map(|at| {
@@ -77,7 +80,7 @@ fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogRe
     });
     let differing = differing.map(|(kind, _)| format!("has a {} that differs from its custody log", kind.name()));
     let log = log.into_iter().flat_map(LogReport::problems).map(|problem| format!("has a bad custody log: {problem}"));
-    drive.into_iter().chain(differing).chain(log).collect()
+    drive.into_iter().chain(altered).chain(differing).chain(log).collect()
 }
 
 /// Returns the record for the log.
@@ -124,5 +127,10 @@ fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
     }));
     lines.extend(range_lines("differs", report.mismatched.iter().map(|bad| (bad.range(), &bad.why))));
     lines.extend(range_lines("unreadable", report.unreadable.iter().map(|bad| (bad.range(), &bad.why))));
+    lines.extend(range_lines("unverified", report.unverified.iter().map(|bad| (bad.range(), &bad.why))));
+    for (node, units) in &report.altered_units {
+        let text = format!("node {node} returned {units} units altered; they were read from the others");
+        lines.push(wrapped(&text, 2));
+    }
     lines.join("\n")
 }
