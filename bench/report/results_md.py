@@ -98,6 +98,13 @@ PARTS = (
         "its build.",
     ),
     Part(
+        "seal",
+        "Sealed drives",
+        "A drive striped over three nodes on this machine, sealed, beside the same drive not sealed, through writable exports; "
+        "and beside nbdkit's luks filter over a file in memory, which encrypts without authentication, and has no nodes "
+        "behind it. An image is sealed in units of 64 KiB, a scratch drive in units of 4 KiB.",
+    ),
+    Part(
         "patterns",
         "Patterns of access over 1 Gbit/s links with 0.3 ms of round trip",
         "Read through the mount, cold, by one thread; beside the same bytes read forward with records of the same "

@@ -19,6 +19,34 @@ def nbdkit_memory(scratch: Scratch, size_bytes: int, name: str = "nbdkit memory"
     return Endpoint(name, f"nbd://127.0.0.1:{port}", [process])
 
 
+LUKS = "nbdkit --filter=luks file"
+
+
+def nbdkit_luks(scratch: Scratch, size_bytes: int) -> Endpoint:
+    """Starts nbdkit's luks filter (AES-256-XTS, which authenticates nothing) over a file in tmpfs."""
+    path, port = os.path.join(scratch.ram_dir, scratch.unique("disk.luks")), free_port()
+    secret = "secret,id=s,data=benchmark"
+    run(
+        [
+            "qemu-img",
+            "create",
+            "-q",
+            "--object",
+            secret,
+            "-f",
+            "luks",
+            "-o",
+            "key-secret=s,iter-time=10",
+            path,
+            str(size_bytes),
+        ]
+    )
+    argv = ["nbdkit", "--foreground", "--exit-with-parent", "--ipaddr=127.0.0.1", f"--port={port}", "--filter=luks"]
+    process = scratch.start(LUKS, [*argv, "file", path, "passphrase=benchmark"])
+    process.wait_until(lambda: answers(port), "answer on its port")
+    return Endpoint(LUKS, f"nbd://127.0.0.1:{port}", [process])
+
+
 def qemu_nbd(scratch: Scratch, size_bytes: int) -> Endpoint:
     """Starts qemu-nbd on a raw file in tmpfs, which lacks O_DIRECT, hence --cache=writeback."""
     name, port = "qemu-nbd on tmpfs", free_port()
