@@ -1,7 +1,10 @@
 //! Properties of a block device from sysfs (Documentation/ABI/stable/sysfs-block).
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 /// The properties of a disk; `None` where the kernel does not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +19,35 @@ pub struct Disk {
     pub serial: Option<String>,
     /// Whether the kernel refuses writes to it.
     pub write_protected: Option<bool>,
+    /// The target, if the disk is reached by ATA over Ethernet.
+    pub aoe: Option<AoeTarget>,
+}
+
+/// A target of ATA over Ethernet (AoE, revision 11).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AoeTarget {
+    /// The major address.
+    pub shelf: u16,
+    /// The minor address.
+    pub slot: u8,
+    /// The hardware address of the machine that answers, in hexadecimal digits; `None` if the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+}
+
+impl AoeTarget {
+    /// Returns the target whose block device has this name in sysfs, such as `etherd!e0.1`.
+    fn named(name: &str) -> Option<Self> {
+        let (shelf, slot) = name.strip_prefix("etherd!e")?.split_once('.')?;
+        Some(Self { shelf: shelf.parse().ok()?, slot: slot.parse().ok()?, mac: None })
+    }
+}
+
+impl fmt::Display for AoeTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shelf {}, slot {}", self.shelf, self.slot)?;
+        self.mac.as_ref().map_or(Ok(()), |mac| write!(f, ", hardware address {mac}"))
+    }
 }
 
 /// The maximum length of an attribute: a page in sysfs.
@@ -32,6 +64,7 @@ impl Disk {
             model: model(&whole),
             serial: serial(&whole),
             write_protected: text(&folder.join("ro")).map(|text| text != "0"),
+            aoe: aoe(&whole),
         }
     }
 }
@@ -47,6 +80,12 @@ fn model(disk: &Path) -> Option<String> {
     // With libata every disk's vendor is "ATA"; virtio's vendor is a PCI number.
     let vendor = text(&disk.join("device/vendor")).filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
     Some(vendor.map_or_else(|| model.clone(), |vendor| format!("{vendor} {model}")))
+}
+
+fn aoe(disk: &Path) -> Option<AoeTarget> {
+    let folder = fs::canonicalize(disk).ok()?;
+    let target = AoeTarget::named(folder.file_name()?.to_str()?)?;
+    Some(AoeTarget { mac: text(&disk.join("mac")), ..target })
 }
 
 fn serial(disk: &Path) -> Option<String> {
@@ -106,6 +145,24 @@ mod tests {
         assert_eq!(disk.write_protected, Some(false));
         let partition = Disk::look(&dir.path().join("sda/sda1"));
         assert_eq!(partition, Disk { write_protected: Some(true), ..disk });
+    }
+
+    #[test]
+    fn a_target_of_ata_over_ethernet_and_its_partition_are_known_by_shelf_and_slot() {
+        let dir = tree(&[
+            ("etherd!e7.1/mac", b"525400123456\n"),
+            ("etherd!e7.1/ro", b"1\n"),
+            ("etherd!e7.1/etherd!e7.1p1/partition", b"1\n"),
+            ("etherd!e7.1/etherd!e7.1p1/ro", b"1\n"),
+        ]);
+        let disk = Disk::look(&dir.path().join("etherd!e7.1"));
+        let target = AoeTarget { shelf: 7, slot: 1, mac: Some("525400123456".into()) };
+        assert_eq!(target.to_string(), "shelf 7, slot 1, hardware address 525400123456");
+        assert_eq!(disk.aoe.as_ref(), Some(&target));
+        assert_eq!(Disk::look(&dir.path().join("etherd!e7.1/etherd!e7.1p1")).aoe, Some(target));
+        for name in ["etherd!e7", "etherd!e7.256", "etherd!e65536.0", "sda"] {
+            assert_eq!(AoeTarget::named(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use cheetah_device::ByteRange;
 use serde::{Deserialize, Serialize};
 
 use crate::clean::clean;
+use crate::disk::AoeTarget;
 use crate::hash::Hashes;
 use crate::served::ServedBy;
 
@@ -113,6 +114,9 @@ pub struct Identity {
     /// Whether the system, or the peer, would refuse writes to it; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_protected: Option<bool>,
+    /// The target of ATA over Ethernet that it is read from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aoe: Option<AoeTarget>,
     /// Hashes of the whole that the image stores: claims, not computed values.
     #[serde(default, skip_serializing_if = "no_hashes")]
     pub hashes: Hashes,
@@ -159,6 +163,7 @@ impl Identity {
             let all: Vec<_> = hashes.iter().map(|(kind, digest)| format!("{} {digest}", kind.name())).collect();
             if all.is_empty() { "none".to_owned() } else { all.join(", ") }
         };
+        let target = |identity: &Self| text(identity.aoe.as_ref().map(AoeTarget::to_string).as_ref());
         let server =
             |identity: &Self, of: fn(&ServedBy) -> Option<&String>| text(identity.server.as_ref().and_then(of));
         let served = |what, of: fn(&ServedBy) -> Option<&String>| (what, server(self, of), server(now, of), false);
@@ -179,6 +184,7 @@ impl Identity {
             ("location", location(self), location(now), false),
             ("serial number", text(self.serial.as_ref()), text(now.serial.as_ref()), false),
             ("model", text(self.model.as_ref()), text(now.model.as_ref()), false),
+            ("AoE target", target(self), target(now), false),
             ("sector size", bytes(self.sector_size), bytes(now.sector_size), false),
             served("export", |server| Some(&server.export)),
             served("machine", |server| server.host.as_ref()),
@@ -205,6 +211,7 @@ impl Identity {
             model: None,
             serial: None,
             write_protected: None,
+            aoe: None,
             hashes: Hashes::default(),
             unreadable: Vec::new(),
             compressed_sha256: None,

@@ -1,9 +1,10 @@
 //! Sources of evidence: images in the formats that examiners use, disks and exports, each as a read-only
 //! [`Device`](cheetah_device::Device). Also hashes of their content.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod aff4;
+mod ata;
 pub mod clean;
 pub mod compressed;
 pub mod coverage;
@@ -25,6 +26,7 @@ pub mod spec;
 pub mod split;
 mod unpack;
 
+pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};
 pub use identity::{CaseData, Identity, Kind};

@@ -172,6 +172,7 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
             model: disk.model,
             serial: disk.serial,
             write_protected: disk.write_protected,
+            aoe: disk.aoe,
             ..Identity::new(Kind::Block, spec, size)
         }
         .cleaned(),

@@ -10,6 +10,7 @@ use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geom
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use crate::ata;
 use crate::disk::{self, Disk};
 use cheetah_error::{Error, Result};
 
@@ -81,7 +82,15 @@ impl RawFile {
 
     /// Returns the facts that the kernel reports, if it is a block device.
     pub fn disk(&self) -> Option<Disk> {
-        self.is_block().then(|| self.inner.folder.as_deref().map(Disk::look).unwrap_or_default())
+        self.is_block().then(|| {
+            let mut disk = self.inner.folder.as_deref().map(Disk::look).unwrap_or_default();
+            if disk.aoe.is_some() {
+                // The report then lacks them. It still has the target's address.
+                let names = ata::names(&self.inner.file).unwrap_or_default();
+                (disk.model, disk.serial) = (names.model, names.serial);
+            }
+            disk
+        })
     }
 
     /// Returns a file's length and modification time when it was opened.

@@ -140,6 +140,9 @@ fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
     if let Some(transport) = source.server.as_ref().and_then(|server| server.transport.as_ref()) {
         line(f, "connection", transport)?;
     }
+    if let Some(target) = &source.aoe {
+        line(f, "AoE target", target)?;
+    }
     for (name, value) in [("model", &source.model), ("serial number", &source.serial)] {
         if let Some(value) = value {
             line(f, name, value)?;
