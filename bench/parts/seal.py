@@ -7,6 +7,7 @@ from bench.parts.drive import NODES
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, peers
+from bench.tools.endpoint import Endpoint
 from cheetah.bench.figure import Figure, Metric, from_rounds
 from cheetah.bench.fio import Job
 from cheetah.bench.rounds import interleave
@@ -52,7 +53,7 @@ def drives(scratch: Scratch, pattern: str, unit_bytes: int) -> Any:
         cheetah.call(["create", drive, "--nodes", listed, "--layout", "stripe", "--from", pattern, *seal, *identity])
         argv = ["export", drive, "--listen", "127.0.0.1:0", "--writable", *identity]
         process, ready = cheetah.serve(scratch, name, argv)
-        exports[name] = cheetah.Endpoint(name, ready["uri"], [process])
+        exports[name] = Endpoint(name, ready["uri"], [process])
     return exports
 
 

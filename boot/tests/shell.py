@@ -109,7 +109,7 @@ class Shell(guest.Guest):
 
     def start(self, command: str, log: str = "/dev/null") -> int:
         """Starts a command in the background; returns the id of its process."""
-        return int(self.output(f"{command} >{log} 2>&1 </dev/null & echo $!"))
+        return int(self.output(f"( {command} ) >{log} 2>&1 </dev/null & echo $!"))
 
     def until(self, command: str) -> str:
         """Repeats a command until it succeeds; returns what it printed."""

@@ -16,6 +16,10 @@ from boot.tests.test_attach import Nodes, start_nodes, why_not
 
 PROGRAMS = ("mkfs.ext4", "e2fsck")
 MODULES = ("nbd", "ext4")
+# What is written to a device, through the kernel's cache, and how.
+WRITTEN_BYTES = 64 << 20
+CONTENT = f"yes one-line-after-another | head -c {WRITTEN_BYTES}"
+WRITE = f"{CONTENT} | dd of={{device}} bs=65536 conv=fsync"
 
 
 class Scratch(NamedTuple):
@@ -29,6 +33,13 @@ class Scratch(NamedTuple):
         """Attaches the drive; returns what the command says."""
         command = f"cheetah --json attach /scratch.drive --background --prefetch 8MiB {options}"
         return json.loads(self.machine.output(command))
+
+    def written(self, device: str) -> None:
+        """Asserts that the drive, not the kernel's cache, has what WRITE wrote."""
+        self.machine.run(f"blockdev --flushbufs {device}; echo 3 >/proc/sys/vm/drop_caches")
+        expected = self.machine.output(f"{CONTENT} | sha256sum").split()[0]
+        found = self.machine.output(f"head -c {WRITTEN_BYTES} {device} | sha256sum").split()[0]
+        assert found == expected
 
 
 @pytest.fixture
@@ -63,4 +74,17 @@ def test_a_file_system_is_made_and_verified_on_a_drive(scratch: Scratch) -> None
     machine.run(
         f"e2fsck -fn {device} && mount -t ext4 -o ro {device} /mnt && cmp /mnt/copy /bin/cheetah && umount /mnt"
     )
+    machine.run(f"cheetah detach {device}")
+
+
+def test_a_writable_device_whose_process_was_killed_is_resumed_without_losing_a_write(scratch: Scratch) -> None:
+    machine, said = scratch.machine, scratch.attach("--writable --timeout 2")
+    device = said["device"]
+    writing = machine.start(WRITE.format(device=device), "/tmp/write")
+    machine.until(f"grep -q '[1-9]' /sys/block/{Path(device).name}/inflight")
+    machine.run(f"kill -9 {said['pid']}")
+    resumed = scratch.attach(f"--writable --timeout 2 --force-lease --resume {device}")
+    assert resumed["device"] == device and resumed["pid"] != said["pid"]
+    machine.until(f"! kill -0 {writing}")
+    scratch.written(device)
     machine.run(f"cheetah detach {device}")

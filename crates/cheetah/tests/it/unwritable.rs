@@ -1,7 +1,7 @@
 //! Output that cannot be written: a missing log makes no verb end, hang or report a different result.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
@@ -17,7 +17,10 @@ use crate::support::{Desk, MIB, Node, Service, cheetah, need, number, text};
 /// More than any server of ours admits.
 const CONNECTIONS: usize = 140;
 
-/// Connects until the server has turned clients away, each with a warning.
+/// Clients that are let in at once when a flood is over: more than a command connects.
+const LET_IN: usize = 16;
+
+/// Connects until the server has turned clients away, each with a warning; returns when it lets clients in again.
 fn flood(address: &str) {
     let clients: Vec<_> = (0..CONNECTIONS).filter_map(|_| TcpStream::connect(address).ok()).collect();
     let started = Instant::now();
@@ -33,6 +36,26 @@ fn flood(address: &str) {
     while !clients.iter().any(turned_away) {
         assert!(started.elapsed() < PATIENCE, "{address} refuses no client");
     }
+    drop(clients);
+    while !lets_in(address) {
+        assert!(started.elapsed() < PATIENCE, "{address} still refuses clients");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether the server answers each of several clients' first option, while all of them are connected.
+fn lets_in(address: &str) -> bool {
+    // The client's flags, and NBD_OPT_ABORT without data.
+    let request = [&3u32.to_be_bytes()[..], b"IHAVEOPT", &2u32.to_be_bytes(), &0u32.to_be_bytes()].concat();
+    let connect = || {
+        let mut client = TcpStream::connect(address)?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        client.write_all(&request)?;
+        std::io::Result::Ok(client)
+    };
+    let Ok(clients) = (0..LET_IN).map(|_| connect()).collect::<Result<Vec<_>, _>>() else { return false };
+    let mut greeting_and_reply = [0; 18 + 20];
+    clients.iter().all(|mut client| client.read_exact(&mut greeting_and_reply).is_ok())
 }
 
 #[test]
