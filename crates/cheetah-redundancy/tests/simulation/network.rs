@@ -105,8 +105,8 @@ use crate::node::Stored;
 pub struct Process {
     pub id: u64,
     pub alive: AtomicBool,
-    /// For each node, how often this process gave up its connections.
-    given_up: Mutex<BTreeMap<usize, u64>>,
+    /// For each place, how often this process gave up its connections.
+    given_up: Mutex<BTreeMap<Place, u64>>,
 }
 
 impl Process {
@@ -114,13 +114,13 @@ impl Process {
         Arc::new(Self { id, alive: AtomicBool::new(true), given_up: Mutex::default() })
     }
 
-    /// Gives up the connections to a node.
-    pub fn forget(&self, node: usize) {
-        *self.given_up.lock().entry(node).or_default() += 1;
+    /// Gives up the connections to a place. Those to another place on the same node go on.
+    pub fn forget(&self, place: Place) {
+        *self.given_up.lock().entry(place).or_default() += 1;
     }
 
-    fn given_up(&self, node: usize) -> u64 {
-        self.given_up.lock().get(&node).copied().unwrap_or(0)
+    fn given_up(&self, place: Place) -> u64 {
+        self.given_up.lock().get(&place).copied().unwrap_or(0)
     }
 
     pub fn is_alive(&self) -> bool {
@@ -378,7 +378,7 @@ async fn carry(world: Arc<World>, connection: Arc<Connection>, number: u64, requ
         Request::Flush => [3, 0, 0],
         Request::PutMap(stored) => [4, stored.map.epoch, 0],
         Request::GetMap => [5, 0, 0],
-        Request::Lease => [6, connection.lease.term, 0],
+        Request::Lease(instance) => [6, connection.lease.term, instance.unwrap_or(0)],
     };
     let reply = world.with_node(node, |node| node.handle(connection.instance, connection.lease, request));
     let outcome = match &reply {
@@ -422,7 +422,7 @@ struct Remote {
     size: u64,
     connection: Mutex<Arc<Connection>>,
     connecting: tokio::sync::Mutex<()>,
-    /// How often connections to the node had been given up when this one was made.
+    /// How often connections to the place had been given up when this one was made.
     given_up: u64,
 }
 
@@ -473,7 +473,7 @@ impl SimulatedLink {
             size: world.with_node(place.node, |node| node.content.len() as u64),
             connection: Mutex::new(connection),
             connecting: tokio::sync::Mutex::new(()),
-            given_up: process.given_up(place.node),
+            given_up: process.given_up(place),
         });
         Arc::new(Self { device: Arc::new(SimulatedMember(remote.clone())), remote })
     }
@@ -492,11 +492,11 @@ async fn handshake(
         }
         return Ok(world.connect(process, place.node, Some(place.instance), Lease::default()));
     };
-    match ask(world, process, place.node, term, Request::Lease).await? {
-        Reply::Lease { instance, session, .. } if instance == place.instance => {
-            Ok(world.connect(process, place.node, Some(instance), Lease { term, session }))
+    match ask(world, process, place.node, term, Request::Lease(Some(place.instance))).await? {
+        Reply::Lease { session, .. } => {
+            Ok(world.connect(process, place.node, Some(place.instance), Lease { term, session }))
         }
-        _ => Err("it is another instance".into()),
+        _ => Err("a strange answer".into()),
     }
 }
 
@@ -512,7 +512,7 @@ impl Remote {
                 None => {}
             }
             let _connecting = self.connecting.lock().await;
-            if self.given_up != self.process.given_up(self.place.node) {
+            if self.given_up != self.process.given_up(self.place) {
                 return Err(lost("this connection was given up"));
             }
             let unchanged = Arc::ptr_eq(&connection, &self.connection.lock());

@@ -33,8 +33,9 @@ pub enum Request {
     Flush,
     PutMap(Box<Stored>),
     GetMap,
-    /// Takes the lease, or renews it. Requests sent before under this lease are refused from then on.
-    Lease,
+    /// Takes the lease, or renews it. Requests sent before under this lease are refused from then on. If
+    /// an instance is named, others refuse: a lease belongs to one export.
+    Lease(Option<u64>),
 }
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub enum Reply {
     Data(Bytes),
     Done,
     Map(Option<Box<Stored>>),
-    Lease { instance: u64, session: u64, stored: Option<Box<Stored>> },
+    Lease { session: u64, stored: Option<Box<Stored>> },
     Failed(Error),
 }
 
@@ -167,10 +168,13 @@ impl Node {
                 }
             }
             Request::GetMap => Reply::Map(self.map.clone()),
-            Request::Lease if lease.term < self.lease.term => Reply::Failed(Error::Fenced("a newer lease".into())),
-            Request::Lease => {
+            Request::Lease(Some(meant)) if meant != self.instance => {
+                Reply::Failed(Error::Invalid("it is another instance".into()))
+            }
+            Request::Lease(_) if lease.term < self.lease.term => Reply::Failed(Error::Fenced("a newer lease".into())),
+            Request::Lease(_) => {
                 self.lease = Lease { term: lease.term, session: self.lease.session + 1 };
-                Reply::Lease { instance: self.instance, session: self.lease.session, stored: self.map.clone() }
+                Reply::Lease { session: self.lease.session, stored: self.map.clone() }
             }
         })
     }

@@ -172,7 +172,7 @@ impl Environment for SimulatedEnvironment {
         Box::pin(async move {
             let place = self.places.lock()[member];
             // Former connections of this process end first: by reconnecting, they would cut off the new connection.
-            self.process.forget(place.node);
+            self.process.forget(place);
             SimulatedLink::connect(&self.world, &self.process, place, Some(self.term)).await
         })
     }
@@ -194,7 +194,7 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
         state.term += 1;
         (state.term, state.nodes.len(), state.drive_file.clone())
     };
-    let answers = join_all((0..nodes).map(|node| ask(world, process, node, term, Request::Lease))).await;
+    let answers = join_all((0..nodes).map(|node| ask(world, process, node, term, Request::Lease(None)))).await;
     let mut newest = drive_file.ok_or("there is no drive file")?;
     for answer in answers.iter().flatten() {
         if let Reply::Lease { stored: Some(stored), .. } = answer
@@ -283,10 +283,7 @@ impl Writer {
 
     /// Puts an empty node in the place of a stale member.
     pub async fn replace(&self, world: &Arc<World>, member: usize, node: usize) -> Result<(), String> {
-        let Reply::Lease { instance, .. } = ask(world, &self.process, node, self.term, Request::Lease).await? else {
-            return Err("a strange answer".into());
-        };
-        let place = Place { node, instance };
+        let place = Place { node, instance: world.with_node(node, |node| node.instance) };
         let link = SimulatedLink::connect(world, &self.process, place, Some(self.term)).await?;
         if self.map().members[member].state != MemberState::Stale {
             return Err("it is back".into());
