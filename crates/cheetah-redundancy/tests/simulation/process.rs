@@ -260,10 +260,25 @@ impl Writer {
         world.break_connections(|connection| connection.process == self.process.id);
     }
 
-    /// Returns once every member is in sync, and redundancy agrees with the data.
+    /// Whether every member is in sync and there, none moves, and redundancy agrees with the data. The map alone does
+    /// not tell: a loss is in it only once a write or a check of idle members has met it.
+    pub fn is_complete(&self) -> bool {
+        let (members, map) = (self.drive.members(), self.map());
+        let places = self.environment.places.lock().clone();
+        let is_there = |place: &Place| {
+            self.environment.world.with_node(place.node, |node| node.up && node.instance == place.instance)
+        };
+        map.members_in_sync() == map.members.len()
+            && members.moving().is_empty()
+            && members.to_settle() == 0
+            && (0..members.len()).all(|member| members.is_connected(member))
+            && places.iter().all(is_there)
+    }
+
+    /// Returns once redundancy [is complete](Self::is_complete).
     pub async fn until_complete(&self, patience: Duration) -> bool {
         let complete = async {
-            while self.map().members_in_sync() < self.map().members.len() || self.drive.members().to_settle() > 0 {
+            while !self.is_complete() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };

@@ -144,6 +144,25 @@ fn a_member_lost_while_idle_is_noticed() {
     });
 }
 
+/// The comparison after a run leaves out as many members as the layout survives, so none may be lost besides.
+#[test]
+fn a_drive_whose_member_was_lost_with_its_writer_is_not_complete_before_the_loss_is_noticed() {
+    play(async {
+        let (mut rig, writer) = Rig::written(PARITY, 3).await;
+        writer.drive.close().await.unwrap();
+        writer.kill(&rig.world);
+        rig.world.kill(2);
+        rig.world.restart(2);
+        let next = rig.open().await;
+        assert_eq!((next.map().members_in_sync(), next.drive.members().to_settle()), (3, 0));
+        assert!(!next.is_complete());
+        next.until_stale(2, true).await;
+        next.replace(&rig.world, 2, 3).await.unwrap();
+        assert!(next.until_complete(PATIENCE).await);
+        rig.check(&next, 1).await;
+    });
+}
+
 #[test]
 fn a_writer_that_dies_between_the_map_and_the_write_leaves_what_was_there() {
     play(async {

@@ -33,12 +33,9 @@ impl Run {
         let begun = Instant::now();
         let complete = || {
             let writer = self.writer.lock().clone().filter(|writer| writer.process.is_alive())?;
-            let map = writer.map();
             let stored = self.world.state.lock().drive_file.clone()?;
-            let in_sync = |map: &cheetah_redundancy::Map| map.members_in_sync() == map.members.len();
-            let moves = !writer.drive.members().moving().is_empty();
-            (in_sync(&map) && in_sync(&stored.map) && !moves && writer.drive.members().to_settle() == 0)
-                .then_some(writer)
+            let is_stored = stored.map.members_in_sync() == stored.map.members.len();
+            (is_stored && writer.is_complete()).then_some(writer)
         };
         let writer = loop {
             if let Some(writer) = complete() {
