@@ -6,7 +6,7 @@ import os
 import typing
 from typing import Any
 
-from bench import probe_tables
+from bench.probe import tables as probe_tables
 from bench.report import prefetching, storage_tables, store
 from bench.report.matrix import transfer_table, triage_tables
 from cheetah.bench.figure import Figure
@@ -171,7 +171,7 @@ PARTS = (
         "`cheetah probe` beside other tools, over a veth pair whose far end's kernel stamps packets on arrival, "
         "and over emulated paths; then the tables of the paper that it follows (Mok et al., PAM 2015).",
         probe_tables.report,
-        "bench.probe",
+        "bench.probe.measure",
     ),
     Part(
         "storage",

@@ -7,11 +7,11 @@ import struct
 
 import pytest
 
-from bench import probe_txtime
-from bench.probe_capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
-from bench.probe_paths import emulated_ms
-from bench.probe_tables import Table
-from bench.probe_trains import (
+from bench.probe import txtime
+from bench.probe.capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
+from bench.probe.paths import emulated_ms
+from bench.probe.tables import Table
+from bench.probe.trains import (
     TrainRequest,
     TrainResults,
     gap_errors_us,
@@ -92,29 +92,29 @@ def test_a_table_is_a_table() -> None:
 
 
 def _console(backend: str, late_ns: int, held: int) -> str:
-    due = [number * 200_000_000 for number in range(1, probe_txtime.PACKETS + 1)]
+    due = [number * 200_000_000 for number in range(1, txtime.PACKETS + 1)]
     lines = [
         '@fq sent {"event":"train","due_ns":' + str(due) + "}",
         f'@fq sent {{"event":"done","backend":"{backend}"}}',
     ]
-    lines += [f"@fq arrived {time + late_ns} {probe_txtime.IP_BYTES}" for time in due]
+    lines += [f"@fq arrived {time + late_ns} {txtime.IP_BYTES}" for time in due]
     return "\r\n".join(
         ["some kernel's word", *lines, "@fq arrived dropped 0", f"@fq queue  backlog 9000b {held}p requeues 0"]
     )
 
 
 def test_packets_that_waited_in_the_kernel_and_left_when_due_pass() -> None:
-    turn = probe_txtime.read(_console("txtime-fq", 1_000_000, 11))["fq"]
+    turn = txtime.read(_console("txtime-fq", 1_000_000, 11))["fq"]
     assert turn.problems("fq") == []
-    assert (turn.on_time(), turn.held_max) == (probe_txtime.PACKETS, 11)
+    assert (turn.on_time(), turn.held_max) == (txtime.PACKETS, 11)
 
 
 @pytest.mark.parametrize(
     ("backend", "late_ns", "held"), [("ring", 0, 11), ("txtime-fq", 900_000_000, 11), ("txtime-fq", 0, 1)]
 )
 def test_another_backend_a_late_packet_and_an_empty_queue_fail(backend: str, late_ns: int, held: int) -> None:
-    assert len(probe_txtime.read(_console(backend, late_ns, held))["fq"].problems("fq")) == 1
+    assert len(txtime.read(_console(backend, late_ns, held))["fq"].problems("fq")) == 1
 
 
 def test_an_emulated_machine_that_said_nothing_fails() -> None:
-    assert len(probe_txtime.problems_of(probe_txtime.read(""))) == 6
+    assert len(txtime.problems_of(txtime.read(""))) == 6

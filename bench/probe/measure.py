@@ -7,11 +7,11 @@ import contextlib
 import functools
 from collections.abc import Callable
 
-from bench import probe_paths, probe_seed, probe_tables, probe_txtime
-from bench.probe_senders import MMSG, OURS, PROGRAMS, SLEEP, SPIN, Sender, ours, serve_iperf3, tools
-from bench.probe_stand import Stand, burners, stand
-from bench.probe_tables import Plot, Table
-from bench.probe_trains import TrainRequest, TrainResults, gap_errors_us, gaps_us, percentile
+from bench.probe import paths, seed, txtime
+from bench.probe.senders import MMSG, OURS, PROGRAMS, SLEEP, SPIN, Sender, ours, serve_iperf3, tools
+from bench.probe.stand import Stand, burners, stand
+from bench.probe.tables import Plot, Table, save
+from bench.probe.trains import TrainRequest, TrainResults, gap_errors_us, gaps_us, percentile
 from bench.report.curves import Chart, distribution
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
@@ -183,9 +183,9 @@ def measure(settings: Settings) -> list[Figure]:
         serve_iperf3(at)
         figures, tables, plots = measure_gaps(at, settings)
         figures += measure_back_to_back(at, settings)
-        tables += probe_seed.tables(at, settings)
-    for part in (probe_seed.behind_links, probe_paths.measure, probe_txtime.measure):
+        tables += seed.tables(at, settings)
+    for part in (seed.behind_links, paths.measure, txtime.measure):
         more = part(settings)
         figures, tables, plots = figures + more[0], tables + more[1], plots + more[2]
-    probe_tables.save(tables, plots)
+    save(tables, plots)
     return figures

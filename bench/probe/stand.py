@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from bench.probe_trains import TrainRequest, read_arrivals
+from bench.probe.trains import TrainRequest, read_arrivals
 from bench.scratch import Scratch
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run

@@ -6,10 +6,10 @@ import os
 import struct
 import time
 
-from bench.probe_paths import enter
-from bench.probe_stand import PORT, Judge, packets_program
-from bench.probe_tables import Table
-from bench.probe_trains import gaps_us, percentile, rates_bits, read_trains, split
+from bench.probe.paths import enter
+from bench.probe.stand import PORT, Judge, packets_program
+from bench.probe.tables import Table
+from bench.probe.trains import gaps_us, percentile, rates_bits, read_trains, split
 from bench.scratch import Scratch
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError

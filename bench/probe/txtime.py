@@ -1,5 +1,5 @@
 """Checks SO_TXTIME in a kernel with FQ and ETF: packets wait in the kernel, and leave in order and at the times given
-with them. `python3 -m bench.probe_txtime` ends in PASS or FAIL. All of it is emulated, so timing is, too."""
+with them. `python3 -m bench.probe.txtime` ends in PASS or FAIL. All of it is emulated, so timing is, too."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bench import probe_guest
-from bench.probe_stand import PORT, packets_program
-from bench.probe_tables import Plot, Table
-from bench.probe_trains import percentile
+from bench.probe import guest
+from bench.probe.stand import PORT, packets_program
+from bench.probe.tables import Plot, Table
+from bench.probe.trains import percentile
 from bench.scratch import Scratch
 from bench.settings import Settings
 from bench.tools import cheetah
@@ -148,7 +148,7 @@ def console() -> str:
         if shutil.which("strip"):
             run(["strip", stripped])
         programs = {"cheetah": stripped, "bench-packets": packets_program()}
-        return probe_guest.boot(script(), programs, scratch.dir)
+        return guest.boot(script(), programs, scratch.dir)
 
 
 def problems_of(turns: dict[str, Turn]) -> list[str]:

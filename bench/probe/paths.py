@@ -10,10 +10,10 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from bench.probe_senders import OURS
-from bench.probe_stand import PORT, Judge, packets_program
-from bench.probe_tables import Plot, Table
-from bench.probe_trains import gaps_us, read_trains, split
+from bench.probe.senders import OURS
+from bench.probe.stand import PORT, Judge, packets_program
+from bench.probe.tables import Plot, Table
+from bench.probe.trains import gaps_us, read_trains, split
 from bench.report.curves import Chart, histogram
 from bench.settings import Settings
 from bench.tools import cheetah

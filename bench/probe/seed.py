@@ -8,11 +8,11 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from bench import probe_capture
-from bench.probe_senders import MMSG, PROGRAMS, SPIN, Sender, ours
-from bench.probe_stand import PORT, RECEIVER, Stand, burners
-from bench.probe_tables import Plot, Table
-from bench.probe_trains import (
+from bench.probe import capture
+from bench.probe.senders import MMSG, PROGRAMS, SPIN, Sender, ours
+from bench.probe.stand import PORT, RECEIVER, Stand, burners
+from bench.probe.tables import Plot, Table
+from bench.probe.trains import (
     TrainRequest,
     TrainResults,
     gap_errors_us,
@@ -212,4 +212,4 @@ def tables(at: Stand, settings: Settings) -> list[Table]:
 
 def behind_links(settings: Settings) -> tuple[list[Figure], list[Table], list[Plot]]:
     """Slides 29 and 30: tcpdump on the sender's machine against the output of a link."""
-    return [], [probe_capture.table(settings)], []
+    return [], [capture.table(settings)], []

@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.probe_stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
-from bench.probe_trains import TrainRequest, TrainResults, read_trains, split
+from bench.probe.stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
+from bench.probe.trains import TrainRequest, TrainResults, read_trains, split
 from bench.tools import cheetah
 from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
