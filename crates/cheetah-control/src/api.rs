@@ -42,6 +42,9 @@ pub const NOTES_MAX: usize = 4;
 /// The most nodes that a draining node's parts may go to.
 pub const DRAINING_TO_MAX: usize = 64;
 
+/// The most exports in [`Status::dropped`].
+pub const DROPPED_MAX: usize = 64;
+
 /// The error for an export that exists and holds no map.
 pub const NO_MAP: &str = "this export holds no map";
 
@@ -73,6 +76,19 @@ pub struct Status {
     /// Set while the node is about to leave: it takes no new exports, and has no free memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<Draining>,
+    /// The exports that the node dropped last because its machine needed the memory, oldest first, at most
+    /// [`DROPPED_MAX`]. Their content is lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
+}
+
+/// An export that a node dropped because its machine needed the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// Its name.
+    pub export: String,
+    /// Its size.
+    pub size_bytes: u64,
 }
 
 /// The mark of a node that is about to leave. Processes that have drives open for writing move their parts elsewhere.
@@ -88,7 +104,7 @@ pub struct Draining {
 /// The memory a node lends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// Bytes lent, digests included.
+    /// Bytes lent now, digests included.
     pub lent_bytes: u64,
     /// Bytes of content that fit in it.
     pub usable_bytes: u64,
@@ -126,6 +142,10 @@ pub struct ExportStatus {
     /// Bytes that clients have read from it since it was created.
     #[serde(default)]
     pub read_bytes: u64,
+    /// Set while the machine needs the memory: the holder of the lease moves the export elsewhere, or the node may drop it
+    /// after this many seconds. It drops it at once if the machine has almost no memory left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_in_s: Option<u64>,
 }
 
 /// A lease in force.

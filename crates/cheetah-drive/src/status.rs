@@ -9,13 +9,14 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use crate::file::coverage;
-use crate::file::{DigestsRef, DriveFile, Image, ImageState};
+use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
 use crate::node::export::KeptExports;
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
 use crate::redundancy::map::DriveMap;
 use crate::redundancy::newest::newest_soon;
 pub use crate::redundancy::request::Recovery;
+use crate::redundancy::request::{Leaving, Step};
 use cheetah_error::Result;
 
 /// The state of a drive.
@@ -139,6 +140,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
     });
     let bad: Vec<_> = file.bad_ranges().iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
     let survives = survives(file, &nodes).filter(|_| !refetching);
+    join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status))).await;
     let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
     let answering: Vec<_> = answering.map(|(node, _)| node.clone()).collect();
     Ok(DriveStatus {
@@ -187,6 +189,24 @@ async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<(DriveFile,
     Ok((now, map.refetching, nodes))
 }
 
+/// Says what becomes of the part of a node whose machine needs the memory.
+async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStatus) {
+    let Some(seconds) = status.leave_in_s else { return };
+    let name = &node.name;
+    let wants = format!("node {name} needs its memory back, and may drop its part of the drive in {seconds} s");
+    status.problem = Some(match (file.is_redundant(), &status.writer) {
+        (false, _) => format!("{wants}: a drive without redundancy cannot be moved; save its image (cheetah save)"),
+        (true, None) => format!(
+            "{wants}: no process has the drive open for writing, so nobody moves it; cheetah drain {name} --drive {} does",
+            file.path.display()
+        ),
+        (true, Some(writer)) => match Leaving::at(node).await.map(|leaving| leaving.step) {
+            Some(Step::Stuck { why }) => format!("{wants}: {writer} cannot move it: {why}"),
+            _ => format!("{wants}: {writer} moves it"),
+        },
+    });
+}
+
 /// How many losses the drive survives, with its nodes in this state.
 fn survives(file: &DriveFile, nodes: &[NodeStatus]) -> Option<usize> {
     let mut first = 0;
@@ -213,7 +233,7 @@ mod tests {
 
     /// How many losses a drive survives while these of its nodes do not answer.
     fn survives_without(file: &DriveFile, unreachable: &[usize]) -> Option<usize> {
-        let status = |(index, node): (usize, &crate::file::SetNode)| NodeStatus {
+        let status = |(index, node): (usize, &SetNode)| NodeStatus {
             node: node.name.clone(),
             set: 0,
             nbd: node.nbd.clone(),
@@ -225,6 +245,7 @@ mod tests {
             reserved: None,
             connections: None,
             writer: None,
+            leave_in_s: None,
             transport: None,
         };
         survives(file, &file.nodes().enumerate().map(status).collect::<Vec<_>>())

@@ -75,6 +75,8 @@ pub(crate) struct Arena {
 struct FreeSlots {
     /// The slot freed last; its first digest is the number of the slot freed before it, or 0.
     last: Option<Slot>,
+    /// The same for free slots without memory: their pages were given back to the machine.
+    without_memory: Option<Slot>,
     /// The first slot, from 0, that was never used.
     fresh: u32,
 }
@@ -109,7 +111,7 @@ impl Arena {
         let pad = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: a huge page's worth of room was mapped for this, and `pad` is less than that.
         let base = unsafe { mapping.add(pad) };
-        let free = Mutex::new(FreeSlots { last: None, fresh: 0 });
+        let free = Mutex::new(FreeSlots { last: None, without_memory: None, fresh: 0 });
         let mut arena =
             Self { mapping, mapping_bytes, base, bytes, slots, locked: false, free, ready_bytes: AtomicU64::new(0) };
         arena.protect()?;
@@ -182,9 +184,8 @@ impl Arena {
     /// Allocates a slot, all zero; `None` if all are in use.
     pub fn allocate(&self) -> Option<Slot> {
         let mut free = self.free.lock();
-        if let Some(mut slot) = free.last.take() {
-            let link = &mut self.view_mut(&mut slot).digests[0];
-            free.last = u32::try_from(std::mem::take(link)).ok().and_then(NonZeroU32::new).map(Slot);
+        let FreeSlots { last, without_memory, .. } = &mut *free;
+        if let Some(slot) = self.pop(last).or_else(|| self.pop(without_memory)) {
             return Some(slot);
         }
         if free.fresh == self.slots {
@@ -208,10 +209,71 @@ impl Arena {
             tracing::error!(slot = slot.0, "memory did not read back as zero after it was wiped: broken memory?");
             return false;
         }
-        let mut free = self.free.lock();
-        self.view_mut(&mut slot).digests[0] = free.last.as_ref().map_or(0, |last| u64::from(last.0.get()));
-        free.last = Some(slot);
+        self.push(&mut self.free.lock().last, slot);
         true
+    }
+
+    /// Gives the memory of free slots that were in use back to the machine. Their next use faults it in again. Returns the
+    /// number of bytes.
+    pub fn give_back_free(&self) -> u64 {
+        let mut slots = Vec::new();
+        {
+            let FreeSlots { last, .. } = &mut *self.free.lock();
+            while let Some(slot) = self.pop(last) {
+                slots.push(slot);
+            }
+        }
+        slots.sort_unstable_by_key(|slot| slot.0);
+        // One call for each run of neighbours: a huge page leaves memory as a whole.
+        for run in slots.chunk_by(|slot, next| slot.0.get() + 1 == next.0.get() && self.are_adjacent(slot, next)) {
+            if let Err(error) = self.give_back(&run[0], run.len() * SLOT_BYTES) {
+                tracing::warn!(%error, "free memory cannot be given back to the machine");
+            }
+        }
+        let bytes = (slots.len() * SLOT_BYTES) as u64;
+        let without_memory = &mut self.free.lock().without_memory;
+        slots.into_iter().rev().for_each(|slot| self.push(without_memory, slot));
+        bytes
+    }
+
+    fn are_adjacent(&self, slot: &Slot, next: &Slot) -> bool {
+        self.place(slot).0 as usize + SLOT_BYTES == self.place(next).0 as usize
+    }
+
+    /// Gives back the memory from the start of a free slot. The free slots in it stay zero: the kernel gives zeroed memory.
+    fn give_back(&self, first: &Slot, len: usize) -> rustix::io::Result<()> {
+        let start = self.place(first).0.cast();
+        // SAFETY: the range is in our mapping, and belongs to free slots, which the caller took out of the list of free
+        // slots; they are all zero, and read as zeros afterwards. Memory is locked again as it is faulted in.
+        unsafe {
+            match mm::madvise(start, len, Advice::LinuxDontneedLocked) {
+                // A kernel older than 5.18, which gives back only memory that is not locked.
+                Err(rustix::io::Errno::INVAL) => {}
+                result => return result,
+            }
+            if self.locked {
+                mm::munlock(start, len)?;
+            }
+            mm::madvise(start, len, Advice::LinuxDontNeed)?;
+            if self.locked {
+                mm::mlock_with(start, len, MlockFlags::ONFAULT)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the slot that was put into a list of free slots last.
+    fn pop(&self, list: &mut Option<Slot>) -> Option<Slot> {
+        let mut slot = list.take()?;
+        let link = &mut self.view_mut(&mut slot).digests[0];
+        *list = u32::try_from(std::mem::take(link)).ok().and_then(NonZeroU32::new).map(Slot);
+        Some(slot)
+    }
+
+    /// Puts a slot that is all zero into a list of free slots.
+    fn push(&self, list: &mut Option<Slot>, mut slot: Slot) {
+        self.view_mut(&mut slot).digests[0] = list.as_ref().map_or(0, |last| u64::from(last.0.get()));
+        *list = Some(slot);
     }
 
     /// Returns a slot's memory.
@@ -305,6 +367,46 @@ mod tests {
             let view = arena.view(slot);
             assert!(is_zero(view.bytes) && view.digests.iter().all(|digest| *digest == 0));
         }
+    }
+
+    #[test]
+    fn memory_given_back_leaves_the_process_and_its_slots_are_zero_when_they_are_used_again() {
+        // In use: nine of ten slots of two pieces, so that runs of free slots are short and long.
+        let arena = Arena::new(2 * PIECE_BYTES as u64).unwrap();
+        let mut slots: Vec<_> = std::iter::from_fn(|| arena.allocate()).collect();
+        for slot in &mut slots {
+            let view = arena.view_mut(slot);
+            view.bytes.fill(0xff);
+            view.digests.fill(7);
+        }
+        let resident = resident_bytes();
+        let (mut kept, mut freed) = (Vec::new(), 0);
+        for (index, slot) in slots.into_iter().enumerate() {
+            if index % 40 == 0 {
+                kept.push(slot);
+            } else {
+                assert!(arena.free(slot));
+                freed += SLOT_BYTES as u64;
+            }
+        }
+        assert_eq!((arena.give_back_free(), arena.give_back_free()), (freed, 0));
+        // Other tests of this process use memory meanwhile, but less.
+        assert!(resident_bytes() + freed / 2 < resident, "{} of {resident}", resident_bytes());
+        for slot in &kept {
+            assert!(arena.view(slot).bytes.iter().all(|byte| *byte == 0xff), "content in use was given back");
+        }
+        let mut count = 0;
+        while let Some(slot) = arena.allocate() {
+            let view = arena.view(&slot);
+            assert!(is_zero(view.bytes) && view.digests.iter().all(|digest| *digest == 0));
+            count += 1;
+        }
+        assert_eq!(count * SLOT_BYTES as u64, freed);
+    }
+
+    fn resident_bytes() -> u64 {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * PAGE_BYTES as u64
     }
 
     #[test]

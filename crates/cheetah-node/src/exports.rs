@@ -1,6 +1,6 @@
 //! The exports of a node by name, with their leases, and their opening by NBD clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -17,8 +17,8 @@ use crate::maps::{self, Maps};
 use crate::replaced::{ConnectionNumber, Connections, ReplacedFlag};
 use crate::store::Store;
 use cheetah_control::api::{
-    DRAINING_TO_MAX, Draining, ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus, NOTE_BYTES_MAX, NOTES_MAX,
-    NewExport, NewMap, NewNote, Notes, Receipt, StoredMap,
+    DRAINING_TO_MAX, DROPPED_MAX, Draining, Dropped, ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus,
+    NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, Notes, Receipt, StoredMap,
 };
 
 /// The most exports of a node.
@@ -43,6 +43,8 @@ pub struct Exports {
     open: RwLock<bool>,
     /// Set while the node is about to leave.
     draining: RwLock<Option<Draining>>,
+    /// The exports that were dropped last because the machine needed the memory, oldest first.
+    dropped: Mutex<VecDeque<Dropped>>,
 }
 
 struct Entry {
@@ -52,6 +54,8 @@ struct Entry {
     named: Connections,
     connections: AtomicUsize,
     notes: Mutex<Notes>,
+    /// When it is dropped at the earliest, if the machine needs its memory.
+    leave_by: Mutex<Option<Instant>>,
 }
 
 /// Why an operation on exports failed.
@@ -107,7 +111,8 @@ impl Exports {
     /// Creates a node's exports, none yet, in the memory of `store`.
     pub fn new(store: Arc<Store>, instance: Instance) -> Arc<Self> {
         let (by_name, maps) = (RwLock::default(), Mutex::default());
-        Arc::new(Self { store, instance, by_name, maps, open: RwLock::new(true), draining: RwLock::default() })
+        let (draining, dropped) = (RwLock::default(), Mutex::default());
+        Arc::new(Self { store, instance, by_name, maps, open: RwLock::new(true), draining, dropped })
     }
 
     /// Marks the node as about to leave, or takes the mark back. Until then, no export is created.
@@ -126,6 +131,36 @@ impl Exports {
     /// The mark, while the node is about to leave.
     pub fn draining(&self) -> Option<Draining> {
         self.draining.read().clone()
+    }
+
+    /// Asks the writers of these exports, and of no others, to move them elsewhere by these times.
+    pub fn set_leaving(&self, leaving: &BTreeMap<String, Instant>) {
+        for (name, entry) in self.by_name.read().iter() {
+            *entry.leave_by.lock() = leaving.get(name).copied();
+        }
+    }
+
+    /// Deletes an export regardless of its lease, because the machine needs the memory. The node's status names it.
+    pub fn drop_export(&self, name: &str) -> Result<Receipt> {
+        let _wiping = self.open.read();
+        let entry = self.entry(name)?;
+        {
+            let _no_lease_is_granted = entry.lease.write();
+            // Before its clients find it gone.
+            let mut dropped = self.dropped.lock();
+            if dropped.len() == DROPPED_MAX {
+                dropped.pop_front();
+            }
+            dropped.push_back(Dropped { export: name.to_owned(), size_bytes: entry.export.geometry().size });
+            drop(dropped);
+            self.take(name, &entry)?;
+        }
+        Ok(entry.export.delete())
+    }
+
+    /// The exports that were dropped last, oldest first.
+    pub fn dropped(&self) -> Vec<Dropped> {
+        self.dropped.lock().iter().cloned().collect()
     }
 
     /// The memory under the exports.
@@ -156,7 +191,8 @@ impl Exports {
         }
         let export = Export::new(&self.store, &new.name, new.size_bytes, new.reserve, new.digests)?;
         let (lease, named) = (RwLock::default(), Connections::default());
-        let entry = Entry { export, lease, named, connections: AtomicUsize::new(0), notes: Mutex::default() };
+        let (connections, notes, leave_by) = (AtomicUsize::new(0), Mutex::default(), Mutex::default());
+        let entry = Entry { export, lease, named, connections, notes, leave_by };
         let status = entry.status(None, Instant::now());
         by_name.insert(new.name.clone(), Arc::new(entry));
         Ok(status)
@@ -175,15 +211,21 @@ impl Exports {
                 Err(LeaseRefusal::Ended) if lease.holder(Instant::now()).is_none() => {}
                 checked => checked?,
             }
-            let mut by_name = self.by_name.write();
-            // Another caller may have deleted, and recreated, it since the lookup.
-            if !by_name.get(name).is_some_and(|found| Arc::ptr_eq(found, &entry)) {
-                return Err(ExportsError::NotFound(shown(name)));
-            }
-            by_name.remove(name);
-            self.maps.lock().remove(name);
+            self.take(name, &entry)?;
         }
         Ok(entry.export.delete())
+    }
+
+    /// Takes an export's name away. Its lease is locked.
+    fn take(&self, name: &str, entry: &Arc<Entry>) -> Result<()> {
+        let mut by_name = self.by_name.write();
+        // Another caller may have deleted, and recreated, it since the lookup.
+        if !by_name.get(name).is_some_and(|found| Arc::ptr_eq(found, entry)) {
+            return Err(ExportsError::NotFound(shown(name)));
+        }
+        by_name.remove(name);
+        self.maps.lock().remove(name);
+        Ok(())
     }
 
     /// Deletes every export regardless of leases, after deletions in progress; no more can be created.
@@ -309,6 +351,7 @@ impl Entry {
                 .map(|(holder, expires_in_s)| LeaseStatus { holder: holder.to_owned(), expires_in_s }),
             map_epoch,
             read_bytes: self.export.stats().read_bytes,
+            leave_in_s: self.leave_by.lock().map(|by| by.saturating_duration_since(now).as_secs()),
         }
     }
 }

@@ -26,7 +26,7 @@
 //! [`export`] is a device in slots; [`lease`] decides which writer is admitted; [`maps`] keeps the maps that writers
 //! store beside their content; [`exports`] has all three by name, for the NBD server; `control` is the HTTP API;
 //! [`node`] starts and ends all of it; `announce` and `join` offer it to others; [`spare`] computes how much memory the
-//! machine can lend.
+//! machine can lend, [`lending`] how much of a machine that others use too, and `watch` follows such a machine.
 
 mod announce;
 mod arena;
@@ -39,6 +39,7 @@ mod faulting;
 pub mod instance;
 mod join;
 pub mod lease;
+pub mod lending;
 pub mod maps;
 pub mod node;
 mod pages;
@@ -47,5 +48,7 @@ mod shared;
 pub mod spare;
 pub mod store;
 mod table;
+mod watch;
 
+pub use arena::LENT_BYTES_MIN;
 pub use node::{Node, NodeConfig, NodeError};

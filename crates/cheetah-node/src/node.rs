@@ -17,9 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::announce::Announcement;
 use crate::exports::Exports;
 use crate::instance::Instance;
+use crate::lending::Rules;
 use crate::shared::Shared;
 use crate::store::Store;
-use crate::{control, join, spare};
+use crate::{control, join, spare, watch};
 use cheetah_control::api::{NodeReceipt, Status};
 
 /// How long to wait for connections to end when the node ends.
@@ -32,6 +33,9 @@ pub struct NodeConfig {
     pub memory_bytes: u64,
     /// Whether this machine runs nothing else, and so may lend more: see [`spare::Room::spare_bytes`].
     pub dedicated: bool,
+    /// Bytes that the machine keeps available for others. If set, the node lends what is idle, follows the machine, and
+    /// gives memory back when others need it; `memory_bytes` is then the most that it lends.
+    pub keep_free_bytes: Option<u64>,
     /// The address for NBD. Port 0 takes any free one.
     pub listen: SocketAddr,
     /// The address for HTTP; the port after the NBD port if `None`.
@@ -60,6 +64,7 @@ impl NodeConfig {
         Self {
             memory_bytes,
             dedicated: false,
+            keep_free_bytes: None,
             listen,
             http_listen: None,
             name: String::new(),
@@ -129,6 +134,7 @@ impl Node {
                 .map_err(NodeError::Exposed)?;
         }
         let memory_bytes = match config.dedicated {
+            _ if config.keep_free_bytes.is_some() => config.memory_bytes,
             // The spare memory was measured before the machine joined its room; slightly less may be available now.
             true => {
                 spare::spare_bytes(true).map_or(config.memory_bytes, |now| config.memory_bytes.min(now >> 20 << 20))
@@ -142,7 +148,11 @@ impl Node {
         };
 
         let lending = || format!("cannot lend {}", Size(memory_bytes));
-        let store = Store::new(memory_bytes).map_err(|error| system(lending(), error))?;
+        let store = match config.keep_free_bytes {
+            Some(_) => Store::on_demand(memory_bytes),
+            None => Store::new(memory_bytes),
+        };
+        let store = store.map_err(|error| system(lending(), error))?;
         let instance = Instance::random().map_err(|error| system("no random numbers", error))?;
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {
@@ -155,6 +165,11 @@ impl Node {
             credential,
             started: Instant::now(),
         });
+        if let Some(keep_free_bytes) = config.keep_free_bytes {
+            let rules = Rules { keep_free_bytes, lent_bytes_max: memory_bytes };
+            let watching = watch::start(&shared.exports, rules);
+            watching.map_err(|error| system("cannot follow the memory of this machine", error))?;
+        }
         let threads = config.data_threads.unwrap_or_else(Workers::count_default);
         let workers = Workers::start("nbd", threads).map_err(|error| system("cannot start threads", error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build();

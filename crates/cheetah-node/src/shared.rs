@@ -39,6 +39,7 @@ impl Shared {
             memory: MemoryStatus { free_bytes: self.free_bytes(), ..self.exports.store().status() },
             exports: self.exports.status(),
             draining: self.exports.draining(),
+            dropped: self.exports.dropped(),
         }
     }
 

@@ -71,10 +71,14 @@ impl MachineMemory {
 /// Bytes this machine can lend now, by `/proc/meminfo` and its control groups. `None` if they are not readable. See
 /// [`MachineMemory::spare_bytes`] for `dedicated`.
 pub fn spare_bytes(dedicated: bool) -> Option<u64> {
+    machine_memory().map(|memory| memory.spare_bytes(dedicated))
+}
+
+/// This machine's memory now, by `/proc/meminfo` and the limits of its control groups. `None` if they are not readable.
+pub fn machine_memory() -> Option<MachineMemory> {
     let machine = MachineMemory::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let room = cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, MachineMemory::within);
-    Some(room.spare_bytes(dedicated))
+    Some(cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, MachineMemory::within))
 }
 
 /// Checks that a machine that other programs use too can lend `bytes`.

@@ -32,9 +32,10 @@ pub struct Store {
     digest_errors: AtomicU64,
 }
 
-/// A capacity, and the amount reserved from it.
+/// A capacity, and the amount reserved from it. The capacity may fall below the amount: then nothing is reserved until
+/// enough is given back.
 struct Quota {
-    max: u64,
+    max: AtomicU64,
     reserved: AtomicU64,
 }
 
@@ -51,10 +52,21 @@ impl Store {
     pub fn new(bytes: u64) -> std::io::Result<Arc<Self>> {
         let arena = Arc::new(Arena::new(bytes)?);
         faulting::start(&arena)?;
+        let lent = arena.slots();
+        Ok(Self::over(arena, lent))
+    }
+
+    /// Lends nothing yet, and up to `bytes_max` later ([`Store::set_lent_bytes`]). Only memory that holds content is taken
+    /// from the machine.
+    pub fn on_demand(bytes_max: u64) -> std::io::Result<Arc<Self>> {
+        Ok(Self::over(Arc::new(Arena::new(bytes_max)?), 0))
+    }
+
+    fn over(arena: Arc<Arena>, lent_slots: u64) -> Arc<Self> {
         let slots = arena.slots();
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             arena,
-            slots: Quota::new(slots),
+            slots: Quota::new(lent_slots),
             leaves: Quota::new(LEAVES_MIN.max(slots * SLOT_BYTES as u64 / LEAF_SPAN_BYTES * 2)),
             span: Quota::new(SPAN_BYTES_MAX),
             reserved_slots: AtomicU64::new(0),
@@ -62,15 +74,25 @@ impl Store {
             wiped_bytes: AtomicU64::new(0),
             unclean: AtomicBool::new(false),
             digest_errors: AtomicU64::new(0),
-        }))
+        })
+    }
+
+    /// Lends `bytes` from now on, at most those of the mapping. Exports that have more keep it.
+    pub fn set_lent_bytes(&self, bytes: u64) {
+        self.slots.max.store((bytes / SLOT_BYTES as u64).min(self.arena.slots()), Ordering::Release);
+    }
+
+    /// Gives the memory of free slots back to the machine. Returns the number of bytes.
+    pub fn give_back_free(&self) -> u64 {
+        self.arena.give_back_free()
     }
 
     /// The memory's status.
     pub fn status(&self) -> MemoryStatus {
         let bytes = |slots: u64| slots * SLOT_BYTES as u64;
         MemoryStatus {
-            lent_bytes: self.arena.lent_bytes(),
-            usable_bytes: bytes(self.arena.slots()),
+            lent_bytes: self.lent_bytes(),
+            usable_bytes: bytes(self.slots.max()),
             reserved_bytes: bytes(self.reserved_slots.load(Ordering::Relaxed)),
             used_bytes: bytes(self.used_slots.load(Ordering::Relaxed)),
             free_bytes: bytes(self.slots.free()),
@@ -79,9 +101,20 @@ impl Store {
         }
     }
 
+    /// Bytes lent now, digests included.
+    fn lent_bytes(&self) -> u64 {
+        let slots = self.slots.max();
+        if slots == self.arena.slots() { self.arena.lent_bytes() } else { slots * SLOT_BYTES as u64 }
+    }
+
     /// Bytes wiped since the start, and whether each was read back as zero.
     pub fn wiped(&self) -> (u64, bool) {
         (self.wiped_bytes.load(Ordering::Relaxed), !self.unclean.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that exports may use: those reserved, and those in use without a reservation.
+    pub fn promised_bytes(&self) -> u64 {
+        self.slots.reserved.load(Ordering::Acquire) * SLOT_BYTES as u64
     }
 
     /// Pages that did not match their digest since the start, in all exports.
@@ -137,7 +170,7 @@ impl Store {
 
     /// Allocates a slot, all zero; from the reservation if `reserved`.
     pub(crate) fn allocate(&self, reserved: bool) -> Result<Slot> {
-        let full = || no_space(format!("all {} lent by this node are in use", Size(self.arena.lent_bytes())));
+        let full = || no_space(format!("all {} lent by this node are in use", Size(self.lent_bytes())));
         if !reserved {
             self.slots.take(1).map_err(|_| full())?;
         }
@@ -165,18 +198,22 @@ impl Store {
 
 impl Quota {
     fn new(max: u64) -> Self {
-        Self { max, reserved: AtomicU64::new(0) }
+        Self { max: AtomicU64::new(max), reserved: AtomicU64::new(0) }
+    }
+
+    fn max(&self) -> u64 {
+        self.max.load(Ordering::Acquire)
     }
 
     fn free(&self) -> u64 {
-        self.max.saturating_sub(self.reserved.load(Ordering::Acquire))
+        self.max().saturating_sub(self.reserved.load(Ordering::Acquire))
     }
 
     /// Reserves `count`, or returns how many are left.
     fn take(&self, count: u64) -> std::result::Result<(), u64> {
-        let more = |reserved: u64| reserved.checked_add(count).filter(|sum| *sum <= self.max);
+        let more = |reserved: u64| reserved.checked_add(count).filter(|sum| *sum <= self.max());
         let taken = self.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.map(drop).map_err(|reserved| self.max.saturating_sub(reserved))
+        taken.map(drop).map_err(|reserved| self.max().saturating_sub(reserved))
     }
 
     fn give_back(&self, count: u64) {

@@ -39,6 +39,9 @@ pub struct NodeStatus {
     pub connections: Option<usize>,
     /// The process that holds the write lease, if there is one.
     pub writer: Option<String>,
+    /// Seconds until the node may drop its part, because its machine needs the memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leave_in_s: Option<u64>,
     /// The protection of the connection over which it answered; `None` if it did not answer.
     #[serde(serialize_with = "as_text")]
     pub transport: Option<Transport>,
@@ -102,6 +105,7 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> 
         used_bytes: export.as_ref().map(|export| export.used_bytes),
         reserved: export.as_ref().map(|export| export.reserved),
         connections: export.as_ref().map(|export| export.connections),
+        leave_in_s: export.as_ref().and_then(|export| export.leave_in_s),
         writer: export.and_then(|export| export.lease).map(|lease| lease.holder),
         transport,
     }
@@ -120,6 +124,9 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
                 let name = &node.name;
                 let problem = match node.receipt {
                     Some(_) => format!("node {name} has wiped its part of the drive; destroy the rest"),
+                    None if status.dropped.iter().any(|dropped| dropped.export == export_name) => {
+                        format!("node {name} dropped its part of the drive: its machine needed the memory")
+                    }
                     None => format!("node {name} has no export {export_name} any more: it was freed"),
                 };
                 (NodeState::Empty, Some(problem), None)

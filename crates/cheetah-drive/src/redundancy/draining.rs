@@ -1,4 +1,4 @@
-//! A writer moves its drive's parts off nodes that are about to leave.
+//! A writer moves its drive's parts off nodes that are about to leave, or whose machines need the memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,10 @@ impl Drainer {
         let nodes = shared.nodes();
         let asks = nodes.iter().map(|node| async {
             let export = shared.exports.of(node, ASK_TIMEOUT)?;
-            export.control.status().await.ok()?.draining
+            let status = export.control.status().await.ok()?;
+            let has_to_go =
+                || status.exports.iter().any(|found| found.name == export.name && found.leave_in_s.is_some());
+            status.draining.clone().or_else(|| has_to_go().then(Draining::default))
         });
         let marks = join_all(asks).await;
         let draining: Vec<usize> = (0..nodes.len()).filter(|member| marks[*member].is_some()).collect();
@@ -92,7 +95,11 @@ impl Drainer {
                 }
                 match moving::begin(shared, members, member, &target, shared.timeout()).await {
                     Ok(()) => {
-                        tracing::info!("{} is draining: its part moves to {}", nodes[member].name, target.name);
+                        tracing::info!(
+                            "{} wants its memory back: its part moves to {}",
+                            nodes[member].name,
+                            target.name
+                        );
                         return Ok(());
                     }
                     Err(error) => why.push(error.to_string()),
@@ -135,7 +142,7 @@ impl Drainer {
         }
         let said = failed.map(|(_, why)| why).unwrap_or_default();
         if !said.is_empty() && said != self.told {
-            tracing::warn!("a part of a draining node cannot be moved: {said}");
+            tracing::warn!("a node wants its memory back, and its part cannot be moved: {said}");
         }
         self.told = said;
     }
@@ -149,7 +156,7 @@ fn suits(
     member: usize,
 ) -> Result<(), String> {
     if target.is_at(nodes[member].http.as_deref()) {
-        return Err(format!("node {} is the one that is draining", target.name));
+        return Err(format!("node {} is the one that wants its memory back", target.name));
     }
     check(target, file, nodes, member)
 }

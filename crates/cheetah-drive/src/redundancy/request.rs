@@ -181,6 +181,11 @@ impl Leaving {
         Self { at_ms: now_ms(), writer: holder(), drive, to, step }
     }
 
+    /// The last word at the node.
+    pub async fn at(node: &SetNode) -> Option<Self> {
+        read(std::slice::from_ref(node), Self::NOTE).await.pop()
+    }
+
     /// Leaves it at the node.
     pub async fn leave(&self, node: &SetNode) {
         store(std::slice::from_ref(node), Self::NOTE, self).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cheetah_control::api::{Draining, NodeReceipt};
 use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
-use cheetah_node::{Node, NodeConfig, NodeError, spare};
+use cheetah_node::{LENT_BYTES_MIN, Node, NodeConfig, NodeError, spare};
 use cheetah_room::Host;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
@@ -25,6 +25,12 @@ use crate::ui::Ui;
 
 /// The interval of looks at a node that is draining.
 const DRAIN_LOOK: Duration = Duration::from_millis(200);
+
+/// The memory that a machine keeps available to other programs, unless it has less than four times as much.
+const KEEP_FREE_DEFAULT: u64 = 2 << 30;
+
+/// The least that a machine keeps available: programs fill more than this between two looks at the machine.
+const KEEP_FREE_MIN: u64 = 64 << 20;
 
 /// The options of `node`.
 #[derive(Debug, clap::Args)]
@@ -47,14 +53,24 @@ lets it in. If no room is found, it listens on loopback only.
   cheetah node --memory 12GiB --room examiner:10812
   cheetah node --memory 12GiB --room STRING --join examiner:10811
 
+With --memory auto, the node lends what is idle on a machine that people work at, and follows it: it always keeps \
+--keep-free available to other programs. When they need memory, the node lends less, has drives with redundancy move \
+parts to other nodes, and at last drops parts, which are lost. It lends again when there is room.
+
+  cheetah node --memory auto --keep-free 2GiB --room STRING
+
 With --drain, a node that is asked to stop first lets drives with redundancy move their parts to other nodes, as \
 cheetah drain does.
 
   cheetah node --memory 12GiB --room STRING --drain 300")]
 pub struct Args {
-    /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else
-    #[arg(long, value_name = "SIZE|max")]
+    /// Amount of memory to lend; 'max' lends almost all, on a machine that runs nothing else; 'auto' lends what is idle
+    #[arg(long, value_name = "SIZE|max|auto")]
     memory: Memory,
+
+    /// With --memory auto: the memory that stays available to other programs [default: 2GiB, at most a quarter]
+    #[arg(long, value_name = "SIZE")]
+    keep_free: Option<Size>,
 
     /// Address for drives (NBD) [default: every address in a room, or 127.0.0.1 without one; port 10809]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
@@ -104,6 +120,7 @@ pub struct Args {
 enum Memory {
     Bytes(u64),
     Max,
+    Auto,
 }
 
 impl FromStr for Memory {
@@ -112,18 +129,44 @@ impl FromStr for Memory {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text {
             "max" => Ok(Self::Max),
-            _ => text.parse::<Size>().map(|size| Self::Bytes(size.0)).map_err(|error| format!("{error}, or 'max'")),
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse::<Size>()
+                .map(|size| Self::Bytes(size.0))
+                .map_err(|error| format!("{error}, 'max' or 'auto'")),
         }
     }
 }
 
 impl Memory {
-    fn bytes(self) -> Result<u64> {
+    /// The most bytes to lend, and the bytes that the machine keeps available if the node follows it.
+    fn amount(self, keep_free: Option<Size>) -> Result<(u64, Option<u64>)> {
+        let unknown =
+            || Failure::failed("this system does not say how much memory is free: give the amount to lend, in bytes");
         match self {
-            Self::Bytes(bytes) => Ok(bytes),
-            Self::Max => spare::spare_bytes(true).map(|bytes| bytes >> 20 << 20).ok_or_else(|| {
-                Failure::failed("this system does not say how much memory is free: give the amount to lend, in bytes")
-            }),
+            Self::Bytes(_) | Self::Max if keep_free.is_some() => {
+                Err(Failure::misused("--keep-free is for --memory auto: any other node lends a fixed amount"))
+            }
+            Self::Bytes(bytes) => Ok((bytes, None)),
+            Self::Max => spare::spare_bytes(true).map(|bytes| (bytes >> 20 << 20, None)).ok_or_else(unknown),
+            Self::Auto => {
+                let total = spare::machine_memory().ok_or_else(unknown)?.total_bytes;
+                let kept = keep_free.map_or((total / 4).min(KEEP_FREE_DEFAULT), |size| size.0);
+                if kept < KEEP_FREE_MIN {
+                    let least = Size(KEEP_FREE_MIN);
+                    return Err(Failure::misused(format!(
+                        "a machine that keeps less than {least} free meets its limits before the node can give memory back"
+                    )));
+                }
+                match total.checked_sub(kept).filter(|lent| *lent >= LENT_BYTES_MIN) {
+                    Some(lent_max) => Ok((lent_max, Some(kept))),
+                    None => Err(Failure::misused(format!(
+                        "a machine with {} of memory that keeps {} free has nothing to lend: choose a smaller --keep-free",
+                        Size(total),
+                        Size(kept)
+                    ))),
+                }
+            }
         }
     }
 }
@@ -161,7 +204,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let listen = args.listen.unwrap_or_else(listen_default);
     let announce = args.announce || !(args.no_announce || listen.ip().is_loopback());
+    let (memory_bytes, keep_free_bytes) = args.memory.amount(args.keep_free)?;
     let config = NodeConfig {
+        keep_free_bytes,
         http_listen: args.http,
         name: args.name,
         join: args.join,
@@ -169,13 +214,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         insecure: args.insecure,
         probe: !args.no_probe,
         dedicated: matches!(args.memory, Memory::Max),
-        ..NodeConfig::new(args.memory.bytes()?, listen)
+        ..NodeConfig::new(memory_bytes, listen)
     };
     let node = Node::start(config).map_err(|error| match error {
         NodeError::Exposed(_) => Failure::misused(error),
         _ => Failure::failed(error),
     })?;
-    say_ready(&node, ui);
+    say_ready(&node, keep_free_bytes.is_some(), ui);
     if node.has_tls() {
         report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
     }
@@ -236,7 +281,7 @@ fn listen_default() -> SocketAddr {
     SocketAddr::new(address, NBD_PORT)
 }
 
-fn say_ready(node: &Node, ui: Ui) {
+fn say_ready(node: &Node, follows: bool, ui: Ui) {
     let status = node.status();
     let (nbd, http) = (node.nbd_address(), node.http_address());
     if !status.memory.locked {
@@ -246,13 +291,15 @@ fn say_ready(node: &Node, ui: Ui) {
         );
     }
     let lent = Size(status.memory.lent_bytes);
+    let and_follows = if follows { " and follows the memory of this machine" } else { "" };
     let transport = if node.has_tls() { "tls" } else { "clear" };
     let scheme = if node.has_tls() { "https" } else { "http" };
     let value = json!({
         "event": "ready", "transport": transport, "name": status.name, "nbd": nbd, "http": http, "instance": status.instance,
         "lent_bytes": lent.0, "usable_bytes": status.memory.usable_bytes, "locked": status.memory.locked,
     });
-    let ready = format!("node {} lends {lent}: drives on {nbd}, control on {scheme}://{http}", status.name);
+    let ready =
+        format!("node {} lends {lent}{and_follows}: drives on {nbd}, control on {scheme}://{http}", status.name);
     ui.answer(wrapped(&ready, 0), &value);
 }
 

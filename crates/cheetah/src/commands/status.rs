@@ -145,6 +145,7 @@ fn describe_nodes(nodes: &[NodeStatus]) -> Table {
         let state = match node.state {
             NodeState::Ok | NodeState::Foreign if node.sync == Some(NodeSync::Stale) => "STALE: it missed writes",
             NodeState::Ok | NodeState::Foreign if node.sync == Some(NodeSync::Syncing) => "SYNCING: not read yet",
+            NodeState::Ok if node.leave_in_s.is_some() => "LEAVING: needs its memory",
             NodeState::Ok => "ok",
             NodeState::Empty => "EMPTY",
             NodeState::Unreachable => "UNREACHABLE",
@@ -229,6 +230,7 @@ mod tests {
             used_bytes: None,
             reserved: None,
             connections: None,
+            leave_in_s: None,
             transport: problem.is_none().then_some(Transport::Clear),
             writer: Some("a-long-name@a-long-host-name.example.org, process 1234567".into()),
         };

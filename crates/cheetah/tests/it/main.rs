@@ -27,6 +27,7 @@ mod finding;
 mod foreign;
 mod help;
 mod lazy;
+mod lend;
 mod lifecycle;
 mod members;
 mod misuse;

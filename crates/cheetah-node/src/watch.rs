@@ -1,0 +1,142 @@
+//! Follows the memory of a machine that others use too. See [`lending`](crate::lending).
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::exports::Exports;
+use crate::lending::{Held, HeldPart, Lending, Rules, Seen};
+use crate::spare::{self, MachineMemory};
+
+/// The interval of looks: a program that fills memory at 4 GB/s takes 400 MB meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+/// Processes wait for memory if some of them waited for this share of the time between looks.
+const WAIT_SHARE: f64 = 0.1;
+
+/// Starts to follow the machine's memory. Ends with the exports.
+///
+/// # Errors
+///
+/// If the machine does not say how much memory is available, or no thread can be started.
+pub(crate) fn start(exports: &Arc<Exports>, rules: Rules) -> std::io::Result<()> {
+    let memory = spare::machine_memory().ok_or(std::io::ErrorKind::Unsupported)?;
+    let mut stalls = Stalls::default();
+    let lending = Lending::new(rules, Instant::now(), stalls.seen(memory));
+    exports.store().set_lent_bytes(lending.lent_bytes());
+    prefer_as_victim();
+    let watcher = Watcher { exports: Arc::downgrade(exports), lending, stalls, dropping: None, told: Vec::new() };
+    thread::Builder::new().name("memory".into()).spawn(move || watcher.run())?;
+    Ok(())
+}
+
+/// If the machine runs out of memory all the same, the kernel ends the node, and no program of the machine's user.
+fn prefer_as_victim() {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "1000") {
+        tracing::debug!(%error, "the kernel may end other programs before the node if the machine runs out of memory");
+    }
+}
+
+struct Watcher {
+    exports: Weak<Exports>,
+    lending: Lending,
+    stalls: Stalls,
+    /// Drops an export.
+    dropping: Option<thread::JoinHandle<()>>,
+    /// The exports of the last message.
+    told: Vec<String>,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        loop {
+            thread::sleep(LOOK);
+            let Some(exports) = self.exports.upgrade() else { return };
+            // Also while an export is dropped: its memory goes back as it is wiped.
+            exports.store().give_back_free();
+            if let Some(memory) = spare::machine_memory() {
+                self.look(&exports, memory);
+            }
+        }
+    }
+
+    fn look(&mut self, exports: &Arc<Exports>, memory: MachineMemory) {
+        let seen = self.stalls.seen(memory);
+        let decision = self.lending.look(Instant::now(), seen, &held(exports));
+        exports.store().set_lent_bytes(decision.lent_bytes);
+        exports.set_leaving(&decision.leaving);
+        let leaving: Vec<String> = decision.leaving.into_keys().collect();
+        if !leaving.is_empty() && leaving != self.told {
+            tracing::warn!(
+                "this machine needs memory: parts of drives are to move to other nodes: {}",
+                leaving.join(", ")
+            );
+        }
+        self.told = leaving;
+        self.dropping = self.dropping.take().filter(|dropping| !dropping.is_finished());
+        if let Some(name) = decision.drop.filter(|_| self.dropping.is_none()) {
+            tracing::error!(
+                "this machine has too little memory left: the part {name} is dropped, and its content is lost"
+            );
+            let exports = Arc::clone(exports);
+            let dropping = thread::Builder::new().name("drop".into()).spawn(move || {
+                if let Err(error) = exports.drop_export(&name) {
+                    tracing::debug!("{name} is not dropped: {error}");
+                }
+            });
+            self.dropping = dropping.inspect_err(|error| tracing::error!(%error, "the part cannot be dropped")).ok();
+        }
+    }
+}
+
+fn held(exports: &Exports) -> Held {
+    let memory = exports.store().status();
+    let parts = exports.status().into_iter().map(|export| HeldPart {
+        name: export.name,
+        promised_bytes: if export.reserved { export.size_bytes } else { export.used_bytes },
+        used_bytes: export.used_bytes,
+        has_writer: export.lease.is_some(),
+    });
+    let promised_bytes = exports.store().promised_bytes();
+    Held { used_bytes: memory.used_bytes, promised_bytes, parts: parts.collect() }
+}
+
+/// How long processes waited for memory until the last look.
+#[derive(Default)]
+struct Stalls {
+    last: Option<(Instant, u64)>,
+}
+
+impl Stalls {
+    fn seen(&mut self, memory: MachineMemory) -> Seen {
+        let total_us = std::fs::read_to_string("/proc/pressure/memory").ok().and_then(|text| stalled_us(&text));
+        let now = Instant::now();
+        let is_pressed = match (self.last, total_us) {
+            (Some((at, before)), Some(total)) => {
+                let waited = Duration::from_micros(total.saturating_sub(before));
+                waited.as_secs_f64() > WAIT_SHARE * now.saturating_duration_since(at).as_secs_f64()
+            }
+            _ => false,
+        };
+        self.last = total_us.map(|total| (now, total));
+        Seen { available_bytes: memory.available_bytes, is_pressed }
+    }
+}
+
+/// Microseconds for which some process has waited for memory since the start of the machine, by `/proc/pressure/memory`.
+fn stalled_us(text: &str) -> Option<u64> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split(' ').find_map(|field| field.strip_prefix("total="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_for_which_processes_waited_is_parsed() {
+        let text =
+            "some avg10=0.12 avg60=0.00 avg300=0.00 total=81234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(stalled_us(text), Some(81234));
+        assert_eq!((stalled_us(""), stalled_us("some total=x"), stalled_us("full total=7")), (None, None, None));
+    }
+}
