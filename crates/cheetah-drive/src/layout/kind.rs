@@ -7,6 +7,24 @@ use cheetah_redundancy::Redundancy;
 /// The default stripe unit in bytes.
 pub const UNIT_BYTES_DEFAULT: u64 = 64 << 10;
 
+/// The stripe unit of a sealed drive, in sealed units, unless the drive is small.
+const SEALED_UNITS: u64 = 16;
+
+/// The default stripe unit, in bytes, of a drive of `size` bytes over this number of nodes that is sealed in units of
+/// `sealed_unit` bytes.
+///
+/// A sealed unit that lies on two nodes takes two requests, and is written twice when it is overwritten. With the
+/// default unit of other drives, each sealed unit of 64 KiB would lie on two. With this one, each 16th does. Nodes hold
+/// whole cycles, whose size rises with the square of their number, so small drives have a smaller unit.
+pub fn unit_of_sealed(sealed_unit: u64, size: u64, nodes: usize) -> u64 {
+    let cycle_units = (nodes as u64).saturating_mul(nodes as u64);
+    let mut unit = sealed_unit.saturating_mul(SEALED_UNITS);
+    while unit > UNIT_BYTES_DEFAULT && unit.saturating_mul(cycle_units) > size / 8 {
+        unit /= 2;
+    }
+    unit
+}
+
 /// How a drive's bytes map to its nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
@@ -96,6 +114,15 @@ mod tests {
     fn the_default_survives_a_loss_wherever_that_is_possible() {
         let losses = |nodes| Layout::default_over(nodes, UNIT_BYTES_DEFAULT).losses_max();
         assert_eq!([0, 1, 2, 3, 9].map(losses), [0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn few_sealed_units_lie_on_two_nodes_and_small_drives_waste_little() {
+        assert_eq!(unit_of_sealed(64 << 10, 1 << 30, 3), 1 << 20);
+        assert_eq!(unit_of_sealed(64 << 10, 20 << 20, 3), 256 << 10);
+        assert_eq!(unit_of_sealed(64 << 10, 1 << 20, 3), UNIT_BYTES_DEFAULT);
+        assert_eq!(unit_of_sealed(64 << 10, 1 << 30, 40), UNIT_BYTES_DEFAULT);
+        assert_eq!(unit_of_sealed(4 << 10, 1 << 30, 3), UNIT_BYTES_DEFAULT);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, NodeSpec};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, NodeSpec, UNIT_BYTES_DEFAULT, unit_of_sealed};
 use cheetah_image::Identity;
 use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
@@ -131,7 +131,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
     };
     warn_of_overcommitment(size, &nodes, args.thin, ui);
-    let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len()), args.thin);
+    let unit =
+        seal.as_ref().map_or(UNIT_BYTES_DEFAULT, |seal| unit_of_sealed(seal.unit, bytes_of(size, &nodes), nodes.len()));
+    let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len(), unit), args.thin);
     let spares = args.spares.clone();
     let request = CreateRequest { path, nodes, layout, size, thin, spares, seal, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
@@ -153,9 +155,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     Ok(())
 }
 
+/// The bytes that a drive of this size has at most.
+fn bytes_of(size: DriveSize, nodes: &[AvailableNode]) -> u64 {
+    match size {
+        DriveSize::Bytes(bytes) => bytes,
+        DriveSize::All => nodes.iter().map(|node| node.free_bytes).fold(0, u64::saturating_add),
+    }
+}
+
 /// Warns that the nodes may run out of memory.
 fn warn_of_overcommitment(size: DriveSize, nodes: &[AvailableNode], thin: bool, ui: Ui) {
-    let free: u64 = nodes.iter().map(|node| node.free_bytes).sum();
+    let free = bytes_of(DriveSize::All, nodes);
     if let DriveSize::Bytes(bytes) = size
         && thin
         && bytes > free

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{EnlargeRequest, enlarge};
-use cheetah_drive::{DriveFile, DriveSize};
+use cheetah_drive::{DriveFile, DriveSize, UNIT_BYTES_DEFAULT};
 use serde_json::json;
 
 use super::options::{AddedLayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
@@ -57,7 +57,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let nodes = args.nodes.find(timeout, ui).await?;
     // No signal ends it from here on, so that nothing is left half-done. It takes no longer than the nodes' time-out.
     let _caught = Stop::catch()?;
-    enlarge(&mut file, EnlargeRequest { nodes, layout: args.layout.get(), size, thin: args.thin, timeout }).await?;
+    enlarge(
+        &mut file,
+        EnlargeRequest { nodes, layout: args.layout.get(UNIT_BYTES_DEFAULT), size, thin: args.thin, timeout },
+    )
+    .await?;
     ui.answer(
         format_args!("{}: {} now, {} before", args.drive.display(), Size(file.size), Size(before)),
         &json!({ "drive": path_to_text(&args.drive), "size_bytes": file.size, "size_before_bytes": before }),

@@ -13,7 +13,7 @@ use cheetah_device::size::BadSize;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
-use cheetah_drive::{AvailableNode, Layout, NodeSpec};
+use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, OverlayPlace};
 use clap::ValueEnum;
@@ -194,9 +194,10 @@ pub struct AddedLayoutArgs {
 /// The stripe unit.
 #[derive(Debug, Clone, Copy, clap::Args)]
 struct UnitArgs {
-    /// Stripe unit: bytes on one node before the next node follows; a power of two from 4KiB to 4MiB
-    #[arg(long, value_name = "SIZE", default_value_t = Size(cheetah_drive::UNIT_BYTES_DEFAULT))]
-    unit: Size,
+    /// Stripe unit: bytes on one node before the next node follows; a power of two from 4KiB to 4MiB [default: 64KiB;
+    /// 1MiB on a sealed drive of an image, if it is large]
+    #[arg(long, value_name = "SIZE")]
+    unit: Option<Size>,
 }
 
 /// The layouts.
@@ -235,9 +236,10 @@ impl LayoutArgs {
         }
     }
 
-    /// Returns the layout over this number of nodes. `--copies` or `--parity` alone names a layout, too.
-    pub fn over(self, nodes: usize) -> Layout {
-        let unit = self.unit.unit.0;
+    /// Returns the layout over this number of nodes, with `unit_default` as stripe unit unless the user names one.
+    /// `--copies` or `--parity` alone names a layout, too.
+    pub fn over(self, nodes: usize, unit_default: u64) -> Layout {
+        let unit = self.unit.unit.map_or(unit_default, |unit| unit.0);
         let mirror = Layout::Mirror { unit, copies: self.copies.map_or(2, usize::from) };
         let parity = Layout::Parity { unit, parities: self.parity.map_or(1, usize::from) };
         match self.layout {
@@ -253,11 +255,11 @@ impl LayoutArgs {
 }
 
 impl AddedLayoutArgs {
-    /// Returns the layout.
-    pub fn get(self) -> Layout {
+    /// Returns the layout, with `unit_default` as stripe unit unless the user names one.
+    pub fn get(self, unit_default: u64) -> Layout {
         match self.layout {
             AddedLayoutKind::Linear => Layout::Linear,
-            AddedLayoutKind::Stripe => Layout::Stripe { unit: self.unit.unit.0 },
+            AddedLayoutKind::Stripe => Layout::Stripe { unit: self.unit.unit.map_or(unit_default, |unit| unit.0) },
         }
     }
 }
@@ -265,7 +267,8 @@ impl AddedLayoutArgs {
 impl UnitArgs {
     /// Fails if the unit cannot be used, even by a layout that has none.
     fn check(self) -> Result<()> {
-        Layout::Stripe { unit: self.unit.0 }.check().map_err(|error| Failure::misused(error.to_string()))
+        let unit = self.unit.map_or(UNIT_BYTES_DEFAULT, |unit| unit.0);
+        Layout::Stripe { unit }.check().map_err(|error| Failure::misused(error.to_string()))
     }
 }
 
