@@ -60,7 +60,8 @@ def lazily(scratch: Scratch, lab: Lab, agent: str, size_bytes: int, offsets: Any
         enter = lab.examiner.command
         node = cheetah.node(turn, size_bytes, lab.examiner_address, enter)
         drive = turn.path("drive") + ".drive"
-        made = timed(enter([cheetah.binary(), "create", drive, "--nodes", node.nbd, "--from", agent, "--lazy"]))
+        argv = ["create", drive, "--nodes", node.nbd, "--from", agent, "--lazy", "--no-seal"]
+        made = timed(enter([cheetah.binary(), *argv]))
         _, path = cheetah.mount(turn, drive, enter=enter)
         return {"made": made, **first_bytes(path, offsets)}
 

@@ -135,9 +135,8 @@ def measure_links(settings: Settings) -> list[Figure]:
                     nodes.append(ready["nbd"])
                 enter = room.acting(ours, lab.examiner.command)
                 path = scratch.path("drive") + ".drive"
-                cheetah.call(
-                    ["create", path, "--nodes", ",".join(nodes), "--layout", "stripe", "--from", pattern], enter
-                )
+                argv = ["create", path, "--nodes", ",".join(nodes), "--layout", "stripe", "--no-seal", "--from", pattern]
+                cheetah.call(argv, enter)
                 drives[name] = (path, enter)
             os.remove(pattern)
             plural = "node" if count == 1 else "nodes"

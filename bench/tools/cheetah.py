@@ -45,9 +45,10 @@ def node(scratch: Scratch, content_bytes: int, address: str = "127.0.0.1", enter
 
 
 def create(scratch: Scratch, nodes: Any, size_bytes: int = 0, image: str | None = None, enter: Enter = list) -> str:
-    """Creates a striped drive with the default unit, empty or from an image; returns its file's path."""
+    """Creates a striped drive with the default unit, empty or from an image; returns its file's path. It is not sealed:
+    bench/parts/seal.py measures what a seal costs."""
     path = scratch.path("drive") + ".drive"
-    argv = ["create", path, "--nodes", ",".join(node.nbd for node in nodes), "--layout", "stripe"]
+    argv = ["create", path, "--nodes", ",".join(node.nbd for node in nodes), "--layout", "stripe", "--no-seal"]
     argv += ["--from", image] if image else ["--size", iec(size_bytes)]
     call(argv, enter)
     return path

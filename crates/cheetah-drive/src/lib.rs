@@ -76,7 +76,7 @@ pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
 pub use lifecycle::{create, destroy, drain};
 pub use node::find::{AvailableNode, NodeSpec};
-pub use node::{find, gather};
+pub use node::{find, gather, here};
 pub use open::Drive;
 pub use options::OpenOptions;
 pub use redundancy::{check, refetch, repair};

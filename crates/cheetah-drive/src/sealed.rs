@@ -26,7 +26,6 @@ use parking_lot::Mutex;
 
 use crate::file::check::KEYS_MAX;
 use crate::file::{DriveFile, SealSection, WrappedKey, beside};
-use crate::layout::plan::GRANULE_BYTES;
 
 /// The file of the seal record.
 const RECORD: OwnFile = OwnFile { name: "seal record", begins: |head| head.starts_with(b"cheetah-seal-v") };
@@ -45,15 +44,19 @@ pub struct SealRequest {
 impl SealRequest {
     /// The bytes that `size` bytes of content take.
     pub(crate) fn sealed_bytes(&self, size: u64) -> Result<u64> {
-        let units =
-            Units::new(self.unit, size).ok_or_else(|| Error::misuse("a sealed drive of this size is too large"))?;
-        Ok(units.sealed_bytes())
+        sealed_bytes(self.unit, size)
     }
 
     /// The bytes of content that fit into `capacity` bytes.
     pub(crate) fn fitting(&self, capacity: u64) -> u64 {
         Units::fitting(self.unit, capacity)
     }
+}
+
+/// The bytes that `size` bytes of content take in units of `unit` bytes.
+pub(crate) fn sealed_bytes(unit: u64, size: u64) -> Result<u64> {
+    let units = Units::new(unit, size).ok_or_else(|| Error::misuse("a sealed drive of this size is too large"))?;
+    Ok(units.sealed_bytes())
 }
 
 /// Makes the key and the record of a new drive, which has its size, and no seal yet. Keeps the key for this process.
@@ -174,11 +177,8 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
     let name: Arc<str> = file.name.as_str().into();
     let alternatives = below.redundant.map(|redundant| Arc::new(OtherMembers(redundant)) as Arc<dyn Alternatives>);
     let (boundary, below) = (boundary(file), below.device);
-    let sealed = Sealed::open(Opening { below, key, store, binding, name, writable, boundary, alternatives }).await;
-    let sealed = sealed.map_err(|error| error_of(file, &error))?;
-    if cheetah_device::Device::geometry(&sealed).size != file.size {
-        return Err(Error::Evidence(format!("{}: its seal record is that of a drive of another size", file.name)));
-    }
+    let opening = Opening { below, key, store, binding, size: file.size, name, writable, boundary, alternatives };
+    let sealed = Sealed::open(opening).await.map_err(|error| error_of(file, &error))?;
     if sealed.has_open_epoch() {
         match ACCEPTING.get() {
             Some(record) => accept(file, &sealed, *record).await?,
@@ -213,18 +213,26 @@ async fn accept(file: &DriveFile, sealed: &Sealed, record: AcceptanceRecord) -> 
 
 /// The number of bytes at whose multiples a drive goes on to another node; `None` if it never does.
 fn boundary(file: &DriveFile) -> Option<u64> {
-    let [set] = &file.sets[..] else { return Some(GRANULE_BYTES) };
-    match set.layout().unit() {
-        _ if set.nodes.len() == 1 => None,
-        Some(unit) => Some(unit),
-        None => {
-            let ends = set.nodes.iter().scan(0u64, |end, node| {
-                *end = end.saturating_add(node.size);
-                Some(*end)
-            });
-            ends.take(set.nodes.len() - 1).reduce(gcd).filter(|common| *common > 0)
-        }
+    let mut start = 0u64;
+    let mut common = 0;
+    for set in &file.sets {
+        let units = match set.layout().unit() {
+            _ if set.nodes.len() == 1 => 0,
+            Some(unit) => unit,
+            None => {
+                set.nodes[..set.nodes.len() - 1]
+                    .iter()
+                    .fold((0, 0u64), |(common, end), node| {
+                        let end = end.saturating_add(node.size);
+                        (gcd(common, end), end)
+                    })
+                    .0
+            }
+        };
+        common = gcd(gcd(common, start), units);
+        start = start.saturating_add(set.size);
     }
+    Some(common).filter(|common| *common > 0)
 }
 
 fn gcd(one: u64, other: u64) -> u64 {
@@ -325,17 +333,6 @@ pub(crate) fn destroy_key(file: &DriveFile) -> Result<bool> {
         former.write_all(&zeros).and_then(|()| former.sync_all()).map_err(overwriting)?;
     }
     Ok(true)
-}
-
-/// Refuses operations that sealed drives do not support yet.
-pub fn refuse(file: &DriveFile, what: &str) -> Result<()> {
-    match file.sealed {
-        Some(_) => Err(Error::misuse(format!(
-            "{} is sealed, and a sealed drive cannot {what} yet; create a new drive with --seal, and load it",
-            file.name
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// The path of the seal record.

@@ -185,6 +185,19 @@ impl Record {
         Ok(epoch)
     }
 
+    /// Enlarges the content to `size` bytes. New units are holes.
+    ///
+    /// # Errors
+    ///
+    /// If the content has more bytes already, or the format does not allow as many.
+    pub fn enlarge(&mut self, size: u64) -> Result<(), SealError> {
+        let units = Units::new(self.units.bytes(), size).filter(|units| units.size() >= self.units.size());
+        self.units = units.ok_or(SealError::Malformed("the seal record is that of a drive of another size"))?;
+        // Memory for it was checked by `Units`.
+        self.stamps.resize(self.units.count() as usize, Stamp::HOLE);
+        Ok(())
+    }
+
     /// Forgets closed epochs that no unit has. The last one stays, since numbers are not used again.
     pub fn prune(&mut self) {
         let mut used: Vec<u32> = Vec::new();

@@ -64,7 +64,6 @@ impl DriveFile {
         ensure(seal.suite == SUITE, || format!("its suite {} is not known to this version", seal.suite))?;
         let units = Units::new(seal.unit, self.size).ok_or_else(|| format!("a unit of {} is impossible", seal.unit))?;
         ensure(units.sealed_bytes() <= self.capacity(), || "its sealed units do not fit into its sets".into())?;
-        ensure(self.sets.len() == 1, || "a sealed drive has one set".into())?;
         ensure(seal.keys.len() <= KEYS_MAX, || format!("its key is wrapped more than {KEYS_MAX} times"))?;
         let short = |key: &WrappedKey| key.recipient.len() <= TEXT_BYTES_MAX && key.age.len() <= 2 * TEXT_BYTES_MAX;
         ensure(seal.keys.iter().all(short), || "a wrapped key is too long".into())

@@ -150,7 +150,12 @@ impl Filling {
     pub async fn close(self) -> Result<()> {
         self.follower.abort();
         let recorded = self.copy.close().await.map_err(Error::device("recording what has been copied"));
-        if !matches!(&*self.stage.borrow(), FillStage::Complete(_)) {
+        if matches!(&*self.stage.borrow(), FillStage::Complete(_)) {
+            // Everything was read back.
+            if let Some(sealed) = self.drive.sealed() {
+                sealed.end_other_epochs().await;
+            }
+        } else {
             let read = self.copy.progress().borrow().read;
             self.reporter.report_or_warn(FillEvent::Stopped { read }).await;
         }

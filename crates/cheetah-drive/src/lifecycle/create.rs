@@ -22,6 +22,7 @@ use crate::node::find::{AvailableNode, NodePlace};
 use crate::random_id::random_id;
 use crate::sealed::{self, SealRequest};
 use cheetah_error::{Error, Result};
+use cheetah_seal::Units;
 
 /// A drive to create.
 #[derive(Debug, Clone)]
@@ -162,7 +163,6 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
             file.name
         )));
     }
-    sealed::refuse(file, "be enlarged")?;
     if request.layout.redundancy().is_some() {
         return Err(Error::misuse("nodes are added as stripe or linear; redundancy is chosen when a drive is created"));
     }
@@ -170,7 +170,7 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
         let (name, from) = (&file.name, &fill.location);
         return Err(Error::failed(format!("{name} is still being filled from {from}; enlarge it once it is complete")));
     }
-    let shares = plan(request.size, request.layout, &free(&request.nodes, request.thin))?;
+    let shares = plan(added(file, request.size)?, request.layout, &free(&request.nodes, request.thin))?;
     file.check_one_name()?;
     let nodes = unused(file, request.timeout).await?;
     if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
@@ -184,12 +184,28 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
     Ok(())
 }
 
+/// The bytes that new nodes have to hold, so that the drive has `size` more. The content of a sealed drive grows from its
+/// end, that of others from the end of its nodes.
+fn added(file: &DriveFile, size: DriveSize) -> Result<DriveSize> {
+    match (size, &file.sealed) {
+        (DriveSize::Bytes(bytes), Some(seal)) if bytes > 0 => {
+            let sealed = sealed::sealed_bytes(seal.unit, file.size.saturating_add(bytes))?;
+            // At least one granule: a set of no bytes is none.
+            Ok(DriveSize::Bytes(sealed.saturating_sub(file.capacity()).max(1)))
+        }
+        _ => Ok(size),
+    }
+}
+
 async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> Result<DriveFile> {
     let made = allocate(file, request.layout, &request.nodes, shares, request.thin, request.timeout).await?;
     let mut larger = file.clone();
-    larger.size = match request.size {
-        DriveSize::Bytes(bytes) => file.capacity().saturating_add(bytes),
-        DriveSize::All => file.capacity().saturating_add(made.set.size),
+    let capacity = file.capacity().saturating_add(made.set.size);
+    larger.size = match (request.size, &file.sealed) {
+        (DriveSize::Bytes(bytes), None) => file.capacity().saturating_add(bytes),
+        (DriveSize::All, None) => capacity,
+        (DriveSize::Bytes(bytes), Some(_)) => file.size.saturating_add(bytes),
+        (DriveSize::All, Some(seal)) => Units::fitting(seal.unit, capacity),
     };
     larger.sets.push(made.set.clone());
     let DriveFile { size, sets, .. } = larger.clone();

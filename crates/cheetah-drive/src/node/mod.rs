@@ -6,5 +6,6 @@ pub(crate) mod export;
 pub mod find;
 pub mod gather;
 pub(crate) mod health;
+pub mod here;
 pub(crate) mod open;
 pub(crate) mod spec;

@@ -5,12 +5,14 @@
 //! be read, or differ from the digests made at load, are read from the source, compared with these digests, and
 //! written. Then redundancy is recomputed, and the mark is removed. The next run continues an interrupted one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{MemberState, Regions};
+use cheetah_seal::{DriveKey, Sealed};
 use futures::{StreamExt as _, stream};
 
 use super::map::{DriveMap, capacity};
@@ -26,7 +28,7 @@ use crate::lifecycle::create::{allocate_spare, free_spare};
 use crate::node::find::AvailableNode;
 use crate::node::health::{NodeState, NodeStatus, node_statuses};
 use crate::node::open::NodeAccess;
-use crate::sealed;
+use crate::sealed::{self, Below};
 
 /// Chunks that are read from the source at once.
 const AT_ONCE: usize = 4;
@@ -85,7 +87,7 @@ pub async fn refetch(
     options: &RefetchOptions,
     progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Refetched> {
-    sealed::refuse(file, "fetch lost ranges again from the source of its image")?;
+    let key = sealed::unlock(file)?;
     let (image, digests) = loaded(file)?;
     let size = options.source.geometry().size;
     if size != image.size {
@@ -102,7 +104,10 @@ pub async fn refetch(
         Ok(opened) => opened,
         Err(error) => return Err(free(&map, &lost, error, options.timeout).await),
     };
-    let fetched = fetch(file, &opened, options, &digests, progress).await;
+    let fetched = match whole(file, &opened, key).await {
+        Ok(drive) => fetch(file, &opened, &drive, options, &digests, progress).await,
+        Err(error) => Err(error),
+    };
     let Some(shared) = opened.holder().map(|holder| holder.shared().clone()) else {
         return Err(Error::failed("fetching ranges again needs the write lease"));
     };
@@ -227,16 +232,31 @@ async fn free(map: &DriveMap, allocated: &[usize], mut why: Error, timeout: Dura
     why
 }
 
+/// What is read and written: the drive, or the seal over it.
+struct Whole {
+    device: DynDevice,
+    sealed: Option<Arc<Sealed>>,
+}
+
+/// A lost unit of a sealed drive does not open, so it is fetched again; other members are not asked for it.
+async fn whole(file: &DriveFile, opened: &Opened, key: Option<DriveKey>) -> Result<Whole> {
+    let Some(key) = key else { return Ok(Whole { device: opened.device(), sealed: None }) };
+    let below = Below { device: opened.device(), redundant: None };
+    let sealed = Arc::new(sealed::open(file, key, below, true).await?);
+    Ok(Whole { device: sealed.clone(), sealed: Some(sealed) })
+}
+
 /// Fetches every chunk that is not as loaded, and recomputes redundancy. Returns the ranges that were fetched.
 async fn fetch(
     file: &DriveFile,
     opened: &Opened,
+    drive: &Whole,
     options: &RefetchOptions,
     digests: &Digests,
     mut progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<Vec<ByteRange>> {
     let size = digests.size();
-    let drive = opened.device();
+    let Whole { device: drive, sealed } = drive;
     let mut gone = Vec::new();
     let mut reads = std::pin::pin!(chunks(drive.clone(), size, size));
     while let Some(ReadChunk { range, read }) = reads.next().await {
@@ -270,6 +290,9 @@ async fn fetch(
     writer.wait().await?;
     let failed = || Error::device(format!("fetching lost ranges of {} again", file.name));
     drive.flush().await.map_err(failed())?;
+    if let Some(sealed) = sealed {
+        sealed.close().await.map_err(failed())?;
+    }
     let resynced = opened.redundant.resync(&mut |_, _| {}).await.map_err(failed())?;
     if !resynced.complete {
         return Err(Error::failed(format!("{}: redundancy could not be recomputed; repeat this", file.name)));

@@ -29,21 +29,26 @@ impl Inner {
     /// anything is written.
     pub(super) async fn adopt(&self) -> Result<()> {
         let newer = self.newer().await?;
-        // The log cannot end an epoch.
-        self.stored.lock().await.whole = true;
         {
             let mut state = self.state.write();
             for (index, stamp) in &newer {
                 state.set(*index, &[*stamp]);
             }
-            let own = self.own_epoch();
-            for epoch in &mut state.record.epochs {
-                epoch.open &= Some(epoch.number) == own;
-            }
         }
         self.accepted.fetch_add(newer.len() as u64, Ordering::Relaxed);
-        self.changed();
+        self.end_other_epochs().await;
         self.save().await.map_err(|error| self.not_saved(&error))
+    }
+
+    /// Ends the epochs of writers that never closed the drive; with the next record.
+    pub(super) async fn end_other_epochs(&self) {
+        // The log cannot end an epoch.
+        self.stored.lock().await.whole = true;
+        let own = self.own_epoch();
+        for epoch in &mut self.state.write().record.epochs {
+            epoch.open &= Some(epoch.number) == own;
+        }
+        self.changed();
     }
 
     /// Units that are newer than the record, with their stamps. What cannot be read is left out.

@@ -91,6 +91,8 @@ pub struct Opening {
     pub store: Arc<dyn RecordStore>,
     /// The drive's id and the units, by which a record of another drive is refused.
     pub binding: DriveBinding,
+    /// Bytes of content. If the record has fewer, the drive was enlarged since: the units that it lacks are holes.
+    pub size: u64,
     /// The drive's name, for errors.
     pub name: Arc<str>,
     /// Whether to open it for writing. The caller sees to it that there is no other writer.
@@ -196,9 +198,10 @@ impl Sealed {
     ///
     /// If the record cannot be read, is not authentic, or is that of another drive.
     pub async fn open(opening: Opening) -> std::result::Result<Self, SealError> {
-        let Opening { below, key, store, binding, name, writable, boundary, alternatives } = opening;
+        let Opening { below, key, store, binding, size, name, writable, boundary, alternatives } = opening;
         let version = store.version();
         let log::Stored { mut record, root, copies } = load(&store, &key, binding).await?;
+        record.enlarge(size)?;
         let units = record.units;
         if below.geometry().size < units.sealed_bytes() {
             return Err(SealError::Malformed("its nodes hold less than its seal record says"));
@@ -260,6 +263,14 @@ impl Sealed {
         }
         self.inner.accept_unverified.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Ends the epochs of writers that never closed the drive. For a writer that has read every unit: none is newer than
+    /// the record then. Takes effect when the drive is closed.
+    pub async fn end_other_epochs(&self) {
+        if self.inner.writer.is_some() && self.has_open_epoch() {
+            self.inner.end_other_epochs().await;
+        }
     }
 
     /// Units that were accepted although they are unverified, so far.

@@ -153,11 +153,13 @@ impl Inner {
             return;
         }
         match load(&self.store, &self.key, self.binding).await {
-            Ok(loaded) => {
+            Ok(mut loaded) => {
+                // The record may be older than the drive's size.
+                let fits = loaded.record.enlarge(self.units.size()).is_ok();
                 let mut state = self.state.write();
                 // A record never becomes older, and the device never another one.
                 state.copies = loaded.copies;
-                if loaded.record.units == self.units && loaded.record.sequence > state.record.sequence {
+                if fits && loaded.record.sequence > state.record.sequence {
                     state.record = loaded.record;
                     // A number may be that of another epoch by now.
                     self.keys.write().clear();

@@ -125,8 +125,10 @@ impl Inner {
         self.stored.lock().await.whole = true;
         {
             let mut state = self.state.write();
+            // Once every unit has been written again, nothing of former writers is left.
+            let all = state.record.stamps.iter().all(|stamp| stamp.epoch() == writer.epoch);
             for epoch in &mut state.record.epochs {
-                epoch.open &= epoch.number != writer.epoch;
+                epoch.open &= !all && epoch.number != writer.epoch;
             }
             state.record.prune();
         }

@@ -210,3 +210,55 @@ fn zeros_that_nodes_must_not_know_of_are_sealed() {
         assert!(zeros < stored.len() / 100, "{zeros} of {}", stored.len());
     });
 }
+
+#[test]
+fn an_enlarged_drive_keeps_its_content_and_the_new_end_is_zeros_until_it_is_written() {
+    run(async {
+        let (small, large) = (3 * 4096 + 100, 9 * 4096 + 5);
+        let mut drive = Drive::new(4096, small, false);
+        let device = drive.open(true).await;
+        write(&device, 0, pattern(1, small)).await.unwrap();
+        device.flush().await.unwrap();
+        device.close().await.unwrap();
+        let memory = drive.node.memory.snapshot();
+        let mut larger = Drive::with_id(drive.id, drive.key.clone(), 4096, large, false);
+        larger.node.memory.write(0, memory.into(), false).await.unwrap();
+        larger.store = drive.store.clone();
+        drive = larger;
+        let expected = [pattern(1, small), vec![0; (large - small) as usize]].concat();
+        // The record does not know the new size yet.
+        assert_eq!(read(&drive.open(false).await, ByteRange::new(0, large)).await.unwrap(), expected);
+        let writer = drive.open(true).await;
+        let reader = drive.open(false).await;
+        write(&writer, large - 5000, pattern(2, 5000)).await.unwrap();
+        writer.flush().await.unwrap();
+        let expected = [&expected[..large as usize - 5000], &pattern(2, 5000)].concat();
+        assert_eq!(read(&writer, ByteRange::new(0, large)).await.unwrap(), expected);
+        assert_eq!(
+            read(&reader, ByteRange::new(0, large)).await.unwrap()[..small as usize],
+            expected[..small as usize]
+        );
+        writer.close().await.unwrap();
+        assert_eq!(read(&drive.open(false).await, ByteRange::new(0, large)).await.unwrap(), expected);
+        // Its nodes are never opened as those of a smaller drive.
+        let small = Drive { units: cheetah_seal::Units::new(4096, small).unwrap(), ..drive };
+        assert!(small.try_open(false).await.is_err());
+    });
+}
+
+#[test]
+fn a_drive_whose_every_unit_is_written_again_has_nothing_unverified_of_former_writers() {
+    run(async {
+        let drive = Drive::new(4096, 3 * 4096, false);
+        let killed = drive.open(true).await;
+        write(&killed, 0, pattern(1, 4096)).await.unwrap();
+        drop(killed);
+        for (written, left) in [(2 * 4096, true), (3 * 4096, false)] {
+            let writer = drive.open(true).await;
+            write(&writer, 0, pattern(2, written)).await.unwrap();
+            writer.flush().await.unwrap();
+            writer.close().await.unwrap();
+            assert_eq!(drive.open(false).await.has_open_epoch(), left);
+        }
+    });
+}

@@ -148,6 +148,7 @@ impl Drive {
             key: self.key.clone(),
             store,
             binding,
+            size: self.units.size(),
             name: "drive".into(),
             writable,
             boundary: None,

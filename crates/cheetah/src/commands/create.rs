@@ -34,16 +34,17 @@ reserved, unless --thin. Over two nodes or more, the drive survives the loss of 
 linear is chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the \
 drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
 
-With --seal, nodes hold ciphertext only: an intruder on a node learns nothing of the content, and cannot change it \
-undetected. The key is stored in the drive file, encrypted for each --recipient, for the --identity and the \
---passphrase-file given, and for your credential in a room. The current version of each unit is recorded in case42.drive.seal: keep that file with the \
+As soon as one of the nodes is on another machine, the drive is sealed, unless --no-seal: nodes hold ciphertext only, so an \
+intruder on a node learns nothing of the content, and cannot change it undetected. The key is stored in the drive file, \
+encrypted for each --recipient, for the --identity and the --passphrase-file given, and for your credential in a room; at \
+least one of these is needed. The current version of each unit is recorded in case42.drive.seal: keep that file with the \
 drive file. If all keys that open the drive are lost, so is its content. See docs/seal.md.
 
   cheetah create case42.drive --nodes lab1,lab2,lab3 --from disk.raw
   cheetah create case42.drive --nodes lab1,lab2 --from nbd://10.0.0.7/sda --lazy
   cheetah create safe.drive --nodes lab1,lab2,lab3,lab4 --parity 2 --size 20GiB
   cheetah create case42.drive --nodes lab1,lab2 --from disk.raw \\
-      --seal --identity me.key
+      --identity me.key
   cheetah create scratch.drive --nodes auto --layout stripe --size 20GiB
   cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --room lab \\
       --from disk.raw")]
@@ -99,7 +100,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let timeout = args.timeout.get();
     args.layout.check()?;
-    let seal = args.seal.get(args.from.is_some(), args.lazy)?;
+    args.seal.check()?;
     args.spares.iter().try_for_each(|spare| NodeSpec::from_str(spare).map(drop))?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // The source is opened first: if that fails, no memory has been reserved.
@@ -131,6 +132,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),
     };
     warn_of_overcommitment(size, &nodes, args.thin, ui);
+    let seal = args.seal.over(&nodes, args.from.is_some()).await?;
     let unit =
         seal.as_ref().map_or(UNIT_BYTES_DEFAULT, |seal| unit_of_sealed(seal.unit, bytes_of(size, &nodes), nodes.len()));
     let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len(), unit), args.thin);

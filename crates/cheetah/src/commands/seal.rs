@@ -1,8 +1,9 @@
 //! The options of `create` for sealed drives, and describing seals.
 
 use cheetah_device::Size;
-use cheetah_drive::DriveFile;
+use cheetah_drive::here::first_elsewhere;
 use cheetah_drive::sealed::{SealRequest, room_recipient};
+use cheetah_drive::{AvailableNode, DriveFile};
 use cheetah_seal::age::Recipient;
 use cheetah_seal::keyring;
 use cheetah_seal::units::{UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
@@ -12,54 +13,84 @@ use crate::failure::{Failure, Result};
 /// How a new drive is sealed.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SealArgs {
-    /// Seal the drive: nodes hold ciphertext only, and cannot change it undetected
+    /// Seal the drive: nodes hold ciphertext only, and cannot change it undetected. This is the default if one of the
+    /// nodes is not on this machine
     #[arg(long)]
     seal: bool,
 
-    /// Do not seal the drive: nodes hold its content unencrypted, which is the default
-    #[arg(long, conflicts_with = "seal")]
+    /// Do not seal the drive: nodes hold its content unencrypted. This is the default if all nodes are on this machine
+    #[arg(long, conflicts_with_all = ["seal", "recipient", "seal_holes", "seal_unit"])]
     no_seal: bool,
 
-    /// Public key (age1…) that also opens the drive; repeat for more
-    #[arg(long, value_name = "AGE", requires = "seal")]
+    /// Seal the drive, and let the owner of this public key (age1…) open it, too; repeat for more
+    #[arg(long, value_name = "AGE")]
     recipient: Vec<Recipient>,
 
-    /// Store no zeros, which saves memory, but shows the nodes where the drive holds zeros
-    #[arg(long, requires = "seal")]
+    /// Seal the drive, but store no zeros, which saves memory, but shows the nodes where the drive holds zeros
+    #[arg(long)]
     seal_holes: bool,
 
-    /// Bytes sealed as a whole: 4KiB for small random writes, 64KiB for images [default: 64KiB with --from, else 4KiB]
-    #[arg(long, value_name = "SIZE", requires = "seal")]
+    /// Seal the drive in units of this size: 4KiB for small random writes, 64KiB for images [default: 64KiB with --from,
+    /// else 4KiB]
+    #[arg(long, value_name = "SIZE")]
     seal_unit: Option<Size>,
 }
 
 impl SealArgs {
-    /// Returns how to seal a drive; `None` if it is not to be sealed.
-    pub fn get(&self, is_image: bool, is_lazy: bool) -> Result<Option<SealRequest>> {
-        if !self.seal {
-            return Ok(None);
+    /// Fails if the options cannot be met, before nodes are looked for.
+    pub fn check(&self) -> Result<()> {
+        if let Some(size) = self.seal_unit.filter(|Size(bytes)| ![UNIT_BYTES_SMALL, UNIT_BYTES_LARGE].contains(bytes)) {
+            return Err(Failure::misused(format!("--seal-unit is 4KiB or 64KiB, not {size}")));
         }
-        if is_lazy {
-            return Err(Failure::misused("a sealed drive cannot be filled lazily yet: leave out --lazy, or --seal"));
+        if self.is_asked() && self.recipients()?.is_empty() {
+            return Err(Failure::misused(format!("a sealed drive needs a key that opens it: {KEYS}")));
+        }
+        Ok(())
+    }
+
+    /// Returns how to seal a drive over these nodes; `None` if it is not to be sealed.
+    pub async fn over(&self, nodes: &[AvailableNode], is_image: bool) -> Result<Option<SealRequest>> {
+        let elsewhere = match (self.no_seal, self.is_asked()) {
+            (true, _) => return Ok(None),
+            (_, true) => None,
+            _ => match first_elsewhere(nodes).await {
+                None => return Ok(None),
+                found => found,
+            },
+        };
+        let recipients = self.recipients()?;
+        if let Some(node) = elsewhere.filter(|_| recipients.is_empty()) {
+            return Err(Failure::misused(format!(
+                "{} is another machine, so the drive is to be sealed, and needs a key that opens it: {KEYS}; or let the \
+                 nodes read the content, with --no-seal",
+                node.name
+            )));
         }
         let unit = match self.seal_unit {
-            Some(Size(bytes @ (UNIT_BYTES_SMALL | UNIT_BYTES_LARGE))) => bytes,
-            Some(size) => return Err(Failure::misused(format!("--seal-unit is 4KiB or 64KiB, not {size}"))),
+            Some(Size(bytes)) => bytes,
             None if is_image => UNIT_BYTES_LARGE,
             None => UNIT_BYTES_SMALL,
         };
+        Ok(Some(SealRequest { unit, holes: self.seal_holes, recipients }))
+    }
+
+    /// Whether an option asks for a sealed drive.
+    fn is_asked(&self) -> bool {
+        self.seal || self.seal_holes || self.seal_unit.is_some() || !self.recipient.is_empty()
+    }
+
+    /// The recipients that the user named, the identities and passphrases of this process, and its credential in a room.
+    fn recipients(&self) -> Result<Vec<Recipient>> {
         let mut recipients = self.recipient.clone();
         recipients.extend(keyring::recipients().map_err(|error| Failure::misused(error.to_string()))?);
         recipients.extend(room_recipient()?);
-        if recipients.is_empty() {
-            return Err(Failure::misused(
-                "a sealed drive needs a key that opens it: --recipient age1…, --identity FILE (make one with cheetah drive \
-                 identity FILE), --passphrase-file FILE, or a room",
-            ));
-        }
-        Ok(Some(SealRequest { unit, holes: self.seal_holes, recipients }))
+        Ok(recipients)
     }
 }
+
+/// The keys that may open a drive.
+const KEYS: &str = "--identity FILE (make one with cheetah drive identity FILE), --recipient age1…, --passphrase-file FILE, \
+    or a room (cheetah room init)";
 
 /// Describes a drive's seal; `None` if it is not sealed.
 pub fn describe(file: &DriveFile) -> Option<String> {

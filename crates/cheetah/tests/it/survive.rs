@@ -2,17 +2,18 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::cable::Cable;
 use crate::support::bytes::noise;
 use crate::support::run::program;
-use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, three, tool, until};
+use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three, tool, until};
 
 const SIZE: u64 = 24 * MIB;
 
@@ -372,80 +373,6 @@ fn a_check_finds_flipped_bits_and_mends_them_and_says_if_it_cannot() {
     cheetah(&["repair", &drive, "--check"]).says(3, &["cheetah repair"]);
 }
 
-/// Two machines on one cable, gone when dropped. Their addresses outlive the cable.
-struct Cable {
-    writers: String,
-    readers: String,
-}
-
-impl Cable {
-    const WRITERS: &str = "10.98.1.1";
-    const READERS: &str = "10.98.2.2";
-
-    /// `None`, and it says so, where there can be none.
-    fn new() -> Option<Self> {
-        if !need::is_root() || !need::programs(&["ip", "nsenter"]) {
-            need::skip("needs root, for network namespaces");
-            return None;
-        }
-        let id = std::process::id();
-        let cable = Self { writers: format!("ct-w-{id}"), readers: format!("ct-r-{id}") };
-        for machine in [&cable.writers, &cable.readers] {
-            tool("ip", &["netns", "add", machine]).ok();
-        }
-        let (writers, readers) = (cable.writers.as_str(), cable.readers.as_str());
-        tool(
-            "ip",
-            &["link", "add", "eth0", "netns", writers, "type", "veth", "peer", "name", "eth0", "netns", readers],
-        )
-        .ok();
-        for (machine, own) in [(writers, Self::WRITERS), (readers, Self::READERS)] {
-            tool("ip", &["-n", machine, "link", "set", "lo", "up"]).ok();
-            tool("ip", &["-n", machine, "addr", "add", &format!("{own}/32"), "dev", "lo"]).ok();
-        }
-        cable.plug_in();
-        Some(cable)
-    }
-
-    fn plug_in(&self) {
-        let ends = [(&self.writers, Self::WRITERS, Self::READERS), (&self.readers, Self::READERS, Self::WRITERS)];
-        for (machine, own, other) in ends {
-            tool("ip", &["-n", machine, "link", "set", "eth0", "up"]).ok();
-            tool("ip", &["-n", machine, "route", "replace", other, "dev", "eth0", "src", own]).ok();
-        }
-    }
-
-    fn unplug(&self) {
-        tool("ip", &["-n", &self.readers, "link", "set", "eth0", "down"]).ok();
-    }
-
-    /// `cheetah --json ARGS…` on one of the machines.
-    fn command(machine: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(need::find("nsenter").unwrap());
-        command.arg(format!("--net=/run/netns/{machine}")).arg(program().get_program()).arg("--json").args(args);
-        command
-    }
-
-    fn node(machine: &str, address: &str) -> Node {
-        let args = ["node", "--memory", "40MiB", "--listen", &format!("{address}:0"), "--insecure"];
-        Node::of(Service::spawn(Self::command(machine, &args), "ready").unwrap())
-    }
-
-    fn mount(machine: &str, args: &[&str]) -> (Service, PathBuf) {
-        let service = Service::spawn(Self::command(machine, &[&["mount"], args].concat()), "ready").unwrap();
-        let file = PathBuf::from(service.ready["file"].as_str().unwrap());
-        (service, file)
-    }
-}
-
-impl Drop for Cable {
-    fn drop(&mut self) {
-        for machine in [&self.writers, &self.readers] {
-            let _ = Command::new("ip").args(["netns", "delete", machine]).output();
-        }
-    }
-}
-
 /// A machine with a reader and a node is cut off from the writer and the other nodes. The writer goes on. The reader still reaches
 /// the node, which has missed the writes.
 #[test]
@@ -460,8 +387,8 @@ fn a_reader_cut_off_together_with_a_stale_node_reads_nothing_old() {
         [Cable::node(near, Cable::WRITERS), Cable::node(near, Cable::WRITERS), Cable::node(far, Cable::READERS)];
     let drive = desk.arg("case.drive");
     let listed = node::list(&[&nodes[0], &nodes[1], &nodes[2]]);
-    let created =
-        Cable::command(near, &["create", &drive, "--nodes", &listed, "--size", "24MiB", "--layout", "mirror"]).output();
+    let create = ["create", &drive, "--nodes", &listed, "--size", "24MiB", "--layout", "mirror", "--no-seal"];
+    let created = Cable::command(near, &create).output();
     assert!(created.unwrap().status.success());
     let (writer, written) = Cable::mount(near, &[&drive, &desk.dir("w"), "--writable", "--no-repair"]);
     let (reader, seen) = Cable::mount(far, &[&drive, &desk.dir("r"), "--no-repair", "--prefetch", "0"]);
