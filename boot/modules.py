@@ -60,8 +60,23 @@ SERVE = (
     "drivers/misc/cardreader/*",
     "drivers/pci/controller/vmd.ko",
 )
-# Modules in those folders that reach disks of other machines, serve disks, or are for tests.
-NOT_SERVED = ("drivers/scsi/*iscsi*", "drivers/scsi/*fcoe*", "drivers/scsi/scsi_debug.ko", "drivers/scsi/*/*iscsi*")
+# Modules in those folders that reach disks of other machines, serve disks, or are for tests. Adapters that offload iSCSI or
+# FCoE have other names.
+NOT_SERVED = (
+    "drivers/scsi/*iscsi*",
+    "drivers/scsi/*/*iscsi*",
+    "drivers/scsi/*fcoe*",
+    "drivers/scsi/bnx2fc/*",
+    "drivers/scsi/bnx2i/*",
+    "drivers/scsi/csiostor/*",
+    "drivers/scsi/cxgbi/*",
+    "drivers/scsi/fnic/*",
+    "drivers/scsi/qedf/*",
+    "drivers/scsi/qedi/*",
+    "drivers/scsi/qla4xxx/*",
+    "drivers/scsi/scsi_debug.ko",
+    "drivers/scsi/snic/*",
+)
 # Modules that make a block device, or that a block device needs. A lending image that holds one of them is not built.
 STORAGE = (
     "block/*",

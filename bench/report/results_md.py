@@ -189,6 +189,13 @@ PARTS = (
         "allowed. Measured on an Intel Xeon, not on the processor above.",
     ),
     Part(
+        "attach",
+        "A block device of the kernel",
+        "`cheetah attach` of a drive (one node) and of an image, beside `nbd-client` on `nbdkit memory` (Unix socket), all in "
+        "one emulated machine (QEMU without hardware virtualisation, one processor, Debian's kernel); read by fio without the "
+        "page cache. Measured on an Intel Xeon, not on the processor above.",
+    ),
+    Part(
         "workers",
         "Listing and hashing an image at hand",
         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools.",

@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from boot.error import MissingError
+from boot.packages import Packages
 from boot.tests import disks, guest
 from boot.tests.guest import CHEETAH, HOST_ADDRESS
-from boot.tests.shell import Shell
+from boot.tests.shell import PACKAGES, Shell
 
-PROGRAMS = ("e2fsck",)
+PROGRAMS = ("e2fsck", "nbd-client")
+# The rules that look for file systems on a device, and ours, which keeps them off.
+UDEV_RULES = ("60-block.rules", "60-persistent-storage.rules")
+OUR_RULES = str(Path(__file__).resolve().parents[2] / "scripts" / "udev" / "59-cheetah.rules")
 MODULES = ("nbd", "ext4", "xfs", "ntfs3")
 NEEDED = ("mkfs.ext4", "mkfs.xfs", "mkntfs", "ntfscp", *PROGRAMS)
 # After this time, requests to a device whose process is dead fail: the kernel's time-out for an answer, and for a new process.
@@ -54,7 +58,11 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
         room.run(CHEETAH, "create", str(dir / "other.drive"), "--nodes", nodes, "--layout", "stripe", "--size", "8MiB")
         files = {f"{name}.drive": str(dir / f"{name}.drive") for name in ("case", "other")}
         try:
-            machine = Shell(room, str(dir), PROGRAMS, MODULES, files)
+            udev = Packages(PACKAGES).unpack("udev")
+            files |= {f"lib/udev/rules.d/{name}": f"{udev}/lib/udev/rules.d/{name}" for name in UDEV_RULES}
+            files["lib/udev/rules.d/59-cheetah.rules"] = OUR_RULES
+            machine = Shell(room, str(dir), (*PROGRAMS, f"{udev}/bin/udevadm"), MODULES, files)
+            machine.run(f"ln -s {udev}/bin/udevadm /sbin/systemd-udevd; ln -s {udev}/bin/udevadm /sbin/udevadm")
         except MissingError as error:
             pytest.skip(str(error))
         yield Case(machine, room, kinds, disks.sha256(str(disk)), disks.sha256(str(data)))
@@ -175,3 +183,46 @@ def test_an_overlay_takes_the_writes_of_a_file_system(case: Case) -> None:
     machine.run(f"kill {said['pid']}")
     machine.until(f"! kill -0 {said['pid']}")
     assert machine.run(f"cat /sys/block/{Path(said['device']).name}/pid", check=False).code != 0
+
+
+def test_a_writable_device_is_refused_where_a_node_of_the_drive_runs(case: Case) -> None:
+    machine = case.machine
+    node = machine.start("cheetah node --memory 64MiB --listen 127.0.0.1:7001 --insecure", "/tmp/node")
+    machine.until("cheetah create /tmp/own.drive --nodes 127.0.0.1:7001 --size 8MiB")
+    refused = machine.run("cheetah attach /tmp/own.drive --writable", check=False)
+    assert refused.code == 2 and "its node 127.0.0.1:7001 on this machine" in refused.output, refused
+    assert "cheetah mount --writable" in refused.output, refused
+    # Nothing waits for a device that is only read.
+    device = case.attach(source="tmp/own.drive")["device"]
+    machine.run(f"cheetah detach {device}; kill {node}")
+
+
+def test_nbd_client_makes_the_same_device_of_an_export(case: Case) -> None:
+    machine, device = case.machine, "/dev/nbd5"
+    export = machine.start("cheetah export /case.drive --unix /run/case.sock", "/tmp/export")
+    machine.until(f"nbd-client -unix /run/case.sock -N case {device}")
+    assert machine.output(f"sha256sum {device}").startswith(case.sha256)
+    assert machine.output(f"blockdev --getro {device}") == "1"
+    for number, kind in enumerate(case.kinds, 1):
+        options = {"ext4": "ro,noload", "xfs": "ro,norecovery"}.get(kind, "ro")
+        machine.run(f"mount -t {kind} -o {options} {device}p{number} /mnt")
+        assert machine.output("sha256sum /mnt/data").startswith(case.sha256_data), kind
+        machine.run("umount /mnt")
+    machine.run(f"e2fsck -fn {device}p1; nbd-client -d {device}")
+    machine.run(f"kill {export}")
+    machine.until(f"! kill -0 {export}")
+
+
+def test_udev_looks_for_file_systems_on_every_nbd_device_but_ours(case: Case) -> None:
+    machine = case.machine
+    machine.run("systemd-udevd --daemon")
+    device = Path(case.attach()["device"]).name
+    export = machine.start("cheetah export /case.drive --unix /run/case.sock", "/tmp/export")
+    machine.until("nbd-client -unix /run/case.sock -N case /dev/nbd5")
+    machine.until("udevadm info --query=property --name=nbd5p1 | grep ID_FS_TYPE=ext4")
+    machine.run("udevadm settle")
+    for name in (device, f"{device}p1", f"{device}p2", f"{device}p3"):
+        shown = machine.output(f"udevadm info --query=property --name={name}").splitlines()
+        assert "UDISKS_IGNORE=1" in shown and "DM_MULTIPATH_DEVICE_PATH=0" in shown, shown
+        assert not [line for line in shown if line.startswith("ID_FS_")], shown
+    machine.run(f"nbd-client -d /dev/nbd5; kill {export}; cheetah detach /dev/{device}; udevadm control --exit")

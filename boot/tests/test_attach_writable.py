@@ -20,6 +20,8 @@ MODULES = ("nbd", "ext4")
 WRITTEN_BYTES = 64 << 20
 CONTENT = f"yes one-line-after-another | head -c {WRITTEN_BYTES}"
 WRITE = f"{CONTENT} | dd of={{device}} bs=65536 conv=fsync"
+# The memory that a machine under pressure has left.
+LEFT_KIB = 64 << 10
 
 
 class Scratch(NamedTuple):
@@ -86,5 +88,30 @@ def test_a_writable_device_whose_process_was_killed_is_resumed_without_losing_a_
     resumed = scratch.attach(f"--writable --timeout 2 --force-lease --resume {device}")
     assert resumed["device"] == device and resumed["pid"] != said["pid"]
     machine.until(f"! kill -0 {writing}")
+    scratch.written(device)
+    machine.run(f"cheetah detach {device}")
+
+
+@pytest.mark.parametrize("scratch", [(768,)], indirect=True)
+def test_a_file_system_is_used_on_while_its_drive_loses_a_node(scratch: Scratch) -> None:
+    machine, device = scratch.machine, scratch.attach("--writable --timeout 2")["device"]
+    machine.run(f"mkfs.ext4 -q -F {device} && mount -t ext4 {device} /mnt && cp /bin/cheetah /mnt/before && sync")
+    scratch.nodes.processes[0].kill()
+    machine.run("cp /bin/cheetah /mnt/after && sync && echo 3 >/proc/sys/vm/drop_caches")
+    for name in ("before", "after"):
+        machine.run(f"cmp /bin/cheetah /mnt/{name}")
+    machine.run(f"umount /mnt && e2fsck -fn {device} && cheetah detach {device}")
+
+
+def test_a_machine_short_of_memory_writes_on_while_the_drive_loses_a_node(scratch: Scratch) -> None:
+    machine, device = scratch.machine, scratch.attach("--writable --timeout 2")["device"]
+    free_kib = int(machine.output("awk '/MemAvailable/ {print $2}' /proc/meminfo"))
+    machine.run(f"mount -t tmpfs -o size=100% tmpfs /mnt; head -c {(free_kib - LEFT_KIB) << 10} /dev/zero >/mnt/held")
+    writing = machine.start(WRITE.format(device=device), "/tmp/write")
+    machine.until(f"grep -q '[1-9]' /sys/block/{Path(device).name}/inflight")
+    scratch.nodes.processes[0].kill()
+    machine.until(f"! kill -0 {writing}")
+    machine.run("grep records /tmp/write && ! grep -i error /tmp/write && ! dmesg | grep oom-kill")
+    machine.run("umount /mnt")
     scratch.written(device)
     machine.run(f"cheetah detach {device}")

@@ -24,6 +24,7 @@ use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{Device, DynDevice};
 use cheetah_nbd::proto::TransmissionFlags;
 use cheetah_nbd::server::agreed::{Ending, flags, serve};
+use cheetah_nbd::server::{MEMORY_BYTES_LEAST, MEMORY_BYTES_USUAL};
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
 use tokio::task::JoinHandle;
@@ -251,10 +252,13 @@ impl Session {
     /// Serves the kernel until it has ended the device. The kernel gives up connections when an answer takes too long;
     /// it then gets new ones.
     async fn serve(self, node: Node, mut streams: Vec<UnixStream>) -> Result<()> {
+        // When memory runs out, the kernel frees some by writing, for which this process must not need much: about 10 MiB of
+        // content, and as much again for redundancy and buffers.
+        let memory_bytes = if self.device.geometry().writable { MEMORY_BYTES_LEAST } else { MEMORY_BYTES_USUAL };
         let mut failures = 0;
         loop {
             let since = Instant::now();
-            let ended = serve(streams, Arc::clone(&self.device), self.flags).await;
+            let ended = serve(streams, Arc::clone(&self.device), self.flags, memory_bytes).await;
             if matches!(ended, Ok(Ending::Asked)) {
                 return Ok(());
             }

@@ -77,8 +77,13 @@ def on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
 
 def directly_on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResult:
     """Runs the job against an existing file without the page cache, with as many requests in flight as the job has."""
-    argv = ["--ioengine=libaio", "--direct=1", f"--filename={path}", "--allow_file_create=0"]
-    return _run(job, [*prefix], argv)
+    argv = [*prefix, *direct_command(job, path)]
+    return result(argv, run(argv))
+
+
+def direct_command(job: Job, path: str) -> list[str]:
+    """Returns the command that runs the job against an existing file without the page cache."""
+    return _command(job, ["--ioengine=libaio", "--direct=1", f"--filename={path}", "--allow_file_create=0"])
 
 
 def rate(printed: str) -> float | None:
@@ -119,9 +124,17 @@ def _first_json(printed: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
+def _command(job: Job, target: Sequence[str]) -> list[str]:
+    return ["fio", "--name=job", "--thread", "--group_reporting", "--output-format=json", *target, *job.arguments()]
+
+
 def _run(job: Job, prefix: Sequence[str], target: Sequence[str]) -> FioResult:
-    argv = ["fio", "--name=job", "--thread", "--group_reporting", "--output-format=json", *target, *job.arguments()]
-    printed = run([*prefix, *argv])
+    argv = [*prefix, *_command(job, target)]
+    return result(argv, run(argv))
+
+
+def result(argv: Sequence[str], printed: str) -> FioResult:
+    """Returns the outcome of a command of fio that printed this. Raises BenchError if it is none, or an error."""
     start = printed.find("{")
     if start < 0:
         raise BenchError(f"{' '.join(argv)}: printed no result: {printed.strip()[:400]}")

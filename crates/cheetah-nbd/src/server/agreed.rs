@@ -11,7 +11,7 @@ use cheetah_device::{Device, DynDevice};
 use futures::future::join_all;
 
 use super::access::Peer;
-use super::allowance::{Allowance, MEMORY_BYTES_USUAL, Memory};
+use super::allowance::{Allowance, Memory};
 use super::terms::Terms;
 pub use super::transmission::Ending;
 use super::transmission::Transmission;
@@ -26,13 +26,19 @@ pub fn flags(device: &dyn Device) -> TransmissionFlags {
 }
 
 /// Serves a client over its connections, which are non-blocking, until all of them have ended. Returns [`Ending::Asked`] if
-/// the client said that it was done.
+/// the client said that it was done. Requests hold at most `memory_bytes` of content, or
+/// [`MEMORY_BYTES_LEAST`](super::MEMORY_BYTES_LEAST) if that is more.
 ///
 /// # Errors
 ///
 /// If a connection breaks, or the client violates the protocol. The others are then served to their end.
-pub async fn serve(connections: Vec<UnixStream>, device: DynDevice, flags: TransmissionFlags) -> io::Result<Ending> {
-    let memory = Arc::new(Memory::new(MEMORY_BYTES_USUAL));
+pub async fn serve(
+    connections: Vec<UnixStream>,
+    device: DynDevice,
+    flags: TransmissionFlags,
+    memory_bytes: usize,
+) -> io::Result<Ending> {
+    let memory = Arc::new(Memory::new(memory_bytes));
     let serving = connections.into_iter().map(|stream| {
         let (device, memory) = (Arc::clone(&device), Arc::clone(&memory));
         let serving = async move { contain("an NBD connection", one(stream, device, flags, memory)).await };

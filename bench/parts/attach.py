@@ -1,0 +1,83 @@
+"""Block devices of the kernel, in a guest: `cheetah attach` beside nbd-client."""
+
+import json
+import os
+import shutil
+
+from bench.scratch import Scratch
+from bench.settings import Settings
+from boot.tests import guest
+from boot.tests.shell import Shell
+from cheetah.bench import fio
+from cheetah.bench.failure import BenchError
+from cheetah.bench.figure import Figure, Metric, from_rounds
+from cheetah.bench.rounds import interleave
+from cheetah.bench.units import KIB, MIB, iec
+
+DRIVE, IMAGE, PEER = "attach of a drive", "attach of an image", "nbd-client on nbdkit memory"
+SIZE_BYTES = 256 * MIB
+MEMORY_MIB = 2048
+PLUGIN = "/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-memory-plugin.so"
+PROGRAMS = ("fio", "nbd-client", "nbdkit")
+# id, what, pattern, block, depth, the least ratio of a drive to nbd-client.
+WORKLOADS = (
+    ("seq-read-1m", "1 MiB sequential read, depth 4", "read", MIB, 4, 1.0),
+    ("rand-read-4k-qd1", "4 KiB random read, depth 1", "randread", 4 * KIB, 1, 1.0),
+    ("rand-read-4k-qd32", "4 KiB random read, depth 32", "randread", 4 * KIB, 32, 1.3),
+)
+
+
+def devices(machine: Shell) -> dict[str, str]:
+    """Makes a block device of each contender with the same random bytes, all within the guest; returns their paths."""
+    machine.run(f"head -c {SIZE_BYTES} /dev/urandom >/run/image.raw")
+    machine.start(
+        f"cheetah node --memory {iec(SIZE_BYTES * 5 // 4).replace(' ', '')} --listen 127.0.0.1:7001 --insecure"
+    )
+    machine.until("cheetah create /run/case.drive --nodes 127.0.0.1:7001 --layout linear --from /run/image.raw")
+    made = {}
+    for name, source in ((DRIVE, "/run/case.drive"), (IMAGE, "/run/image.raw")):
+        made[name] = json.loads(machine.output(f"cheetah --json attach {source} --background"))["device"]
+    made[PEER] = "/dev/nbd9"
+    machine.start(f"nbdkit --foreground --unix /run/peer.sock {PLUGIN} {SIZE_BYTES}")
+    machine.until(f"nbd-client -unix /run/peer.sock {made[PEER]}")
+    machine.run(f"dd if=/run/image.raw of={made[PEER]} bs=1M conv=fsync && cmp /run/image.raw {made[PEER]}")
+    for name in (DRIVE, IMAGE):
+        machine.run(f"cmp /run/image.raw {made[name]}")
+    return made
+
+
+def measured(machine: Shell, device: str, job: fio.Job) -> dict[str, float]:
+    """Runs a job in the guest; returns rate (MiB/s) and requests per second."""
+    argv = fio.direct_command(job, device)
+    result = fio.result(argv, machine.output(f"{' '.join(argv)} --readonly"))
+    return {"rate": result.bytes_per_s / MIB, "iops": result.requests_per_s}
+
+
+def measure(settings: Settings) -> list[Figure]:
+    """Measures the part: each contender in turn."""
+    absent = [name for name in PROGRAMS if not shutil.which(name)]
+    if why := guest.missing() or (f"{', '.join(absent)} is not installed" if absent else None):
+        raise BenchError(why)
+    if not os.path.exists(PLUGIN):
+        raise BenchError(f"there is no {PLUGIN}")
+    print(f"attach: {iec(SIZE_BYTES)} in an emulated machine with one processor", flush=True)
+    figures: list[Figure] = []
+    with Scratch() as scratch, guest.room(scratch.ram_dir) as room:
+        machine = Shell(room, scratch.ram_dir, (*PROGRAMS, PLUGIN), ("nbd",), memory_mib=MEMORY_MIB)
+        try:
+            made = devices(machine)
+            for key, what, rw, block_bytes, depth, bar in WORKLOADS:
+                job = fio.Job(rw, block_bytes, SIZE_BYTES, depth, runtime_s=settings.runtime_s)
+                turns = {
+                    name: lambda device=device, job=job: measured(machine, device, job) for name, device in made.items()
+                }
+                metric, unit = ("rate", "MiB/s") if block_bytes >= MIB else ("iops", "requests/s")
+                results = interleave(what, settings.rounds, turns, metric)
+                for ours, least in ((DRIVE, bar), (IMAGE, None)):
+                    pair = {name: results[name] for name in (ours, PEER)}
+                    suffix = "" if ours == DRIVE else "/image"
+                    metrics = (Metric(metric, "", unit, "higher", least),)
+                    figures += from_rounds(f"attach/{key}{suffix}", f"{what}, {ours}", ours, metrics, pair)
+        finally:
+            machine.kill()
+    return figures
