@@ -61,8 +61,11 @@ SERVE = (
     "drivers/pci/controller/vmd.ko",
 )
 # Modules in those folders that reach disks of other machines, serve disks, or are for tests. Adapters that offload iSCSI or
-# FCoE have other names.
+# FCoE have other names. Some adapters do not start without firmware from a file, which this archive does not have.
 NOT_SERVED = (
+    "drivers/scsi/advansys.ko",
+    "drivers/scsi/aic94xx/*",
+    "drivers/scsi/bfa/*",
     "drivers/scsi/*iscsi*",
     "drivers/scsi/*/*iscsi*",
     "drivers/scsi/*fcoe*",
@@ -73,9 +76,11 @@ NOT_SERVED = (
     "drivers/scsi/fnic/*",
     "drivers/scsi/qedf/*",
     "drivers/scsi/qedi/*",
+    "drivers/scsi/qla1280.ko",
     "drivers/scsi/qla4xxx/*",
     "drivers/scsi/scsi_debug.ko",
     "drivers/scsi/snic/*",
+    "drivers/scsi/wd719x.ko",
 )
 # Modules that make a block device, or that a block device needs. A lending image that holds one of them is not built.
 STORAGE = (

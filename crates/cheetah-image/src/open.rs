@@ -23,7 +23,7 @@ use crate::identity::{Identity, Kind};
 use crate::qemu::{Qemu, Virtual};
 use crate::raw::RawFile;
 use crate::source::{OpenOptions, Source};
-use crate::split::{PartName, Split};
+use crate::split::Split;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
@@ -47,52 +47,6 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
             Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(device))), identity, name: stem(&path) })
         }
     }
-}
-
-/// Opens the image in a file that is read through `device`, a file on another machine with the URI `location` and the
-/// name `name`: a raw image, compressed or not. The identity is that of the content, except the server.
-///
-/// # Errors
-///
-/// [`Error::Failed`] for a file in another format, which is named; otherwise as [`open`].
-pub async fn open_behind(device: DynDevice, location: &str, name: &str, options: &OpenOptions) -> Result<Source> {
-    let size = device.geometry().size;
-    let start = ByteRange::new(0, size.min(detect::START_LEN as u64));
-    let end = ByteRange::between(size.saturating_sub(detect::END_LEN as u64), size);
-    let looking = || Error::device(format!("looking at {location}"));
-    let start = device.read(start).await.map_err(looking())?.into_bytes();
-    let end = device.read(end).await.map_err(looking())?.into_bytes();
-    let path = Path::new(name);
-    let refused = |what: &str| {
-        let why = "only raw images, compressed or not, are read from a web server";
-        Err(Error::failed(format!("{location} is {what}, and {why}; download it first")))
-    };
-    match detect::detect(&start, &end, size) {
-        Format::Unknown if is_named_like_a_part(path) => refused("named like a part of a split image"),
-        Format::Unknown => match claimed_format(path) {
-            Some(claimed) => refused(&format!("named like {claimed}")),
-            None => Ok(Source { device, identity: Identity::new(Kind::Http, location, size), name: stem(path) }),
-        },
-        Format::Compressed(compression) => {
-            let (file, in_order) = (location.to_owned(), options.in_order);
-            let open = move || Compressed::behind(device, &file, compression, in_order);
-            let opened = cheetah_device::supervise::spawn_blocking(open).await;
-            let image = opened.map_err(|error| Error::failed(format!("opening {location}: {error}")))??;
-            let identity = of_compressed(location, &image, compression);
-            Ok(Source { device: Arc::new(image), identity, name: stem_of_compressed(path) })
-        }
-        Format::Unsupported(unsupported) => refused(unsupported.what),
-        Format::Ewf => refused("an E01 image"),
-        Format::Zip => refused("an AFF4 image or a ZIP archive"),
-        Format::Qcow2 | Format::Vmdk | Format::Vhd | Format::Vhdx => refused("a virtual disk"),
-    }
-}
-
-/// Whether a file is named like a part of a split image. Other parts cannot be looked for; `disk.raw` could be one,
-/// too, and is not taken for one.
-fn is_named_like_a_part(path: &Path) -> bool {
-    let number = path.extension().is_some_and(|end| end.as_encoded_bytes().iter().all(u8::is_ascii_digit));
-    number || PartName::of(path).is_some_and(|name| name.is_first())
 }
 
 /// The kind of the file at a path.
@@ -216,7 +170,7 @@ pub fn claimed_format(path: &Path) -> Option<&'static str> {
     NAMES.into_iter().find(|(name, _)| *name == extension).map(|(_, what)| what)
 }
 
-fn of_ewf(spec: &str, image: &Ewf) -> Identity {
+pub(crate) fn of_ewf(spec: &str, image: &Ewf) -> Identity {
     let info = image.info();
     let kind = if info.format == EwfFormat::Ex01 { Kind::Ex01 } else { Kind::E01 };
     Identity {
@@ -231,7 +185,7 @@ fn of_ewf(spec: &str, image: &Ewf) -> Identity {
     .cleaned()
 }
 
-fn of_compressed(spec: &str, image: &Compressed, compression: Compression) -> Identity {
+pub(crate) fn of_compressed(spec: &str, image: &Compressed, compression: Compression) -> Identity {
     let kind = match compression {
         Compression::Gzip => Kind::Gzip,
         Compression::Bzip2 => Kind::Bzip2,
@@ -243,12 +197,12 @@ fn of_compressed(spec: &str, image: &Compressed, compression: Compression) -> Id
 }
 
 /// The name of `disk.raw.gz` is `disk`, as is that of `disk.raw`.
-fn stem_of_compressed(path: &Path) -> String {
+pub(crate) fn stem_of_compressed(path: &Path) -> String {
     let name = stem(path);
     let raw = [".raw", ".dd", ".img", ".bin", ".iso"].into_iter().find_map(|end| name.strip_suffix(end));
     raw.map_or_else(|| name.clone(), str::to_owned)
 }
 
-fn stem(path: &Path) -> String {
+pub(crate) fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "image".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

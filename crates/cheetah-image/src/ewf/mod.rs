@@ -11,7 +11,9 @@ use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io
 
 use self::chunk::Chunks;
 use self::record::Index;
+use self::remote::Remote;
 use self::segments::{Files, Memory, Segment, Segments};
+use crate::open_behind::FileBehind;
 use crate::unpack::cache::Work;
 use crate::unpack::{Blocking, Chunked, Limits, Unpacking};
 use cheetah_error::Result;
@@ -20,6 +22,7 @@ mod chunk;
 mod info;
 mod naming;
 mod record;
+mod remote;
 mod sealed;
 mod segments;
 mod table;
@@ -29,6 +32,7 @@ mod v2;
 pub mod write;
 
 pub use info::{EwfFormat, EwfInfo};
+pub(crate) use naming::segment_name;
 
 /// The size of the cache of unpacked chunks, in bytes; at least four chunks.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -65,6 +69,12 @@ impl Ewf {
     /// descriptors and chunk tables.
     pub fn open(path: &Path) -> Result<Self> {
         Self::from_segments(Box::new(Files::find(path)?))
+    }
+
+    /// Opens an image whose segments are on another machine; `missing` names the one that would follow. Blocks, within a
+    /// runtime.
+    pub(crate) fn behind(segments: Vec<FileBehind>, missing: String) -> Result<Self> {
+        Self::from_segments(Box::new(Remote::new(segments, missing)))
     }
 
     /// Opens an image whose segments are in memory.

@@ -58,6 +58,12 @@ impl Naming {
     }
 }
 
+/// The name of segment `number`, counted from 1, of the set that starts with the file `first`; `None` beyond the last name, or
+/// if `first` is not named like a first segment.
+pub fn segment_name(first: &str, number: usize) -> Option<String> {
+    Naming::of(first.as_ref())?.name(number)?.into_string().ok()
+}
+
 /// The segments of the set that starts with `first`, in order, up to the first gap, and the name of the next one. Case
 /// is ignored if only one file matches.
 pub(super) fn find(first: &Path) -> Result<(Vec<PathBuf>, String)> {

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 pub use self::name::PartName;
 
+use crate::open_behind::FileBehind;
 use crate::raw::{RawFile, Stamp};
 use cheetah_error::{Error, Result, list};
 
@@ -68,6 +69,32 @@ impl Split {
         let devices = (0..parts).map(|index| Arc::new(Part { pool: pool.clone(), index }) as DynDevice).collect();
         let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {}", path.display())))?;
         Ok(Self { whole, parts })
+    }
+
+    /// Opens the image whose parts are on another machine, in order.
+    ///
+    /// # Errors
+    ///
+    /// If a part other than the last differs in size from the first.
+    pub(crate) fn behind(files: Vec<FileBehind>) -> Result<Self> {
+        let sizes: Vec<u64> = files.iter().map(|(_, device)| device.geometry().size).collect();
+        let odd = (1..files.len()).find(|at| sizes[*at] > sizes[0] || sizes[*at] < sizes[0] && at + 1 < files.len());
+        if let Some(odd) = odd {
+            let (name, first) = (&files[odd].0, sizes[0]);
+            return Err(Error::Evidence(format!(
+                "{name} has {} bytes, but the first part has {first}: one of them is cut short, or belongs to another image",
+                sizes[odd]
+            )));
+        }
+        let (parts, names) = (files.len(), files.first().map_or_else(String::new, |(name, _)| name.clone()));
+        let devices = files.into_iter().map(|(_, device)| device).collect();
+        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {names}")))?;
+        Ok(Self { whole, parts })
+    }
+
+    /// Its size, in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.whole.geometry().size
     }
 
     /// The number of parts.

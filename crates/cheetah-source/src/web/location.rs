@@ -56,6 +56,22 @@ impl Location {
         Ok(next)
     }
 
+    /// Returns the location of another file in the same folder.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn beside(&self, name: &str) -> Result<Self> {
+        let authority = self.0.authority().map_or("", |authority| authority.as_str());
+        let folder = self.0.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        Self::parse(&format!("{}://{authority}{folder}/{name}", self.scheme()))
+    }
+
+    /// Whether it has a query, such as a signature, which holds for this file only.
+    pub fn has_query(&self) -> bool {
+        self.0.query().is_some()
+    }
+
     /// Whether connections to it are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.scheme() == "https"
@@ -117,6 +133,14 @@ mod tests {
         let to = |text: &str| HeaderValue::from_str(text).unwrap();
         assert_eq!(secure.redirected(Some(&to("/e?k=1"))).unwrap().0, "https://lab/e?k=1".parse::<Uri>().unwrap());
         assert!(secure.redirected(Some(&to("http://127.0.0.1/d"))).is_err());
+    }
+
+    #[test]
+    fn a_file_beside_another_has_its_host_and_folder_and_no_query() {
+        let at = |text: &str| Location::parse(text).unwrap();
+        let first = at("https://lab:444/case%2042/disk.E01?x=1");
+        assert_eq!(first.beside("disk.E02").unwrap(), at("https://lab:444/case%2042/disk.E02"));
+        assert!(first.has_query() && !at("https://lab/disk.E01").has_query());
     }
 
     #[test]

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Result as DeviceResult};
 use cheetah_error::{Error, Result};
 use cheetah_image::clean::clean;
-use cheetah_image::{Evidence, LinkCounters, ServedBy};
+use cheetah_image::{Evidence, Folder, LinkCounters, ServedBy};
+use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use hyper::{Request, Response, header};
+use hyper::{Request, Response, StatusCode, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -53,51 +54,94 @@ type HttpClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
 pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
     let location = Location::parse(spec)?;
-    let file = Arc::new(WebFile::open(location.clone(), timeout).await?);
+    let server = Server::new(timeout)?;
+    let file = match WebFile::open(&server, location.clone()).await? {
+        Ok(file) => Arc::new(file),
+        Err(status) => return Err(Error::failed(format!("{}: the server answers {status}", location.shown()))),
+    };
     let transport = match location.is_encrypted() {
         true => "TLS 1.3, the server's certificate verified by name",
         false => "in clear, within this machine",
     };
-    let server = ServedBy {
+    let served = ServedBy {
         export: clean(location.file_name()),
         description: Some(clean(&file.version.shown())),
         transport: Some(transport.to_owned()),
         ..ServedBy::default()
     };
-    let counted = file.clone();
+    let folder = WebFolder { server: server.clone(), first: location.clone() };
+    // A signature holds for one file.
+    let folder: Option<&dyn Folder> = if location.has_query() { None } else { Some(&folder) };
     let wire = move || {
-        let received = counted.received.load(Ordering::Relaxed);
+        let received = server.received.load(Ordering::Relaxed);
         LinkCounters { received_bytes: received, content_bytes: received, reconnects: 0 }
     };
     let image = cheetah_image::OpenOptions { timeout, connections: link.connections, apply_map, in_order };
-    let mut source = cheetah_image::open_behind(file, &location.shown(), location.file_name(), &image).await?;
-    source.identity.server = Some(server);
+    let mut source = cheetah_image::open_behind(file, &location.shown(), location.file_name(), folder, &image).await?;
+    source.identity.server = Some(served);
     Ok(Evidence { wire: Some(Arc::new(wire)), ..source.into() })
+}
+
+/// The requests to a server, for one source: all files of a set share connections and limits.
+#[derive(Clone)]
+struct Server {
+    client: HttpClient,
+    /// How long the server may be silent, and how long failed requests are repeated.
+    patience: Duration,
+    requests: Arc<Semaphore>,
+    received: Arc<AtomicU64>,
+}
+
+impl Server {
+    fn new(patience: Duration) -> Result<Self> {
+        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        Ok(Self { client: client()?, patience, requests, received: Arc::default() })
+    }
+}
+
+/// The folder of the first file of a set.
+struct WebFolder {
+    server: Server,
+    first: Location,
+}
+
+impl Folder for WebFolder {
+    fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<DynDevice>>> {
+        Box::pin(async move {
+            let opened = WebFile::open(&self.server, self.first.beside(name)?).await?;
+            Ok(opened.ok().map(|file| Arc::new(file) as DynDevice))
+        })
+    }
+
+    fn location(&self, name: &str) -> String {
+        self.first.beside(name).map_or_else(|_| name.to_owned(), |location| location.shown())
+    }
 }
 
 /// A file on a web server, as a read-only device.
 struct WebFile {
-    client: HttpClient,
+    server: Server,
     location: Location,
     name: Arc<str>,
     size: u64,
     version: Version,
-    /// How long the server may be silent, and how long failed requests are repeated.
-    patience: Duration,
-    requests: Semaphore,
-    received: AtomicU64,
 }
 
 impl WebFile {
-    async fn open(mut location: Location, patience: Duration) -> Result<Self> {
-        let (client, name) = (client()?, location.shown());
+    /// Opens the file; returns the status if the server says that there is none. Object stores say 403 to clients that may not
+    /// list a folder.
+    async fn open(server: &Server, mut location: Location) -> Result<std::result::Result<Self, StatusCode>> {
+        let name = location.shown();
         let failed = |why: String| Error::failed(format!("{name}: {why}"));
         for _ in 0..=REDIRECTIONS_MAX {
             let request = Request::get(location.0.clone()).header(header::RANGE, "bytes=0-0");
-            let answer = send(&client, request, patience).await.map_err(failed)?;
+            let answer = send(&server.client, request, server.patience).await.map_err(failed)?;
             if answer.status().is_redirection() {
                 location = location.redirected(answer.headers().get(header::LOCATION))?;
                 continue;
+            }
+            if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN) {
+                return Ok(Err(answer.status()));
             }
             let size = answer::size(&answer).map_err(|(Refusal::Final(why) | Refusal::Passing(why))| failed(why))?;
             let version = Version::of(answer.headers()).ok_or_else(|| {
@@ -107,8 +151,7 @@ impl WebFile {
                         .to_owned(),
                 )
             })?;
-            let (requests, received) = (Semaphore::new(REQUESTS_MAX), AtomicU64::new(0));
-            return Ok(Self { client, location, name: name.into(), size, version, patience, requests, received });
+            return Ok(Ok(Self { server: server.clone(), location, name: name.into(), size, version }));
         }
         Err(failed(format!("the server redirects more than {REDIRECTIONS_MAX} times")))
     }
@@ -116,7 +159,7 @@ impl WebFile {
     /// Reads a range of at most [`REQUEST_BYTES`]. Repeats requests that fail temporarily.
     async fn read_piece(&self, range: ByteRange) -> DeviceResult<Data> {
         // The semaphore is never closed.
-        let _permit = self.requests.acquire().await.ok();
+        let _permit = self.server.requests.acquire().await.ok();
         let (begun, mut pause) = (Instant::now(), PAUSE);
         loop {
             let why = match self.request(range).await {
@@ -124,7 +167,7 @@ impl WebFile {
                 Err(Refusal::Final(why)) => return Err(DeviceError::Invalid(format!("{}: {why}", self.name).into())),
                 Err(Refusal::Passing(why)) => why,
             };
-            if begun.elapsed() + pause >= self.patience {
+            if begun.elapsed() + pause >= self.server.patience {
                 return Err(DeviceError::Lost { device: self.name.clone(), range, why: why.into() });
             }
             tracing::debug!("{}: {range}: {why}; requesting it again", self.name);
@@ -139,17 +182,17 @@ impl WebFile {
         if let Some((name, value)) = self.version.condition() {
             request = request.header(name, value);
         }
-        let answer = send(&self.client, request, self.patience).await.map_err(Refusal::Passing)?;
+        let answer = send(&self.server.client, request, self.server.patience).await.map_err(Refusal::Passing)?;
         answer::check(&answer, range, self.size, &self.version)?;
         // At most REQUEST_BYTES.
         let mut content = BytesMut::with_capacity(range.len as usize);
         let mut body = answer.into_body();
         loop {
-            let frame = timeout(self.patience, body.frame()).await;
+            let frame = timeout(self.server.patience, body.frame()).await;
             let Some(frame) = frame.map_err(|_| Refusal::Passing("the server fell silent".to_owned()))? else { break };
             let frame = frame.map_err(|error| Refusal::Passing(format!("the answer broke off: {}", causes(&error))))?;
             let Ok(bytes) = frame.into_data() else { continue };
-            self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.server.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             if (content.len() + bytes.len()) as u64 > range.len {
                 return Err(Refusal::Final("the server returned more than was requested".to_owned()));
             }

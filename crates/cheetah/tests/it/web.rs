@@ -110,14 +110,68 @@ fn a_file_that_changes_on_the_server_ends_the_acquisition() {
     }
     let desk = Desk::new();
     desk.file("changing.raw", &noise(3 * MIB, 1));
-    desk.file("ntfs.E01", b"EVF\x09\x0d\x0a\xff\x00 and more");
     let web = Web::start(&desk, &[]);
     cheetah(&["acquire", &web.uri("changing.raw"), &desk.arg("copy.raw")]).says(1, &["changing.raw", "changed"]);
     assert!(!desk.at("copy.raw").exists());
-    cheetah(&["acquire", &web.uri("ntfs.E01"), &desk.arg("copy.raw")]).says(1, &["an E01 image", "download"]);
-    desk.file("disk.002", &noise(MIB, 2));
-    cheetah(&["acquire", &web.uri("disk.002"), &desk.arg("copy.raw")]).says(1, &["disk.002", "split image"]);
     cheetah(&["acquire", &web.uri("absent.raw"), &desk.arg("copy.raw")]).says(1, &["absent.raw", "404"]);
+}
+
+#[test]
+fn an_e01_image_of_several_segments_on_a_web_server_is_the_image() {
+    if !need::programs(&["python3", "nbdcopy"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (path, whole) = desk.image("disk.raw", 5 * MIB + 512);
+    cheetah(&["acquire", &path, &desk.arg("case.E01"), "--segment-size", "1MiB", "--level", "none"]).ok();
+    assert!(desk.at("case.E05").exists());
+    let web = Web::start(&desk, &[]);
+    let served = Service::start(&["export", &web.uri("case.E01"), "--unix", &desk.arg("sock")]);
+    tool("nbdcopy", &[text(&served.ready, "uri"), &desk.arg("exported.raw")]).ok();
+    served.stop(Signal::INT);
+    assert!(fs::read(desk.at("exported.raw")).unwrap() == whole);
+    let report = cheetah(&["acquire", &web.uri("case.E01"), &desk.arg("copy.raw")]).ok().json()["report"].clone();
+    assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
+    assert_eq!(text(&report["source"], "kind"), "e01");
+    // A set with a gap, or without its end, is not an image.
+    let last = fs::read(desk.at("case.E05")).unwrap();
+    fs::remove_file(desk.at("case.E03")).unwrap();
+    cheetah(&["acquire", &web.uri("case.E01"), &desk.arg("gap.raw")]).says(3, &["case.E03 is missing", "case.E04"]);
+    for name in ["case.E04", "case.E05", "case.E06"] {
+        let _ = fs::remove_file(desk.at(name));
+    }
+    cheetah(&["acquire", &web.uri("case.E01"), &desk.arg("cut.raw")]).says(3, &["case.E03"]);
+    // A signature holds for one file, so no other is looked for.
+    cheetah(&["acquire", &format!("{}?signature=secret", web.uri("case.E01")), &desk.arg("one.raw")])
+        .says(3, &["case.E02"]);
+    assert!(!last.is_empty() && !desk.at("gap.raw").exists() && !desk.at("cut.raw").exists());
+}
+
+#[test]
+fn a_split_image_on_a_web_server_is_the_image() {
+    if !need::programs(&["python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (_, whole) = desk.image("disk.raw", 5 * MIB + 512);
+    for (number, part) in whole.chunks(MIB as usize).enumerate() {
+        desk.file(&format!("disk.{:03}", number + 1), part);
+    }
+    let web = Web::start(&desk, &[]);
+    let acquired = cheetah(&["acquire", &web.uri("disk.001"), &desk.arg("copy.raw")]).ok().json();
+    assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
+    assert_eq!(text(&acquired["report"]["source"], "kind"), "split");
+    let refused = |name: &str, code, says: &[&str]| {
+        cheetah(&["acquire", &web.uri(name), &desk.arg("refused.raw")]).says(code, says);
+        assert!(!desk.at("refused.raw").exists());
+    };
+    refused("disk.002", 2, &["disk.002", "first part"]);
+    refused("disk.001?signature=secret", 2, &["disk.001", "one file only"]);
+    let third = fs::read(desk.at("disk.003")).unwrap();
+    desk.file("disk.003", &third[1..]);
+    refused("disk.001", 3, &["disk.003", "cut short"]);
+    fs::remove_file(desk.at("disk.003")).unwrap();
+    refused("disk.001", 3, &["disk.003 is missing", "disk.004"]);
 }
 
 #[test]
