@@ -135,7 +135,17 @@ def measure_links(settings: Settings) -> list[Figure]:
                     nodes.append(ready["nbd"])
                 enter = room.acting(ours, lab.examiner.command)
                 path = scratch.path("drive") + ".drive"
-                argv = ["create", path, "--nodes", ",".join(nodes), "--layout", "stripe", "--no-seal", "--from", pattern]
+                argv = [
+                    "create",
+                    path,
+                    "--nodes",
+                    ",".join(nodes),
+                    "--layout",
+                    "stripe",
+                    "--no-seal",
+                    "--from",
+                    pattern,
+                ]
                 cheetah.call(argv, enter)
                 drives[name] = (path, enter)
             os.remove(pattern)
