@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `GET /v1/status` | | [`Status`] |
 //! | `POST /v1/exports` | [`NewExport`] | 201 [`ExportStatus`]; 409 the name is taken; 507 no room |
-//! | `DELETE /v1/exports/NAME?lease=TOKEN` | | [`Receipt`]; 409 the export is leased to another |
+//! | `DELETE /v1/exports/NAME?lease=TOKEN&drive=ID&nonce=NONCE` | | [`Receipt`](crate::receipt::Receipt); 409 the export is leased to another |
 //! | `POST /v1/exports/NAME/lease` | [`LeaseRequest`] | [`LeaseGrant`]; 409 held by another |
 //! | `PUT /v1/exports/NAME/lease` | [`LeaseRenewal`] | [`LeaseGrant`]; 409 lost to another, or expired |
 //! | `DELETE /v1/exports/NAME/lease?token=TOKEN` | | 204 |
@@ -189,11 +189,13 @@ fn yes() -> bool {
     true
 }
 
-/// The receipt for a deleted export's memory.
+/// The wipe of a deleted export's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receipt {
+pub struct Wiped {
     /// The export's name.
     pub export: String,
+    /// The export's size.
+    pub size_bytes: u64,
     /// Bytes wiped by the deletion.
     pub wiped_bytes: u64,
     /// Whether each of them was read back as zero.
@@ -208,7 +210,7 @@ pub struct NodeReceipt {
     /// The instance that ended.
     pub instance: String,
     /// The exports it still had.
-    pub exports: Vec<Receipt>,
+    pub exports: Vec<Wiped>,
     /// Bytes lent.
     pub lent_bytes: u64,
     /// Bytes wiped at the end; memory freed earlier was wiped then.

@@ -24,8 +24,9 @@ use tokio::time::timeout;
 
 use super::api::{
     Draining, ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
-    NewMap, NewNote, Notes, Receipt, Status, StoredMap,
+    NewMap, NewNote, Notes, Status, StoredMap,
 };
+use super::receipt::{Asked, Receipt};
 use super::revoked;
 
 /// The largest response accepted from a node: the longest map, which is ten times a status with the most exports.
@@ -203,10 +204,11 @@ impl ControlClient {
         self.send(Method::POST, "/v1/exports", export).await
     }
 
-    /// Deletes an export and wipes its memory. A leased export needs its `lease` token.
-    pub async fn delete_export(&self, name: &str, lease: Option<&str>) -> Result<Receipt> {
-        let query = lease.map(|token| format!("?lease={}", escape(token))).unwrap_or_default();
-        let path = format!("/v1/exports/{}{query}", escape(name));
+    /// Deletes an export and wipes its memory. A leased export needs its `lease` token. The caller checks the receipt.
+    pub async fn delete_export(&self, name: &str, lease: Option<&str>, asked: &Asked) -> Result<Receipt> {
+        let Asked { drive, nonce } = asked;
+        let lease = lease.map(|token| format!("&lease={}", escape(token))).unwrap_or_default();
+        let path = format!("/v1/exports/{}?drive={}&nonce={}{lease}", escape(name), escape(drive), escape(nonce));
         self.parse(&self.call(Method::DELETE, &path, Bytes::new(), DELETE_TIMEOUT).await?)
     }
 

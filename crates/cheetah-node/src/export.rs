@@ -13,7 +13,7 @@ use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
 use crate::pages::{self, BadPage};
 use crate::store::{Reservation, Store};
 use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
-use cheetah_control::api::Receipt;
+use cheetah_control::api::Wiped;
 
 const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
 static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
@@ -136,10 +136,11 @@ impl Export {
 
     /// Deletes the export: wipes its memory, reads it back, and returns it to the store. Clients that have it open get errors
     /// from then on. Deleting it again wipes nothing.
-    pub fn delete(&self) -> Receipt {
-        let mut receipt = Receipt { export: self.name.to_string(), wiped_bytes: 0, verified_zero: true };
+    pub fn delete(&self) -> Wiped {
+        let (export, size_bytes) = (self.name.to_string(), self.size);
+        let mut wiped = Wiped { export, size_bytes, wiped_bytes: 0, verified_zero: true };
         if self.deleted.swap(true, Ordering::AcqRel) {
-            return receipt;
+            return wiped;
         }
         // `drain` waits for an operation that already holds a chunk; a later operation sees the flag.
         self.table.close();
@@ -159,13 +160,13 @@ impl Export {
                 (slots + more, clean & also)
             })
         });
-        receipt.wiped_bytes = slots * CHUNK_BYTES;
-        receipt.verified_zero = clean;
+        wiped.wiped_bytes = slots * CHUNK_BYTES;
+        wiped.verified_zero = clean;
         if !self.reserved {
             self.store.return_leaves(self.table.leaves());
         }
         self.store.release(self.reservation);
-        receipt
+        wiped
     }
 
     /// Flips the lowest bit of the byte at `offset` in memory, without updating its digest. False in a hole.

@@ -18,7 +18,7 @@ use crate::replaced::{ConnectionNumber, Connections, ReplacedFlag};
 use crate::store::Store;
 use cheetah_control::api::{
     DRAINING_TO_MAX, DROPPED_MAX, Draining, Dropped, ExportStatus, LeaseGrant, LeaseRequest, LeaseStatus,
-    NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, Notes, Receipt, StoredMap,
+    NOTE_BYTES_MAX, NOTES_MAX, NewExport, NewMap, NewNote, Notes, StoredMap, Wiped,
 };
 
 /// The most exports of a node.
@@ -141,7 +141,7 @@ impl Exports {
     }
 
     /// Deletes an export regardless of its lease, because the machine needs the memory. The node's status names it.
-    pub fn drop_export(&self, name: &str) -> Result<Receipt> {
+    pub fn drop_export(&self, name: &str) -> Result<Wiped> {
         let _wiping = self.open.read();
         let entry = self.entry(name)?;
         {
@@ -199,7 +199,7 @@ impl Exports {
     }
 
     /// Deletes an export and wipes its memory, which takes about a second for several GiB. A leased export needs the token.
-    pub fn delete(&self, name: &str, lease: Option<&str>) -> Result<Receipt> {
+    pub fn delete(&self, name: &str, lease: Option<&str>) -> Result<Wiped> {
         let token = lease.map(str::parse).transpose()?;
         let _wiping = self.open.read();
         let entry = self.entry(name)?;
@@ -229,7 +229,7 @@ impl Exports {
     }
 
     /// Deletes every export regardless of leases, after deletions in progress; no more can be created.
-    pub fn end(&self) -> Vec<Receipt> {
+    pub fn end(&self) -> Vec<Wiped> {
         *self.open.write() = false;
         let mut by_name = self.by_name.write();
         let all = std::mem::take(&mut *by_name);

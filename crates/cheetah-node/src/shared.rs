@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cheetah_control::api::{Join, MemoryStatus, Status};
+use cheetah_control::api::{Join, MemoryStatus, Status, Wiped};
+use cheetah_control::receipt::{Asked, Receipt, Statement};
 use cheetah_probe::far::FarConfig;
 use cheetah_tls::Credential;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::disks;
 use crate::exports::Exports;
@@ -41,6 +44,20 @@ impl Shared {
             draining: self.exports.draining(),
             dropped: self.exports.dropped(),
         }
+    }
+
+    /// The receipt for a wiped export, signed if the node has a credential.
+    pub fn receipt(&self, wiped: Wiped, asked: Asked) -> Receipt {
+        let statement = Statement {
+            node: self.name.clone(),
+            instance: self.instance.to_string(),
+            wiped_bytes: wiped.wiped_bytes,
+            verified_zero: wiped.verified_zero,
+            // Fails only for years of more than four digits.
+            time: OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default(),
+            ..Statement::of_export(wiped.export, wiped.size_bytes, asked)
+        };
+        statement.sign(self.credential.as_ref())
     }
 
     /// Bytes a new export may reserve.

@@ -234,7 +234,12 @@ impl Credential {
         ServerTls::for_enrolment(&self.0.trust, self.own()?)
     }
 
-    fn own(&self) -> Result<&Arc<CertifiedKey>, TlsError> {
+    /// The authority's certificate, in DER.
+    pub(crate) fn authority(&self) -> &CertificateDer<'static> {
+        &self.0.trust.authority
+    }
+
+    pub(crate) fn own(&self) -> Result<&Arc<CertifiedKey>, TlsError> {
         self.0.own.as_ref().filter(|_| self.0.identity.is_some()).ok_or(TlsError::NotOfARoom)
     }
 

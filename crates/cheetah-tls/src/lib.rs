@@ -31,6 +31,7 @@ mod record;
 mod revocation;
 mod role;
 mod server;
+mod signature;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transport;
@@ -46,5 +47,6 @@ pub use identity::{Fingerprint, Identity, NAME_LEN_MAX, NotHexadecimal, RoomId, 
 pub use revocation::REVOCATIONS_BYTES_MAX;
 pub use role::{Role, Roles, UnknownRole};
 pub use server::ServerTls;
+pub use signature::Signature;
 pub use transport::Transport;
 pub use trust::Standing;

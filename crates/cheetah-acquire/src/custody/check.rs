@@ -299,8 +299,13 @@ impl<'a> Checker<'a> {
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
             }
             Some(CustodyEvent::AcceptedUnverified { .. }) if report.state == State::Empty => report.state = State::Use,
-            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_)) if report.state == State::Use => {
+            Some(CustodyEvent::Wiped(receipt)) => {
+                let line = report.lines;
+                report.wipes.add(line, *receipt, record.credential.as_ref().map(|acting| acting.room.as_str()));
             }
+            Some(
+                CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_) | CustodyEvent::Destroyed { .. },
+            ) if report.state == State::Use => {}
             _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
             _ => {}
         }

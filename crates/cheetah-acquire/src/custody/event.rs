@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cheetah_control::receipt::Receipt;
 use cheetah_device::ByteRange;
 use cheetah_image::Hashes;
 use serde::{Deserialize, Serialize};
@@ -114,6 +115,8 @@ pub enum CustodyEvent {
         /// SHA-256 of these bytes, in hexadecimal.
         sha256: String,
     },
+    /// A node wiped its part of the drive, and gave this receipt.
+    Wiped(Box<Receipt>),
     /// The drive was destroyed and its memory freed.
     Destroyed {
         /// A sentence for each node.

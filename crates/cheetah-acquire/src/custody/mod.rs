@@ -26,6 +26,7 @@ mod log;
 mod read;
 mod record;
 mod report;
+mod wipes;
 
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{check, verify_log};
@@ -36,6 +37,7 @@ pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;
 pub use report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
+pub use wipes::Wipes;
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a
 /// source with many thousand unreadable ranges.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::event::Finished;
 use super::key::KeyId;
 use super::record::ActingAs;
+use super::wipes::Wipes;
 
 /// The result of checking a log. Facts come only from records before the first problem.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -41,6 +42,9 @@ pub struct LogReport {
     pub began: Option<Began>,
     /// The last `finished` record.
     pub finished: Option<FinishedAt>,
+    /// The receipts of nodes that wiped the drive.
+    #[serde(skip_serializing_if = "Wipes::is_empty")]
+    pub wipes: Wipes,
 }
 
 /// The last line of a log, where it is only the beginning of a record.
@@ -188,6 +192,7 @@ impl LogReport {
                 signer.key, signer.public_key
             ));
         }
+        problems.extend(self.wipes.problems.iter().cloned());
         let end = self.last.as_ref().map_or(0, |last| last.line);
         match self.state {
             _ if self.problem.is_some() => {}

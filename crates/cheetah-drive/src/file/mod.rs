@@ -66,6 +66,7 @@ pub mod disk;
 
 use std::path::{Path, PathBuf};
 
+use cheetah_control::receipt::Receipt;
 use cheetah_device::Size;
 use cheetah_device::path_text::{path_to_text, text_to_path};
 use cheetah_nbd::uri::NbdUri;
@@ -171,7 +172,7 @@ pub struct SetNode {
     pub state: Option<NodeSync>,
     /// The node's receipt, once it has wiped its part; the drive is then destroyed in part.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<WipeReceipt>,
+    pub receipt: Option<Box<Receipt>>,
 }
 
 /// A node to which a part of a drive is moving.
@@ -192,16 +193,6 @@ pub enum NodeSync {
     Syncing,
     /// It missed writes: neither read nor written.
     Stale,
-}
-
-/// A node's receipt for wiping its part of a drive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WipeReceipt {
-    /// Bytes overwritten.
-    pub wiped_bytes: u64,
-    /// Whether the node read them back as zeros.
-    pub verified_zero: bool,
 }
 
 /// The seal of a drive whose nodes hold ciphertext only. [`DriveFile::size`] is that of the content.

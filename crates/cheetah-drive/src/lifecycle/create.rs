@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_control::api::NewExport;
+use cheetah_control::receipt::Asked;
 use cheetah_nbd::uri::{NbdUri, Security};
 use futures::future::{Either, join_all, select};
 
@@ -353,7 +354,10 @@ pub(crate) async fn free_spare(node: &SetNode, why: Error, timeout: Duration) ->
 
 /// Frees exports. Returns `why`, extended by those that could not be freed.
 async fn free_exports(exports: &[NodeExport], why: Error) -> Error {
-    let freed = join_all(exports.iter().map(|export| export.control.delete_export(&export.name, None))).await;
+    // Nothing was written to them, so a receipt is of no use.
+    let asked = Asked::default();
+    let freeing = exports.iter().map(|export| export.control.delete_export(&export.name, None, &asked));
+    let freed = join_all(freeing).await;
     let stuck: Vec<_> = freed.into_iter().filter_map(|result| result.err().map(|error| error.to_string())).collect();
     if stuck.is_empty() {
         return why;

@@ -5,16 +5,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use cheetah_control::ControlError;
+use cheetah_control::receipt::Receipt;
 use futures::future::join_all;
 use serde::Serialize;
 
 use super::usage::unused;
 use crate::file::digests::DIGESTS;
-use crate::file::{DriveFile, SetNode, WipeReceipt};
+use crate::file::{DriveFile, SetNode};
 use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
+use crate::node::wipe::{NoReceipt, wipe};
 use crate::redundancy::newest::refresh;
 use crate::sealed;
 use cheetah_error::{Error, Result};
@@ -59,10 +61,8 @@ pub struct NodeOutcome {
 pub enum WipeOutcome {
     /// Freed and wiped, according to the node's receipt.
     Wiped {
-        /// Bytes overwritten.
-        wiped_bytes: u64,
-        /// Whether the node read them back as zeros.
-        verified_zero: bool,
+        /// The node's receipt, checked.
+        receipt: Box<Receipt>,
     },
     /// Gone already: the node has restarted, so that its memory went back to the system without a receipt, or the
     /// export was freed before.
@@ -85,7 +85,7 @@ impl Destroyed {
     /// Whether no Cheetah node can still hold any of the drive.
     pub fn is_clean(&self) -> bool {
         self.nodes.iter().all(|node| match &node.outcome {
-            WipeOutcome::Wiped { verified_zero, .. } => *verified_zero,
+            WipeOutcome::Wiped { receipt } => receipt.statement.verified_zero,
             WipeOutcome::Gone | WipeOutcome::Foreign => true,
             WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => false,
         })
@@ -112,7 +112,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     };
     let freeing = file.nodes().zip(&now).enumerate().map(|(index, (node, now))| {
         let token = leases.token(index);
-        async move { free(node, now, token, options.timeout).await }
+        async move { free(&file.id, node, now, token, options.timeout).await }
     });
     let mut outcomes = join_all(freeing).await;
     leases.release().await;
@@ -120,7 +120,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     outcomes.extend(
         join_all(others(file).map(|node| async {
             let now = node_status(0, node, options.timeout).await;
-            free(node, &now, None, options.timeout).await
+            free(&file.id, node, &now, None, options.timeout).await
         }))
         .await,
     );
@@ -162,16 +162,16 @@ fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
         let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
         let incoming = kept.incoming.iter_mut().map(|incoming| &mut incoming.node);
         for (node, outcome) in nodes.chain(&mut kept.former).chain(incoming).zip(outcomes) {
-            if let WipeOutcome::Wiped { wiped_bytes, verified_zero } = outcome.outcome {
-                node.receipt = Some(WipeReceipt { wiped_bytes, verified_zero });
+            if let WipeOutcome::Wiped { receipt } = &outcome.outcome {
+                node.receipt = Some(receipt.clone());
             }
         }
     })
 }
 
-async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> WipeOutcome {
-    if let Some(WipeReceipt { wiped_bytes, verified_zero }) = node.receipt {
-        return WipeOutcome::Wiped { wiped_bytes, verified_zero };
+async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> WipeOutcome {
+    if let Some(receipt) = &node.receipt {
+        return WipeOutcome::Wiped { receipt: receipt.clone() };
     }
     let why = || {
         let problem = now.problem.clone().unwrap_or_default();
@@ -182,13 +182,14 @@ async fn free(node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Du
         NodeState::Foreign => WipeOutcome::Foreign,
         NodeState::Empty => WipeOutcome::Gone,
         NodeState::Unreachable => WipeOutcome::Unreachable { why: why() },
-        NodeState::Ok => match export.control.delete_export(&export.name, token).await {
-            Ok(receipt) => {
-                WipeOutcome::Wiped { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero }
+        NodeState::Ok => match wipe(drive, node, &export, token).await {
+            Ok(receipt) => WipeOutcome::Wiped { receipt: Box::new(receipt) },
+            Err(NoReceipt::Control(error)) if error.is_not_found() => WipeOutcome::Gone,
+            Err(NoReceipt::Control(error @ ControlError::Unreachable { .. })) => {
+                WipeOutcome::Unreachable { why: reason(&error) }
             }
-            Err(error) if error.is_not_found() => WipeOutcome::Gone,
-            Err(error @ ControlError::Unreachable { .. }) => WipeOutcome::Unreachable { why: reason(&error) },
-            Err(error) => WipeOutcome::Refused { why: reason(&error) },
+            Err(NoReceipt::Control(error)) => WipeOutcome::Refused { why: reason(&error) },
+            Err(NoReceipt::Invalid(why)) => WipeOutcome::Refused { why },
         },
     }
 }

@@ -122,7 +122,7 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
             Some(export) => (NodeState::Ok, None, Some(export)),
             None => {
                 let name = &node.name;
-                let problem = match node.receipt {
+                let problem = match &node.receipt {
                     Some(_) => format!("node {name} has wiped its part of the drive; destroy the rest"),
                     None if status.dropped.iter().any(|dropped| dropped.export == export_name) => {
                         format!("node {name} dropped its part of the drive: its machine needed the memory")

@@ -9,3 +9,4 @@ pub(crate) mod health;
 pub mod here;
 pub(crate) mod open;
 pub(crate) mod spec;
+pub(crate) mod wipe;

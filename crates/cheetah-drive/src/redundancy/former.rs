@@ -5,8 +5,12 @@ use std::time::Duration;
 use futures::future::join_all;
 
 use super::environment::Shared;
-use crate::file::{DriveFile, SetNode, WipeReceipt};
+use cheetah_control::receipt::Receipt;
+
+use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
+use crate::node::health::reason;
+use crate::node::wipe::{self, NoReceipt};
 
 /// How long a node may take to list its exports.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,34 +19,35 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 /// is in sync: until then, an examiner may need the content of a lost node.
 pub(crate) async fn wipe(shared: &Shared) {
     let kept = |node: &&SetNode| node.receipt.is_none();
-    let former: Vec<SetNode> = shared.newest_file().former.iter().filter(kept).cloned().collect();
+    let file = shared.newest_file();
+    let former: Vec<SetNode> = file.former.iter().filter(kept).cloned().collect();
     let wiped = join_all(former.iter().map(|node| {
-        let token = shared.former_token(&node.nbd);
-        async move { wipe_one(node, token.as_deref()).await }
+        let (token, drive) = (shared.former_token(&node.nbd), &file.id);
+        async move { wipe_one(drive, node, token.as_deref()).await }
     }))
     .await;
     let done: Vec<_> = former.into_iter().zip(wiped).filter_map(|(node, wiped)| Some((node, wiped?))).collect();
     if done.is_empty() {
         return;
     }
-    let recorded = shared.update_file(|file| done.iter().for_each(|(node, wiped)| record(file, node, *wiped)));
+    let recorded = shared.update_file(|file| done.iter().for_each(|(node, wiped)| record(file, node, wiped)));
     if let Err(error) = recorded {
         tracing::warn!("the receipt of a node that was replaced is not in the drive file: {error}");
     }
 }
 
 /// The state of a former node's part.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Wiped {
     /// It was wiped.
-    Now(WipeReceipt),
+    Now(Box<Receipt>),
     /// It is gone: the node was restarted, or the export was freed before.
     Gone,
 }
 
-/// Has a node wipe its part; `token` is the lease there, if there was one. `None` if the node does not answer, or
+/// Has a node wipe its part of the drive with this id; `token` is the lease there, if there was one. `None` if the node does not answer, or
 /// cannot free it yet.
-pub(crate) async fn wipe_one(node: &SetNode, token: Option<&str>) -> Option<Wiped> {
+pub(crate) async fn wipe_one(drive: &str, node: &SetNode, token: Option<&str>) -> Option<Wiped> {
     let export = NodeExport::of(node, ASK_TIMEOUT)?;
     let status = export.control.status().await.ok()?;
     let has_it = status.exports.iter().any(|found| found.name == export.name);
@@ -50,19 +55,30 @@ pub(crate) async fn wipe_one(node: &SetNode, token: Option<&str>) -> Option<Wipe
         return Some(Wiped::Gone);
     }
     // A lease that is no longer renewed expires by itself.
-    let receipt = export.control.delete_export(&export.name, token).await;
-    let receipt = receipt.inspect_err(|error| tracing::debug!("{} keeps its part: {error}", node.name)).ok()?;
-    tracing::info!("{} was replaced, and has wiped {} bytes of its part", node.name, receipt.wiped_bytes);
-    Some(Wiped::Now(WipeReceipt { wiped_bytes: receipt.wiped_bytes, verified_zero: receipt.verified_zero }))
+    match wipe::wipe(drive, node, &export, token).await {
+        Ok(receipt) => {
+            let wiped_bytes = receipt.statement.wiped_bytes;
+            tracing::info!("{} was replaced, and has wiped {wiped_bytes} bytes of its part", node.name);
+            Some(Wiped::Now(Box::new(receipt)))
+        }
+        Err(NoReceipt::Control(error)) => {
+            tracing::debug!("{} keeps its part: {}", node.name, reason(&error));
+            None
+        }
+        Err(NoReceipt::Invalid(why)) => {
+            tracing::warn!("{} was replaced, and may hold its part: {why}", node.name);
+            None
+        }
+    }
 }
 
 /// Records the outcome in a drive file.
-pub(crate) fn record(file: &mut DriveFile, node: &SetNode, wiped: Wiped) {
+pub(crate) fn record(file: &mut DriveFile, node: &SetNode, wiped: &Wiped) {
     match wiped {
         Wiped::Gone => file.former.retain(|former| former.nbd != node.nbd || former.instance != node.instance),
         Wiped::Now(receipt) => {
             for former in file.former.iter_mut().filter(|former| former.nbd == node.nbd) {
-                former.receipt = Some(receipt);
+                former.receipt = Some(receipt.clone());
             }
         }
     }

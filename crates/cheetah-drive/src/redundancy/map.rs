@@ -191,7 +191,7 @@ impl DriveMap {
         let entries = file.sets.iter_mut().flat_map(|set| &mut set.nodes);
         for ((entry, node), member) in entries.zip(&self.nodes).zip(&self.map.members) {
             let same = entry.is_same(node);
-            let receipt = entry.receipt.filter(|_| same);
+            let receipt = entry.receipt.take().filter(|_| same);
             let now = SetNode { receipt, state: member.state.into_file(), ..node.clone() };
             let former = std::mem::replace(entry, now);
             if !same && former.instance.is_some() {

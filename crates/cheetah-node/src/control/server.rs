@@ -28,9 +28,10 @@ use crate::maps;
 use crate::shared::Shared;
 use cheetah_control::api::{
     BODY_BYTES_MAX, Draining, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP,
-    NewExport, NewMap, NewNote, Notes, Receipt, Status, StoredMap,
+    NewExport, NewMap, NewNote, Notes, Status, StoredMap,
 };
 use cheetah_control::http::{self, Ends, Member, Refusal};
+use cheetah_control::receipt::{Asked, Receipt};
 use cheetah_control::revoked;
 use cheetah_tls::{Role, Roles, ServerTls};
 
@@ -106,10 +107,16 @@ async fn create(State(node): Node, Body(new): Body<NewExport>) -> Answer<(Status
 }
 
 async fn remove(State(node): Node, Path(name): Path<String>, uri: Uri) -> Answer<Json<Receipt>> {
-    let lease = query(&uri, "lease").map(str::to_owned);
-    let receipt = blocking(node, move |exports| exports.delete(&name, lease.as_deref())).await?;
-    tracing::info!(export = receipt.export, wiped_bytes = receipt.wiped_bytes, "export deleted and wiped");
-    Ok(Json(receipt))
+    let value = |key| query(&uri, key).map(str::to_owned);
+    let (lease, drive, nonce) = (value("lease"), value("drive"), value("nonce"));
+    let asked = Asked { drive: drive.unwrap_or_default(), nonce: nonce.unwrap_or_default() };
+    if !asked.is_valid() {
+        let why = "'drive' and 'nonce' are at most 64 letters and digits each; nothing was deleted";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, why));
+    }
+    let wiped = blocking(Arc::clone(&node), move |exports| exports.delete(&name, lease.as_deref())).await?;
+    tracing::info!(export = wiped.export, wiped_bytes = wiped.wiped_bytes, "export deleted and wiped");
+    Ok(Json(node.receipt(wiped, asked)))
 }
 
 async fn acquire(

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use cheetah_control::api::{LeaseRequest, MAP_BYTES_MAX, NOTE_BYTES_MAX, NewExport, NewMap, NewNote, StoredMap};
+use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Device, Error};
 use cheetah_nbd::server::Exports as _;
@@ -60,10 +61,10 @@ async fn exports_are_created_listed_and_deleted() {
     assert_eq!((status.exports[0].used_bytes, status.exports[0].connections), (128 << 10, 1));
     assert_eq!((status.memory.used_bytes, status.memory.reserved_bytes), (128 << 10, 2 * MIB));
 
-    let receipt = client.delete_export("case42", None).await.unwrap();
-    assert_eq!((receipt.wiped_bytes, receipt.verified_zero), (128 << 10, true));
+    let receipt = client.delete_export("case42", None, &Asked::default()).await.unwrap();
+    assert_eq!((receipt.statement.wiped_bytes, receipt.statement.verified_zero), (128 << 10, true));
     assert!(matches!(export.device.read(ByteRange::new(0, 1)).await, Err(Error::Lost { .. })));
-    assert!(client.delete_export("case42", None).await.unwrap_err().is_not_found());
+    assert!(client.delete_export("case42", None, &Asked::default()).await.unwrap_err().is_not_found());
     assert_eq!(node.status().memory.free_bytes, node.status().memory.usable_bytes);
 }
 
@@ -97,13 +98,13 @@ async fn a_lease_fences_the_writer_before() {
     assert!(with(&first.token).contexts.is_empty(), "a dead lease is not granted");
 
     assert_eq!(client.renew_lease("e", &second.token).await.unwrap().ttl_s, 60);
-    assert!(client.delete_export("e", None).await.unwrap_err().is_conflict());
-    assert!(client.delete_export("e", Some(&first.token)).await.unwrap_err().is_conflict());
+    assert!(client.delete_export("e", None, &Asked::default()).await.unwrap_err().is_conflict());
+    assert!(client.delete_export("e", Some(&first.token), &Asked::default()).await.unwrap_err().is_conflict());
     client.release_lease("e", &second.token).await.unwrap();
     write(&stock).unwrap();
     assert!(matches!(write(&ada), Err(Error::Fenced(_))), "fenced for good, although the lease is free");
     assert!(!with(&first.token).device.geometry().writable);
-    client.delete_export("e", Some(&second.token)).await.unwrap();
+    client.delete_export("e", Some(&second.token), &Asked::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -122,7 +123,7 @@ async fn a_note_is_stored_without_a_lease_and_ends_with_the_export() {
         client.store_note("e", &note(name, "x".repeat(NOTE_BYTES_MAX))).await.unwrap();
     }
     assert_eq!(refusal(client.store_note("e", &note("d", String::new())).await.unwrap_err()).0, 507);
-    client.delete_export("e", None).await.unwrap();
+    client.delete_export("e", None, &Asked::default()).await.unwrap();
     assert_eq!(refusal(client.notes("e").await.unwrap_err()).0, 404);
     client.create_export(&NewExport::reserved("e", 4096)).await.unwrap();
     assert!(client.notes("e").await.unwrap().notes.is_empty());
@@ -178,7 +179,7 @@ async fn a_map_is_gone_with_its_export() {
     client.store_map("e", &new_map(&token, 7, "a")).await.unwrap();
     // A connection keeps the deleted export, not its map.
     let _connected = node.exports().open("e", &[]).unwrap();
-    client.delete_export("e", Some(&token)).await.unwrap();
+    client.delete_export("e", Some(&token), &Asked::default()).await.unwrap();
     assert!(client.map("e").await.unwrap_err().is_not_found());
     assert!(client.store_map("e", &new_map(&token, 8, "b")).await.unwrap_err().is_not_found());
     client.create_export(&NewExport::thin("e", MIB)).await.unwrap();
@@ -208,7 +209,7 @@ async fn maps_are_limited_each_and_together() {
     assert_eq!(client.map("e31").await.unwrap().unwrap().map, longest);
     let refused = client.store_map("e32", &new_map(&tokens[32], 1, "x")).await.unwrap_err();
     assert!(refused.is_full(), "{refused}");
-    client.delete_export("e0", Some(&tokens[0])).await.unwrap();
+    client.delete_export("e0", Some(&tokens[0]), &Asked::default()).await.unwrap();
     client.store_map("e32", &new_map(&tokens[32], 1, "x")).await.unwrap();
 }
 
@@ -356,7 +357,7 @@ async fn shutdown_wipes_the_memory_and_returns_a_receipt() {
     export.device.write(0, vec![1; 200_000].into(), false).await.unwrap();
     let gone = node.exports().open("gone", &[]).unwrap();
     gone.device.write(0, vec![1].into(), false).await.unwrap();
-    client.delete_export("gone", None).await.unwrap();
+    client.delete_export("gone", None, &Asked::default()).await.unwrap();
     let connected = TcpStream::connect(node.nbd_address()).await.unwrap();
 
     let receipt = node.shutdown().await;

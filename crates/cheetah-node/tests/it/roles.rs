@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cheetah_control::api::{LeaseRequest, NewExport, NewMap, NewNote};
+use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Data, Device as _};
 use cheetah_nbd::client::{Client, ClientConfig};
@@ -127,9 +128,9 @@ impl Stage {
         let examiner = self.control(Actor::Member(Role::Examiner));
         let force = LeaseRequest { holder: "test".into(), ttl_s: 60, force: true };
         if let Ok(lease) = examiner.acquire_lease(EXPORT, &force).await {
-            examiner.delete_export(EXPORT, Some(&lease.token)).await.unwrap();
+            examiner.delete_export(EXPORT, Some(&lease.token), &Asked::default()).await.unwrap();
         }
-        let _ = examiner.delete_export("new", None).await;
+        let _ = examiner.delete_export("new", None, &Asked::default()).await;
         examiner.create_export(&NewExport::reserved(EXPORT, MIB)).await.unwrap();
         let token = examiner.acquire_lease(EXPORT, &force).await.unwrap().token;
         let map = NewMap { token: token.clone(), epoch: 1, map: "map".into() };
@@ -192,7 +193,7 @@ impl Stage {
             Release => control.release_lease(EXPORT, &token).await,
             StoreMap => control.store_map(EXPORT, &NewMap { token, epoch: 2, map: "other".into() }).await,
             StoreNote => control.store_note(EXPORT, &NewNote { name: "a".into(), text: "b".into() }).await,
-            Delete => control.delete_export(EXPORT, Some(&token)).await.map(drop),
+            Delete => control.delete_export(EXPORT, Some(&token), &Asked::default()).await.map(drop),
         };
         match done {
             Ok(()) => true,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cheetah_acquire::custody::{CustodyEvent, CustodyLog, SigningKey};
 use cheetah_device::Size;
 use cheetah_drive::DriveFile;
-use cheetah_drive::destroy::{DestroyOptions, NodeOutcome, WipeOutcome, destroy};
+use cheetah_drive::destroy::{DestroyOptions, Destroyed, NodeOutcome, WipeOutcome, destroy};
 
 use super::compared::wrapped;
 use super::options::TimeoutArgs;
@@ -22,7 +22,8 @@ The key of a sealed drive is destroyed first. Content that remains on a node can
 copy of the drive file exists.
 
 If a node cannot be reached, the drive file is kept to try again, unless --force. The nodes' receipts are recorded in \
-the drive's custody log, which is kept. Refused while the drive is in use, unless --force.
+the drive's custody log, which is kept. A node in a room signs its receipt. A receipt is the word of the node; the \
+destroyed key of a sealed drive is the guarantee. Refused while the drive is in use, unless --force.
 
   cheetah destroy case42.drive"
 )]
@@ -43,7 +44,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
-    note(&file.path, &lines, ui);
+    note(&file.path, &destroyed, &lines, ui);
     let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, WipeOutcome::Unreachable { .. }));
     let fate = match (destroyed.file_removed, unreachable) {
         (true, _) => "is removed",
@@ -73,15 +74,18 @@ const KEY_DESTROYED: &str = "its key is destroyed: no remnant of the drive can b
 
 /// Records the receipts in the drive's custody log, if there is one. A failure is only a warning, since the memory is
 /// wiped already.
-fn note(drive: &Path, lines: &[String], ui: Ui) {
+fn note(drive: &Path, destroyed: &Destroyed, lines: &[String], ui: Ui) {
     let path = CustodyLog::path_for(drive);
     if path.symlink_metadata().is_err() {
         return;
     }
-    let nodes = lines.to_vec();
-    let noted = SigningKey::own()
-        .and_then(|key| CustodyLog::open_existing(&path, key))
-        .and_then(|mut log| log.append(&CustodyEvent::Destroyed { nodes }));
+    let receipts = destroyed.nodes.iter().filter_map(|node| match &node.outcome {
+        WipeOutcome::Wiped { receipt } => Some(CustodyEvent::Wiped(receipt.clone())),
+        _ => None,
+    });
+    let mut events = receipts.chain([CustodyEvent::Destroyed { nodes: lines.to_vec() }]);
+    let log = SigningKey::own().and_then(|key| CustodyLog::open_existing(&path, key));
+    let noted = log.and_then(|mut log| events.try_for_each(|event| log.append(&event).map(drop)));
     if let Err(error) = noted {
         ui.warn(format_args!("the custody log has no record that the drive was destroyed: {error}"));
     }
@@ -90,16 +94,17 @@ fn note(drive: &Path, lines: &[String], ui: Ui) {
 fn in_doubt(node: &NodeOutcome) -> bool {
     match &node.outcome {
         WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => true,
-        WipeOutcome::Wiped { verified_zero, .. } => !verified_zero,
+        WipeOutcome::Wiped { receipt } => !receipt.statement.verified_zero,
         WipeOutcome::Gone | WipeOutcome::Foreign => false,
     }
 }
 
 fn describe(node: &NodeOutcome) -> String {
     let what = match &node.outcome {
-        WipeOutcome::Wiped { wiped_bytes, verified_zero } => {
-            let verified = if *verified_zero { "verified zero" } else { "NOT verified zero" };
-            format!("wiped {}, {verified}", Size(*wiped_bytes))
+        WipeOutcome::Wiped { receipt } => {
+            let verified = if receipt.statement.verified_zero { "verified zero" } else { "NOT verified zero" };
+            let signed = if receipt.signature.is_some() { "signed" } else { "not signed: the node is in no room" };
+            format!("wiped {}, {verified}; receipt {signed}", Size(receipt.statement.wiped_bytes))
         }
         WipeOutcome::Gone => "no receipt: the node was restarted, or freed the memory before".to_owned(),
         WipeOutcome::Unreachable { why } | WipeOutcome::Refused { why } => format!("NOT WIPED: {why}"),

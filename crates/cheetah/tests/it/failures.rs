@@ -169,7 +169,7 @@ fn the_receipt_of_a_wiped_node_outlives_another_nodes_loss() {
     for (node, outcome) in [(0, "wiped"), (1, "unreachable"), (2, "wiped")] {
         assert_eq!(text(&destroyed["nodes"][node], "outcome"), outcome, "{destroyed}");
     }
-    assert!(number(&destroyed["nodes"][0], "wiped_bytes") > 6 * MIB, "{destroyed}");
+    assert!(number(&destroyed["nodes"][0]["receipt"], "wiped_bytes") > 6 * MIB, "{destroyed}");
     assert!(!Path::new(&drive).exists());
 }
 

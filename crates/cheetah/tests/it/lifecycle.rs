@@ -32,7 +32,7 @@ fn an_image_is_loaded_verified_saved_and_destroyed_in_every_layout() {
 
         let destroyed = cheetah(&["destroy", &drive]).ok().json();
         for node in destroyed["nodes"].as_array().unwrap() {
-            assert_eq!(node["verified_zero"], true, "{destroyed}");
+            assert_eq!(node["receipt"]["verified_zero"], true, "{destroyed}");
         }
         assert!(!std::path::Path::new(&drive).exists());
     }

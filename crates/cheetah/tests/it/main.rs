@@ -35,6 +35,7 @@ mod misuse;
 mod mount;
 mod panics;
 mod probe;
+mod receipts;
 mod roles;
 mod room;
 mod sealed;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{CustodyEvent, CustodyLog, LogReport, State, Verified, verify_log};
+use cheetah_acquire::custody::{CustodyEvent, CustodyLog, LogReport, State, Verified, Wipes, verify_log};
+use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use serde_json::Value;
@@ -59,6 +60,7 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     let case = report.case.as_ref().map(words).filter(|words| !words.is_empty());
     lines.extend(case.map(|case| wrapped(&format!("case: {case}"), 2)));
     lines.extend(report.signers.iter().map(|signer| format!("  {} records signed by {}", signer.records, signer.key)));
+    lines.extend(wipes(&report.wipes).map(|wipes| wrapped(&wipes, 2)));
     if let Some(finished) = &report.finished {
         let place = &finished.place;
         let printable = |note: &String| note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
@@ -67,6 +69,17 @@ pub fn describe(name: &str, report: &LogReport) -> String {
         lines.push(format!("  {}", place.sha256));
     }
     lines.join("\n")
+}
+
+/// Describes the receipts of wipes, if there are any.
+fn wipes(wipes: &Wipes) -> Option<String> {
+    if wipes.is_empty() {
+        return None;
+    }
+    let signed = wipes.signed_in_rooms.iter().map(|(room, count)| format!("{count} signed by nodes of room {room}"));
+    let unsigned = (wipes.unsigned > 0).then(|| format!("{} not signed", wipes.unsigned));
+    let receipts: Vec<_> = signed.chain(unsigned).collect();
+    Some(format!("wiped {} at the nodes, by their receipts: {}", Size(wipes.wiped_bytes), receipts.join(", ")))
 }
 
 /// Lists the scalar members of an object.

@@ -1,0 +1,109 @@
+//! The receipts of wipes in a log.
+
+use std::collections::BTreeMap;
+
+use cheetah_control::receipt::{Receipt, Statement};
+use cheetah_device::visible::OneLine;
+use serde::Serialize;
+
+/// The receipts in a log, checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Wipes {
+    /// The number of valid signed receipts, by room.
+    pub signed_in_rooms: BTreeMap<String, u64>,
+    /// The number of receipts without a signature.
+    pub unsigned: u64,
+    /// Bytes wiped, by all these receipts.
+    pub wiped_bytes: u64,
+    /// The invalid receipts, a sentence each.
+    pub problems: Vec<String>,
+    /// The statements by nonce.
+    #[serde(skip)]
+    seen: BTreeMap<String, Statement>,
+}
+
+impl Wipes {
+    /// Whether there is no receipt in the log.
+    pub fn is_empty(&self) -> bool {
+        self.signed_in_rooms.is_empty() && self.unsigned == 0 && self.problems.is_empty()
+    }
+
+    /// Adds the receipt on a line, recorded by a member of `room`.
+    pub(super) fn add(&mut self, line: u64, receipt: Receipt, room: Option<&str>) {
+        if let Err(why) = self.count(receipt, room) {
+            self.problems.push(format!("line {line}: {why}"));
+        }
+    }
+
+    fn count(&mut self, receipt: Receipt, room: Option<&str>) -> Result<(), String> {
+        let statement = &receipt.statement;
+        let node = OneLine(&statement.node);
+        let signer = receipt.signer();
+        let signer = signer.map_err(|error| format!("the receipt of {node} is not valid: {error}"))?;
+        let found = signer.map(|signer| signer.room.to_string());
+        if room.is_some() && found.is_some() && found.as_deref() != room {
+            return Err(format!("the receipt of {node} is not of the room in which this record was written"));
+        }
+        match self.seen.get(&statement.nonce) {
+            // A drive that is destroyed in several attempts records the first receipts again.
+            Some(seen) if seen == statement => return Ok(()),
+            Some(_) => return Err(format!("the receipt of {node} has the nonce of another one")),
+            None => {}
+        }
+        match found {
+            Some(room) => *self.signed_in_rooms.entry(room).or_default() += 1,
+            None => self.unsigned += 1,
+        }
+        self.wiped_bytes = self.wiped_bytes.saturating_add(statement.wiped_bytes);
+        self.seen.insert(receipt.statement.nonce.clone(), receipt.statement);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_control::receipt::Asked;
+    use cheetah_tls::Role;
+    use cheetah_tls::testing::Room;
+
+    use super::*;
+
+    fn receipt(room: &Room, nonce: &str) -> Receipt {
+        let asked = Asked { drive: "12".repeat(16), nonce: nonce.to_owned() };
+        let statement = Statement { wiped_bytes: 100, ..Statement::of_export("e".into(), 200, asked) };
+        statement.sign(Some(&room.credential("lab1", Role::Node)))
+    }
+
+    #[test]
+    fn receipts_are_counted_once_each() {
+        let room = Room::new();
+        let mut wipes = Wipes::default();
+        for nonce in ["a", "b", "b"] {
+            let receipt = Receipt { statement: receipt(&room, nonce).statement, signature: None };
+            wipes.add(1, receipt, None);
+        }
+        assert_eq!((wipes.unsigned, wipes.wiped_bytes), (2, 200));
+        let own = room.id().to_string();
+        wipes.add(2, receipt(&room, "c"), Some(&own));
+        assert_eq!((wipes.signed_in_rooms[&own], wipes.wiped_bytes, wipes.problems.len()), (1, 300, 0));
+    }
+
+    #[test]
+    fn an_altered_receipt_and_one_of_another_room_and_one_with_a_used_nonce_are_problems() {
+        let room = Room::new();
+        let own = room.id().to_string();
+        let mut wipes = Wipes::default();
+        let mut altered = receipt(&room, "a");
+        altered.statement.wiped_bytes += 1;
+        wipes.add(7, altered, Some(&own));
+        wipes.add(8, receipt(&Room::new(), "b"), Some(&own));
+        wipes.add(9, receipt(&room, "c"), Some(&own));
+        let statement = Statement { export: "f".into(), ..receipt(&room, "c").statement };
+        wipes.add(10, statement.sign(Some(&room.credential("lab1", Role::Node))), Some(&own));
+        assert_eq!(wipes.problems.len(), 3, "{:?}", wipes.problems);
+        for (problem, (line, why)) in wipes.problems.iter().zip([(7, "not valid"), (8, "room"), (10, "nonce")]) {
+            assert!(problem.starts_with(&format!("line {line}: ")) && problem.contains(why), "{problem}");
+        }
+        assert_eq!((wipes.signed_in_rooms[&own], wipes.wiped_bytes), (1, 100));
+    }
+}

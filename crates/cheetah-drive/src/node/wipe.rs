@@ -1,0 +1,127 @@
+//! Wiping a drive's part at a node, against a receipt.
+
+use cheetah_control::ControlError;
+use cheetah_control::receipt::{Asked, Receipt};
+use cheetah_nbd::Security;
+use cheetah_tls::Identity;
+
+use super::export::NodeExport;
+use crate::file::SetNode;
+use crate::random_id::random_id;
+
+/// Why there is no receipt.
+pub(crate) enum NoReceipt {
+    /// The node did not answer, or refused.
+    Control(ControlError),
+    /// The wipe was not asked for, or the receipt is not valid.
+    Invalid(String),
+}
+
+/// Has a node wipe its part of the drive with this id, and checks the receipt; `token` is the lease there, if there is
+/// one.
+pub(crate) async fn wipe(
+    drive: &str,
+    node: &SetNode,
+    export: &NodeExport,
+    token: Option<&str>,
+) -> Result<Receipt, NoReceipt> {
+    let nonce = random_id().map_err(|error| NoReceipt::Invalid(error.to_string()))?;
+    let asked = Asked { drive: drive.to_owned(), nonce };
+    let receipt = export.control.delete_export(&export.name, token, &asked).await.map_err(NoReceipt::Control)?;
+    let instance = node.instance.as_deref().unwrap_or_default();
+    let signer = receipt.check(&asked, &export.name, instance);
+    let signer = signer.map_err(|error| NoReceipt::Invalid(error.to_string()))?;
+    if signer.is_some_and(|signer| !is_of(&signer, node)) {
+        return Err(NoReceipt::Invalid("its receipt is signed by another member, or in another room".into()));
+    }
+    Ok(receipt)
+}
+
+/// Whether the drive file permits that this member holds the node's part.
+fn is_of(signer: &Identity, node: &SetNode) -> bool {
+    match node.uri().map(|uri| uri.security) {
+        Some(Security::Room { room, key }) => {
+            room.is_none_or(|room| room == signer.room) && key.is_none_or(|key| key == signer.key)
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::routing::delete;
+    use cheetah_control::receipt::Statement;
+    use cheetah_tls::testing::Room;
+    use cheetah_tls::{Credential, Role};
+
+    use super::*;
+
+    const INSTANCE: &str = "abababababababababababababababab";
+
+    /// A node's entry in a drive file; the node answers with receipts for another nonce if `replays`.
+    async fn node(signs_as: Option<Credential>, replays: bool, security: &str) -> SetNode {
+        let receipt = move |uri: axum::http::Uri| {
+            let query = uri.query().unwrap_or_default().to_owned();
+            let value = |key: &str| {
+                let found = query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+                found.unwrap_or_default().to_owned()
+            };
+            let nonce = if replays { "0".repeat(32) } else { value("nonce") };
+            let asked = Asked { drive: value("drive"), nonce };
+            let statement = Statement { instance: INSTANCE.into(), ..Statement::of_export("e".into(), 8, asked) };
+            let receipt = statement.sign(signs_as.as_ref());
+            async move { axum::Json(receipt) }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let http = listener.local_addr().unwrap().to_string();
+        let router = axum::Router::new().route("/v1/exports/e", delete(receipt));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        SetNode {
+            name: "lab1".into(),
+            nbd: format!("{security}://127.0.0.1:1/e"),
+            http: Some(http),
+            instance: Some(INSTANCE.into()),
+            size: 8,
+            state: None,
+            receipt: None,
+        }
+    }
+
+    async fn wiped(node: &SetNode) -> Result<Receipt, String> {
+        let control = cheetah_control::ControlClient::new(node.http.as_ref().unwrap());
+        let control = control.with_timeout(Duration::from_secs(20));
+        let export = NodeExport { node: node.name.clone(), name: "e".into(), control };
+        wipe(&"12".repeat(16), node, &export, None).await.map_err(|error| match error {
+            NoReceipt::Control(error) => error.to_string(),
+            NoReceipt::Invalid(why) => why,
+        })
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_this_request_is_a_receipt() {
+        let credential = Room::new().credential("lab1", Role::Node);
+        let receipt = wiped(&node(Some(credential), false, "nbd").await).await.unwrap();
+        assert!(receipt.signature.is_some());
+        assert!(wiped(&node(None, false, "nbd").await).await.unwrap().signature.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_receipt_replayed_with_an_old_nonce_is_refused() {
+        let credential = Room::new().credential("lab1", Role::Node);
+        let why = wiped(&node(Some(credential), true, "nbd").await).await.unwrap_err();
+        assert!(why.contains("another nonce"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_receipt_signed_by_another_member_than_the_drive_file_names_is_refused() {
+        let room = Room::new();
+        let [named, other] = ["lab1", "lab2"].map(|name| room.credential(name, Role::Node));
+        for (signer, is_named) in [(&named, true), (&other, false)] {
+            let mut node = node(Some(signer.clone()), false, "nbds").await;
+            node.nbd = format!("{}?room={}&key={}", node.nbd, room.id(), named.identity().unwrap().key);
+            assert_eq!(wiped(&node).await.is_ok(), is_named);
+        }
+    }
+}
