@@ -79,7 +79,7 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-cargo-tool cargo-fuzz
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
 
-simulate: ## inject FAULTS (1000000) into redundant drives, in virtual time, from seed SEED (1) on
+simulate: ## inject FAULTS (1000000) into redundant drives, and as many into sealed ones, in virtual time, from seed SEED (1) on
 	@scripts/install-deps --build
 	@SIMULATE_FAULTS=$(FAULTS) SIMULATE_SEED=$(SEED) SIMULATE_THREADS=$$(nproc) cargo test --release -p cheetah-redundancy --test simulation no_fault_makes_a_wrong_byte -- --nocapture
 

@@ -15,6 +15,12 @@ pub struct Checker {
     now: u64,
     version: u64,
     blocks: Vec<Block>,
+    /// Of a sealed drive: what was acknowledged and not flushed may be lost with its writer.
+    sealed: bool,
+    /// The first version that the present writer may have issued.
+    first_of_writer: u64,
+    /// Acknowledged and not flushed: versions, their blocks, and when they were acknowledged.
+    unflushed: Vec<(u64, std::ops::Range<u64>, u64)>,
     pub reads: u64,
     pub blocks_read: u64,
 }
@@ -36,13 +42,23 @@ struct Version {
     ended: Option<u64>,
     /// When a later write was acknowledged.
     superseded: Option<u64>,
+    /// When a later write was flushed. Of a sealed drive only.
+    outdated: Option<u64>,
+}
+
+impl Version {
+    /// Since when no read that begins may return it, whatever process makes it.
+    fn is_over(&self, sealed: bool) -> Option<u64> {
+        if sealed { self.outdated } else { self.superseded }
+    }
 }
 
 impl Checker {
-    pub fn new(size: u64) -> Self {
-        let zeros = Version { version: 0, content: 0, issued: 0, ended: Some(0), superseded: None };
+    pub fn new(size: u64, sealed: bool) -> Self {
+        let zeros = Version { version: 0, content: 0, issued: 0, ended: Some(0), superseded: None, outdated: None };
         let block = Block { versions: vec![zeros], forgotten: 0 };
-        Self { now: 1, version: 0, blocks: vec![block; (size / BLOCK) as usize], reads: 0, blocks_read: 0 }
+        let blocks = vec![block; (size / BLOCK) as usize];
+        Self { now: 1, version: 0, blocks, sealed, first_of_writer: 0, unflushed: Vec::new(), reads: 0, blocks_read: 0 }
     }
 
     /// The time, as readers note it before they read.
@@ -57,7 +73,7 @@ impl Checker {
         let (version, issued) = (self.version, self.now());
         let content = if zeros { 0 } else { version };
         for block in &mut self.blocks[blocks.start as usize..blocks.end as usize] {
-            block.versions.push(Version { version, content, issued, ended: None, superseded: None });
+            block.versions.push(Version { version, content, issued, ended: None, superseded: None, outdated: None });
         }
         version
     }
@@ -65,6 +81,10 @@ impl Checker {
     /// Notes that a write has ended.
     pub fn end(&mut self, version: u64, blocks: std::ops::Range<u64>, acknowledged: bool) {
         let now = self.now();
+        let acknowledged = acknowledged && version >= self.first_of_writer;
+        if acknowledged && self.sealed {
+            self.unflushed.push((version, blocks.clone(), now));
+        }
         for block in &mut self.blocks[blocks.start as usize..blocks.end as usize] {
             let Some(own) = block.versions.iter_mut().find(|own| own.version == version) else { continue };
             own.ended = Some(now);
@@ -77,17 +97,62 @@ impl Checker {
                 }
             }
             while block.versions.len() > HISTORY {
-                let Some(oldest) = block.versions.iter().position(|version| version.superseded.is_some()) else {
+                let Some(oldest) = block.versions.iter().position(|version| version.is_over(self.sealed).is_some())
+                else {
                     break;
                 };
                 let gone = block.versions.remove(oldest);
-                block.forgotten = block.forgotten.max(gone.superseded.unwrap_or(0));
+                block.forgotten = block.forgotten.max(gone.is_over(self.sealed).unwrap_or(0));
             }
         }
     }
 
+    /// Notes that a writer is gone: what it did not flush may or may not be there.
+    pub fn writer_is_gone(&mut self) {
+        self.first_of_writer = self.version + 1;
+        self.unflushed.clear();
+        if self.sealed {
+            let versions = self.blocks.iter_mut().flat_map(|block| &mut block.versions);
+            versions.filter(|version| version.outdated.is_none()).for_each(|version| version.superseded = None);
+        }
+    }
+
+    /// Notes that a flush that the present writer began at `begun` was acknowledged.
+    pub fn flushed(&mut self, begun: u64) {
+        let now = self.now();
+        let (flushed, unflushed) =
+            std::mem::take(&mut self.unflushed).into_iter().partition(|(.., acknowledged)| *acknowledged < begun);
+        self.unflushed = unflushed;
+        let flushed: Vec<_> = flushed;
+        for (version, blocks, _) in flushed {
+            for block in &mut self.blocks[blocks.start as usize..blocks.end as usize] {
+                let Some(issued) = block.versions.iter().find(|own| own.version == version).map(|own| own.issued)
+                else {
+                    continue;
+                };
+                let older = block.versions.iter_mut().filter(|other| other.ended.is_some_and(|ended| ended < issued));
+                older.for_each(|other| other.outdated = other.outdated.or(Some(now)));
+            }
+        }
+    }
+
+    /// As [`check`](Self::check), of a reader in another process that has the seal record of `since`.
+    pub fn check_flushed(&mut self, first: u64, data: &Data, since: u64) -> Result<(), String> {
+        self.check_by(first, data, Some(since), |version| version.outdated)
+    }
+
     /// Checks the blocks read from block `first` on against the versions allowed at any time since `since`.
     pub fn check(&mut self, first: u64, data: &Data, since: Option<u64>) -> Result<(), String> {
+        self.check_by(first, data, since, |version| version.superseded)
+    }
+
+    fn check_by(
+        &mut self,
+        first: u64,
+        data: &Data,
+        since: Option<u64>,
+        over: impl Fn(&Version) -> Option<u64>,
+    ) -> Result<(), String> {
         let bytes = data.clone().into_bytes();
         self.reads += 1;
         for (index, bytes) in bytes.chunks_exact(BLOCK as usize).enumerate() {
@@ -100,7 +165,7 @@ impl Checker {
                 return Err(format!("block {address} holds version {found}, too old: {:?}", block.versions));
             }
             let Some(since) = since.filter(|since| *since >= block.forgotten) else { continue };
-            let allowed = |version: &Version| version.superseded.is_none_or(|superseded| superseded > since);
+            let allowed = |version: &Version| over(version).is_none_or(|over| over > since);
             if !known.any(allowed) {
                 let allowed: Vec<_> = block.versions.iter().filter(|version| allowed(version)).collect();
                 return Err(format!("block {address} holds version {found}, allowed since {since} are {allowed:?}"));
@@ -140,7 +205,7 @@ fn content(address: u64, bytes: &[u8]) -> Option<u64> {
 
 #[test]
 fn the_checker_knows_old_new_and_made_up_blocks_apart() {
-    let mut checker = Checker::new(4 * BLOCK);
+    let mut checker = Checker::new(4 * BLOCK, false);
     let begun = checker.now();
     let first = checker.issue(0..2, false);
     let data = |version| Data::from(fill(0..2, version));
@@ -159,4 +224,28 @@ fn the_checker_knows_old_new_and_made_up_blocks_apart() {
     torn[300] ^= 1;
     assert!(checker.check(0, &Data::from(torn), None).is_err());
     assert!(checker.check(1, &Data::from(fill(0..1, first)), None).is_err(), "another address");
+}
+
+#[test]
+fn what_a_writer_of_a_sealed_drive_did_not_flush_may_be_lost_with_it() {
+    let mut checker = Checker::new(BLOCK, true);
+    let write = |checker: &mut Checker| {
+        let version = checker.issue(0..1, false);
+        checker.end(version, 0..1, true);
+        version
+    };
+    let data = |version| Data::from(fill(0..1, version));
+    let first = write(&mut checker);
+    let begun = checker.now();
+    checker.flushed(begun);
+    let second = write(&mut checker);
+    let now = checker.now();
+    assert!(checker.check(0, &data(first), Some(now)).is_err(), "the writer itself never reads it again");
+    assert!(checker.check_flushed(0, &data(first), now).is_ok(), "another process may");
+    checker.writer_is_gone();
+    let now = checker.now();
+    for version in [first, second] {
+        assert!(checker.check(0, &data(version), Some(now)).is_ok());
+    }
+    assert!(checker.check(0, &Data::zeros(BLOCK), Some(now)).is_err(), "a flushed version outlives its writer");
 }

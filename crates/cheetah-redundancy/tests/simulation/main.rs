@@ -13,8 +13,9 @@ mod node;
 mod process;
 mod random;
 mod schedule;
+mod sealing;
 
-use schedule::{Plan, run};
+use schedule::{Outcome, Plan, run};
 
 /// Whether every message is printed.
 fn verbose() -> bool {
@@ -26,9 +27,21 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs seeds until this many faults were injected. `SIMULATE_SEED` alone replays one seed.
 #[test]
 fn no_fault_makes_a_wrong_byte() {
+    simulate("no_fault_makes_a_wrong_byte", 3000, Plan::of);
+}
+
+/// A byte of a sealed drive is one of a version that may be there, or an error.
+#[test]
+fn no_fault_makes_a_wrong_byte_of_a_sealed_drive() {
+    let outcome = simulate("no_fault_makes_a_wrong_byte_of_a_sealed_drive", 1500, Plan::sealed);
+    let is_replay = number("SIMULATE_SEED").is_some() && number("SIMULATE_FAULTS").is_none();
+    assert!(is_replay || outcome.faults.rolled_back == 0 || outcome.altered > 0, "no old snapshot was found");
+}
+
+/// Runs seeds until this many faults were injected. `SIMULATE_SEED` alone replays one seed.
+fn simulate(test: &str, faults: u64, plan_of: fn(u64) -> Plan) -> Outcome {
     let begun = std::time::Instant::now();
     let first = number("SIMULATE_SEED").unwrap_or(1);
     let wanted = number("SIMULATE_FAULTS");
@@ -36,16 +49,16 @@ fn no_fault_makes_a_wrong_byte() {
     let wanted = match (wanted, number("SIMULATE_SEED")) {
         (Some(wanted), _) => wanted,
         (None, Some(_)) => 1,
-        (None, None) => 3000,
+        (None, None) => faults,
     };
     let next = std::sync::atomic::AtomicU64::new(first);
-    let total = std::sync::Mutex::new((network::Faults::default(), schedule::Outcome::default(), 0u64));
+    let total = std::sync::Mutex::new((network::Faults::default(), Outcome::default(), 0u64));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while total.lock().unwrap().0.total() < wanted {
                     let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let plan = Plan::of(seed);
+                    let plan = plan_of(seed);
                     let outcome = run(&plan);
                     let mut total = total.lock().unwrap();
                     total.0.add(&outcome.faults);
@@ -56,6 +69,8 @@ fn no_fault_makes_a_wrong_byte() {
                     total.1.errors += outcome.errors;
                     total.1.reader_errors += outcome.reader_errors;
                     total.1.bad_ranges += outcome.bad_ranges;
+                    total.1.altered += outcome.altered;
+                    total.1.refused += outcome.refused;
                     total.1.moves.begun += outcome.moves.begun;
                     total.1.moves.moved += outcome.moves.moved;
                     total.1.moves.given_up += outcome.moves.given_up;
@@ -68,7 +83,7 @@ fn no_fault_makes_a_wrong_byte() {
                         outcome.problems.iter().for_each(|problem| println!("  {problem}"));
                         println!(
                             "  replay: SIMULATE_SEED={seed} cargo test -p cheetah-redundancy --test simulation \
-                             no_fault_makes_a_wrong_byte -- --nocapture"
+                             -- --exact {test} --nocapture"
                         );
                         total.1.problems.push(format!("seed {seed}"));
                     }
@@ -76,7 +91,7 @@ fn no_fault_makes_a_wrong_byte() {
             });
         }
     });
-    let (faults, outcome, seeds) = total.into_inner().unwrap();
+    let (faults, mut outcome, seeds) = total.into_inner().unwrap();
     let seconds = begun.elapsed().as_secs_f64();
     println!(
         "{} faults in {seconds:.1} s ({:.0} a second) over {seeds} seeds: {} writes, {} reads, {} blocks checked, \
@@ -91,9 +106,11 @@ fn no_fault_makes_a_wrong_byte() {
         outcome.bad_ranges,
         outcome.problems.len()
     );
-    println!("{faults:?}, {:?}", outcome.moves);
+    println!("{faults:?}, {:?}, {} refused, {} altered units", outcome.moves, outcome.refused, outcome.altered);
     println!("trace {:016x} of the seeds from {first} on", outcome.trace);
     assert!(outcome.problems.is_empty(), "{} seeds failed: {:?}", outcome.problems.len(), outcome.problems);
+    outcome.faults = faults;
+    outcome
 }
 
 #[test]

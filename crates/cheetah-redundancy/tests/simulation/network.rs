@@ -39,6 +39,8 @@ pub struct Faults {
     pub writers_killed: u64,
     pub rivals: u64,
     pub readers_cut_off: u64,
+    /// Nodes that went back to an old snapshot of their content.
+    pub rolled_back: u64,
 }
 
 impl Faults {
@@ -54,6 +56,7 @@ impl Faults {
             + self.writers_killed
             + self.rivals
             + self.readers_cut_off
+            + self.rolled_back
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -68,6 +71,7 @@ impl Faults {
         self.writers_killed += other.writers_killed;
         self.rivals += other.rivals;
         self.readers_cut_off += other.readers_cut_off;
+        self.rolled_back += other.rolled_back;
     }
 }
 

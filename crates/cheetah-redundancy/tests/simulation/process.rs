@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::Device;
 use cheetah_redundancy::engine::Epoch;
 use cheetah_redundancy::geometry::ArrayGeometry;
 use cheetah_redundancy::map::Regions;
 use cheetah_redundancy::{
     ArrayPlace, DynLink, Engine, Environment, Map, MemberState, Members, ReadLease, Redundancy, Redundant, Votes,
 };
+use cheetah_seal::Sealed;
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::FuturesUnordered;
@@ -66,8 +68,10 @@ impl Shape {
 pub struct Writer {
     pub process: Arc<Process>,
     pub term: u64,
-    pub drive: Redundant,
+    pub drive: Arc<Redundant>,
     pub environment: Arc<SimulatedEnvironment>,
+    /// The sealed device over the drive, if it is sealed.
+    pub sealed: Option<Sealed>,
 }
 
 pub struct SimulatedEnvironment {
@@ -250,10 +254,18 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
     }
     let drive = Redundant::new(shape.arrays(), members).map_err(|error| error.to_string())?;
     drive.resync_in_background();
-    Ok(Writer { process: process.clone(), term, drive, environment })
+    Ok(Writer { process: process.clone(), term, drive: Arc::new(drive), environment, sealed: None })
 }
 
 impl Writer {
+    /// The device that users write: the sealed one, or the drive.
+    pub fn device(&self) -> &dyn Device {
+        match &self.sealed {
+            Some(sealed) => sealed,
+            None => &*self.drive,
+        }
+    }
+
     /// Kills the process: nothing more leaves it.
     pub fn kill(self, world: &World) {
         self.process.alive.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -343,7 +355,7 @@ impl Writer {
 
 /// A reader in another process.
 pub struct Reader {
-    pub drive: Redundant,
+    pub drive: Arc<Redundant>,
     known: Stored,
     votes: Votes,
 }
@@ -362,7 +374,7 @@ impl Reader {
     ) -> Result<FollowingReader, String> {
         let lease = ReadLease::new(false);
         let reader = Self::open_with(world, process, shape, Some(lease.clone())).await?;
-        let drive = Arc::new(reader.drive);
+        let drive = reader.drive;
         let (world, process) = (world.clone(), process.clone());
         let (members, mut known, votes) = (Arc::downgrade(drive.members()), reader.known, reader.votes);
         let task = tokio::spawn(async move {
@@ -398,7 +410,7 @@ impl Reader {
             None => Members::reader(links.collect(), &known.map),
         };
         let drive = Redundant::new(shape.arrays(), members).map_err(|error| error.to_string())?;
-        Ok(Self { drive, known, votes: shape.votes() })
+        Ok(Self { drive: Arc::new(drive), known, votes: shape.votes() })
     }
 }
 

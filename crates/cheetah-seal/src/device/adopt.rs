@@ -3,12 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use cheetah_device::{ByteRange, Data, Result};
+use futures::{StreamExt as _, stream};
 
 use super::{Inner, position};
 use crate::stamp::Stamp;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
+/// Units that are read at the same time where a piece cannot be read.
+const UNITS_AT_ONCE: usize = 32;
 
 impl Inner {
     /// The ranges of content that are newer than the record.
@@ -64,8 +67,13 @@ impl Inner {
             match self.below.read(self.units.sealed_range(first, end)).await {
                 Ok(sealed) => self.newer_of(first, end, &sealed, &mut newer),
                 Err(_) => {
-                    for index in first..end {
-                        if let Ok(sealed) = self.below.read(self.units.sealed_range(index, index + 1)).await {
+                    // A unit that cannot be read may take seconds to say so.
+                    let read = |index| async move {
+                        (index, self.below.read(self.units.sealed_range(index, index + 1)).await)
+                    };
+                    let mut found = stream::iter(first..end).map(read).buffered(UNITS_AT_ONCE);
+                    while let Some((index, read)) = found.next().await {
+                        if let Ok(sealed) = read {
                             self.newer_of(index, index + 1, &sealed, &mut newer);
                         }
                     }

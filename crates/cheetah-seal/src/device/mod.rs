@@ -143,7 +143,7 @@ struct State {
     doubtful: HashMap<u64, Vec<Stamp>>,
     /// Ranges of units whose stamps changed since the record was stored, in any order.
     changed: Vec<Range<u64>>,
-    /// Copies of units that a crash may have torn.
+    /// Copies of units that a crash or a failed write may have torn. A writer stores them with each record.
     copies: HashMap<u64, Bytes>,
 }
 
@@ -154,6 +154,15 @@ impl State {
         stamp > expected
             && Some(stamp.epoch()) != own
             && self.record.epoch(stamp.epoch()).is_some_and(|epoch| epoch.open)
+    }
+
+    /// Sets the stamps of units from `first` that the device below holds: copies of them are of no use any more.
+    fn set_written(&mut self, first: u64, stamps: &[Stamp]) {
+        if !self.copies.is_empty() {
+            let range = first..first + stamps.len() as u64;
+            self.copies.retain(|index, _| !range.contains(index));
+        }
+        self.set(first, stamps);
     }
 
     /// Sets the stamps of units from `first`.

@@ -1,12 +1,17 @@
 //! Units that the device below returned wrong: a stored copy, or what the other members have.
 
+use bytes::Bytes;
 use cheetah_device::{Data, Error, Result};
+use futures::{StreamExt as _, stream};
 
 use super::read::Refused;
 use super::{Inner, position};
 use crate::error::SealError;
 use crate::stamp::Stamp;
 use crate::unit::stamp_of;
+
+/// Copies of units that are put back at the same time.
+const COPIES_AT_ONCE: usize = 32;
 
 impl Inner {
     /// Opens a unit that was refused from elsewhere, into `out`. The caller has a turn for it.
@@ -73,30 +78,38 @@ impl Inner {
         }
     }
 
-    /// Writes the copies of torn units to their places; before anything else is written.
+    /// Writes the copies of torn units to their places; before anything else is written. A copy whose place takes no write is
+    /// kept: the drive must be open for its redundancy to return.
     pub(super) async fn restore_copies(&self) -> std::result::Result<(), SealError> {
         let copies = std::mem::take(&mut self.state.write().copies);
-        let mut restored = false;
-        for (index, copy) in copies {
-            if index >= self.units.count() || copy.len() as u64 != self.units.stride() {
-                continue;
-            }
-            let expected = self.state.read().record.stamps[position(index)];
-            let copy = Data::from(copy);
-            let range = self.units.sealed_range(index, index + 1);
-            let found = self.below.read(range).await;
-            let is_whole = found.is_ok_and(|found| self.version(index, &found).is_some());
-            if !is_whole && self.version(index, &copy).is_some_and(|stamp| stamp >= expected) {
-                let written = self.below.write(range.offset, copy, false).await;
-                written.map_err(|error| SealError::System(format!("restoring a unit that was cut off: {error}")))?;
-                restored = true;
-            }
-        }
-        if restored {
+        // A place that cannot be read or written takes seconds to say so.
+        let restoring = stream::iter(copies).map(|(index, copy)| self.restore_copy(index, copy));
+        let restored: Vec<bool> = restoring.buffer_unordered(COPIES_AT_ONCE).collect().await;
+        if restored.contains(&true) {
             let flushed: Result<()> = self.below.flush().await;
             flushed.map_err(|error| SealError::System(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Writes a copy to its place if what is there is torn. Returns whether it did.
+    async fn restore_copy(&self, index: u64, copy: Bytes) -> bool {
+        if index >= self.units.count() || copy.len() as u64 != self.units.stride() {
+            return false;
+        }
+        let expected = self.state.read().record.stamps[position(index)];
+        let range = self.units.sealed_range(index, index + 1);
+        let found = self.below.read(range).await;
+        let is_whole = found.is_ok_and(|found| self.version(index, &found).is_some());
+        if is_whole || self.version(index, &Data::from(copy.clone())).is_none_or(|stamp| stamp < expected) {
+            return false;
+        }
+        let written = self.below.write(range.offset, Data::from(copy.clone()), false).await;
+        if let Err(error) = &written {
+            tracing::warn!("{}: a unit that was cut off cannot be put back: {error}", self.name);
+            self.state.write().copies.insert(index, copy);
+        }
+        written.is_ok()
     }
 
     /// The version of a sealed unit; `None` if it is not authentic.

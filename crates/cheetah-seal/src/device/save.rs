@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cheetah_device::{Error, Result};
 
-use super::{Inner, RecordStore, Stored, Version, position};
+use super::{Inner, RecordStore, State, Stored, Version, position};
 use crate::error::SealError;
 use crate::log;
 use crate::record::{Record, root};
@@ -40,28 +40,49 @@ impl Inner {
                     .into(),
             ));
         }
-        let (entry, root, is_whole) = {
+        let (entry, root, copies_bytes) = {
             let mut state = self.state.write();
             state.record.sequence += 1;
             let units = units_of(std::mem::take(&mut state.changed));
             let entry = log::stamps(&stored.root, &self.key, &state.record, &units)?;
             let log_max = log::stamps_bytes_max(Record::bytes_max(&self.units));
             if stored.whole || stored.log_bytes + entry.0.len() as u64 > log_max {
-                let encoded = state.record.encode(&self.key)?;
+                let mut encoded = state.record.encode(&self.key)?;
+                let begins = encoded.len();
                 let root = root(&encoded).unwrap_or_default();
-                (encoded, root, true)
+                let root = self.keep_copies(&state, root, &mut encoded)?;
+                let copies_bytes = encoded.len() - begins;
+                (encoded, root, Some(copies_bytes as u64))
             } else {
-                (entry.0, entry.1, false)
+                (entry.0, entry.1, None)
             }
         };
         // Until it is known that this was stored, nothing can be appended to it.
         stored.whole = true;
-        let len = entry.len() as u64;
+        let (len, is_whole) = (entry.len() as u64, copies_bytes.is_some());
         let version =
             self.in_store(move |store| if is_whole { store.store(&entry) } else { store.append(&entry, true) }).await?;
-        let log_bytes = if is_whole { 0 } else { stored.log_bytes + len };
+        let log_bytes = copies_bytes.unwrap_or(stored.log_bytes + len);
         *stored = Stored { changes, version: Some(version), root, log_bytes, whole: false };
         Ok(())
+    }
+
+    /// Appends the copies of units that are torn to a record with this root. Returns the root of the last.
+    fn keep_copies(
+        &self,
+        state: &State,
+        mut root: log::Root,
+        encoded: &mut Vec<u8>,
+    ) -> std::result::Result<log::Root, SealError> {
+        let mut copies: Vec<_> = state.copies.iter().collect();
+        copies.sort_unstable_by_key(|(index, _)| **index);
+        let stored_max = log::COPIES_BYTES_MAX / (self.units.stride() + log::ENTRY_BYTES);
+        for (index, sealed) in copies.into_iter().take(position(stored_max)) {
+            let (entry, next) = log::unit(&root, &self.key, &state.record, *index, sealed)?;
+            encoded.extend_from_slice(&entry);
+            root = next;
+        }
+        Ok(root)
     }
 
     /// Stores copies of units that are about to be overwritten in two parts. They outlive this process, and are not

@@ -52,7 +52,7 @@ pub(super) async fn punch(inner: Arc<Inner>, range: ByteRange, how: Zeroing) -> 
         {
             // From here on these units are zeros, whatever the device below says.
             let mut state = inner.state.write();
-            state.set(first, &vec![Stamp::HOLE; position(end - first)]);
+            state.set_written(first, &vec![Stamp::HOLE; position(end - first)]);
         }
         inner.changed();
         inner.below.zero(inner.units.sealed_range(first, end), Zeroing { fast_only: false, ..how }).await?;
@@ -85,7 +85,7 @@ impl Inner {
         {
             let mut state = self.state.write();
             match &written {
-                Ok(()) => state.set(first, &stamps),
+                Ok(()) => state.set_written(first, &stamps),
                 // It may have taken effect.
                 Err(_) => {
                     for (index, stamp) in (first..).zip(stamps) {

@@ -189,6 +189,36 @@ fn a_unit_that_is_cut_between_members_by_a_crash_keeps_its_new_version() {
 }
 
 #[test]
+fn a_drive_whose_torn_unit_cannot_be_put_back_opens_and_keeps_the_copy_until_it_can() {
+    run(async {
+        let (old, new) = (pattern(1, whole().len), pattern(2, whole().len));
+        let drive = loaded().await;
+        let opening = |writable| Opening { boundary: Some(BOUNDARY), ..drive.opening(writable) };
+        let device = drive.open_with(opening(true)).await.unwrap();
+        drive.node.left.store(BOUNDARY, Ordering::Relaxed);
+        write(&device, 0, new.clone()).await.unwrap_err();
+        drop(device);
+        // No write arrives. The copy is in the record of each writer nevertheless.
+        drive.node.left.store(0, Ordering::Relaxed);
+        for _ in 0..2 {
+            let device = drive.open_with(opening(true)).await.unwrap();
+            device.flush().await.unwrap();
+            device.close().await.unwrap();
+            assert_eq!(states(&drive.open(false).await, &old, &new).await[1], '!');
+            assert_eq!(states(&drive.accepting(false).await, &old, &new).await[1], 'n');
+        }
+        // The unit is accepted, and still only in the record.
+        drive.accepting(true).await.close().await.unwrap();
+        assert_eq!(states(&drive.open(false).await, &old, &new).await[1], 'n');
+        drive.node.left.store(u64::MAX, Ordering::Relaxed);
+        drive.open_with(opening(true)).await.unwrap().close().await.unwrap();
+        let len = drive.store.bytes.lock().len() as u64;
+        assert!(len < UNIT, "{len} bytes of a record without copies");
+        assert_eq!(states(&drive.open(false).await, &old, &new).await[1], 'n');
+    });
+}
+
+#[test]
 fn only_units_that_are_overwritten_across_a_boundary_are_stored_twice() {
     run(async {
         let drive = Drive::new(UNIT, UNITS * UNIT, false);

@@ -186,11 +186,11 @@ fn a_check_finds_and_repairs_what_nobody_has_read() {
                     true => node.content[(page * crate::node::PAGE) as usize] ^= 4,
                     false => drop(node.damaged.insert(page)),
                 });
-                let checked = writer.drive.check(&mut |_, _| {}).await.unwrap();
+                let checked = cheetah_redundancy::Redundant::check(&writer.drive, &mut |_, _| {}).await.unwrap();
                 assert!(checked.has_found() && checked.is_sound(), "page {page}, silent {silent}: {checked:?}");
                 assert_eq!(silent, checked.damaged_units == 0);
                 assert_eq!(writer.drive.members().stats().damage_healed > 0, !silent);
-                let again = writer.drive.check(&mut |_, _| {}).await.unwrap();
+                let again = cheetah_redundancy::Redundant::check(&writer.drive, &mut |_, _| {}).await.unwrap();
                 assert!(!again.has_found() && again.compared_bytes == rig.shape.size(), "{again:?}");
                 rig.check(&writer, 1).await;
             }

@@ -6,6 +6,7 @@ mod moves;
 mod readers;
 mod requests;
 mod resynchronization;
+mod snapshots;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -70,6 +70,7 @@ impl Run {
         // Nodes with recent faults, whose consequences may not have appeared yet.
         let mut recent: Vec<(Instant, usize)> = Vec::new();
         let mut rivals = 0;
+        let mut snapshots = Vec::new();
         while begun.elapsed() < self.plan.duration {
             sleep(Duration::from_millis(1 + self.below(60))).await;
             recent.retain(|(until, _)| *until > Instant::now());
@@ -137,6 +138,12 @@ impl Run {
                 }
                 13 if self.below(12) == 0 && writer_may_die => {
                     let with_node = self.plan.bounds == Bounds::WithWriter && up && allowed;
+                    if self.sealing.is_some() && !with_node && self.below(2) == 0 {
+                        // The writer dies between two steps of a write, or of a change of the seal record.
+                        let left = self.below(12);
+                        self.world.state.lock().writes_left = Some(left);
+                        sleep(Duration::from_millis(60)).await;
+                    }
                     if with_node {
                         // The writer dies in mid-write, together with a node on its machine.
                         let left = self.below(8);
@@ -168,6 +175,7 @@ impl Run {
                 }
                 _ => {}
             }
+            self.roll_back(&mut snapshots);
         }
     }
 }

@@ -5,6 +5,7 @@ mod faults;
 mod moves;
 mod plan;
 mod recovery;
+mod sealed;
 mod work;
 
 use std::collections::BTreeSet;
@@ -16,11 +17,12 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 pub use self::plan::{Bounds, Plan};
-use crate::checker::Checker;
+use crate::checker::{BLOCK, Checker};
 use crate::network::{Faults, Process, World};
 use crate::process::{OPEN_PAUSE, Writer, open};
+use crate::sealing::Sealing;
 
-/// No operation of the drive may take longer, whatever happens.
+/// No operation of the drive may take longer, whatever happens. Of a sealed drive, see [`Run::operation_max`].
 const OPERATION_MAX: Duration = Duration::from_secs(60);
 /// After the last fault, redundancy is complete within this time.
 const RECOVERY_MAX: Duration = Duration::from_secs(120);
@@ -41,6 +43,10 @@ pub struct Outcome {
     /// Bad ranges seen; later writes heal most of them.
     pub bad_ranges: u64,
     pub moves: Moves,
+    /// Units that a member returned altered, and that were right elsewhere.
+    pub altered: u64,
+    /// Errors for units that are unverified, and with nodes that went back to a snapshot.
+    pub refused: u64,
     pub problems: Vec<String>,
 }
 
@@ -60,6 +66,8 @@ pub struct Run {
     pub checker: Mutex<Checker>,
     pub outcome: Mutex<Outcome>,
     pub writer: Mutex<Option<Arc<Writer>>>,
+    /// The seal of the drive, if it is sealed.
+    pub sealing: Option<Sealing>,
     phase: Mutex<Phase>,
     /// Held while a free node is chosen and put to use.
     placing: tokio::sync::Mutex<()>,
@@ -92,12 +100,17 @@ pub fn run(plan: &Plan) -> Outcome {
 
 impl Run {
     pub fn new(plan: Plan) -> Arc<Self> {
+        let sealing = plan.seal.map(|_| Sealing::new(&plan.shape));
         let nodes = plan.shape.members + plan.spares;
         let size = plan.shape.geometry().member_bytes();
         let world = World::new(plan.seed, nodes, size, plan.weather);
         world.state.lock().drive_file = Some(plan.shape.created(&world));
         Arc::new(Self {
-            checker: Mutex::new(Checker::new(plan.shape.size())),
+            checker: Mutex::new(Checker::new(
+                sealing.as_ref().map_or(plan.shape.size(), Sealing::size) / BLOCK * BLOCK,
+                sealing.is_some(),
+            )),
+            sealing,
             outcome: Mutex::new(Outcome::default()),
             writer: Mutex::new(None),
             phase: Mutex::new(Phase::Safety),
@@ -119,6 +132,12 @@ impl Run {
 
     fn below(&self, limit: u64) -> u64 {
         self.world.state.lock().random.below(limit)
+    }
+
+    /// No operation may take longer, whatever happens. One of a sealed drive consists of several of the drive below it,
+    /// one after the other.
+    fn operation_max(&self) -> Duration {
+        OPERATION_MAX * if self.sealing.is_some() { 5 } else { 1 }
     }
 
     fn phase(&self) -> Phase {
@@ -165,7 +184,7 @@ impl Run {
     /// Opens the drive in a new process, which becomes the writer.
     async fn open_writer(&self, id: u64) {
         let process = Process::new(id);
-        match timeout(OPERATION_MAX, open(&self.world, &process, &self.plan.shape)).await {
+        match timeout(self.operation_max(), self.open_in(&process)).await {
             Ok(Ok(writer)) => {
                 self.world.note(&[id, 30]);
                 let former = self.writer.lock().replace(Arc::new(writer));
@@ -177,6 +196,16 @@ impl Run {
                 }
             }
             Err(_) => self.problem("opening the drive takes for ever".into()),
+        }
+    }
+
+    async fn open_in(&self, process: &Arc<Process>) -> Result<Writer, String> {
+        // From here on, a former writer completes nothing.
+        self.checker.lock().writer_is_gone();
+        let writer = open(&self.world, process, &self.plan.shape).await?;
+        match &self.sealing {
+            Some(sealing) => self.open_sealed(sealing, writer).await,
+            None => Ok(writer),
         }
     }
 

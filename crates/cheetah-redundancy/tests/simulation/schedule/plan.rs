@@ -17,6 +17,15 @@ pub struct Plan {
     pub weather: Weather,
     pub duration: Duration,
     pub bounds: Bounds,
+    /// How the drive is sealed, if it is.
+    pub seal: Option<SealPlan>,
+}
+
+/// A sealed drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealPlan {
+    /// Nodes go back to old snapshots of their content.
+    pub rolls_back: bool,
 }
 
 /// The bounds of the faults.
@@ -61,6 +70,15 @@ impl Plan {
                 2 | 3 => Bounds::WithWriter,
                 _ => Bounds::Survived,
             },
+            seal: None,
         }
+    }
+
+    /// The same, of a sealed drive.
+    pub fn sealed(seed: u64) -> Self {
+        let plan = Self::of(seed);
+        let mut random = Random::new(seed ^ 0x7365_616c_6564);
+        let shape = Shape { cycles: plan.shape.cycles * 2, ..plan.shape };
+        Self { shape, seal: Some(SealPlan { rolls_back: random.below(4) == 0 }), ..plan }
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use cheetah_device::{ByteRange, Data, Device, Error, Zeroing};
 use tokio::time::{sleep, timeout};
 
-use super::{Bounds, OPERATION_MAX, Phase, Run};
+use super::{Bounds, Phase, Run};
 use crate::checker::{BLOCK, fill};
 use crate::network::Process;
 use crate::process::{OPEN_PAUSE, Reader, Writer};
 
 impl Run {
     /// A range of whole blocks.
-    fn some_blocks(&self) -> Range<u64> {
-        let blocks = self.plan.shape.size() / BLOCK;
+    pub(super) fn some_blocks(&self) -> Range<u64> {
+        let blocks = self.size() / BLOCK;
         let longest = [1, 4, 16, 64, blocks][self.below(5) as usize].min(blocks);
         let len = 1 + self.below(longest);
         let start = self.below(blocks - len + 1);
@@ -33,7 +33,11 @@ impl Run {
                 0..=4 => self.write(&writer, blocks).await,
                 5..=8 => self.read(&writer, blocks).await,
                 _ => {
-                    let flushed = timeout(OPERATION_MAX, writer.drive.flush()).await;
+                    let begun = self.checker.lock().now();
+                    let flushed = timeout(self.operation_max(), writer.device().flush()).await;
+                    if matches!(flushed, Ok(Ok(()))) && !self.is_deposed(&writer) {
+                        self.checker.lock().flushed(begun);
+                    }
                     self.note_result(&writer, "flush", flushed.map(|flushed| flushed.map(|_| ())));
                 }
             }
@@ -46,10 +50,10 @@ impl Run {
         let version = self.checker.lock().issue(blocks.clone(), zeros);
         let range = ByteRange::between(blocks.start * BLOCK, blocks.end * BLOCK);
         let operation = match zeros {
-            true => writer.drive.zero(range, Zeroing::default()),
-            false => writer.drive.write(range.offset, Data::from(fill(blocks.clone(), version)), false),
+            true => writer.device().zero(range, Zeroing::default()),
+            false => writer.device().write(range.offset, Data::from(fill(blocks.clone(), version)), false),
         };
-        let written = timeout(OPERATION_MAX, operation).await;
+        let written = timeout(self.operation_max(), operation).await;
         let acknowledged = matches!(written, Ok(Ok(())));
         self.checker.lock().end(version, blocks, acknowledged);
         self.outcome.lock().writes += 1;
@@ -59,7 +63,7 @@ impl Run {
     pub async fn read(&self, writer: &Writer, blocks: Range<u64>) {
         let since = self.checker.lock().now();
         let range = ByteRange::between(blocks.start * BLOCK, blocks.end * BLOCK);
-        let read = timeout(OPERATION_MAX, writer.drive.read(range)).await;
+        let read = timeout(self.operation_max(), writer.device().read(range)).await;
         if let Ok(Ok(data)) = &read {
             // The reads of a deposed writer may be old.
             let since = Some(since).filter(|_| !self.is_deposed(writer));
@@ -87,6 +91,10 @@ impl Run {
             writer.process.alive.store(false, std::sync::atomic::Ordering::Relaxed);
             return;
         }
+        if self.is_refused(&error) {
+            self.outcome.lock().refused += 1;
+            return;
+        }
         self.outcome.lock().errors += 1;
         if self.plan.bounds == Bounds::Survived {
             self.problem(format!("a {what} failed: {error}; {:?}", writer.map()));
@@ -104,12 +112,15 @@ impl Run {
                 Err(_) => sleep(OPEN_PAUSE).await,
             }
         };
+        if let Some(sealing) = &self.sealing {
+            return self.read_sealed_elsewhere(sealing, &process, &reader.drive).await;
+        }
         while self.phase() != Phase::Over {
             sleep(Duration::from_millis(5 + self.below(40))).await;
             let begun = self.checker.lock().now();
             let blocks = self.some_blocks();
             let range = ByteRange::between(blocks.start * BLOCK, blocks.end * BLOCK);
-            match timeout(OPERATION_MAX, reader.drive.read(range)).await {
+            match timeout(self.operation_max(), reader.drive.read(range)).await {
                 Ok(Ok(data)) => {
                     if let Err(wrong) = self.checker.lock().check(blocks.start, &data, Some(begun)) {
                         self.problem(format!("reader {id} read wrong bytes: {wrong}"));
