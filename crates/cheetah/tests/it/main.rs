@@ -39,6 +39,7 @@ mod receipts;
 mod roles;
 mod room;
 mod sealed;
+mod sealed_keys;
 mod sealed_use;
 mod secured;
 mod serve;

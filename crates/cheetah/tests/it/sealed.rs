@@ -140,7 +140,7 @@ fn nodes_hold_no_plaintext_of_a_sealed_drive() {
 }
 
 /// The drive's key, as `age` decrypts it.
-fn drive_key(desk: &Desk, drive: &str, identity: &str) -> Vec<u8> {
+pub fn drive_key(desk: &Desk, drive: &str, identity: &str) -> Vec<u8> {
     let text = fs::read_to_string(drive).unwrap();
     let wrapped = text.lines().find_map(|line| line.strip_prefix("age = \"")).unwrap().trim_end_matches('"');
     let file = desk.file("wrapped.age", &base64::engine::general_purpose::STANDARD.decode(wrapped).unwrap());

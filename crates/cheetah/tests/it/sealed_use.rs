@@ -3,12 +3,15 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
+use cheetah_tls::Role;
+use cheetah_tls::testing::Room;
 use rustix::process::Signal;
 
 use crate::cable::Cable;
 use crate::sealed::{identity, sealed};
+use crate::secured::{self, acting, credential};
 use crate::support::run::run;
-use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, noise, three};
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, noise, three};
 
 /// Whether `status` says that a drive is sealed.
 fn is_sealed(drive: &str) -> bool {
@@ -171,4 +174,64 @@ fn an_overlay_over_a_sealed_drive_takes_writes_and_the_drive_is_drained_without_
     cheetah(&["save", &drive, &copy, "--identity", &key]).ok();
     assert!(fs::read(&copy).unwrap() == content);
     assert_eq!(nodes[0].used_bytes(), 0);
+}
+
+#[test]
+fn a_source_is_acquired_into_a_sealed_drive_and_the_drive_is_a_source() {
+    let desk = Desk::new();
+    let nodes = three("24MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (disk, content) = desk.image("disk.raw", 6 * MIB);
+    let drive = desk.arg("case.drive");
+    let list = node::list(&nodes.each_ref());
+    let with = |args: &[&str]| cheetah(&[args, &["--identity", &key]].concat());
+    with(&["create", &drive, "--nodes", &list, "--size", "6MiB", "--seal"]).ok();
+    let image = desk.arg("image.E01");
+    with(&["acquire", &disk, &image, &drive]).ok();
+    let verified = with(&["verify", &drive]).ok().json();
+    assert_eq!(verified["ok_bytes"], content.len() as u64, "{verified}");
+    let again = desk.arg("again.raw");
+    with(&["acquire", &drive, &again]).ok();
+    assert!(fs::read(&again).unwrap() == content);
+    cheetah(&["acquire", &drive, &desk.arg("none.raw")]).says(2, &["--identity"]);
+}
+
+#[test]
+fn an_analyst_of_the_room_reads_a_sealed_drive_and_can_neither_write_nor_move_nor_destroy_it() {
+    let desk = Desk::new();
+    let room = Room::new();
+    let [examiner, analyst] =
+        [("desk", Role::Examiner), ("ann", Role::Analyst)].map(|(name, role)| credential(&desk, &room, name, role));
+    let pcs = ["pc1", "pc2", "pc3"].map(|name| secured::node(&credential(&desk, &room, name, Role::Node)));
+    let (image, content) = desk.image("disk.raw", 4 * MIB);
+    let drive = desk.arg("case.drive");
+    let list = node::list(&[&pcs[0], &pcs[1]]);
+    acting(&examiner, &["create", &drive, "--nodes", &list, "--from", &image, "--seal", "--layout", "mirror"]).ok();
+    let own = acting(&analyst, &["drive", "identity"]).ok().json();
+    acting(&examiner, &["drive", "share", &drive, "--recipient", own["recipient"].as_str().unwrap()]).ok();
+    acting(&analyst, &["verify", &drive]).ok();
+    if need::fuse() {
+        let dir = desk.dir("mnt");
+        let overlay = Service::start(&["--room", &analyst, "mount", &drive, &dir, "--overlay", "memory:4MiB"]);
+        let path = overlay.ready["file"].as_str().unwrap().to_owned();
+        assert!(fs::read(&path).unwrap() == content);
+        File::options().write(true).open(&path).unwrap().write_all_at(b"mine", 100).unwrap();
+        assert_eq!(&fs::read(&path).unwrap()[100..104], b"mine");
+        assert_eq!(overlay.stop(Signal::TERM).0, Some(0));
+    }
+    let elsewhere = pcs[2].address();
+    for refused in [
+        &["load", &drive, &image][..],
+        &["mount", &drive, &desk.dir("writable"), "--writable"],
+        &["export", &drive, "--writable", "--listen", "127.0.0.1:0"],
+        &["drain", pcs[0].address(), "--drive", &drive, "--to", elsewhere],
+        &["enlarge", &drive, "--nodes", elsewhere, "--size", "1MiB"],
+        &["destroy", &drive],
+    ] {
+        assert_ne!(acting(&analyst, refused).code, Some(0), "{refused:?}");
+    }
+    let verified = acting(&examiner, &["verify", &drive]).ok().json();
+    assert_eq!(verified["ok_bytes"], content.len() as u64, "{verified}");
+    acting(&examiner, &["drain", pcs[0].address(), "--drive", &drive, "--to", elsewhere]).ok();
+    acting(&analyst, &["verify", &drive]).ok();
 }
