@@ -110,15 +110,18 @@ def readers(ports: set[int]) -> dict[int, set[int]]:
     return found
 
 
+@pytest.mark.parametrize("seal", ["--no-seal", "--seal"])
 def test_the_workers_of_a_cluster_read_a_drives_nodes_themselves(
-    cluster: tuple[str, int], ext4: Path, nodes: str, binary: str, tmp_path: Path
+    cluster: tuple[str, int], ext4: Path, nodes: str, binary: str, tmp_path: Path, seal: str
 ) -> None:
     import psutil
 
     address, workers = cluster
     assert address.startswith("tls://")
     path = tmp_path / "case42.drive"
-    run(binary, "create", path, "--nodes", nodes, "--layout", "stripe", "--from", ext4)
+    run(binary, "create", path, "--nodes", nodes, "--layout", "stripe", seal, "--from", ext4)
+    sealed_for = json.loads(run(binary, "--json", "status", path)).get("sealed_for")
+    assert bool(sealed_for) == (seal == "--seal")
     environment = {**os.environ, "CHEETAH_PYTHON": sys.executable}
     alone = [binary, "triage", str(path), "--out", str(tmp_path / "alone"), "--workers", "1"]
     run(*alone, env=environment)
