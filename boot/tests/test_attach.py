@@ -128,7 +128,8 @@ def test_a_drive_is_a_read_only_block_device_with_its_partitions(case: Case) -> 
         machine.run("umount /mnt")
     machine.run(f"e2fsck -fn {parts[0]}")
     machine.run(f"cheetah detach {device}")
-    assert machine.run(f"kill -0 {said['pid']}", check=False).code != 0
+    # An ended process has its id until the guest's first process has noticed.
+    machine.until(f"! kill -0 {said['pid']}")
     assert machine.output("ls /run/cheetah") == "" and machine.run(f"ls {parts[0]}", check=False).code != 0
     again = machine.run(f"cheetah detach {device}", check=False)
     assert again.code == 1 and "not attached by Cheetah" in again.output, again
