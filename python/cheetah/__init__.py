@@ -4,7 +4,7 @@
     >>> with cheetah.open("case42.drive") as device:
     ...     boot_sector = device.pread(0, 512)
 
-`open` takes a drive file, an image in any format, a disk, or an nbd://, nbd+unix://, iscsi:// or https:// URI, and
+`open` takes a drive file, an image in any format, a disk, or an nbd://, nbd+unix://, iscsi://, https:// or s3:// URI, and
 opens it for reading. `share` opens a source once and serves it to other processes of this machine.
 """
 

@@ -31,10 +31,10 @@ pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
             return open_nbd(uri, spec, options).await;
         }
         Some(("iscsi", _)) => return open_iscsi(spec, options).await,
-        Some(("http" | "https", _)) => return open_web(spec, options).await,
+        Some(("http" | "https" | "s3", _)) => return open_web(spec, options).await,
         Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
             return Err(Error::misuse(format!(
-                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix://, iscsi:// or https:// URI"
+                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix://, iscsi://, https:// or s3:// URI"
             )));
         }
         _ => {}

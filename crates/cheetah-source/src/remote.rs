@@ -10,8 +10,8 @@ use cheetah_nbd::uri::{Address, NbdUri};
 use crate::kind::drive_file;
 use crate::web::Location;
 
-/// Returns the host and TCP port of a remote source: an `nbd://`, `iscsi://` or `https://` URI, or a drive that is being filled from one.
-/// `None` for other sources.
+/// Returns the host and TCP port of a remote source: an `nbd://`, `iscsi://`, `https://` or `s3://` URI, or a drive that is being
+/// filled from one. `None` for other sources.
 pub fn remote(text: &str) -> Option<(String, u16)> {
     match drive_file(text) {
         Some(path) => filled_from(&path).and_then(|source| of_uri(&source)),

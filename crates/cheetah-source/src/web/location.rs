@@ -1,51 +1,90 @@
-//! Where a file on a web server is. No I/O.
+//! Where a file on a web server is.
 
 use std::net::IpAddr;
 
 use cheetah_error::{Error, Result};
-use hyper::Uri;
-use hyper::header::HeaderValue;
+use hyper::header::{self, HeaderMap};
+use hyper::{Method, Uri};
+use time::OffsetDateTime;
 
-/// An `http://` or `https://` URI.
+use super::s3::{Object, Settings};
+
+/// An `http://`, `https://` or `s3://` URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Location(pub Uri);
+pub(crate) struct Location {
+    /// The URI that requests are sent to.
+    pub uri: Uri,
+    /// The object that it is, if it was named as one.
+    object: Option<Object>,
+}
 
 impl Location {
-    /// Parses a URI.
+    /// Parses a URI. For an `s3://` URI, reads the user's settings of the object store.
     ///
     /// # Errors
     ///
     /// [`Error::Misuse`] if it is not one, if it has a user name or a password, or if evidence would cross a network in
-    /// clear.
+    /// clear. As [`Settings::of_user`].
     pub fn parse(text: &str) -> Result<Self> {
+        if let Some(object) = text.strip_prefix("s3://") {
+            return Self::of_object(Object::parse(object, Settings::of_user()?)?);
+        }
         let wrong = |why: &str| Error::misuse(format!("{}: {why}", without_query(text)));
         let uri: Uri = text.parse().map_err(|_| wrong("this is not a URI; write https://HOST[:PORT]/PATH"))?;
-        let location = Self(uri);
-        if location.0.authority().is_none_or(|authority| authority.as_str().contains('@')) {
+        let location = Self { uri, object: None };
+        if location.uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
             return Err(wrong("a user name or password in a URI is not supported; use a signed URI"));
         }
-        match location.0.scheme_str() {
+        match location.uri.scheme_str() {
             Some("https") => Ok(location),
             Some("http") if location.is_within_machine() => Ok(location),
             Some("http") => Err(wrong(
                 "http:// is not encrypted, and this host is not this machine; use https://, or a tunnel that ends on this \
                  machine (ssh -L)",
             )),
-            _ => Err(wrong("only http:// and https:// name files on the web")),
+            _ => Err(wrong("only http://, https:// and s3:// name files on the web")),
         }
+    }
+
+    fn of_object(object: Object) -> Result<Self> {
+        Ok(Self { object: Some(object.clone()), ..Self::parse(&object.uri())? })
+    }
+
+    /// Adds the headers that show that a request is the user's, if the location is an object.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] if the credentials cannot be sent.
+    pub fn sign(&self, method: &Method, headers: &mut HeaderMap) -> Result<()> {
+        match &self.object {
+            Some(object) => object.sign(method, &self.uri, headers, OffsetDateTime::now_utc()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what to do about an answer that refuses an object, behind a separator; nothing for other files.
+    pub fn advice(&self, headers: &HeaderMap) -> String {
+        self.object.as_ref().map(|object| format!("; {}", object.advice(headers))).unwrap_or_default()
     }
 
     /// Returns the location that a server redirects to.
     ///
     /// # Errors
     ///
-    /// As [`Self::parse`]; also if the new location is not encrypted and this one is.
-    pub fn redirected(&self, to: Option<&HeaderValue>) -> Result<Self> {
+    /// As [`Self::parse`]; also if the new location is not encrypted and this one is, or if this one is an object:
+    /// credentials are never sent to a server that another server names.
+    pub fn redirected(&self, headers: &HeaderMap) -> Result<Self> {
         let wrong = |why: &str| Error::failed(format!("{}: {why}", self.shown()));
-        let to = to.and_then(|to| to.to_str().ok()).ok_or_else(|| wrong("the server redirects to nowhere"))?;
+        if self.object.is_some() {
+            return Err(wrong(&format!("the server redirects{}", self.advice(headers))));
+        }
+        let to = headers
+            .get(header::LOCATION)
+            .and_then(|to| to.to_str().ok())
+            .ok_or_else(|| wrong("the server redirects to nowhere"))?;
         let absolute = match to.starts_with('/') {
             true => {
-                format!("{}://{}{to}", self.scheme(), self.0.authority().map_or("", |authority| authority.as_str()))
+                format!("{}://{}{to}", self.scheme(), self.uri.authority().map_or("", |authority| authority.as_str()))
             }
             false => to.to_owned(),
         };
@@ -62,14 +101,17 @@ impl Location {
     ///
     /// As [`Self::parse`].
     pub fn beside(&self, name: &str) -> Result<Self> {
-        let authority = self.0.authority().map_or("", |authority| authority.as_str());
-        let folder = self.0.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        if let Some(object) = &self.object {
+            return Self::of_object(object.beside(name));
+        }
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let folder = self.uri.path().rsplit_once('/').map_or("", |(folder, _)| folder);
         Self::parse(&format!("{}://{authority}{folder}/{name}", self.scheme()))
     }
 
     /// Whether it has a query, such as a signature, which holds for this file only.
     pub fn has_query(&self) -> bool {
-        self.0.query().is_some()
+        self.uri.query().is_some()
     }
 
     /// Whether connections to it are encrypted.
@@ -79,26 +121,29 @@ impl Location {
 
     /// The host and the TCP port.
     pub fn host_and_port(&self) -> (String, u16) {
-        let port = self.0.port_u16().unwrap_or(if self.is_encrypted() { 443 } else { 80 });
+        let port = self.uri.port_u16().unwrap_or(if self.is_encrypted() { 443 } else { 80 });
         (self.host().to_owned(), port)
     }
 
-    /// The URI without its query: a signed URI's query is a secret.
+    /// The URI as the user names it, without its query: a signed URI's query is a secret.
     pub fn shown(&self) -> String {
-        without_query(&self.0.to_string())
+        self.object.as_ref().map_or_else(|| without_query(&self.uri.to_string()), Object::shown)
     }
 
     /// The name of the file.
     pub fn file_name(&self) -> &str {
-        self.0.path().rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("web")
+        if let Some(object) = &self.object {
+            return object.file_name();
+        }
+        self.uri.path().rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("web")
     }
 
     fn scheme(&self) -> &str {
-        self.0.scheme_str().unwrap_or_default()
+        self.uri.scheme_str().unwrap_or_default()
     }
 
     fn host(&self) -> &str {
-        self.0.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+        self.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
     }
 
     fn is_within_machine(&self) -> bool {
@@ -130,9 +175,9 @@ mod tests {
             assert!(matches!(error, Error::Misuse(_)) && error.to_string().contains(why), "{error}");
         }
         let secure = Location::parse("https://lab/d").unwrap();
-        let to = |text: &str| HeaderValue::from_str(text).unwrap();
-        assert_eq!(secure.redirected(Some(&to("/e?k=1"))).unwrap().0, "https://lab/e?k=1".parse::<Uri>().unwrap());
-        assert!(secure.redirected(Some(&to("http://127.0.0.1/d"))).is_err());
+        let to = |text: &str| HeaderMap::from_iter([(header::LOCATION, text.parse().unwrap())]);
+        assert_eq!(secure.redirected(&to("/e?k=1")).unwrap().uri, "https://lab/e?k=1".parse::<Uri>().unwrap());
+        assert!(secure.redirected(&to("http://127.0.0.1/d")).is_err());
     }
 
     #[test]

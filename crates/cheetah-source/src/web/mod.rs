@@ -1,4 +1,4 @@
-//! A file on a web server, read by requests for ranges.
+//! A file on a web server or in an object store, read by requests for ranges.
 //!
 //! The file is opened at one version: each request names the version's tag or date, and each answer is compared with
 //! it, so bytes of two versions are never mixed.
@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
 use hyper::{Request, Response, StatusCode, header};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -26,6 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 mod answer;
 mod location;
+mod s3;
 
 use answer::{Refusal, Version};
 pub(crate) use location::Location;
@@ -57,7 +59,14 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
     let server = Server::new(timeout)?;
     let file = match WebFile::open(&server, location.clone()).await? {
         Ok(file) => Arc::new(file),
-        Err(status) => return Err(Error::failed(format!("{}: the server answers {status}", location.shown()))),
+        Err(refused) => {
+            let advice = location.advice(refused.headers());
+            return Err(Error::failed(format!(
+                "{}: the server answers {}{advice}",
+                location.shown(),
+                refused.status()
+            )));
+        }
     };
     let transport = match location.is_encrypted() {
         true => "TLS 1.3, the server's certificate verified by name",
@@ -128,22 +137,26 @@ struct WebFile {
 }
 
 impl WebFile {
-    /// Opens the file; returns the status if the server says that there is none. Object stores say 403 to clients that may not
-    /// list a folder.
-    async fn open(server: &Server, mut location: Location) -> Result<std::result::Result<Self, StatusCode>> {
+    /// Opens the file; returns the answer if the server says that there is none. Object stores say 403 to clients that
+    /// may not list a folder.
+    async fn open(server: &Server, mut location: Location) -> Result<std::result::Result<Self, Response<Incoming>>> {
         let name = location.shown();
         let failed = |why: String| Error::failed(format!("{name}: {why}"));
         for _ in 0..=REDIRECTIONS_MAX {
-            let request = Request::get(location.0.clone()).header(header::RANGE, "bytes=0-0");
-            let answer = send(&server.client, request, server.patience).await.map_err(failed)?;
+            let request = Request::get(location.uri.clone()).header(header::RANGE, "bytes=0-0");
+            let answer = send(&server.client, &location, request, server.patience).await.map_err(failed)?;
             if answer.status().is_redirection() {
-                location = location.redirected(answer.headers().get(header::LOCATION))?;
+                location = location.redirected(answer.headers())?;
                 continue;
             }
             if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN) {
-                return Ok(Err(answer.status()));
+                return Ok(Err(answer));
             }
-            let size = answer::size(&answer).map_err(|(Refusal::Final(why) | Refusal::Passing(why))| failed(why))?;
+            let size = answer::size(&answer).map_err(|(Refusal::Final(why) | Refusal::Passing(why))| {
+                let advice =
+                    if answer.status().is_client_error() { location.advice(answer.headers()) } else { String::new() };
+                failed(why + &advice)
+            })?;
             let version = Version::of(answer.headers()).ok_or_else(|| {
                 failed(
                     "the server names no version of the file (neither ETag nor Last-Modified), so a change during reading \
@@ -177,12 +190,13 @@ impl WebFile {
     }
 
     async fn request(&self, range: ByteRange) -> std::result::Result<Bytes, Refusal> {
-        let mut request = Request::get(self.location.0.clone())
+        let mut request = Request::get(self.location.uri.clone())
             .header(header::RANGE, format!("bytes={}-{}", range.offset, range.end() - 1));
         if let Some((name, value)) = self.version.condition() {
             request = request.header(name, value);
         }
-        let answer = send(&self.server.client, request, self.server.patience).await.map_err(Refusal::Passing)?;
+        let answer =
+            send(&self.server.client, &self.location, request, self.server.patience).await.map_err(Refusal::Passing)?;
         answer::check(&answer, range, self.size, &self.version)?;
         // At most REQUEST_BYTES.
         let mut content = BytesMut::with_capacity(range.len as usize);
@@ -243,12 +257,17 @@ fn client() -> Result<HttpClient> {
 /// Sends a request, and returns the head of the answer. Fails with a reason.
 async fn send(
     client: &HttpClient,
+    location: &Location,
     request: hyper::http::request::Builder,
     patience: Duration,
 ) -> std::result::Result<Response<Incoming>, String> {
     let agent = concat!("cheetah/", env!("CARGO_PKG_VERSION"));
-    let request = request.header(header::USER_AGENT, agent).header(header::ACCEPT_ENCODING, "identity");
-    let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
+    let mut request = request.body(Empty::new()).map_err(|error| error.to_string())?;
+    let method = request.method().clone();
+    location.sign(&method, request.headers_mut()).map_err(|error| error.to_string())?;
+    // Not signed: proxies change these two.
+    request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(agent));
+    request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     match timeout(patience, client.request(request)).await {
         Ok(answer) => answer.map_err(|error| causes(&error)),
         Err(_) => Err(format!("no answer within {} s", patience.as_secs_f64())),

@@ -49,7 +49,7 @@ coverage map NAME.map, in the error table of an E01, and in the report NAME.repo
       --max-errors unlimited
   cheetah acquire --listen 192.168.1.5:10812 --room lab case42.E01")]
 pub struct Args {
-    /// The source (a disk, an image in any format, an nbd://, iscsi:// or https:// URI, a drive), then the
+    /// The source (a disk, an image in any format, an nbd://, iscsi://, https:// or s3:// URI, a drive), then the
     /// destinations. With --listen, only the destinations
     #[arg(required = true, value_name = "SOURCE | DEST", value_parser = source())]
     places: Vec<String>,

@@ -40,7 +40,7 @@ seconds; the same command with --resume continues to serve them.
 )]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
-    /// iscsi:// or https:// URI
+    /// iscsi://, https:// or s3:// URI
     #[arg(value_parser = source())]
     source: String,
 

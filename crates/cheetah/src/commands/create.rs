@@ -60,7 +60,7 @@ pub struct Args {
     size: Option<SizeOrAll>,
 
     /// Source to load: an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd://,
-    /// iscsi:// or https:// URI, or another drive
+    /// iscsi://, https:// or s3:// URI, or another drive
     #[arg(long, value_name = "SOURCE")]
     #[arg(value_parser = source())]
     from: Option<String>,

@@ -32,7 +32,7 @@ drive. A drive created with --lazy fills while it is exported.
 #[command(group = clap::ArgGroup::new("place").required(true).args(["listen", "unix"]))]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
-    /// iscsi:// or https:// URI
+    /// iscsi://, https:// or s3:// URI
     #[arg(value_parser = source())]
     source: String,
 

@@ -39,8 +39,8 @@ pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// An image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd://, iscsi:// or
-    /// https:// URI, or another drive; omit it to finish a drive created with --lazy
+    /// An image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd://, iscsi://,
+    /// https:// or s3:// URI, or another drive; omit it to finish a drive created with --lazy
     #[arg(value_parser = source())]
     source: Option<String>,
 

@@ -29,7 +29,7 @@ writes outside the drive, which does not change. A drive created with --lazy fil
   cheetah mount disk.raw /mnt/disk --background")]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
-    /// iscsi:// or https:// URI
+    /// iscsi://, https:// or s3:// URI
     #[arg(value_parser = source())]
     source: String,
 

@@ -33,6 +33,7 @@ mod lifecycle;
 mod members;
 mod misuse;
 mod mount;
+mod object_store;
 mod panics;
 mod probe;
 mod receipts;

@@ -1,0 +1,120 @@
+//! Signatures of requests, in version 4 of AWS's scheme. No I/O.
+
+use cheetah_error::{Error, Result};
+use cheetah_image::hash::hex;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::{Method, Uri};
+use ring::{digest, hmac};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::settings::Credentials;
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+
+/// Adds the headers that sign a request without content and without a query. All headers that it has are signed.
+///
+/// # Errors
+///
+/// [`Error::Failed`] if the credentials have characters that a header cannot have.
+pub(super) fn sign(
+    credentials: &Credentials,
+    region: &str,
+    method: &Method,
+    uri: &Uri,
+    headers: &mut HeaderMap,
+    now: OffsetDateTime,
+) -> Result<()> {
+    let format = format_description!("[year][month][day]T[hour][minute][second]Z");
+    let time = now.format(format).map_err(|error| Error::failed(format!("the time of a request: {error}")))?;
+    let date = &time[..8];
+    let content = hex(digest::digest(&digest::SHA256, b"").as_ref());
+    headers.insert("x-amz-date", value(&time)?);
+    headers.insert("x-amz-content-sha256", value(&content)?);
+    if let Some(token) = &credentials.token {
+        headers.insert("x-amz-security-token", secret(token)?);
+    }
+
+    let mut signed: Vec<(&str, String)> = headers.iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
+    signed.push(("host", host(uri)));
+    signed.sort();
+    let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
+    let listed: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let request = format!("{method}\n{}\n\n{listed}\n{names}\n{content}", uri.path());
+
+    let scope = format!("{date}/{region}/s3/aws4_request");
+    let request = hex(digest::digest(&digest::SHA256, request.as_bytes()).as_ref());
+    let text = format!("{ALGORITHM}\n{time}\n{scope}\n{request}");
+    let first = format!("AWS4{}", credentials.secret).into_bytes();
+    let key = [date, region, "s3", "aws4_request"].iter().fold(first, |key, part| keyed(&key, part));
+    let signature = hex(&keyed(&key, &text));
+    let authorization =
+        format!("{ALGORITHM} Credential={}/{scope},SignedHeaders={names},Signature={signature}", credentials.id);
+    headers.insert(header::AUTHORIZATION, secret(&authorization)?);
+    Ok(())
+}
+
+fn keyed(key: &[u8], text: &str) -> Vec<u8> {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
+}
+
+/// Returns the value of the `Host` header: hyper leaves out the scheme's own port.
+fn host(uri: &Uri) -> String {
+    let own = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = uri.host().unwrap_or_default();
+    uri.port_u16().filter(|port| *port != own).map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+fn shown(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).trim().to_owned()
+}
+
+fn value(text: &str) -> Result<HeaderValue> {
+    HeaderValue::from_str(text)
+        .map_err(|_| Error::failed("the credentials of the object store have invalid characters"))
+}
+
+/// Returns a value that logs leave out.
+fn secret(text: &str) -> Result<HeaderValue> {
+    let mut value = value(text)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use time::macros::datetime;
+
+    // The example in AWS's documentation of signatures, "GET Object".
+    #[test]
+    fn a_request_has_the_signature_of_the_published_example() {
+        let credentials = Credentials {
+            id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
+            token: None,
+        };
+        let uri = Uri::from_static("https://examplebucket.s3.amazonaws.com/test.txt");
+        let mut headers = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static("bytes=0-9"))]);
+        let now = datetime!(2013-05-24 0:00 UTC);
+        sign(&credentials, "us-east-1", &Method::GET, &uri, &mut headers, now).unwrap();
+        assert_eq!(
+            headers[header::AUTHORIZATION],
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\
+             SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,\
+             Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
+        );
+        assert!(!format!("{headers:?}").contains("f0e8bdb8"));
+    }
+
+    #[test]
+    fn a_session_token_is_sent_and_signed() {
+        let credentials = Credentials { id: "id".into(), secret: "key".into(), token: Some("passing".into()) };
+        let mut headers = HeaderMap::new();
+        let uri = Uri::from_static("http://127.0.0.1:9000/lab/disk.raw");
+        sign(&credentials, "here", &Method::GET, &uri, &mut headers, OffsetDateTime::UNIX_EPOCH).unwrap();
+        assert_eq!(headers["x-amz-security-token"], "passing");
+        assert!(shown(&headers[header::AUTHORIZATION]).contains("x-amz-date;x-amz-security-token,"));
+        assert_eq!(host(&uri), "127.0.0.1:9000");
+    }
+}
