@@ -72,6 +72,13 @@ PARTS = (
         module="bench.survive.links",
     ),
     Part(
+        "survive-moves",
+        "Nodes that leave a drive in use",
+        "Parity 4+1 behind 1 Gbit/s links: a member moves to another node (cheetah drain), beside the slower of the two "
+        "links; reads meanwhile; and how soon a machine has its memory again from a node with --memory auto.",
+        module="bench.survive.moves",
+    ),
+    Part(
         "survive-loss",
         "A node lost under load",
         "The longest of all requests of fio while a node is killed or frozen, beside what is allowed; and the speed of "

@@ -74,7 +74,7 @@ pub use image::{load, partial, save, verify};
 pub use layout::kind::{Layout, UNIT_BYTES_DEFAULT, unit_of_sealed};
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
-pub use lifecycle::{create, destroy, drain};
+pub use lifecycle::{create, destroy, drain, usage};
 pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather, here};
 pub use open::Drive;

@@ -170,9 +170,8 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
     let Some(seal) = &file.sealed else { return Err(Error::failed("a drive that is not sealed has no seal to open")) };
     let units = Units::new(seal.unit, file.size)
         .ok_or_else(|| Error::failed(format!("{}: its drive file has a size that cannot be sealed", file.name)))?;
-    let record_bytes = Record::bytes_max(&units);
-    let bytes_max = record_bytes.saturating_add(log::bytes_max(record_bytes));
-    let store = Arc::new(RecordFile { path: record_path(file), bytes_max, own: Mutex::default() });
+    let store =
+        Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
     let alternatives = below.redundant.map(|redundant| Arc::new(OtherMembers(redundant)) as Arc<dyn Alternatives>);
@@ -374,16 +373,28 @@ fn error_of(file: &DriveFile, error: &SealError) -> Error {
 
 /// The record, in a file beside the drive file.
 struct RecordFile {
+    /// The drive file.
+    drive: PathBuf,
     path: PathBuf,
-    /// A longer file is no record of this drive, and is not read.
-    bytes_max: u64,
+    /// The units of the drive when it was opened.
+    units: Units,
     /// The file that this process has stored last, open for appending.
     own: Mutex<Option<File>>,
 }
 
+impl RecordFile {
+    /// The length of the longest record of this drive, in bytes. The drive may have been enlarged since it was opened.
+    fn bytes_max(&self) -> u64 {
+        let now = DriveFile::load(&self.drive).ok().and_then(|file| Units::new(self.units.bytes(), file.size));
+        let units = now.filter(|now| now.size() > self.units.size()).unwrap_or(self.units);
+        let record_bytes = Record::bytes_max(&units);
+        record_bytes.saturating_add(log::bytes_max(record_bytes))
+    }
+}
+
 impl RecordStore for RecordFile {
     fn load(&self) -> std::io::Result<Vec<u8>> {
-        match RECORD.read(&self.path, self.bytes_max) {
+        match RECORD.read(&self.path, self.bytes_max()) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(missing(&self.path)),
             Err(error) => Err(std::io::Error::other(error.to_string())),

@@ -48,10 +48,22 @@ impl DriveFile {
     ///
     /// If the file now belongs to another drive, another process keeps the lock, or it cannot be written.
     pub fn update(&mut self, change: impl FnOnce(&mut Self)) -> Result<()> {
+        self.change(false, change)
+    }
+
+    /// The same, and fails if the file was removed: a destroyed drive stays destroyed.
+    pub(crate) fn update_existing(&mut self, change: impl FnOnce(&mut Self)) -> Result<()> {
+        self.change(true, change)
+    }
+
+    fn change(&mut self, must_exist: bool, change: impl FnOnce(&mut Self)) -> Result<()> {
         // The file may have been moved since it was read, and a link put in its place.
         self.path = resolved(&self.path)
             .map_err(|error| Error::io(format_args!("following the link {}", self.path.display()), &error))?;
         let lock = Lock::take(&self.path)?;
+        if must_exist && lock.is_none() {
+            return Err(Error::failed(format!("{} was removed meanwhile; nothing was changed", self.path.display())));
+        }
         let now = if lock.is_some() { Self::load(&self.path)? } else { self.clone() };
         if now.id != self.id {
             let path = self.path.display();

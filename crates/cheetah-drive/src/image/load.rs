@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cheetah_device::{ByteRange, Coverage, DynDevice, Size, Zeroing};
+use cheetah_device::{ByteRange, Coverage, Device as _, DynDevice, Size, Zeroing};
 
 use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::coverage;
@@ -129,7 +129,8 @@ impl Loader {
         let loading = self.image.clone();
         self.file.update(|file| (file.image, file.fill, file.map) = (Some(loading), None, None))?;
         let to = self.device();
-        for piece in ByteRange::between(self.image.size, self.file.size).split_at_multiples(ZERO_BYTES) {
+        // The drive may have been enlarged since it was opened: what was added is zero.
+        for piece in ByteRange::between(self.image.size, to.geometry().size).split_at_multiples(ZERO_BYTES) {
             let zeroed = to.zero(piece, Zeroing::default()).await;
             zeroed.map_err(Error::device(format!("zeroing what {} has behind the image", self.file.name)))?;
         }

@@ -19,6 +19,16 @@ pub enum DriveSize {
     All,
 }
 
+impl DriveSize {
+    /// Whether nodes with this much free memory can hold it.
+    pub const fn is_within(self, free_bytes: u64) -> bool {
+        match self {
+            Self::Bytes(bytes) => bytes <= free_bytes,
+            Self::All => true,
+        }
+    }
+}
+
 /// The memory that a node offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeMemory {

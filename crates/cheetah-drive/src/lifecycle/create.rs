@@ -12,14 +12,14 @@ use cheetah_nbd::uri::{NbdUri, Security};
 use futures::future::{Either, join_all, select};
 
 use super::destroy::{DestroyOptions, destroy};
-use super::usage::unused;
+use super::usage::user;
 use crate::file::check::doubled;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
 use crate::layout::kind::Layout;
 use crate::layout::plan::{DriveSize, NodeMemory, plan};
-use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
+use crate::node::health::node_statuses;
 use crate::random_id::random_id;
 use crate::sealed::{self, SealRequest};
 use cheetah_error::{Error, Result};
@@ -92,7 +92,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     } else if !request.spares.is_empty() {
         return Err(Error::misuse("a spare is of use only to a drive with redundancy: --layout mirror or parity"));
     }
-    let size = sealed_size(request.size, request.seal.as_ref())?;
+    let size = bytes_of_new(request.size, request.seal.as_ref())?;
     let shares = plan(size, request.layout, &free(&request.nodes, request.thin))?;
     let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
     file.size = match request.size {
@@ -110,8 +110,12 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     }
 }
 
-/// The bytes that a drive of this size takes of its sets.
-fn sealed_size(size: DriveSize, seal: Option<&SealRequest>) -> Result<DriveSize> {
+/// The bytes that nodes have to hold for a new drive of this size.
+///
+/// # Errors
+///
+/// If a sealed drive cannot be that large.
+pub fn bytes_of_new(size: DriveSize, seal: Option<&SealRequest>) -> Result<DriveSize> {
     match (size, seal) {
         (DriveSize::Bytes(bytes), Some(seal)) if bytes > 0 => Ok(DriveSize::Bytes(seal.sealed_bytes(bytes)?)),
         _ => Ok(size),
@@ -155,9 +159,13 @@ fn exists(path: &Path) -> Error {
     Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
 }
 
-/// Appends a set of nodes to the drive, and replaces its file. Refused while the drive is in use, or if one of its
-/// nodes does not answer.
-pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()> {
+/// Appends a set of nodes to the drive, and replaces its file. Processes that have the drive open continue, and see its
+/// new size when they open it again. Returns these users, as clauses.
+///
+/// # Errors
+///
+/// If the drive has redundancy, if one of its nodes does not answer, or if another process enlarges it too.
+pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<Vec<String>> {
     if file.is_redundant() {
         return Err(Error::misuse(format!(
             "{} has redundancy and cannot be enlarged yet; create a larger drive, and load it from this one",
@@ -167,27 +175,23 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<()
     if request.layout.redundancy().is_some() {
         return Err(Error::misuse("nodes are added as stripe or linear; redundancy is chosen when a drive is created"));
     }
-    if let Some(fill) = &file.fill {
-        let (name, from) = (&file.name, &fill.location);
-        return Err(Error::failed(format!("{name} is still being filled from {from}; enlarge it once it is complete")));
-    }
-    let shares = plan(added(file, request.size)?, request.layout, &free(&request.nodes, request.thin))?;
+    let shares = plan(bytes_of_added(file, request.size)?, request.layout, &free(&request.nodes, request.thin))?;
     file.check_one_name()?;
-    let nodes = unused(file, request.timeout).await?;
-    if let Some(problem) = nodes.into_iter().find_map(|node| node.problem) {
+    let nodes = node_statuses(file, request.timeout).await;
+    if let Some(problem) = nodes.iter().find_map(|node| node.problem.as_ref()) {
         return Err(Error::failed(format!("{} is not whole, and cannot be enlarged: {problem}", file.name)));
     }
-    // From here on no other writer can open the drive.
-    let leases = Leases::take(file, false, request.timeout, |_| true).await?;
-    let enlarged = append(file, &request, &shares).await;
-    leases.release().await;
-    *file = enlarged?;
-    Ok(())
+    *file = append(file, &request, &shares).await?;
+    Ok(nodes.iter().filter_map(user).collect())
 }
 
 /// The bytes that new nodes have to hold, so that the drive has `size` more. The content of a sealed drive grows from its
 /// end, that of others from the end of its nodes.
-fn added(file: &DriveFile, size: DriveSize) -> Result<DriveSize> {
+///
+/// # Errors
+///
+/// If a sealed drive cannot be that large.
+pub fn bytes_of_added(file: &DriveFile, size: DriveSize) -> Result<DriveSize> {
     match (size, &file.sealed) {
         (DriveSize::Bytes(bytes), Some(seal)) if bytes > 0 => {
             let sealed = sealed::sealed_bytes(seal.unit, file.size.saturating_add(bytes))?;
@@ -200,18 +204,27 @@ fn added(file: &DriveFile, size: DriveSize) -> Result<DriveSize> {
 
 async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> Result<DriveFile> {
     let made = allocate(file, request.layout, &request.nodes, shares, request.thin, request.timeout).await?;
-    let mut larger = file.clone();
     let capacity = file.capacity().saturating_add(made.set.size);
-    larger.size = match (request.size, &file.sealed) {
+    let size = match (request.size, &file.sealed) {
         (DriveSize::Bytes(bytes), None) => file.capacity().saturating_add(bytes),
         (DriveSize::All, None) => capacity,
         (DriveSize::Bytes(bytes), Some(_)) => file.size.saturating_add(bytes),
         (DriveSize::All, Some(seal)) => Units::fitting(seal.unit, capacity),
     };
-    larger.sets.push(made.set.clone());
-    let DriveFile { size, sets, .. } = larger.clone();
-    match larger.update(|file| (file.size, file.sets) = (size, sets)) {
-        Ok(()) => Ok(larger),
+    let (mut larger, mut is_as_known) = (file.clone(), false);
+    let updated = larger.update_existing(|now| {
+        is_as_known = now.sets == file.sets;
+        if is_as_known {
+            now.size = size;
+            now.sets.push(made.set.clone());
+        }
+    });
+    match updated {
+        Ok(()) if is_as_known => Ok(larger),
+        Ok(()) => {
+            let why = format!("{} was enlarged or changed by another process meanwhile; try again", file.name);
+            Err(made.undo(Error::failed(why)).await)
+        }
         Err(error) => Err(made.undo(error).await),
     }
 }

@@ -3,4 +3,4 @@
 pub mod create;
 pub mod destroy;
 pub mod drain;
-mod usage;
+pub mod usage;

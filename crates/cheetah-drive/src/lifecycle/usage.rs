@@ -1,4 +1,4 @@
-//! Checking that a drive is not in use, before it is enlarged or destroyed.
+//! Checking that a drive is not in use, before it is destroyed, or while it gathers nodes.
 
 use std::time::Duration;
 
@@ -31,7 +31,13 @@ pub(crate) async fn unused(file: &DriveFile, timeout: Duration) -> Result<Vec<No
     }
 }
 
-fn user(node: &NodeStatus) -> Option<String> {
+/// Whether a process has the drive open.
+pub async fn is_in_use(file: &DriveFile, timeout: Duration) -> bool {
+    node_statuses(file, timeout).await.iter().any(|node| user(node).is_some())
+}
+
+/// The use of a node's part of a drive, as a clause; `None` if it is not in use.
+pub(crate) fn user(node: &NodeStatus) -> Option<String> {
     match (&node.writer, node.connections) {
         (Some(writer), _) => Some(format!("{} is written to by {writer}", node.node)),
         (None, Some(open)) if open > 0 => Some(format!("{} has {open} connections open", node.node)),

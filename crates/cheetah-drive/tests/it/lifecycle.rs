@@ -65,7 +65,7 @@ async fn a_loaded_image_is_verified_and_saved_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drive_in_use_is_not_enlarged() {
+async fn a_drive_in_use_is_enlarged_and_its_users_see_that_when_they_open_it_again() {
     let mut lab = Lab::new(&[4 * MIB]);
     let bytes = image(2 * MIB + 5);
     let mut file = lab.loaded(STRIPE, &bytes).await;
@@ -75,13 +75,21 @@ async fn a_drive_in_use_is_not_enlarged() {
         EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::Bytes(3 * MIB + 1), thin: false, timeout: TIMEOUT };
 
     let reader = Drive::open(&file, options(false)).await.unwrap();
-    let refusal = enlarge(&mut file, request.clone()).await.unwrap_err().to_string();
-    assert!(refusal.contains("is in use") && refusal.contains("unmount"), "{refusal}");
+    let (before, size) = (file.capacity(), file.size);
+    let mut stale = file.clone();
+    assert!(!enlarge(&mut file, request.clone()).await.unwrap().is_empty(), "its users are named");
+    assert_eq!(file.size, before + 3 * MIB + 1);
+    assert_eq!(reader.device().geometry().size, size);
+    assert_eq!(reader.device().read(ByteRange::new(0, size)).await.unwrap().len(), size);
     reader.close().await.unwrap();
 
-    let before = file.capacity();
-    enlarge(&mut file, request).await.unwrap();
-    assert_eq!(file.size, before + 3 * MIB + 1);
+    // By a process that does not know of it.
+    let exports = lab.exports();
+    lab.nodes.push(start_node(4 * MIB));
+    let others = lab.found().await.split_off(3);
+    let refusal = enlarge(&mut stale, EnlargeRequest { nodes: others, ..request }).await.unwrap_err().to_string();
+    assert!(refusal.contains("by another process"), "{refusal}");
+    assert_eq!(lab.exports(), exports);
     assert_eq!(DriveFile::load(&lab.path()).unwrap(), file);
     assert!(verified(&file).await.is_ok(), "the image is where it was");
 

@@ -154,8 +154,9 @@ impl Inner {
         }
         match load(&self.store, &self.key, self.binding).await {
             Ok(mut loaded) => {
-                // The record may be older than the drive's size.
-                let fits = loaded.record.enlarge(self.units.size()).is_ok();
+                // The record may be older than the drive's size, and the drive may have been enlarged since it was opened.
+                let size = self.units.size().max(loaded.record.units.size());
+                let fits = loaded.record.enlarge(size).is_ok();
                 let mut state = self.state.write();
                 // A record never becomes older, and the device never another one.
                 state.copies = loaded.copies;

@@ -247,6 +247,45 @@ fn an_enlarged_drive_keeps_its_content_and_the_new_end_is_zeros_until_it_is_writ
 }
 
 #[test]
+fn a_reader_of_a_drive_that_was_enlarged_since_reads_what_a_later_writer_flushed() {
+    run(async {
+        let (small, large) = (3 * 4096 + 100, 9 * 4096);
+        let mut drive = Drive::new(4096, large, false);
+        let (as_enlarged, as_made) = (drive.units, cheetah_seal::Units::new(4096, small).unwrap());
+        cheetah_seal::device::RecordStore::store(
+            &*drive.store,
+            &cheetah_seal::Record::new(drive.id, as_made, false).encode(&drive.key).unwrap(),
+        )
+        .unwrap();
+        drive.units = as_made;
+        let (former, reader) = (drive.open(true).await, drive.open(false).await);
+        write(&former, 0, pattern(1, small)).await.unwrap();
+        former.flush().await.unwrap();
+        // A reader of the larger drive, while the writer knows the former size only.
+        drive.units = as_enlarged;
+        let larger = drive.open(false).await;
+        let expected = [pattern(1, small), vec![0; (large - small) as usize]].concat();
+        assert_eq!(read(&larger, ByteRange::new(0, large)).await.unwrap(), expected);
+        write(&former, 100, pattern(2, 9000)).await.unwrap();
+        former.flush().await.unwrap();
+        former.close().await.unwrap();
+        let expected = [&expected[..100], &pattern(2, 9000), &expected[9100..]].concat();
+        for reader in [&reader, &larger] {
+            let size = reader.geometry().size;
+            assert_eq!(read(reader, ByteRange::new(0, size)).await.unwrap(), expected[..size as usize]);
+        }
+        let writer = drive.open(true).await;
+        write(&writer, 5000, pattern(3, large - 5000)).await.unwrap();
+        writer.close().await.unwrap();
+        let expected = [&expected[..5000], &pattern(3, large - 5000)].concat();
+        for reader in [&reader, &larger] {
+            let size = reader.geometry().size;
+            assert_eq!(read(reader, ByteRange::new(0, size)).await.unwrap(), expected[..size as usize]);
+        }
+    });
+}
+
+#[test]
 fn a_drive_whose_every_unit_is_written_again_has_nothing_unverified_of_former_writers() {
     run(async {
         let drive = Drive::new(4096, 3 * 4096, false);

@@ -1,5 +1,6 @@
 //! `cheetah create`: makes a drive from the memory of nodes, and may load an image.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
@@ -10,14 +11,17 @@ use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
 use cheetah_drive::fill;
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, NodeSpec, UNIT_BYTES_DEFAULT, unit_of_sealed};
+use cheetah_drive::{
+    AvailableNode, DriveFile, DriveSize, HashChoice, Layout, NodeSpec, UNIT_BYTES_DEFAULT, unit_of_sealed,
+};
 use cheetah_image::Identity;
 use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
 use super::compared::wrapped;
+use super::gather::{Gathering, gather};
 use super::load::{self, LoadSettings, OpenImage};
-use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
+use super::options::{JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
 use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
@@ -46,6 +50,7 @@ drive file. If all keys that open the drive are lost, so is its content. See doc
   cheetah create case42.drive --nodes lab1,lab2 --from disk.raw \\
       --identity me.key
   cheetah create scratch.drive --nodes auto --layout stripe --size 20GiB
+  cheetah create case42.drive --gather=192.168.1.5:10811 --size 200GiB
   cheetah create case42.drive --wait 3 --listen 192.168.1.5:10811 --room lab \\
       --from disk.raw")]
 pub struct Args {
@@ -68,6 +73,13 @@ pub struct Args {
     /// Load nothing now; fill the drive while it is used
     #[arg(long, requires = "from")]
     lazy: bool,
+
+    /// Start with the nodes that are there, and grow with every node that joins, until the drive has its --size or is
+    /// first used. The layout is linear, and survives no loss. The drive is sealed, unless --no-seal
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = JOIN_ADDRESS)]
+    #[arg(conflicts_with_all = ["from", "wait", "layout", "copies", "parity", "spares", "thin"])]
+    gather: Option<SocketAddr>,
 
     #[command(flatten)]
     layout: LayoutArgs,
@@ -123,10 +135,22 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (Some(From::Loading(source)), _) => DriveSize::Bytes(source.size()),
         (None, Some(SizeOrAll::Size(size))) => DriveSize::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => DriveSize::All,
+        (None, None) if args.gather.is_some() => DriveSize::All,
         (None, None) => {
             return Err(Failure::misused("give the size of the drive: --size 20GiB, --size all, or --from IMAGE"));
         }
     };
+    if let Some(listen) = args.gather {
+        let size_max = if let DriveSize::Bytes(bytes) = size { Some(bytes) } else { None };
+        let gathering = Gathering { nodes: args.nodes.clone(), listen, size_max };
+        let (path, layout, seal) = (args.drive.clone(), Layout::Linear, args.seal.always()?);
+        let request =
+            CreateRequest { path, nodes: Vec::new(), layout, size, thin: false, spares: Vec::new(), seal, timeout };
+        let file = gather(gathering, request, &mut stop, ui).await?;
+        load::warn_of_foreign(&file, ui);
+        answer(&file, ui);
+        return Ok(());
+    }
     let nodes = tokio::select! {
         nodes = args.nodes.find(timeout, ui) => nodes?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the drive was made"))),

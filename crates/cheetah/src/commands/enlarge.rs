@@ -6,6 +6,7 @@ use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{EnlargeRequest, enlarge};
 use cheetah_drive::{DriveFile, DriveSize, UNIT_BYTES_DEFAULT};
+use cheetah_error::list;
 use serde_json::json;
 
 use super::options::{AddedLayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
@@ -16,10 +17,10 @@ use crate::ui::Ui;
 /// The options of `enlarge`.
 #[derive(Debug, clap::Args)]
 #[command(about = "Add nodes to a drive")]
-#[command(long_about = "Adds nodes to a drive that is not in use.
+#[command(long_about = "Adds nodes to a drive, also while it is in use or is being filled.
 
-The drive's content stays where it is; the new space is appended. A drive that survives losses (mirror, parity) cannot \
-be enlarged yet.
+The drive's content stays where it is; the new space is appended. A mount, an export or a block device shows the new \
+size once the drive is opened again. A drive that survives losses (mirror, parity) cannot be enlarged yet.
 
   cheetah enlarge case42.drive --nodes lab4,lab5
   cheetah enlarge case42.drive --wait 1 --size 8GiB")]
@@ -57,11 +58,16 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let nodes = args.nodes.find(timeout, ui).await?;
     // No signal ends it from here on, so that nothing is left half-done. It takes no longer than the nodes' time-out.
     let _caught = Stop::catch()?;
-    enlarge(
-        &mut file,
-        EnlargeRequest { nodes, layout: args.layout.get(UNIT_BYTES_DEFAULT), size, thin: args.thin, timeout },
-    )
-    .await?;
+    let layout = args.layout.get(UNIT_BYTES_DEFAULT);
+    let users = enlarge(&mut file, EnlargeRequest { nodes, layout, size, thin: args.thin, timeout }).await?;
+    if !users.is_empty() {
+        ui.warn(format_args!(
+            "{} is in use: {}. These processes continue, and see the new size when they open the drive again: mount, \
+             attach or export it anew; an NBD client connects anew after that",
+            args.drive.display(),
+            list(&users)
+        ));
+    }
     ui.answer(
         format_args!("{}: {} now, {} before", args.drive.display(), Size(file.size), Size(before)),
         &json!({ "drive": path_to_text(&args.drive), "size_bytes": file.size, "size_before_bytes": before }),

@@ -14,6 +14,7 @@ pub mod drain;
 pub mod drive;
 pub mod enlarge;
 pub mod export;
+pub mod gather;
 pub mod generate;
 pub mod lazy;
 pub mod listen;

@@ -69,13 +69,7 @@ impl TimeoutArgs {
 pub struct NodeArgs {
     /// The nodes, in order: host, host:port, the nbd:// URI of any NBD server, or 'auto' for all nodes announced on the
     /// local network
-    #[arg(
-        long,
-        value_name = "A,B,…",
-        value_delimiter = ',',
-        required_unless_present = "wait",
-        conflicts_with = "wait"
-    )]
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', conflicts_with = "wait")]
     nodes: Vec<String>,
 
     /// Wait for N nodes to join (cheetah node --join), and use them in that order
@@ -99,8 +93,16 @@ pub struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// Whether nodes are named, or waited for.
+    pub fn is_given(&self) -> bool {
+        self.wait.is_some() || !self.nodes.is_empty()
+    }
+
     /// Finds the nodes, or waits until they have joined.
     pub async fn find(&self, timeout: Duration, ui: Ui) -> Result<Vec<AvailableNode>> {
+        if !self.is_given() {
+            return Err(Failure::misused("name the nodes: --nodes A,B, --nodes auto, or --wait N for nodes that join"));
+        }
         let Some(wanted) = self.wait.map(usize::from) else {
             let specs = self.nodes.iter().map(|text| NodeSpec::from_str(&node_address(text)));
             let specs = specs.collect::<Result<Vec<_>, _>>()?;
@@ -139,7 +141,7 @@ const MEMBERS_PAUSE: Duration = Duration::from_secs(1);
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Waits for a node of this machine's room that answers and is not among `found`. Such nodes need no --join.
-async fn member_beside(found: &[AvailableNode], timeout: Duration) -> Option<AvailableNode> {
+pub async fn member_beside(found: &[AvailableNode], timeout: Duration) -> Option<AvailableNode> {
     let options = FindOptions { timeout: timeout.min(MEMBER_TIMEOUT), browse: BROWSE };
     loop {
         let specs: Vec<_> = node_addresses().iter().filter_map(|text| NodeSpec::from_str(text).ok()).collect();
@@ -153,7 +155,7 @@ async fn member_beside(found: &[AvailableNode], timeout: Duration) -> Option<Ava
 }
 
 /// Whether both are the same process.
-fn is_same(one: &AvailableNode, other: &AvailableNode) -> bool {
+pub fn is_same(one: &AvailableNode, other: &AvailableNode) -> bool {
     match (&one.place, &other.place) {
         (NodePlace::Node { instance: one, .. }, NodePlace::Node { instance: other, .. }) => one == other,
         _ => false,

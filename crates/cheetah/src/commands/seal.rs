@@ -66,12 +66,31 @@ impl SealArgs {
                 node.name
             )));
         }
+        Ok(Some(self.request(recipients, is_image)))
+    }
+
+    /// Returns how to seal a drive whose nodes are not known yet; `None` only if the user wants it unsealed.
+    pub fn always(&self) -> Result<Option<SealRequest>> {
+        if self.no_seal {
+            return Ok(None);
+        }
+        let recipients = self.recipients()?;
+        if recipients.is_empty() {
+            return Err(Failure::misused(format!(
+                "nodes of other machines may join, so the drive is to be sealed, and needs a key that opens it: {KEYS}; or \
+                 let the nodes read the content, with --no-seal"
+            )));
+        }
+        Ok(Some(self.request(recipients, false)))
+    }
+
+    fn request(&self, recipients: Vec<Recipient>, is_image: bool) -> SealRequest {
         let unit = match self.seal_unit {
             Some(Size(bytes)) => bytes,
             None if is_image => UNIT_BYTES_LARGE,
             None => UNIT_BYTES_SMALL,
         };
-        Ok(Some(SealRequest { unit, holes: self.seal_holes, recipients }))
+        SealRequest { unit, holes: self.seal_holes, recipients }
     }
 
     /// Whether an option asks for a sealed drive.

@@ -26,6 +26,7 @@ mod file_names;
 mod filesystems;
 mod finding;
 mod foreign;
+mod grow;
 mod help;
 mod lazy;
 mod lend;

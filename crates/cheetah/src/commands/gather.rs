@@ -1,0 +1,106 @@
+//! `cheetah create --gather`: a drive that grows with every node that joins, until it is used or large enough.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cheetah_device::Size;
+use cheetah_drive::create::{CreateRequest, EnlargeRequest, bytes_of_added, bytes_of_new, create_unless, enlarge};
+use cheetah_drive::gather::JoinListener;
+use cheetah_drive::usage::is_in_use;
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::options::{NodeArgs, is_same, member_beside};
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// The most nodes that join.
+const NODES_MAX: usize = 1024;
+/// The interval of looks at the use of the drive.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Where the nodes come from.
+pub struct Gathering {
+    /// The nodes that are there.
+    pub nodes: NodeArgs,
+    /// The address at which others join.
+    pub listen: SocketAddr,
+    /// The size at which the drive is large enough; `None`: it grows until it is used.
+    pub size_max: Option<u64>,
+}
+
+/// Creates the drive over the nodes that are there, or the first that joins, and adds each node that joins later, until the
+/// drive has its size or a process opens it. A signal ends the wait; the drive then stays as it is. `request` has neither
+/// nodes nor a size.
+pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui: Ui) -> Result<DriveFile> {
+    let timeout = request.timeout;
+    let mut joining = JoinListener::listen(how.listen, NODES_MAX, false).await?;
+    let address = joining.address();
+    let mut found = if how.nodes.is_given() { how.nodes.find(timeout, ui).await? } else { Vec::new() };
+    ui.event(
+        format_args!("gathering nodes; on each machine run: cheetah node --memory SIZE --join {address}"),
+        &json!({ "event": "gathering", "listen": address }),
+    );
+    if found.is_empty() {
+        let first = tokio::select! {
+            first = next(&mut joining, &found, timeout) => first,
+            signal = stop.asked() => {
+                return Err(Failure::failed(format!("stopped by {signal} before a node joined: no drive was made")));
+            }
+        };
+        found.push(first?);
+    }
+    let layout = request.layout;
+    let free: u64 = found.iter().map(|node| node.free_bytes).sum();
+    let size = match how.size_max.map(DriveSize::Bytes) {
+        Some(wanted) if bytes_of_new(wanted, request.seal.as_ref())?.is_within(free) => wanted,
+        _ => DriveSize::All,
+    };
+    let mut file = create_unless(CreateRequest { nodes: found.clone(), size, ..request }, stop.asked()).await?;
+    say(&file, found.len(), ui);
+    while how.size_max.is_none_or(|size| file.size < size) {
+        let node = tokio::select! {
+            node = next(&mut joining, &found, timeout) => node?,
+            () = until_used(&file, timeout) => break,
+            _ = stop.asked() => break,
+        };
+        found.push(node.clone());
+        let size = match how.size_max.map(|size| DriveSize::Bytes(size - file.size)) {
+            Some(rest) if bytes_of_added(&file, rest)?.is_within(node.free_bytes) => rest,
+            _ => DriveSize::All,
+        };
+        let more = EnlargeRequest { nodes: vec![node.clone()], layout, size, thin: false, timeout };
+        // Not dropped by a signal, so that nothing is left half-done.
+        match enlarge(&mut file, more).await {
+            Ok(_) => say(&file, found.len(), ui),
+            Err(error) => ui.warn(format_args!("{} is not used: {error}", node.name)),
+        }
+    }
+    Ok(file)
+}
+
+/// The next node that joins, or that belongs to this machine's room and is there.
+async fn next(joining: &mut JoinListener, found: &[AvailableNode], timeout: Duration) -> Result<AvailableNode> {
+    loop {
+        let node = tokio::select! {
+            node = joining.next() => node.ok_or_else(|| Failure::failed(format!("a drive gathers at most {NODES_MAX} nodes")))?,
+            Some(node) = member_beside(found, timeout) => node,
+        };
+        if node.free_bytes > 0 && !found.iter().any(|other| is_same(other, &node)) {
+            return Ok(node);
+        }
+    }
+}
+
+async fn until_used(file: &DriveFile, timeout: Duration) {
+    while !is_in_use(file, timeout).await {
+        sleep(LOOK).await;
+    }
+}
+
+fn say(file: &DriveFile, nodes: usize, ui: Ui) {
+    let text = format!("{}: {} on {nodes} nodes", file.path.display(), Size(file.size));
+    ui.event(text, &json!({ "event": "grown", "size_bytes": file.size, "nodes": nodes }));
+}
