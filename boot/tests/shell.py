@@ -38,9 +38,14 @@ exec </dev/ttyS1 >/dev/ttyS1 2>/dev/null
 stty raw -echo
 echo "the shell is ready" >/dev/console
 while read -r line; do
-    echo "$line" | base64 -d >/tmp/command
-    sh /tmp/command >/tmp/output 2>&1 </dev/null
-    code=$?
+    if echo "$line" | base64 -d >/tmp/command && [ -s /tmp/command ]; then
+        sh /tmp/command >/tmp/output 2>&1 </dev/null
+        code=$?
+    else
+        # An empty command would end well.
+        echo "the shell did not get its command: '$line'" >/tmp/output
+        code=125
+    fi
     echo "$(base64 -w0 </tmp/output) $code"
 done
 """
