@@ -5,7 +5,7 @@
 //!  prefetch                      if it has a budget
 //!  fence | read-only             if writable | if not
 //!  sealed | window               if its nodes hold ciphertext only | the drive's exact size
-//!  linear                        over the sets, if there are several
+//!  linear, stripe                over the sets, if there are several; stripe: over the sets of a bundle
 //!  stripe | linear               a set, over its nodes; mirror and parity: see `redundancy`
 //!  window                        a node's share of its export
 //!  NBD client | lost             if connected | if lost, and that is allowed
@@ -29,7 +29,7 @@ use crate::lease::{Fence, Fenced, Leases};
 use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
 use crate::options::OpenOptions;
-use crate::redundancy::open::Opened;
+use crate::redundancy::arrays::Arrays;
 use crate::sealed::{self, Below};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{DriveKey, Sealed};
@@ -51,8 +51,8 @@ enum DriveAccess {
     Reader,
     /// The leases of a drive without redundancy.
     Writer(Leases),
-    /// The members of a redundant drive, and its leases if it is written.
-    Redundant(Opened),
+    /// The sets of a redundant drive, and their leases if it is written.
+    Redundant(Arrays),
 }
 
 impl DriveAccess {
@@ -60,7 +60,7 @@ impl DriveAccess {
         match self {
             Self::Reader => None,
             Self::Writer(leases) => Some(leases.fence()),
-            Self::Redundant(opened) => opened.fence(),
+            Self::Redundant(arrays) => arrays.fence(),
         }
     }
 }
@@ -98,21 +98,21 @@ impl Drive {
         // Before anything is taken from other processes: without the key, nothing can be done.
         let key = sealed::unlock(file)?;
         if file.is_redundant() {
-            let opened = Opened::open(file, &options).await?;
-            let lost = if opened.readable { Vec::new() } else { opened.missing.clone() };
+            let arrays = Arrays::open(file, &options).await?;
+            let lost: Vec<String> = if arrays.is_readable() { Vec::new() } else { arrays.missing().cloned().collect() };
             check_refused(&lost)?;
-            for node in opened.missing.iter().filter(|_| opened.readable) {
+            for node in arrays.missing().filter(|_| arrays.is_readable()) {
                 tracing::warn!("{} goes on without a node: {node}", file.name);
             }
-            let below = Below { device: opened.device(), redundant: Some(opened.redundant.clone()) };
-            let Above { device, prefetch, sealed } = match above(file, &options, below, opened.fence(), key).await {
+            let below = Below { device: arrays.device(), without_one: Some(arrays.without_one(file)) };
+            let Above { device, prefetch, sealed } = match above(file, &options, below, arrays.fence(), key).await {
                 Ok(above) => above,
                 Err(error) => {
-                    opened.close().await?;
+                    arrays.close().await?;
                     return Err(error);
                 }
             };
-            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(opened), sealed, lost });
+            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(arrays), sealed, lost });
         }
         if options.writable {
             file.check_one_name()?;
@@ -180,8 +180,8 @@ impl Drive {
         match self.access {
             DriveAccess::Reader => {}
             DriveAccess::Writer(leases) => leases.release().await,
-            DriveAccess::Redundant(opened) => {
-                let closed = opened.close().await;
+            DriveAccess::Redundant(arrays) => {
+                let closed = arrays.close().await;
                 return flushed.and(closed);
             }
         }
@@ -268,7 +268,7 @@ async fn assemble(
     }
     let bad = Error::device(format!("assembling {}", file.name));
     let device = stack(file, devices).map_err(bad)?;
-    let below = Below { device, redundant: None };
+    let below = Below { device, without_one: None };
     Ok((above(file, options, below, leases.map(Leases::fence), key).await?, lost))
 }
 

@@ -13,7 +13,6 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use cheetah_device::{ByteRange, Data, DynDevice, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::own_file::OwnFile;
-use cheetah_redundancy::Redundant;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternative, Alternatives, Opening, RecordStore, Version};
 use cheetah_seal::unit::{DriveBinding, ID_BYTES, SUITE};
@@ -26,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::file::check::KEYS_MAX;
 use crate::file::{DriveFile, SealSection, WrappedKey, beside};
+use crate::redundancy::arrays::WithoutOne;
 
 /// The file of the seal record.
 const RECORD: OwnFile = OwnFile { name: "seal record", begins: |head| head.starts_with(b"cheetah-seal-v") };
@@ -161,8 +161,8 @@ pub(crate) fn unlock(file: &DriveFile) -> Result<Option<DriveKey>> {
 pub(crate) struct Below {
     /// The device.
     pub device: DynDevice,
-    /// Its arrays, if it has redundancy.
-    pub redundant: Option<Arc<Redundant>>,
+    /// The ways to read a range otherwise, if it has redundancy.
+    pub without_one: Option<WithoutOne>,
 }
 
 /// The sealed device over the device of a drive's nodes.
@@ -174,7 +174,7 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
         Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
-    let alternatives = below.redundant.map(|redundant| Arc::new(OtherMembers(redundant)) as Arc<dyn Alternatives>);
+    let alternatives = below.without_one.map(|others| Arc::new(others) as Arc<dyn Alternatives>);
     let (boundary, below) = (boundary(file), below.device);
     let opening = Opening { below, key, store, binding, size: file.size, name, writable, boundary, alternatives };
     let sealed = Sealed::open(opening).await.map_err(|error| error_of(file, &error))?;
@@ -238,17 +238,14 @@ fn gcd(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { gcd(other, one % other) }
 }
 
-/// What the members of a redundant drive hold besides what a read returns.
-struct OtherMembers(Arc<Redundant>);
-
-impl Alternatives for OtherMembers {
+impl Alternatives for WithoutOne {
     fn read(&self, range: ByteRange) -> BoxFuture<'_, Vec<Alternative>> {
         async move {
-            let found = self.0.alternatives(range).await.into_iter();
+            let found = self.read(range).await.into_iter();
             found
                 .map(|found| Alternative {
                     without: found.without,
-                    name: self.0.members().name(found.without).clone(),
+                    name: self.name(found.without),
                     data: found.data,
                 })
                 .collect()
@@ -257,7 +254,7 @@ impl Alternatives for OtherMembers {
     }
 
     fn restore(&self, range: ByteRange, data: Data, member: usize) -> BoxFuture<'_, cheetah_device::Result<()>> {
-        self.0.restore(range, data, member).boxed()
+        async move { self.restore(range, &data, member).await }.boxed()
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use cheetah_device::coverage::State;
 use cheetah_image::Hashes;
 use cheetah_tls::credential_store;
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use serde::Serialize;
 
 use crate::file::coverage;
+use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
 use crate::node::export::KeptExports;
 pub use crate::node::health::{NodeState, NodeStatus};
@@ -138,7 +139,8 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         filling: file.fill.is_some(),
         filler: nodes.iter().find_map(|node| node.writer.clone()).filter(|_| file.fill.is_some()),
     });
-    let bad: Vec<_> = file.bad_ranges().iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
+    let bad: Vec<_> =
+        file.bad_ranges().into_iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
     let survives = survives(file, &nodes).filter(|_| !refetching);
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status))).await;
     let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
@@ -170,23 +172,26 @@ pub async fn connections(file: &DriveFile, timeout: Duration) -> Result<Vec<Stri
     Ok(described.collect())
 }
 
-/// Returns the drive file with the nodes of the newest map, whether lost ranges are being fetched again, and the nodes'
-/// states. The map is asked for concurrently, and from a deciding set of nodes only, so that a node that does not
+/// Returns the drive file with the nodes of the newest maps, whether lost ranges are being fetched again, and the nodes'
+/// states. The maps are asked for concurrently, and from a deciding set of nodes only, so that a node that does not
 /// answer costs one time-out.
 async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<(DriveFile, bool, Vec<NodeStatus>)> {
     let mut now = file.clone();
     if !file.is_redundant() {
         return Ok((now, false, node_statuses(file, timeout).await));
     }
-    let (known, exports) = (DriveMap::of_file(file), KeptExports::default());
-    let (found, mut nodes) = tokio::join!(newest_soon(file, &known, &exports, timeout), node_statuses(file, timeout));
-    let map = found?.map;
-    map.update(&mut now);
+    let exports = KeptExports::default();
+    let sets: Vec<DriveSet> = DriveSet::all(file).collect();
+    let known: Vec<DriveMap> = sets.iter().map(DriveMap::of_file).collect();
+    let looks = sets.iter().zip(&known).map(|(set, known)| newest_soon(set, known, &exports, timeout));
+    let (found, mut nodes) = tokio::join!(try_join_all(looks), node_statuses(file, timeout));
+    let found = found?;
+    found.iter().enumerate().for_each(|(index, found)| found.map.update(&mut now, index));
     match now.nodes().zip(file.nodes()).all(|(now, known)| now.is_same(known)) {
         true => nodes.iter_mut().zip(now.nodes()).for_each(|(status, node)| status.sync = node.state),
         false => nodes = node_statuses(&now, timeout).await,
     }
-    Ok((now, map.refetching, nodes))
+    Ok((now, found.iter().any(|found| found.map.refetching), nodes))
 }
 
 /// Says what becomes of the part of a node whose machine needs the memory.

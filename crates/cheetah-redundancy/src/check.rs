@@ -37,6 +37,17 @@ pub struct Checked {
     pub undecided_rows: u64,
 }
 
+impl std::ops::AddAssign for Checked {
+    fn add_assign(&mut self, other: Self) {
+        self.compared_bytes += other.compared_bytes;
+        self.uncompared_bytes += other.uncompared_bytes;
+        self.damaged_units += other.damaged_units;
+        self.data_pages_repaired += other.data_pages_repaired;
+        self.redundancy_pages_repaired += other.redundancy_pages_repaired;
+        self.undecided_rows += other.undecided_rows;
+    }
+}
+
 impl Checked {
     /// Whether everything was compared, and nothing remains wrong.
     pub fn is_sound(&self) -> bool {

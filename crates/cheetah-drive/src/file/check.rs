@@ -9,6 +9,7 @@ use cheetah_redundancy::BadRanges;
 use cheetah_seal::Units;
 use cheetah_seal::unit::SUITE;
 
+use super::places::{self, BUNDLE_UNIT_BYTES};
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode, WrappedKey};
 use crate::file::digests::CHUNK_BYTES;
 use cheetah_image::hash::{HashChoice, is_hex};
@@ -41,8 +42,10 @@ impl DriveFile {
         let nodes = self.nodes().count();
         ensure(nodes <= NODES_MAX, || format!("it has {nodes} nodes; {NODES_MAX} are possible"))?;
         self.sets.iter().try_for_each(Set::check)?;
-        let before_last = self.sets[..self.sets.len() - 1].iter().fold(0, |sum: u64, set| sum.saturating_add(set.size));
-        let fits = before_last < self.size && self.size <= self.capacity() && self.capacity() <= SIZE_BYTES_MAX;
+        self.check_bundles()?;
+        let fits = places::last_start(&self.sets) < self.size
+            && self.size <= self.capacity()
+            && self.capacity() <= SIZE_BYTES_MAX;
         ensure(fits, || format!("its size {} and its sets' {} do not add up", self.size, self.capacity()))?;
         self.check_redundancy()?;
         self.check_seal()?;
@@ -69,34 +72,27 @@ impl DriveFile {
         ensure(seal.keys.iter().all(short), || "a wrapped key is too long".into())
     }
 
+    fn check_bundles(&self) -> Check {
+        for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| set.bundle.is_some()) {
+            let mut others = self.sets.iter().enumerate().filter(|(other, of)| *other != index && of.bundle == set.bundle);
+            let is_beside = others.clone().any(|(other, _)| other.abs_diff(index) == 1);
+            ensure(is_beside && others.all(|(_, other)| other.size == set.size), || {
+                "sets that take turns do not follow each other, or have different sizes".into()
+            })?;
+            ensure(set.size >= BUNDLE_UNIT_BYTES, || "a set that takes turns is too small for that".into())?;
+        }
+        Ok(())
+    }
+
     fn check_redundancy(&self) -> Check {
         let redundant = self.is_redundant();
-        ensure(redundant || self.spares.is_empty() && self.former.is_empty() && self.incoming.is_empty(), || {
-            "it has spares, former or incoming nodes, and no redundancy".into()
-        })?;
-        let exist = self.incoming.iter().all(|incoming| incoming.member < self.nodes().count());
-        ensure(exist && self.incoming.len() <= NODES_MAX, || "a node moves that does not exist".into())?;
-        self.incoming.iter().try_for_each(|incoming| incoming.node.check())?;
-        ensure(self.spares.len() <= SPARES_MAX && self.former.len() <= NODES_MAX, || {
-            format!("it has more than {SPARES_MAX} spares, or {NODES_MAX} former nodes")
-        })?;
+        ensure(redundant || self.spares.is_empty(), || "it has spares, and no redundancy".into())?;
+        ensure(self.spares.len() <= SPARES_MAX, || format!("it has more than {SPARES_MAX} spares"))?;
         let short = self.spares.iter().all(|spare| (1..=TEXT_BYTES_MAX).contains(&spare.len()));
         ensure(short, || format!("a spare's name is empty, or longer than {TEXT_BYTES_MAX} bytes"))?;
-        self.former.iter().try_for_each(SetNode::check)?;
-        ensure(redundant == (self.epoch > 0), || "a drive with redundancy has an epoch, and no other has".into())?;
-        if !redundant {
-            let states = self.nodes().any(|node| node.state.is_some()) || !self.bad.is_empty();
-            return ensure(!states, || {
-                "a node has a state, or the drive bad pages, and the drive no redundancy".into()
-            });
-        }
-        ensure(self.epoch <= EPOCH_MAX, || format!("its epoch {} is impossible", self.epoch))?;
-        ensure(self.sets.len() == 1, || "a drive with redundancy has one set".into())?;
-        ensure(BadRanges::parse(&self.bad, self.capacity()).is_some(), || "its bad pages do not exist".into())?;
-        match doubled(self.nodes().filter_map(SetNode::uri).map(|uri| uri.address)) {
-            Some(address) => Err(format!("two of its nodes have one address, {address}")),
-            None => Ok(()),
-        }
+        let alike = self.sets.iter().all(|set| set.redundancy().is_some() == redundant);
+        ensure(alike, || "some of its sets have redundancy, and others none".into())?;
+        self.sets.iter().try_for_each(Set::check_redundancy)
     }
 }
 
@@ -124,6 +120,30 @@ impl Set {
         }
         let sum = self.nodes.iter().try_fold(0u64, |sum, node| sum.checked_add(node.size));
         ensure(sum == Some(self.size), || format!("a set's size {} is not the sum of its nodes", self.size))
+    }
+}
+
+impl Set {
+    fn check_redundancy(&self) -> Check {
+        let redundant = self.redundancy().is_some();
+        ensure(redundant == (self.epoch > 0), || "a set with redundancy has an epoch, and no other has".into())?;
+        if !redundant {
+            let states = self.nodes.iter().any(|node| node.state.is_some()) || !self.bad.is_empty();
+            return ensure(!states && self.incoming.is_empty() && self.former.is_empty(), || {
+                "a node has a state or moves, or a set bad pages or former nodes, and the set no redundancy".into()
+            });
+        }
+        let exist = self.incoming.iter().all(|incoming| incoming.member < self.nodes.len());
+        ensure(exist && self.incoming.len() <= NODES_MAX, || "a node moves that does not exist".into())?;
+        self.incoming.iter().try_for_each(|incoming| incoming.node.check())?;
+        ensure(self.former.len() <= NODES_MAX, || format!("it has more than {NODES_MAX} former nodes"))?;
+        self.former.iter().try_for_each(SetNode::check)?;
+        ensure(self.epoch <= EPOCH_MAX, || format!("its epoch {} is impossible", self.epoch))?;
+        ensure(BadRanges::parse(&self.bad, self.size).is_some(), || "its bad pages do not exist".into())?;
+        match doubled(self.nodes.iter().filter_map(SetNode::uri).map(|uri| uri.address)) {
+            Some(address) => Err(format!("two of the nodes of a set have one address, {address}")),
+            None => Ok(()),
+        }
     }
 }
 

@@ -142,7 +142,7 @@ mod tests {
         for text in ["", "[package]\nname = \"x\"\n", "version = \"1\"", "version = -1"] {
             assert!(refusal(text).contains("not a Cheetah drive file"), "{text}");
         }
-        let newer = encode(&example()).unwrap().replace("version = 1", "version = 2\nfuture = true");
+        let newer = encode(&example()).unwrap().replace("version = 2", "version = 2\nfuture = true");
         assert!(refusal(&newer).contains("written by a newer Cheetah"));
     }
 
@@ -180,10 +180,13 @@ mod tests {
     #[test]
     fn inconsistent_redundancy_is_refused() {
         type Change = fn(&mut DriveFile);
-        let cases: [(&str, Change); 11] = [
-            ("has an epoch", |file| file.epoch = 0),
-            ("has an epoch", |file| *file = DriveFile { epoch: 1, ..example() }),
-            ("the drive no redundancy", |file| {
+        let cases: [(&str, Change); 14] = [
+            ("has an epoch", |file| file.sets[0].epoch = 0),
+            ("has an epoch", |file| {
+                *file = example();
+                file.sets[0].epoch = 1;
+            }),
+            ("the set no redundancy", |file| {
                 *file = example();
                 file.sets[0].nodes[0].state = Some(NodeSync::Syncing);
             }),
@@ -193,9 +196,21 @@ mod tests {
             ("a stripe has a unit", |file| file.sets[0].unit = None),
             ("its nodes hold", |file| file.sets[0].nodes[2].size -= 1 << 20),
             ("its nodes hold", |file| file.sets[0].size += 1),
-            ("has one set", |file| {
+            ("and others none", |file| {
                 file.sets.push(example().sets[1].clone());
                 file.size = file.capacity();
+            }),
+            ("do not follow each other", |file| file.sets[0].bundle = Some(0)),
+            ("do not follow each other", |file| {
+                let mut other = file.sets[0].clone();
+                other.nodes.iter_mut().for_each(|node| node.size *= 2);
+                file.sets.push(Set::new(other.layout(), other.nodes));
+                file.sets.iter_mut().for_each(|set| set.bundle = Some(3));
+                file.size = file.capacity();
+            }),
+            ("a node moves that does not exist", |file| {
+                let node = file.sets[0].nodes[0].clone();
+                file.sets[0].incoming.push(crate::file::IncomingNode { member: 3, node });
             }),
             ("have one address, a:10809", |file| file.sets[0].nodes[2].nbd = "nbd://a:10809/other".into()),
         ];

@@ -3,15 +3,16 @@
 //! ```toml
 //! # A Cheetah drive. Do not edit: the seal below would no longer match.
 //! seal = "…"                     # BLAKE3 of the rest in its canonical form
-//! version = 1
+//! version = 2
 //! name = "case42"
 //! id = "…"                       # 32 hexadecimal digits, never used for another drive
 //! size = 1048576                 # bytes, exactly
-//! epoch = 1                      # of the map of a drive with redundancy; otherwise absent
-//! bad = "0-3,7"                  # pages of 4096 bytes whose content is lost; absent if there are none
 //! spares = ["lab-9"]             # nodes that may take the place of lost ones; absent if there are none
 //!
-//! [[set]]                        # the drive is its sets, one after the other
+//! [[set]]                        # the drive is its sets, one after the other; those of one bundle take turns
+//! bundle = 0                     # sets with the same number take turns in units of 1 MiB; absent if it stands alone
+//! epoch = 1                      # of the map of a set with redundancy; otherwise absent
+//! bad = "0-3,7"                  # pages of 4096 bytes of the set whose content is lost; absent if there are none
 //! layout = "stripe"              # or "linear", "mirror", "parity"
 //! unit = 65536                   # bytes; not of linear
 //! copies = 2                     # mirror only
@@ -26,12 +27,12 @@
 //! size = 1048576                 # bytes of its export that belong to the drive
 //! state = "stale"                # or "syncing"; absent if it missed no write
 //!
-//! [[former]]                     # a node that was replaced or left; entries as of [[set.node]]
+//! [[set.incoming]]               # a node to which a part of the set is moving
+//! member = 2                     # the index of the [[set.node]] that moves
+//! [set.incoming.node]            # entries as of [[set.node]]
 //! …
 //!
-//! [[incoming]]                   # a node to which a part of the drive is moving
-//! member = 2                     # the index of the [[set.node]] that moves
-//! [incoming.node]                # entries as of [[set.node]]
+//! [[set.former]]                 # a node that was replaced or left; entries as of [[set.node]]
 //! …
 //!
 //! [sealed]                       # if its nodes hold ciphertext only; its units are listed in NAME.drive.seal
@@ -57,17 +58,21 @@
 //! * [`check`]: checks of its content.
 //! * [`disk`]: reading it, and writing it atomically.
 //! * [`digests`] and `coverage`: the files beside it.
+//! * `places`: where the bytes of the sets are in the drive.
+//! * `set`: a set, together with the drive that it belongs to.
 
 pub mod check;
 pub mod codec;
 pub(crate) mod coverage;
 pub mod digests;
 pub mod disk;
+pub(crate) mod places;
+pub(crate) mod set;
 
 use std::path::{Path, PathBuf};
 
 use cheetah_control::receipt::Receipt;
-use cheetah_device::Size;
+use cheetah_device::{ByteRange, Size};
 use cheetah_device::path_text::{path_to_text, text_to_path};
 use cheetah_nbd::uri::NbdUri;
 use cheetah_redundancy::{BadRanges, Redundancy, SetGeometry};
@@ -79,7 +84,7 @@ use cheetah_image::ServedBy;
 use cheetah_image::hash::Hashes;
 
 /// The version of the schema; a file with another one is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The content of a drive file, and its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,28 +101,15 @@ pub struct DriveFile {
     pub id: String,
     /// The drive's size in bytes. At most what the sets hold, and more than all but the last of them hold.
     pub size: u64,
-    /// The epoch of the map that this file agrees with, from 1; 0 of a drive without redundancy.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub epoch: u64,
-    /// Runs of pages of 4096 bytes whose content is lost, although the nodes answer: `0-3,7`. Of a drive with
-    /// redundancy only.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub bad: String,
     /// Nodes that may take the place of lost ones, as the user wrote them; of a drive with redundancy only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<String>,
-    /// The sets, one after the other; at least one. A drive with redundancy has exactly one.
+    /// The sets, one after the other; at least one. Either all have redundancy or none.
     #[serde(rename = "set")]
     pub sets: Vec<Set>,
-    /// Nodes that were replaced or left, with the receipt once a node has wiped what it held; oldest first.
-    #[serde(default, rename = "former", skip_serializing_if = "Vec::is_empty")]
-    pub former: Vec<SetNode>,
     /// The seal, if its nodes hold ciphertext only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<SealSection>,
-    /// Nodes to which parts of the drive are moving; of a drive with redundancy only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub incoming: Vec<IncomingNode>,
     /// The image, if one was loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
@@ -129,10 +121,20 @@ pub struct DriveFile {
     pub map: Option<MapRef>,
 }
 
-/// A set: nodes that joined the drive together, and the layout over them.
+/// A set: nodes that joined the drive together, and the layout over them. A set with redundancy has a map of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
+    /// The number of its bundle: the sets that take turns with it. They follow each other, and have one size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<u32>,
+    /// The epoch of the map that this entry agrees with, from 1; 0 of a set without redundancy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch: u64,
+    /// Runs of pages of 4096 bytes whose content is lost, although the nodes answer: `0-3,7`. Of a set with redundancy
+    /// only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bad: String,
     /// The layout.
     pub layout: LayoutName,
     /// Stripe unit in bytes; absent for linear.
@@ -149,6 +151,12 @@ pub struct Set {
     /// The nodes, in order; at least one.
     #[serde(rename = "node")]
     pub nodes: Vec<SetNode>,
+    /// Nodes to which parts of the set are moving; of a set with redundancy only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incoming: Vec<IncomingNode>,
+    /// Nodes that were replaced or left, with the receipt once a node has wiped what it held; oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<SetNode>,
 }
 
 /// A node's part of a set.
@@ -175,11 +183,11 @@ pub struct SetNode {
     pub receipt: Option<Box<Receipt>>,
 }
 
-/// A node to which a part of a drive is moving.
+/// A node to which a part of a set is moving.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IncomingNode {
-    /// The index of the node entry that moves, in file order.
+    /// The index of the node entry of the set that moves.
     pub member: usize,
     /// The node.
     pub node: SetNode,
@@ -369,7 +377,19 @@ impl Set {
             Layout::Mirror { copies, .. } => (LayoutName::Mirror, Some(copies), None),
             Layout::Parity { parities, .. } => (LayoutName::Parity, None, Some(parities)),
         };
-        let mut set = Self { layout: name, unit: layout.unit(), copies, parities, size: 0, nodes };
+        let mut set = Self {
+            bundle: None,
+            epoch: u64::from(layout.redundancy().is_some()),
+            bad: String::new(),
+            layout: name,
+            unit: layout.unit(),
+            copies,
+            parities,
+            size: 0,
+            nodes,
+            incoming: Vec::new(),
+            former: Vec::new(),
+        };
         set.size = match set.redundancy() {
             Some(_) => set.geometry().map_or(0, |geometry| geometry.size()),
             None => set.node_bytes(),
@@ -402,6 +422,12 @@ impl Set {
         SetGeometry::new(redundancy, unit, &sizes)
     }
 
+    /// The bad ranges that it records.
+    pub fn bad_ranges(&self) -> BadRanges {
+        // It was checked when it was read.
+        BadRanges::parse(&self.bad, self.size).unwrap_or_default()
+    }
+
     /// The bytes that it takes of its nodes.
     pub fn node_bytes(&self) -> u64 {
         self.nodes.iter().fold(0, |sum: u64, node| sum.saturating_add(node.size))
@@ -420,7 +446,7 @@ impl DriveFile {
         self.sets.iter().flat_map(|set| &set.nodes)
     }
 
-    /// Whether it has redundancy, and so a map.
+    /// Whether it has redundancy, and so maps.
     pub fn is_redundant(&self) -> bool {
         self.sets.iter().any(|set| set.redundancy().is_some())
     }
@@ -430,15 +456,23 @@ impl DriveFile {
         self.sets.iter().map(|set| set.layout().losses_max()).min().unwrap_or(0)
     }
 
-    /// The bytes that all sets hold; at least [`DriveFile::size`].
-    pub fn capacity(&self) -> u64 {
-        self.sets.iter().fold(0, |sum, set| sum.saturating_add(set.size))
+    /// The number of parts of the drive on each node that it was created with.
+    pub fn parts(&self) -> usize {
+        self.sets.iter().take_while(|set| set.bundle.is_some() && set.bundle == self.sets[0].bundle).count().max(1)
     }
 
-    /// The bad ranges that it records.
-    pub fn bad_ranges(&self) -> BadRanges {
-        // It was checked when it was read.
-        BadRanges::parse(&self.bad, self.capacity()).unwrap_or_default()
+    /// The bytes that all sets hold; at least [`DriveFile::size`].
+    pub fn capacity(&self) -> u64 {
+        places::capacity(&self.sets)
+    }
+
+    /// The bad ranges that its sets record, as ranges of the drive.
+    pub fn bad_ranges(&self) -> Vec<ByteRange> {
+        let of_set = |(index, set): (usize, &Set)| {
+            let in_drive = |range| places::in_drive(&self.sets, index, range);
+            set.bad_ranges().iter().flat_map(in_drive).collect::<Vec<_>>()
+        };
+        self.sets.iter().enumerate().flat_map(of_set).collect()
     }
 
     /// The path of the file beside the drive file that it records by this name.
@@ -486,8 +520,9 @@ pub(crate) mod tests {
             nodes.push(node.clone());
         }
         nodes[1].state = Some(NodeSync::Stale);
-        let set = Set::new(Layout::Parity { unit: 64 << 10, parities: 1 }, nodes);
-        DriveFile { size: set.size - 512, epoch: 7, bad: "0,2-3".into(), sets: vec![set], image: None, ..example() }
+        let mut set = Set::new(Layout::Parity { unit: 64 << 10, parities: 1 }, nodes);
+        (set.epoch, set.bad) = (7, "0,2-3".into());
+        DriveFile { size: set.size - 512, sets: vec![set], image: None, ..example() }
     }
 
     /// A drive over a set of two nodes and a set of a foreign server, with an image.
@@ -508,11 +543,7 @@ pub(crate) mod tests {
             name: "case42".into(),
             id: "0123456789abcdef".repeat(2),
             size: (4 << 20) - 512,
-            epoch: 0,
-            bad: String::new(),
             spares: Vec::new(),
-            former: Vec::new(),
-            incoming: Vec::new(),
             sets: vec![
                 Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
                 Set::new(Layout::Linear, vec![foreign]),

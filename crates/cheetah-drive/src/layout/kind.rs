@@ -61,6 +61,15 @@ impl Layout {
         }
     }
 
+    /// The layout over this number of nodes that survives this number of losses at the lowest cost.
+    pub const fn surviving(losses: usize, nodes: usize, unit: u64) -> Self {
+        match losses {
+            0 => Self::Stripe { unit },
+            1 | 2 if nodes >= losses + 2 => Self::Parity { unit, parities: losses },
+            _ => Self::Mirror { unit, copies: losses + 1 },
+        }
+    }
+
     /// The redundancy and the unit; `None` if there is no redundancy.
     pub const fn redundancy(self) -> Option<(Redundancy, u64)> {
         match self {

@@ -8,9 +8,9 @@ use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, Device as _, DynDevice, Error};
 
 use super::kind::Layout;
-use crate::file::{DriveFile, Set};
+use crate::file::{DriveFile, Set, places};
 
-/// Stacks the nodes' devices (in file order) into sets, and the sets one after the other. Not for a drive with
+/// Stacks the nodes' devices (in file order) into sets, and the sets into the drive. Not for a drive with
 /// redundancy.
 pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device::Result<DynDevice> {
     let mut devices = devices.into_iter();
@@ -24,12 +24,8 @@ pub(crate) fn stack(file: &DriveFile, devices: Vec<DynDevice>) -> cheetah_device
             }
         })
     };
-    let mut sets = file.sets.iter().map(&mut over).collect::<cheetah_device::Result<Vec<_>>>()?;
-    let whole: DynDevice = match sets.len() {
-        1 => sets.remove(0),
-        _ => Arc::new(Linear::new(sets)?),
-    };
-    Ok(whole)
+    let sets = file.sets.iter().map(&mut over).collect::<cheetah_device::Result<Vec<_>>>()?;
+    places::stack(&file.sets, sets)
 }
 
 /// Cuts the sets, which hold whole granules, to the drive's size.

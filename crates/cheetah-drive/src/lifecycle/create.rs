@@ -14,6 +14,8 @@ use futures::future::{Either, join_all, select};
 use super::destroy::{DestroyOptions, destroy};
 use super::usage::user;
 use crate::file::check::doubled;
+use crate::file::places::{self, BUNDLE_UNIT_BYTES};
+use crate::file::set::DriveSet;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
 use crate::layout::kind::Layout;
 use crate::layout::plan::{DriveSize, NodeMemory, plan};
@@ -21,6 +23,7 @@ use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::random_id::random_id;
+use crate::redundancy::newest::refresh;
 use crate::sealed::{self, SealRequest};
 use cheetah_error::{Error, Result};
 use cheetah_seal::Units;
@@ -36,6 +39,9 @@ pub struct CreateRequest {
     pub layout: Layout,
     /// The size. The drive has exactly this size; the nodes round up.
     pub size: DriveSize,
+    /// The number of parts of the drive on each node; 1 without redundancy. Parts can be moved to other nodes later, so
+    /// the drive can be spread over this many times its nodes.
+    pub parts: usize,
     /// Do not reserve the memory: nodes lend it as it is written, and may run out. Not with redundancy.
     pub thin: bool,
     /// Nodes that may take the place of lost ones, as the user wrote them; only with redundancy.
@@ -46,15 +52,17 @@ pub struct CreateRequest {
     pub timeout: Duration,
 }
 
-/// A set of nodes to add to a drive.
+/// Nodes to add to a drive.
 #[derive(Debug, Clone)]
 pub struct EnlargeRequest {
-    /// The nodes of the new set, in order.
+    /// The nodes, in order. They may hold parts of the drive already.
     pub nodes: Vec<AvailableNode>,
-    /// The layout over the nodes.
+    /// The layout over the nodes. It survives at least as many losses as the drive.
     pub layout: Layout,
-    /// The size to add. The new set starts where the nodes of the last one end.
+    /// The size to add. It starts where the nodes of the last set end.
     pub size: DriveSize,
+    /// The number of parts on each node, as for [`CreateRequest`].
+    pub parts: usize,
     /// Do not reserve the memory.
     pub thin: bool,
     /// How long a node may take to answer.
@@ -64,7 +72,7 @@ pub struct EnlargeRequest {
 /// Allocates the drive on its nodes and writes its file. On any failure, everything is undone. Nodes whose share would
 /// be 0 are left out.
 pub async fn create(request: CreateRequest) -> Result<DriveFile> {
-    let path = request.path;
+    let path = request.path.clone();
     if path.symlink_metadata().is_ok() {
         return Err(exists(&path));
     }
@@ -76,30 +84,24 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         name,
         id: random_id()?,
         size: 0,
-        epoch: u64::from(request.layout.redundancy().is_some()),
-        bad: String::new(),
         spares: request.spares.clone(),
-        former: Vec::new(),
-        incoming: Vec::new(),
         sets: Vec::new(),
         sealed: None,
         image: None,
         fill: None,
         map: None,
     };
-    if request.layout.redundancy().is_some() {
-        check_redundant(&request.nodes, request.thin)?;
-    } else if !request.spares.is_empty() {
+    if request.layout.redundancy().is_none() && !request.spares.is_empty() {
         return Err(Error::misuse("a spare is of use only to a drive with redundancy: --layout mirror or parity"));
     }
-    let size = bytes_of_new(request.size, request.seal.as_ref())?;
-    let shares = plan(size, request.layout, &free(&request.nodes, request.thin))?;
-    let made = allocate(&file, request.layout, &request.nodes, &shares, request.thin, request.timeout).await?;
+    let CreateRequest { layout, nodes, parts, thin, timeout, .. } = &request;
+    let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, timeout: *timeout };
+    let made = addition.allocate(&file, bytes_of_new(request.size, request.seal.as_ref())?).await?;
+    file.sets.clone_from(&made.sets);
     file.size = match request.size {
         DriveSize::Bytes(bytes) => bytes,
-        DriveSize::All => request.seal.as_ref().map_or(made.set.size, |seal| seal.fitting(made.set.size)),
+        DriveSize::All => request.seal.as_ref().map_or(file.capacity(), |seal| seal.fitting(file.capacity())),
     };
-    file.sets.push(made.set.clone());
     let sealed = request.seal.map_or(Ok(()), |seal| sealed::begin(&mut file, &seal));
     match sealed.and_then(|()| file.save_new()) {
         Ok(()) => Ok(file),
@@ -159,29 +161,35 @@ fn exists(path: &Path) -> Error {
     Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
 }
 
-/// Appends a set of nodes to the drive, and replaces its file. Processes that have the drive open continue, and see its
-/// new size when they open it again. Returns these users, as clauses.
+/// Appends nodes to the drive, and replaces its file. Processes that have the drive open continue, and see its new size
+/// when they open it again. Returns these users, as clauses.
 ///
 /// # Errors
 ///
-/// If the drive has redundancy, if one of its nodes does not answer, or if another process enlarges it too.
+/// If the layout survives fewer losses than the drive, if a node of the drive does not answer, or if another process
+/// enlarges it too.
 pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<Vec<String>> {
-    if file.is_redundant() {
+    let (adds, has) = (request.layout.losses_max(), file.losses_max());
+    if adds > 0 && !file.is_redundant() {
+        return Err(Error::misuse(
+            "this drive survives no loss, so nodes are added as stripe or linear; redundancy is chosen when a drive is \
+             created",
+        ));
+    }
+    if adds < has {
         return Err(Error::misuse(format!(
-            "{} has redundancy and cannot be enlarged yet; create a larger drive, and load it from this one",
-            file.name
+            "{} survives the loss of {has}, and a {} that of {adds}; choose another --layout, or name more nodes, also \
+             those that it has",
+            file.name,
+            request.layout.describe()
         )));
     }
-    if request.layout.redundancy().is_some() {
-        return Err(Error::misuse("nodes are added as stripe or linear; redundancy is chosen when a drive is created"));
-    }
-    let shares = plan(bytes_of_added(file, request.size)?, request.layout, &free(&request.nodes, request.thin))?;
     file.check_one_name()?;
-    let nodes = node_statuses(file, request.timeout).await;
+    let nodes = node_statuses(&refresh(file, request.timeout).await?, request.timeout).await;
     if let Some(problem) = nodes.iter().find_map(|node| node.problem.as_ref()) {
         return Err(Error::failed(format!("{} is not whole, and cannot be enlarged: {problem}", file.name)));
     }
-    *file = append(file, &request, &shares).await?;
+    *file = append(file, &request).await?;
     Ok(nodes.iter().filter_map(user).collect())
 }
 
@@ -202,9 +210,11 @@ pub fn bytes_of_added(file: &DriveFile, size: DriveSize) -> Result<DriveSize> {
     }
 }
 
-async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> Result<DriveFile> {
-    let made = allocate(file, request.layout, &request.nodes, shares, request.thin, request.timeout).await?;
-    let capacity = file.capacity().saturating_add(made.set.size);
+async fn append(file: &DriveFile, request: &EnlargeRequest) -> Result<DriveFile> {
+    let EnlargeRequest { layout, nodes, parts, thin, timeout, .. } = request;
+    let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, timeout: *timeout };
+    let made = addition.allocate(file, bytes_of_added(file, request.size)?).await?;
+    let capacity = places::capacity(&[file.sets.clone(), made.sets.clone()].concat());
     let size = match (request.size, &file.sealed) {
         (DriveSize::Bytes(bytes), None) => file.capacity().saturating_add(bytes),
         (DriveSize::All, None) => capacity,
@@ -213,10 +223,11 @@ async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> R
     };
     let (mut larger, mut is_as_known) = (file.clone(), false);
     let updated = larger.update_existing(|now| {
-        is_as_known = now.sets == file.sets;
+        // Nodes of the sets may have been replaced meanwhile.
+        is_as_known = now.sets.len() == file.sets.len() && now.size == file.size;
         if is_as_known {
             now.size = size;
-            now.sets.push(made.set.clone());
+            now.sets.extend(made.sets.iter().cloned());
         }
     });
     match updated {
@@ -229,9 +240,18 @@ async fn append(file: &DriveFile, request: &EnlargeRequest, shares: &[u64]) -> R
     }
 }
 
-/// The allocations of a set.
+/// What is added to a drive.
+struct Addition<'a> {
+    layout: Layout,
+    nodes: &'a [AvailableNode],
+    parts: usize,
+    thin: bool,
+    timeout: Duration,
+}
+
+/// The allocations of sets.
 struct Made {
-    set: Set,
+    sets: Vec<Set>,
     exports: Vec<NodeExport>,
 }
 
@@ -242,35 +262,70 @@ impl Made {
     }
 }
 
-/// Allocates `shares` on the nodes concurrently; all or nothing.
-async fn allocate(
-    file: &DriveFile,
-    layout: Layout,
-    nodes: &[AvailableNode],
-    shares: &[u64],
-    thin: bool,
-    timeout: Duration,
-) -> Result<Made> {
-    let first = file.nodes().count();
-    let parts = nodes.iter().zip(shares).filter(|(_, share)| **share > 0).enumerate();
-    let parts: Vec<_> = parts.map(|(n, (node, share))| (node, *share, export_name(file, first + n))).collect();
-    let results =
-        join_all(parts.iter().map(|(node, share, name)| allocate_one(node, *share, name, thin, timeout))).await;
-    let (mut entries, mut exports, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-    for result in results {
-        match result {
-            Ok((entry, export)) => {
-                entries.push(entry);
-                exports.extend(export);
-            }
-            Err(error) => failures.push(error.to_string()),
+impl Addition<'_> {
+    /// Allocates the sets of a drive that follow those in its file; all or nothing.
+    async fn allocate(&self, file: &DriveFile, size: DriveSize) -> Result<Made> {
+        if self.layout.redundancy().is_some() {
+            check_redundant(self.nodes, self.thin)?;
+        } else if self.parts != 1 {
+            return Err(Error::misuse(
+                "several parts on each node are of use only to a drive with redundancy, whose parts can be moved: leave \
+                 out --parts, or choose --layout mirror or parity",
+            ));
         }
+        let shares = self.shares(size)?;
+        let bundle = (self.parts > 1).then(|| places::next_bundle(&file.sets));
+        let mut made = Made { sets: Vec::new(), exports: Vec::new() };
+        let mut first = file.nodes().count();
+        for _ in 0..self.parts {
+            match self.allocate_set(file, first, &shares).await {
+                Ok((set, exports)) => {
+                    first += set.nodes.len();
+                    made.exports.extend(exports);
+                    made.sets.push(Set { bundle, ..set });
+                }
+                Err(error) => return Err(made.undo(error).await),
+            }
+        }
+        Ok(made)
     }
-    if failures.is_empty() {
-        return Ok(Made { set: Set::new(layout, entries), exports });
+
+    /// The bytes of a part on each node.
+    fn shares(&self, size: DriveSize) -> Result<Vec<u64>> {
+        let parts = self.parts as u64;
+        let mut memory = free(self.nodes, self.thin);
+        memory.iter_mut().for_each(|node| node.bytes /= parts);
+        let of_each = match size {
+            DriveSize::Bytes(bytes) if parts > 1 && bytes > 0 => {
+                DriveSize::Bytes(bytes.div_ceil(parts).next_multiple_of(BUNDLE_UNIT_BYTES))
+            }
+            size => size,
+        };
+        plan(of_each, self.layout, &memory)
     }
-    let error = Error::failed(format!("{} could not be made: {}", file.name, failures.join("; ")));
-    Err(free_exports(&exports, error).await)
+
+    /// Allocates `shares` on the nodes concurrently; all or nothing. Nodes whose share is 0 are left out.
+    async fn allocate_set(&self, file: &DriveFile, first: usize, shares: &[u64]) -> Result<(Set, Vec<NodeExport>)> {
+        let parts = self.nodes.iter().zip(shares).filter(|(_, share)| **share > 0).enumerate();
+        let parts: Vec<_> = parts.map(|(n, (node, share))| (node, *share, export_name(file, first + n))).collect();
+        let allocating =
+            parts.iter().map(|(node, share, name)| allocate_one(node, *share, name, self.thin, self.timeout));
+        let (mut entries, mut exports, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        for result in join_all(allocating).await {
+            match result {
+                Ok((entry, export)) => {
+                    entries.push(entry);
+                    exports.extend(export);
+                }
+                Err(error) => failures.push(error.to_string()),
+            }
+        }
+        if failures.is_empty() {
+            return Ok((Set::new(self.layout, entries), exports));
+        }
+        let error = Error::failed(format!("{} could not be made: {}", file.name, failures.join("; ")));
+        Err(free_exports(&exports, error).await)
+    }
 }
 
 async fn allocate_one(
@@ -319,9 +374,9 @@ async fn name_one(
     Ok((uri, control))
 }
 
-/// The entry of a node to which node entry `index` is to move, and its export, which is not allocated yet.
+/// The entry of a node to which node entry `index` of a set is to move, and its export, which is not allocated yet.
 pub(crate) async fn name_incoming(
-    file: &DriveFile,
+    set: &DriveSet,
     index: usize,
     epoch: u64,
     spare: &AvailableNode,
@@ -331,7 +386,7 @@ pub(crate) async fn name_incoming(
     let NodePlace::Node { nbd, http, instance } = &spare.place else {
         return Err(Error::failed(format!("{} is no Cheetah node, and takes no part of a drive over", spare.name)));
     };
-    let name = spare_name(file, index, epoch)?;
+    let name = spare_name(set, index, epoch)?;
     let (uri, control) = name_one(spare, nbd, http, &name, timeout).await?;
     let (http, instance) = (Some(http.clone()), Some(instance.clone()));
     let entry =
@@ -343,19 +398,19 @@ pub(crate) async fn name_incoming(
 /// those of the entry's former nodes by the epoch, and by a random part from that of a writer that was killed before it
 /// recorded its node.
 pub(crate) async fn allocate_spare(
-    file: &DriveFile,
+    set: &DriveSet,
     index: usize,
     epoch: u64,
     spare: &AvailableNode,
     size: u64,
     timeout: Duration,
 ) -> Result<SetNode> {
-    allocate_one(spare, size, &spare_name(file, index, epoch)?, false, timeout).await.map(|(node, _)| node)
+    allocate_one(spare, size, &spare_name(set, index, epoch)?, false, timeout).await.map(|(node, _)| node)
 }
 
-fn spare_name(file: &DriveFile, index: usize, epoch: u64) -> Result<String> {
-    let random = random_id()?;
-    Ok(format!("{}-e{epoch}-{}", export_name(file, index), random.get(..8).unwrap_or(&random)))
+fn spare_name(set: &DriveSet, index: usize, epoch: u64) -> Result<String> {
+    let (random, name) = (random_id()?, export_name(&set.drive, set.first_node() + index));
+    Ok(format!("{name}-e{epoch}-{}", random.get(..8).unwrap_or(&random)))
 }
 
 /// Frees the export on a spare that cannot be used after all. Returns `why`, extended by the export if it could not be

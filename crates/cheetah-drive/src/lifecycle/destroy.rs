@@ -150,18 +150,21 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
 /// Nodes that hold no part of the drive, and may still do so: those that were replaced or left, and those to which a part
 /// was moving.
 fn others(file: &DriveFile) -> impl Iterator<Item = &SetNode> {
-    file.former.iter().chain(file.incoming.iter().map(|incoming| &incoming.node))
+    file.sets.iter().flat_map(|set| set.former.iter().chain(set.incoming.iter().map(|incoming| &incoming.node)))
 }
 
 /// Writes the receipts into the drive file, for when the rest of the drive is destroyed.
 fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
     file.clone().update(|kept| {
         kept.sets.clone_from(&file.sets);
-        kept.former.clone_from(&file.former);
-        kept.incoming.clone_from(&file.incoming);
-        let nodes = kept.sets.iter_mut().flat_map(|set| &mut set.nodes);
-        let incoming = kept.incoming.iter_mut().map(|incoming| &mut incoming.node);
-        for (node, outcome) in nodes.chain(&mut kept.former).chain(incoming).zip(outcomes) {
+        // In the order of the outcomes.
+        let mut nodes: Vec<&mut SetNode> = Vec::new();
+        let mut others: Vec<&mut SetNode> = Vec::new();
+        for set in &mut kept.sets {
+            nodes.extend(&mut set.nodes);
+            others.extend(set.former.iter_mut().chain(set.incoming.iter_mut().map(|incoming| &mut incoming.node)));
+        }
+        for (node, outcome) in nodes.into_iter().chain(others).zip(outcomes) {
             if let WipeOutcome::Wiped { receipt } = &outcome.outcome {
                 node.receipt = Some(receipt.clone());
             }

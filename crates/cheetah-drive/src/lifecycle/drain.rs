@@ -18,7 +18,7 @@ use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::options::OpenOptions;
 use crate::redundancy::newest::refresh;
-use crate::redundancy::open::Opened;
+use crate::redundancy::arrays::Arrays;
 use crate::redundancy::request::{Leaving, Step};
 
 /// The interval of looks at the node.
@@ -116,14 +116,14 @@ pub async fn drain(
 }
 
 /// Opens the drives that no process has open for writing. Their upkeep then moves their parts.
-async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Opened>) -> Result<()> {
+async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Arrays>) -> Result<()> {
     for file in &options.drives {
         let file = refresh(file, options.timeout).await?;
         if node_statuses(&file, options.timeout).await.iter().any(|node| node.writer.is_some()) {
             continue;
         }
         let open = OpenOptions { writable: true, timeout: options.timeout, ..OpenOptions::default() };
-        opened.push(Opened::open(&file, &open).await?);
+        opened.push(Arrays::open(&file, &open).await?);
     }
     Ok(())
 }

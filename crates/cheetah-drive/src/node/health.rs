@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 
 use super::connect::{Connect, connect};
 use super::export::control;
+use crate::file::set::DriveSet;
 use crate::file::{DriveFile, NodeSync, SetNode};
 
 /// The state of one node's part of a drive.
@@ -83,6 +84,11 @@ impl NodeStatus {
 pub(crate) async fn node_statuses(file: &DriveFile, limit: Duration) -> Vec<NodeStatus> {
     let entries = file.sets.iter().enumerate().flat_map(|(set, content)| content.nodes.iter().map(move |n| (set, n)));
     join_all(entries.map(|(set, node)| node_status(set, node, limit))).await
+}
+
+/// The same of the nodes of one set.
+pub(crate) async fn set_statuses(set: &DriveSet, limit: Duration) -> Vec<NodeStatus> {
+    join_all(set.nodes().iter().map(|node| node_status(set.index, node, limit))).await
 }
 
 /// Asks one node for its state.

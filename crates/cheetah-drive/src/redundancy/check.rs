@@ -1,5 +1,6 @@
 //! Checking a drive's redundancy: reads and compares all data and redundancy, and rewrites wrong units.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use super::newest::refresh;
 use super::open::open_writer;
 use crate::file::DriveFile;
+use crate::file::set::DriveSet;
 use crate::node::open::NodeAccess;
 
 /// How to check a drive.
@@ -49,11 +51,16 @@ pub async fn check(
     }
     let file = refresh(file, options.timeout).await?;
     let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
-    let opened = open_writer(&file, options.force_lease, access).await?;
-    let missing = opened.missing.clone();
-    let checked = opened.redundant.check(&mut |done, _| progress(done)).await;
-    let closed = opened.close().await;
-    let checked = checked.map_err(Error::device(format!("checking {}", file.name)))?;
-    closed?;
-    Ok(CheckReport { checked, missing })
+    let mut report = CheckReport { checked: Checked::default(), missing: Vec::new() };
+    let mut before = 0;
+    for set in DriveSet::all(&file) {
+        let opened = open_writer(&set, options.force_lease, access, Arc::default()).await?;
+        report.missing.extend(opened.missing.iter().cloned());
+        let checked = opened.redundant.check(&mut |done, _| progress(before + done)).await;
+        let closed = opened.close().await;
+        report.checked += checked.map_err(Error::device(format!("checking {}", file.name)))?;
+        closed?;
+        before += set.capacity();
+    }
+    Ok(report)
 }

@@ -80,13 +80,13 @@ impl Drainer {
         member: usize,
         Draining { to }: &Draining,
     ) -> Result<(), String> {
-        let (file, nodes) = (shared.file(), shared.nodes());
+        let (drive, nodes) = (shared.drive_name(), shared.nodes());
         let named = [to.clone(), shared.newest_spares()].concat();
         let mut why = Vec::new();
         // Announced nodes are used only if none is named: looking for them takes seconds.
         for names in [named.clone(), vec!["auto".to_owned()]] {
             for target in available(&names, TARGET_TIMEOUT).await {
-                match suits(&target, &file, &nodes, member) {
+                match suits(&target, &drive, &nodes, member) {
                     Ok(()) => {}
                     Err(unsuitable) => {
                         why.push(unsuitable);
@@ -110,7 +110,7 @@ impl Drainer {
             }
         }
         let needed =
-            format!("{} needs {} of free memory elsewhere", file.name, cheetah_device::Size(nodes[member].size));
+            format!("{drive} needs {} of free memory elsewhere", cheetah_device::Size(nodes[member].size));
         Err(match &why[..] {
             [] => format!("{needed}, and no node offers any: name nodes with --to"),
             why => format!("{needed}: {}", why.join("; ")),
@@ -138,7 +138,7 @@ impl Drainer {
                 (None, _) => Step::Waiting,
             };
             let to = marks[*member].clone().unwrap_or_default().to;
-            Leaving::new(shared.file().name, to, step).leave(&nodes[*member]).await;
+            Leaving::new(shared.drive_name(), to, step).leave(&nodes[*member]).await;
         }
         let said = failed.map(|(_, why)| why).unwrap_or_default();
         if !said.is_empty() && said != self.told {
@@ -151,12 +151,12 @@ impl Drainer {
 /// Whether a node can take a member's part. The error is a clause.
 fn suits(
     target: &AvailableNode,
-    file: &crate::DriveFile,
+    drive: &str,
     nodes: &[crate::file::SetNode],
     member: usize,
 ) -> Result<(), String> {
     if target.is_at(nodes[member].http.as_deref()) {
         return Err(format!("node {} is the one that wants its memory back", target.name));
     }
-    check(target, file, nodes, member)
+    check(target, drive, nodes, member)
 }

@@ -22,7 +22,8 @@ use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::map::DriveMap;
 use super::stores::Stores;
 use super::votes::votes;
-use crate::file::{DriveFile, SetNode};
+use crate::file::set::DriveSet;
+use crate::file::{DriveFile, Set, SetNode};
 use crate::lease::Fence;
 use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
@@ -46,8 +47,8 @@ pub(crate) struct Shared {
     pub(super) id: String,
     /// The highest epoch that former writers may have used. Later writers, too, begin above it.
     pub(super) former_epochs: AtomicU64,
-    /// The drive file, as last saved.
-    file: Mutex<DriveFile>,
+    /// The set, with the drive file as last saved.
+    set: Mutex<DriveSet>,
     pub(super) places: Mutex<Vec<Place>>,
     pub(super) members: OnceLock<Weak<Members>>,
     /// Why the drive file, which has no vote, lacks the map that was stored last.
@@ -128,15 +129,22 @@ pub(crate) struct Taken {
 impl Holder {
     /// Takes the leases at the nodes of the map that are not stale, in order, so that only one of two writers
     /// continues. Nodes that do not answer are left out. With `force`, leases are taken from another writer.
-    pub async fn take(file: &DriveFile, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Taken> {
-        file.check_one_name()?;
-        let (fence, begun) = (Arc::<Fence>::default(), Instant::now());
+    /// `fence` is raised when another writer takes the set over.
+    pub async fn take(
+        set: &DriveSet,
+        map: &DriveMap,
+        force: bool,
+        access: NodeAccess,
+        fence: Arc<Fence>,
+    ) -> Result<Taken> {
+        set.drive.check_one_name()?;
+        let begun = Instant::now();
         let place =
             |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None, incoming: None };
         let shared = Arc::new(Shared {
             id: random_id()?,
             former_epochs: AtomicU64::new(newest_of_writer(map.map.epoch)),
-            file: Mutex::new(file.clone()),
+            set: Mutex::new(set.clone()),
             places: Mutex::new(map.nodes.iter().map(place).collect()),
             members: OnceLock::new(),
             file_is_behind: Mutex::default(),
@@ -162,7 +170,7 @@ impl Holder {
                     return Err(Error::failed(format!(
                         "{} has a writer already ({error}); wait for it to end, open the drive read-only, or take it \
                          over with --force-lease",
-                        file.name
+                        set.drive.name
                     )));
                 }
                 Err(error) => tracing::debug!("no lease at {}: {error}", map.nodes[index].name),
@@ -170,13 +178,13 @@ impl Holder {
         }
         let held: Vec<bool> = shared.places.lock().iter().map(|place| place.token.is_some()).collect();
         let count = held.iter().filter(|held| **held).count();
-        let decides = votes(&map.nodes, file.losses_max()).decide(count, true);
+        let decides = votes(&map.nodes, set.losses_max()).decide(count, true);
         if !force && !decides {
             shared.release().await;
             return Err(Error::failed(format!(
                 "{}: only {count} of its {} nodes can be reached, too few to be sure that no other writer has it; bring \
                  nodes back, or use --force-lease if you know that nobody writes to it",
-                file.name,
+                set.drive.name,
                 map.nodes.len()
             )));
         }
@@ -189,7 +197,7 @@ impl Holder {
         Ok(Taken { holder: Self { shared, renewal }, held })
     }
 
-    /// The fence, which is raised when another writer takes the drive over.
+    /// The fence.
     pub fn fence(&self) -> Arc<Fence> {
         self.shared.fence.clone()
     }
@@ -256,14 +264,24 @@ impl Shared {
         former.token.clone()
     }
 
-    /// The drive file, as it was last saved by this writer.
-    pub fn file(&self) -> DriveFile {
-        self.file.lock().clone()
+    /// The set, with the drive file as it was last saved by this writer.
+    pub fn set(&self) -> DriveSet {
+        self.set.lock().clone()
+    }
+
+    /// The drive's name.
+    pub fn drive_name(&self) -> String {
+        self.set.lock().drive.name.clone()
+    }
+
+    /// The number of the set's nodes that may be lost.
+    pub fn losses_max(&self) -> usize {
+        self.set.lock().losses_max()
     }
 
     /// The drive file as it is now; other processes may have changed it.
     pub fn newest_file(&self) -> DriveFile {
-        let known = self.file();
+        let known = self.set().drive;
         DriveFile::load(&known.path).ok().filter(|found| found.id == known.id).unwrap_or(known)
     }
 
@@ -279,7 +297,7 @@ impl Shared {
 
     /// Changes the drive file.
     pub fn update_file(&self, change: impl FnOnce(&mut DriveFile)) -> Result<()> {
-        self.file.lock().update(change)
+        self.set.lock().update(change)
     }
 
     /// Sets whether maps are marked as refetching from now on.
@@ -340,7 +358,7 @@ impl Shared {
         let incoming = places.iter().zip(&map.members).map(|(place, entry)| place.incoming_in(entry)).collect();
         let refetching = self.refetching.load(Ordering::Acquire);
         let map = DriveMap { map, nodes, incoming, refetching, writer: self.id.clone() };
-        let text = map.text(&self.file.lock().id);
+        let text = map.text(&self.set.lock());
         let former = self.stored_nodes.lock().clone();
         let (sender, mut answers) = mpsc::unbounded_channel();
         let send = |slot: usize, node: &SetNode, token: &Option<String>, counts: Counts| {
@@ -369,7 +387,7 @@ impl Shared {
         drop(sender);
         // From the next map on, a node that takes another's place counts. A reader that knows only the former nodes must
         // reach a node with this map, so the former nodes must decide, too.
-        let losses_max = self.file.lock().losses_max();
+        let losses_max = self.losses_max();
         let decides = |now: usize, before: usize| {
             votes(&map.nodes, losses_max).decide(now, true) && votes(&former, losses_max).decide(before, true)
         };
@@ -433,14 +451,16 @@ impl Shared {
     /// Saves the drive file if nodes were lost, came back, were replaced or move, or bad ranges changed; these changes have
     /// the file's vote. A drive whose nodes store no maps has only its file.
     fn save(&self, map: &DriveMap) -> std::result::Result<(), String> {
-        let mut saved = self.file.lock();
-        let states = |file: &DriveFile| -> Vec<_> { file.nodes().map(|node| (node.nbd.clone(), node.state)).collect() };
-        let mut file = saved.clone();
-        map.update(&mut file);
-        if states(&file) == states(&saved) && file.bad == saved.bad && file.incoming == saved.incoming {
+        let mut saved = self.set.lock();
+        let index = saved.index;
+        let places = |set: &Set| -> Vec<_> { set.nodes.iter().map(|node| (node.nbd.clone(), node.state)).collect() };
+        let mut changed = saved.clone();
+        map.update(&mut changed.drive, index);
+        let (now, before) = (changed.entry(), saved.entry());
+        if places(now) == places(before) && now.bad == before.bad && now.incoming == before.incoming {
             return Ok(());
         }
-        saved.update(|file| map.update(file)).map_err(|error| error.to_string())
+        saved.update(|file| map.update(file, index)).map_err(|error| error.to_string())
     }
 }
 

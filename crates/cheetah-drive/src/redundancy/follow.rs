@@ -16,6 +16,7 @@ use super::environment::NodeLink;
 use super::map::DriveMap;
 use super::newest::newest_soon;
 use super::votes::votes;
+use crate::file::set::DriveSet;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
@@ -33,14 +34,14 @@ pub(crate) struct Follower {
 impl Follower {
     /// Keeps `members` up to date with the drive's map; `map` is the one that they were opened with.
     pub fn start(
-        file: DriveFile,
+        set: DriveSet,
         map: DriveMap,
         access: NodeAccess,
         members: &Arc<Members>,
         lease: Arc<ReadLease>,
     ) -> Self {
         let (members, exports) = (Arc::downgrade(members), KeptExports::default());
-        let follower = Follow { file, known: map, exports, access, members, lease, is_behind: false };
+        let follower = Follow { set, known: map, exports, access, members, lease, is_behind: false };
         Self { task: tokio::spawn(follower.run()) }
     }
 }
@@ -75,7 +76,7 @@ impl Layer for Followed {
 }
 
 struct Follow {
-    file: DriveFile,
+    set: DriveSet,
     known: DriveMap,
     /// Looks use kept connections, because there are ten looks a second.
     exports: KeptExports,
@@ -139,14 +140,15 @@ impl Follow {
 
     /// Looks for a newer map.
     async fn look(&self) -> Look {
-        let losses_max = self.file.losses_max();
+        let losses_max = self.set.losses_max();
         let has_vote = votes(&self.known.nodes, losses_max).of_file() > 0;
         let is_read = has_vote || self.is_behind;
-        let on_disk = is_read.then(|| DriveFile::load(&self.file.path).ok().filter(|found| found.id == self.file.id));
-        let on_disk = on_disk.flatten();
-        let newer = on_disk.as_ref().filter(|found| found.epoch > self.file.epoch);
+        let known = &self.set.drive;
+        let on_disk = is_read.then(|| DriveFile::load(&known.path).ok().filter(|found| found.id == known.id)).flatten();
+        let on_disk = on_disk.and_then(|drive| DriveSet::of(drive, self.set.index));
+        let newer = on_disk.as_ref().filter(|found| found.entry().epoch > self.set.entry().epoch);
         let timeout = LOOK_TIMEOUT.min(self.access.timeout);
-        match newest_soon(newer.unwrap_or(&self.file), &self.known, &self.exports, timeout).await {
+        match newest_soon(newer.unwrap_or(&self.set), &self.known, &self.exports, timeout).await {
             Ok(found) if votes(&found.map.nodes, losses_max).decide(found.heard, on_disk.is_some()) => {
                 Look::Enough(found.map)
             }
@@ -175,7 +177,7 @@ impl Follow {
         // States and connections change together: a member is never read by the state of the node that had its place
         // before.
         members.follow(&map.map, moved);
-        map.update(&mut self.file);
+        map.update(&mut self.set.drive, self.set.index);
         self.known = map;
     }
 

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use super::environment::Shared;
 use cheetah_control::receipt::Receipt;
 
-use crate::file::{DriveFile, SetNode};
+use crate::file::{Set, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::reason;
 use crate::node::wipe::{self, NoReceipt};
@@ -15,12 +15,13 @@ use crate::node::wipe::{self, NoReceipt};
 /// How long a node may take to list its exports.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Has replaced nodes wipe their parts, and records their receipts in the drive file. Call this only once every member
+/// Has replaced nodes wipe their parts, and records their receipts in the drive file. Call this only once every member of the set
 /// is in sync: until then, an examiner may need the content of a lost node.
 pub(crate) async fn wipe(shared: &Shared) {
     let kept = |node: &&SetNode| node.receipt.is_none();
-    let file = shared.newest_file();
-    let former: Vec<SetNode> = file.former.iter().filter(kept).cloned().collect();
+    let (file, index) = (shared.newest_file(), shared.set().index);
+    let Some(set) = file.sets.get(index) else { return };
+    let former: Vec<SetNode> = set.former.iter().filter(kept).cloned().collect();
     let wiped = join_all(former.iter().map(|node| {
         let (token, drive) = (shared.former_token(&node.nbd), &file.id);
         async move { wipe_one(drive, node, token.as_deref()).await }
@@ -30,7 +31,8 @@ pub(crate) async fn wipe(shared: &Shared) {
     if done.is_empty() {
         return;
     }
-    let recorded = shared.update_file(|file| done.iter().for_each(|(node, wiped)| record(file, node, wiped)));
+    let record_all = |set: &mut Set| done.iter().for_each(|(node, wiped)| record(set, node, wiped));
+    let recorded = shared.update_file(|file| file.sets.get_mut(index).into_iter().for_each(record_all));
     if let Err(error) = recorded {
         tracing::warn!("the receipt of a node that was replaced is not in the drive file: {error}");
     }
@@ -72,12 +74,12 @@ pub(crate) async fn wipe_one(drive: &str, node: &SetNode, token: Option<&str>) -
     }
 }
 
-/// Records the outcome in a drive file.
-pub(crate) fn record(file: &mut DriveFile, node: &SetNode, wiped: &Wiped) {
+/// Records the outcome in the entry of the set.
+fn record(set: &mut Set, node: &SetNode, wiped: &Wiped) {
     match wiped {
-        Wiped::Gone => file.former.retain(|former| former.nbd != node.nbd || former.instance != node.instance),
+        Wiped::Gone => set.former.retain(|former| former.nbd != node.nbd || former.instance != node.instance),
         Wiped::Now(receipt) => {
-            for former in file.former.iter_mut().filter(|former| former.nbd == node.nbd) {
+            for former in set.former.iter_mut().filter(|former| former.nbd == node.nbd) {
                 former.receipt = Some(receipt.clone());
             }
         }

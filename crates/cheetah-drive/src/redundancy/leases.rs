@@ -61,7 +61,7 @@ impl Shared {
         let by_file =
             || (taken_anew > 0 && self.file_has_another_map()).then(|| "the drive file names a newer map".into());
         if let Some(why) = another.or_else(by_file) {
-            tracing::error!("{} has, or had, another writer, nothing more is written: {why}", self.file().name);
+            tracing::error!("{} has, or had, another writer, nothing more is written: {why}", self.drive_name());
             self.fence.raise();
             self.confirmation.failed(why);
             return;
@@ -71,7 +71,7 @@ impl Shared {
         // ended since.
         let ended = if self.confirmation.is_valid() { count(|renewal| matches!(renewal, Renewal::Ended)) } else { 0 };
         let nodes: Vec<SetNode> = places.iter().map(|place| place.node.clone()).collect();
-        if !votes(&nodes, self.file().losses_max()).decide(held + ended, true) {
+        if !votes(&nodes, self.losses_max()).decide(held + ended, true) {
             self.confirmation.failed(format!(
                 "only {held} of {} nodes renew the write lease, too few to be sure that no other writer has the drive; \
                  bring the others back",
@@ -115,7 +115,7 @@ impl Shared {
         }
         tracing::warn!(
             "{}: write leases had expired; nobody has written meanwhile, so they are taken again",
-            self.file().name
+            self.drive_name()
         );
         let Some(drive) = self.members.get().and_then(std::sync::Weak::upgrade) else { return };
         let connect = |member: usize| async move {
@@ -160,7 +160,7 @@ impl Shared {
     async fn look_for_another(&self, export: &NodeExport) -> Renewal {
         let map = match export.control.map(&export.name).await {
             Ok(None) => return Renewal::TakenAnew,
-            Ok(Some(stored)) => DriveMap::parse(&stored.map, &self.file()),
+            Ok(Some(stored)) => DriveMap::parse(&stored.map, &self.set()),
             Err(error) => Err(error.to_string()),
         };
         match map {
@@ -179,8 +179,9 @@ impl Shared {
     /// wherever the file has votes.
     fn file_has_another_map(&self) -> bool {
         let newest = self.former_epochs.load(Ordering::Acquire).max(self.stored_epoch.load(Ordering::Acquire));
-        let has_vote = votes(&self.nodes(), self.file().losses_max()).of_file() > 0;
-        has_vote && self.newest_file().epoch > newest
+        let has_vote = votes(&self.nodes(), self.losses_max()).of_file() > 0;
+        let index = self.set().index;
+        has_vote && self.newest_file().sets.get(index).is_some_and(|set| set.epoch > newest)
     }
 
     /// Drops a lease that has expired; false if it is no longer the one of this place.

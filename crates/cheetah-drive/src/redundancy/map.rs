@@ -4,14 +4,15 @@ use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{BadRanges, Map, MemberState, Regions};
 use serde::{Deserialize, Serialize};
 
+use crate::file::set::DriveSet;
 use crate::file::{DriveFile, IncomingNode, SetNode};
 
 /// The version of the text; another one is refused.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The longest name, address or URI in a map, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The most replaced nodes that a drive file records: the last ones.
+/// The most former nodes that the entry of a set records: the last ones.
 const FORMER_MAX: usize = 256;
 
 /// A map, with the nodes that it names.
@@ -32,6 +33,8 @@ pub(crate) struct DriveMap {
 struct MapText {
     version: u32,
     drive: String,
+    /// The index of the set.
+    set: usize,
     epoch: u64,
     open: bool,
     #[serde(default)]
@@ -84,21 +87,21 @@ enum StateText {
 }
 
 impl DriveMap {
-    /// The map as the drive file records it.
-    pub fn of_file(file: &DriveFile) -> Self {
-        let nodes: Vec<SetNode> = file.nodes().cloned().collect();
-        let mut map = Map::new(nodes.len(), capacity(file));
-        map.epoch = file.epoch;
-        map.bad = file.bad_ranges();
+    /// The map of a set, as the drive file records it.
+    pub fn of_file(set: &DriveSet) -> Self {
+        let (nodes, capacity) = (set.nodes().to_vec(), set.capacity());
+        let mut map = Map::new(nodes.len(), capacity);
+        map.epoch = set.entry().epoch;
+        map.bad = set.entry().bad_ranges();
         for (entry, node) in map.members.iter_mut().zip(&nodes) {
             if let Some(state) = node.state {
                 // The file does not record which writes the node missed.
-                *entry = Member::new(state.into(), Regions::all(capacity(file)));
+                *entry = Member::new(state.into(), Regions::all(capacity));
             }
         }
         let mut incoming = vec![None; nodes.len()];
-        for IncomingNode { member, node } in &file.incoming {
-            map.members[*member].incoming = Some(Regions::all(capacity(file)));
+        for IncomingNode { member, node } in &set.entry().incoming {
+            map.members[*member].incoming = Some(Regions::all(capacity));
             incoming[*member] = Some(node.clone());
         }
         Self { map, nodes, incoming, refetching: false, writer: String::new() }
@@ -116,19 +119,20 @@ impl DriveMap {
         self.nodes.iter().zip(&other.nodes).all(|(node, other)| node.is_same(other))
     }
 
-    /// Reads a map of this drive. The error is a clause.
-    pub fn parse(text: &str, file: &DriveFile) -> Result<Self, String> {
+    /// Reads a map of this set. The error is a clause.
+    pub fn parse(text: &str, set: &DriveSet) -> Result<Self, String> {
         let text: MapText =
             serde_json::from_str(text).map_err(|error| format!("its map is not understood: {error}"))?;
-        let known = file.nodes().count();
-        if text.version != VERSION || text.drive != file.id || text.members.len() != known {
+        let (known, capacity) = (set.nodes().len(), set.capacity());
+        let is_of_set = text.drive == set.drive.id && text.set == set.index && text.members.len() == known;
+        if text.version != VERSION || !is_of_set {
             return Err("its map is that of another drive, or of another version of this program".into());
         }
         let regions =
-            |text: &str| Regions::parse(text, capacity(file)).ok_or("its map names regions that do not exist");
-        let mut map = Map::new(known, capacity(file));
+            |text: &str| Regions::parse(text, capacity).ok_or("its map names regions that do not exist");
+        let mut map = Map::new(known, capacity);
         (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
-        map.bad = BadRanges::parse(&text.bad, capacity(file)).ok_or("its map names pages that do not exist")?;
+        map.bad = BadRanges::parse(&text.bad, capacity).ok_or("its map names pages that do not exist")?;
         let (mut nodes, mut incoming) = (Vec::new(), Vec::new());
         for (entry, member) in map.members.iter_mut().zip(text.members) {
             let state = match member.state {
@@ -153,7 +157,7 @@ impl DriveMap {
     }
 
     /// The text to store.
-    pub fn text(&self, drive_id: &str) -> String {
+    pub fn text(&self, set: &DriveSet) -> String {
         let members = self.map.members.iter().zip(&self.nodes).zip(&self.incoming);
         let members = members.map(|((entry, node), incoming)| MemberText {
             node: NodeText::of(node),
@@ -171,7 +175,8 @@ impl DriveMap {
         });
         let text = MapText {
             version: VERSION,
-            drive: drive_id.to_owned(),
+            drive: set.drive.id.clone(),
+            set: set.index,
             epoch: self.map.epoch,
             open: self.map.open,
             writer: self.writer.clone(),
@@ -184,32 +189,33 @@ impl DriveMap {
         serde_json::to_string(&text).unwrap_or_default()
     }
 
-    /// Brings a drive file up to date with the map.
-    pub fn update(&self, file: &mut DriveFile) {
-        file.epoch = self.map.epoch;
-        file.bad = self.map.bad.to_string();
-        let entries = file.sets.iter_mut().flat_map(|set| &mut set.nodes);
+    /// Brings the entry of the set with this index in a drive file up to date with the map.
+    pub fn update(&self, file: &mut DriveFile, index: usize) {
+        let Some(set) = file.sets.get_mut(index) else { return };
+        set.epoch = self.map.epoch;
+        set.bad = self.map.bad.to_string();
+        let entries = set.nodes.iter_mut();
         for ((entry, node), member) in entries.zip(&self.nodes).zip(&self.map.members) {
             let same = entry.is_same(node);
             let receipt = entry.receipt.take().filter(|_| same);
             let now = SetNode { receipt, state: member.state.into_file(), ..node.clone() };
             let former = std::mem::replace(entry, now);
             if !same && former.instance.is_some() {
-                file.former.push(SetNode { state: None, ..former });
+                set.former.push(SetNode { state: None, ..former });
             }
         }
-        // A node that a move did not reach after all may hold a part of the drive.
-        for IncomingNode { member, node } in std::mem::take(&mut file.incoming) {
+        // A node that a move did not reach after all may hold a part of the set.
+        for IncomingNode { member, node } in std::mem::take(&mut set.incoming) {
             let is_known = |now: Option<&SetNode>| now.is_some_and(|now| now.is_same(&node));
             if !is_known(self.nodes.get(member)) && !is_known(self.incoming.get(member).and_then(Option::as_ref)) {
-                file.former.push(node);
+                set.former.push(node);
             }
         }
         let moving = self.incoming.iter().enumerate();
-        file.incoming =
+        set.incoming =
             moving.filter_map(|(member, node)| Some(IncomingNode { member, node: node.clone()? })).collect();
-        let excess = file.former.len().saturating_sub(FORMER_MAX);
-        file.former.drain(..excess);
+        let excess = set.former.len().saturating_sub(FORMER_MAX);
+        set.former.drain(..excess);
     }
 }
 
@@ -231,11 +237,6 @@ impl NodeText {
         }
         Ok(SetNode { name, nbd, http, instance, size, receipt: None, state: None })
     }
-}
-
-/// The bytes that regions divide: the capacity of the drive's sets.
-pub(crate) fn capacity(file: &DriveFile) -> u64 {
-    file.capacity()
 }
 
 /// The state as the drive file records it: absent if in sync.

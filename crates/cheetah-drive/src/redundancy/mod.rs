@@ -1,7 +1,9 @@
-//! Redundant drives: the map at their nodes, opening them, repairing them.
+//! Redundant drives: the maps at their nodes, opening them, repairing them.
 //!
 //! A drive with redundancy may lose nodes, and other nodes may replace them, so its drive file does not permanently
-//! record where its bytes are. It leads to the nodes, and they hold the *map*. Each change of the map is a new epoch. A
+//! record where its bytes are. It leads to the nodes, and they hold the *map*, one for each set of the drive. The sets
+//! of a drive do not depend on each other: each has its own map, leases and connections, so a set can be appended while
+//! processes that do not know it use the others. Each change of the map is a new epoch. A
 //! process that opens such a drive asks the nodes that it knows, takes the newest map, and asks the nodes named in that
 //! map, until it finds nothing newer.
 //!
@@ -15,7 +17,8 @@
 //! | `leases` | a writer's leases, taken and renewed |
 //! | `confirmation` | how long a writer relies on its leases |
 //! | `stores` | requests that store maps at the nodes |
-//! | `open` | assembling the device |
+//! | `open` | opening a set |
+//! | `arrays` | the sets of a drive, opened |
 //! | `follow` | a reader that follows the map |
 //! | `upkeep` | a writer's own repair |
 //! | `draining` | moving parts off nodes that are about to leave |
@@ -29,13 +32,14 @@
 //!
 //! # Votes
 //!
-//! Each Cheetah node of the drive has a vote. If the remaining nodes could not decide after as many losses as the drive
+//! Each Cheetah node of a set has a vote. If the remaining nodes could not decide after as many losses as the drive
 //! survives, its drive file has the missing votes ([`Votes`](cheetah_redundancy::Votes)). A map counts if it is stored
 //! with more than half of all votes; a drive is opened for writing with the leases of as many. Two such sets share a
 //! member, so two writers cannot both continue, and a reader that asked such a set has seen the newest map. A drive
 //! over two nodes continues with one of them and the drive file. An old copy of the drive file would then vote for an
 //! old state, so keep a single drive file, without copies, of a drive that is written.
 
+pub(crate) mod arrays;
 pub mod check;
 mod confirmation;
 mod draining;

@@ -28,7 +28,7 @@ pub(crate) async fn begin(
 ) -> Result<()> {
     let size = shared.node(member).size;
     let epoch = members.map().map_or(0, |map| map.epoch);
-    let (node, export) = name_incoming(&shared.file(), member, epoch, to, size, timeout).await?;
+    let (node, export) = name_incoming(&shared.set(), member, epoch, to, size, timeout).await?;
     let recorded = |_| {
         shared.places.lock()[member].incoming = Some(Incoming { node: node.clone(), token: None });
     };

@@ -1,14 +1,16 @@
-//! Finding the newest map of a drive.
+//! Finding the newest map of a set.
 
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
 use futures::StreamExt as _;
+use futures::future::try_join_all;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
 use super::map::DriveMap;
 use super::votes::votes;
+use crate::file::set::DriveSet;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::KeptExports;
 
@@ -39,27 +41,27 @@ enum Patience {
 
 /// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within
 /// `timeout` is left out.
-pub(crate) async fn newest(file: &DriveFile, timeout: Duration) -> Result<Newest> {
-    find(file, DriveMap::of_file(file), &KeptExports::default(), timeout, Patience::All).await
+pub(crate) async fn newest(set: &DriveSet, timeout: Duration) -> Result<Newest> {
+    find(set, DriveMap::of_file(set), &KeptExports::default(), timeout, Patience::All).await
 }
 
 /// The same, starting from a `known` map, over kept connections. Returns soon after nodes with more than half of the
 /// votes have answered.
 pub(crate) async fn newest_soon(
-    file: &DriveFile,
+    set: &DriveSet,
     known: &DriveMap,
     exports: &KeptExports,
     timeout: Duration,
 ) -> Result<Newest> {
-    let mut best = DriveMap::of_file(file);
+    let mut best = DriveMap::of_file(set);
     if best.map.epoch <= known.map.epoch {
         best = known.clone();
     }
-    find(file, best, exports, timeout, Patience::Enough).await
+    find(set, best, exports, timeout, Patience::Enough).await
 }
 
 async fn find(
-    file: &DriveFile,
+    set: &DriveSet,
     mut best: DriveMap,
     exports: &KeptExports,
     timeout: Duration,
@@ -70,7 +72,7 @@ async fn find(
         let mut answered = vec![false; asked.nodes.len()];
         let (mut heard, mut until, mut has_map) = (0, None, false);
         let nodes = asked.nodes.iter().enumerate();
-        let asks = nodes.map(|(index, node)| async move { (index, ask(file, node, exports, timeout).await) });
+        let asks = nodes.map(|(index, node)| async move { (index, ask(set, node, exports, timeout).await) });
         let mut answers: FuturesUnordered<_> = asks.collect();
         loop {
             let answer = match until {
@@ -90,13 +92,13 @@ async fn find(
             heard += usize::from(!matches!(answer, Answer::Nothing) && asked.nodes[index].http.is_some());
             has_map |= matches!(answer, Answer::Map(_));
             if let Answer::Map(map) = answer
-                && (map.map.epoch > best.map.epoch || best.map.epoch == file.epoch && map.map.epoch == file.epoch)
+                && (map.map.epoch > best.map.epoch || best.map.epoch == set.entry().epoch && map.map.epoch == set.entry().epoch)
             {
                 best = *map;
             }
             if patience == Patience::Enough
                 && until.is_none()
-                && votes(&asked.nodes, file.losses_max()).decide(heard, true)
+                && votes(&asked.nodes, set.losses_max()).decide(heard, true)
             {
                 until = Some(Instant::now() + STRAGGLERS);
             }
@@ -109,14 +111,17 @@ async fn find(
             return Ok(Newest { map: best, answered, heard });
         }
     }
-    Err(Error::failed(format!("{}: its nodes keep naming newer nodes; is another process repairing it?", file.name)))
+    let name = &set.drive.name;
+    Err(Error::failed(format!("{name}: its nodes keep naming newer nodes; is another process repairing it?")))
 }
 
-/// Brings a drive file up to date with the newest map. Files of drives without redundancy are left as they are.
+/// Brings a drive file up to date with the newest maps. Files of drives without redundancy are left as they are.
 pub(crate) async fn refresh(file: &DriveFile, timeout: Duration) -> Result<DriveFile> {
     let mut file = file.clone();
     if file.is_redundant() {
-        newest(&file, timeout).await?.map.update(&mut file);
+        let sets: Vec<DriveSet> = DriveSet::all(&file).collect();
+        let found = try_join_all(sets.iter().map(|set| newest(set, timeout))).await?;
+        found.iter().enumerate().for_each(|(index, found)| found.map.update(&mut file, index));
     }
     Ok(file)
 }
@@ -128,12 +133,12 @@ enum Answer {
     Nothing,
 }
 
-async fn ask(file: &DriveFile, node: &SetNode, exports: &KeptExports, timeout: Duration) -> Result<Answer> {
+async fn ask(set: &DriveSet, node: &SetNode, exports: &KeptExports, timeout: Duration) -> Result<Answer> {
     let Some(export) = exports.of(node, timeout) else { return Ok(Answer::Nothing) };
     match export.control.map(&export.name).await {
-        Ok(Some(stored)) => match DriveMap::parse(&stored.map, file) {
+        Ok(Some(stored)) => match DriveMap::parse(&stored.map, set) {
             Ok(map) => Ok(Answer::Map(Box::new(map))),
-            Err(why) => Err(Error::failed(format!("{}: node {}: {why}", file.name, node.name))),
+            Err(why) => Err(Error::failed(format!("{}: node {}: {why}", set.drive.name, node.name))),
         },
         Ok(None) => Ok(Answer::NoMap),
         Err(error) => {

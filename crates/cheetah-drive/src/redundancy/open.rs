@@ -1,4 +1,4 @@
-//! Opening a redundant drive.
+//! Opening a set with redundancy.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep};
 use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::environment::{Holder, NodeLink, Taken};
 use super::follow::{Followed, Follower};
-use super::map::{DriveMap, capacity};
+use super::map::DriveMap;
 use super::newest::newest;
 use super::upkeep::Upkeep;
 use super::votes::votes;
-use crate::file::DriveFile;
+use crate::file::set::DriveSet;
 use crate::lease::Fence;
 use crate::node::open::{NodeAccess, connect_node};
 use crate::options::OpenOptions;
@@ -31,7 +31,7 @@ const REGAIN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 /// The pause between looks at the progress.
 const REGAIN_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// An open redundant drive.
+/// An open set with redundancy.
 pub(crate) struct Opened {
     pub redundant: Arc<Redundant>,
     /// The leases, if it is open for writing.
@@ -47,8 +47,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a drive as `options` say.
-    pub async fn open(file: &DriveFile, options: &OpenOptions) -> Result<Self> {
+    /// Opens a set as `options` say. `fence` is raised when another writer takes it over.
+    pub async fn open(set: &DriveSet, options: &OpenOptions, fence: Arc<Fence>) -> Result<Self> {
         let access = NodeAccess {
             writable: options.writable,
             connections: options.connections.max(1),
@@ -56,7 +56,7 @@ impl Opened {
         };
         match options.writable {
             true => {
-                let mut opened = open_writer(file, options.force_lease, access).await?;
+                let mut opened = open_writer(set, options.force_lease, access, fence).await?;
                 opened.redundant.resync_in_background();
                 if let Some(holder) = &opened.holder {
                     let members = opened.redundant.members();
@@ -65,17 +65,17 @@ impl Opened {
                 Ok(opened)
             }
             false => {
-                let mut opened = open_reader(file, options, access).await?;
+                let mut opened = open_reader(set, options, access).await?;
                 if let Some(patience) = options.replace_after {
                     let members = opened.redundant.members();
-                    opened.upkeep = Some(Upkeep::start_reading(file.clone(), members, patience, options.timeout));
+                    opened.upkeep = Some(Upkeep::start_reading(set.clone(), members, patience, options.timeout));
                 }
                 Ok(opened)
             }
         }
     }
 
-    /// Its device, as large as the capacity of its nodes. A reader's device can be read as long as it exists, even after
+    /// Its device, as large as the set. A reader's device can be read as long as it exists, even after
     /// this is dropped.
     pub fn device(&self) -> DynDevice {
         match (&self.holder, &self.follower) {
@@ -167,19 +167,24 @@ impl Opened {
     }
 }
 
-/// Opens a drive under its write lease. Nodes that are missing are recorded as stale with the first write.
-pub(crate) async fn open_writer(file: &DriveFile, force: bool, access: NodeAccess) -> Result<Opened> {
+/// Opens a set under its write lease. Nodes that are missing are recorded as stale with the first write.
+pub(crate) async fn open_writer(
+    set: &DriveSet,
+    force: bool,
+    access: NodeAccess,
+    fence: Arc<Fence>,
+) -> Result<Opened> {
     for _ in 0..OPEN_ATTEMPTS {
-        let found = newest(file, access.timeout).await?;
-        check_readable(file, &found.map)?;
-        let Taken { holder, held } = Holder::take(file, &found.map, force, access).await?;
+        let found = newest(set, access.timeout).await?;
+        check_readable(set, &found.map)?;
+        let Taken { holder, held } = Holder::take(set, &found.map, force, access, fence.clone()).await?;
         // Only now can no other writer change the map.
-        let assembled = match newest(file, access.timeout).await {
+        let assembled = match newest(set, access.timeout).await {
             Ok(now) if !now.map.has_same_nodes(&found.map) => {
                 holder.release().await;
                 continue;
             }
-            Ok(now) => assemble_writer(file, &holder, &held, &now.map).await,
+            Ok(now) => assemble_writer(set, &holder, &held, &now.map).await,
             Err(error) => Err(error),
         };
         return match assembled {
@@ -192,11 +197,11 @@ pub(crate) async fn open_writer(file: &DriveFile, force: bool, access: NodeAcces
             }
         };
     }
-    Err(Error::failed(format!("{}: its nodes keep changing; is another process moving it?", file.name)))
+    Err(Error::failed(format!("{}: its nodes keep changing; is another process moving it?", set.drive.name)))
 }
 
 async fn assemble_writer(
-    file: &DriveFile,
+    set: &DriveSet,
     holder: &Holder,
     held: &[bool],
     map: &DriveMap,
@@ -212,7 +217,7 @@ async fn assemble_writer(
         }
     };
     let links = join_all((0..nodes).map(connect)).await;
-    let mut engine = Engine::new(map.map.clone(), capacity(file), file.losses_max());
+    let mut engine = Engine::new(map.map.clone(), set.capacity(), set.losses_max());
     let mut missing = Vec::new();
     let mut connected = Vec::new();
     for (index, link) in links.into_iter().enumerate() {
@@ -223,7 +228,7 @@ async fn assemble_writer(
                 missing.push(error.to_string());
                 connected.push((name, None));
                 if engine.mark_stale(index).is_err() {
-                    return Err(too_many_lost(file, &missing));
+                    return Err(too_many_lost(set, &missing));
                 }
             }
         }
@@ -244,17 +249,18 @@ async fn assemble_writer(
         members.attach(index, link);
     }
     holder.opened(map.map.epoch, &members);
-    Ok((Arc::new(assemble(file, members)?), missing))
+    Ok((Arc::new(assemble(set, members)?), missing))
 }
 
-/// Opens a drive by a map that is marked as refetching. Requires all its nodes.
+/// Opens a set by a map that is marked as refetching. Requires all its nodes.
 pub(crate) async fn open_refetching(
-    file: &DriveFile,
+    set: &DriveSet,
     map: &DriveMap,
     force: bool,
     access: NodeAccess,
+    fence: Arc<Fence>,
 ) -> Result<Opened> {
-    let Taken { holder, held } = Holder::take(file, map, force, access).await?;
+    let Taken { holder, held } = Holder::take(set, map, force, access, fence).await?;
     let links = join_all((0..map.nodes.len()).map(|index| holder.connect(index))).await;
     let mut connected = Vec::new();
     for ((node, link), held) in map.nodes.iter().zip(links).zip(held) {
@@ -270,31 +276,31 @@ pub(crate) async fn open_refetching(
             }
         }
     }
-    let engine = Engine::new(map.map.clone(), capacity(file), file.losses_max());
+    let engine = Engine::new(map.map.clone(), set.capacity(), set.losses_max());
     let members = Members::writer(connected, engine, holder.environment());
     holder.opened(map.map.epoch, &members);
-    let redundant = Arc::new(assemble(file, members)?);
+    let redundant = Arc::new(assemble(set, members)?);
     let missing = Vec::new();
     Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })
 }
 
-/// Refuses a drive whose lost ranges are being fetched again.
-fn check_readable(file: &DriveFile, map: &DriveMap) -> Result<()> {
+/// Refuses a set whose lost ranges are being fetched again.
+fn check_readable(set: &DriveSet, map: &DriveMap) -> Result<()> {
     match map.refetching {
         true => Err(Error::Evidence(format!(
             "{name}: lost ranges are being fetched again from the source of its image, and not all are there; if no \
              process does so any more, go on with `cheetah repair {name}.drive --from-source`",
-            name = file.name
+            name = set.drive.name
         ))),
         false => Ok(()),
     }
 }
 
-async fn open_reader(file: &DriveFile, options: &OpenOptions, access: NodeAccess) -> Result<Opened> {
+async fn open_reader(set: &DriveSet, options: &OpenOptions, access: NodeAccess) -> Result<Opened> {
     let begun = Instant::now();
     loop {
-        let found = newest(file, access.timeout).await?;
-        check_readable(file, &found.map)?;
+        let found = newest(set, access.timeout).await?;
+        check_readable(set, &found.map)?;
         let links = join_all(found.map.nodes.iter().zip(&found.map.map.members).map(|(node, entry)| async {
             match entry.state {
                 MemberState::InSync => connect_node(node, None, &access)
@@ -309,18 +315,18 @@ async fn open_reader(file: &DriveFile, options: &OpenOptions, access: NodeAccess
         // A writer that continues without a node records that. The record must not be overlooked, and the node that
         // cannot be reached may be the one that holds it.
         let answered = found.answered.iter().filter(|answered| **answered).count();
-        let decides = votes(&found.map.nodes, file.losses_max()).decide(answered, true);
+        let decides = votes(&found.map.nodes, set.losses_max()).decide(answered, true);
         let certain = !unmarked || !found.map.map.open || decides;
         if !certain && begun.elapsed() < access.timeout {
             sleep(LOOK_AGAIN).await;
             continue;
         }
-        return assemble_reader(file, options, access, found.map, links, certain);
+        return assemble_reader(set, options, access, found.map, links, certain);
     }
 }
 
 fn assemble_reader(
-    file: &DriveFile,
+    set: &DriveSet,
     options: &OpenOptions,
     access: NodeAccess,
     map: DriveMap,
@@ -333,22 +339,22 @@ fn assemble_reader(
         let link = link.map_err(|error| missing.push(error.to_string())).ok();
         connected.push((Arc::from(node.name.as_str()), link));
     }
-    let readable = missing.len() <= file.losses_max();
+    let readable = missing.len() <= set.losses_max();
     if !readable && !options.allow_lost {
-        return Err(too_many_lost(file, &missing));
+        return Err(too_many_lost(set, &missing));
     }
     if !certain && !options.allow_lost {
         return Err(Error::failed(format!(
             "{}: a writer has not closed it, and too few nodes answer to be sure that these have its last writes: {}; \
              bring them back, or read what there is with --allow-lost",
-            file.name,
+            set.drive.name,
             missing.join("; ")
         )));
     }
     let lease = ReadLease::new(options.allow_lost);
     let members = Members::leased_reader(connected, &map.map, lease.clone());
-    let redundant = Arc::new(assemble(file, members.clone())?);
-    let follower = Follower::start(file.clone(), map, access, &members, lease);
+    let redundant = Arc::new(assemble(set, members.clone())?);
+    let follower = Follower::start(set.clone(), map, access, &members, lease);
     Ok(Opened { redundant, holder: None, follower: Some(Arc::new(follower)), upkeep: None, missing, readable })
 }
 
@@ -360,28 +366,22 @@ fn absent(state: MemberState) -> &'static str {
     }
 }
 
-fn too_many_lost(file: &DriveFile, missing: &[String]) -> Error {
-    let (count, of, survives) = (missing.len(), file.nodes().count(), file.losses_max());
+fn too_many_lost(set: &DriveSet, missing: &[String]) -> Error {
+    let (count, of, survives) = (missing.len(), set.nodes().len(), set.losses_max());
     Error::failed(format!(
         "{}: {count} of {of} nodes lost, and its layout survives {survives}: {}; bring them back, or read the rest with \
          `mount --allow-lost`, `export --allow-lost` or `save --partial`",
-        file.name,
+        set.drive.name,
         missing.join("; ")
     ))
 }
 
-fn assemble(file: &DriveFile, members: Arc<Members>) -> Result<Redundant> {
-    let bad = Error::device(format!("assembling {}", file.name));
-    let mut first = 0;
-    let mut arrays = Vec::new();
-    for set in &file.sets {
-        let geometry = set.geometry().map_err(Error::device(format!("assembling {}", file.name)))?;
-        for zone in geometry.zones() {
-            let places = zone.members.iter().zip(&zone.member_starts);
-            let places = places.map(|(member, start)| (first + member, *start)).collect();
-            arrays.push(ArrayPlace { geometry: zone.array.clone(), places });
-        }
-        first += set.nodes.len();
-    }
-    Redundant::new(arrays, members).map_err(bad)
+fn assemble(set: &DriveSet, members: Arc<Members>) -> Result<Redundant> {
+    let bad = || Error::device(format!("assembling {}", set.drive.name));
+    let geometry = set.entry().geometry().map_err(bad())?;
+    let arrays = geometry.zones().iter().map(|zone| ArrayPlace {
+        geometry: zone.array.clone(),
+        places: zone.members.iter().copied().zip(zone.member_starts.iter().copied()).collect(),
+    });
+    Redundant::new(arrays.collect(), members).map_err(bad())
 }

@@ -15,18 +15,20 @@ use cheetah_redundancy::{MemberState, Regions};
 use cheetah_seal::{DriveKey, Sealed};
 use futures::{StreamExt as _, stream};
 
-use super::map::{DriveMap, capacity};
-use super::newest::newest;
+use super::arrays::{Arrays, close};
+use super::map::DriveMap;
+use super::newest::{newest, refresh};
 use super::open::{Opened, open_refetching};
 use super::repair::Replacement;
 use super::spare::{available, check, restarted};
 use super::votes::votes;
 use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks, read_exactly};
 use crate::file::digests::{CHUNK_BYTES, Digests, digest};
+use crate::file::set::DriveSet;
 use crate::file::{DriveFile, Image, ImageState, SetNode};
 use crate::lifecycle::create::{allocate_spare, free_spare};
 use crate::node::find::AvailableNode;
-use crate::node::health::{NodeState, NodeStatus, node_statuses};
+use crate::node::health::{NodeState, NodeStatus, set_statuses};
 use crate::node::open::NodeAccess;
 use crate::sealed::{self, Below};
 
@@ -72,8 +74,13 @@ pub async fn is_needed(file: &DriveFile, timeout: Duration) -> Result<bool> {
     if !file.is_redundant() {
         return Ok(false);
     }
-    let (map, lost) = look(file, timeout).await?;
-    Ok(map.refetching || lost.len() > file.losses_max() || !map.map.bad.is_empty())
+    for set in DriveSet::all(file) {
+        let (map, lost) = look(&set, timeout).await?;
+        if map.refetching || lost.len() > set.losses_max() || !map.map.bad.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Fetches lost ranges from the source, and restores full redundancy.
@@ -96,45 +103,101 @@ pub async fn refetch(
             "{source} had {then} when it was loaded, and has {now} now: it has changed"
         )));
     }
-    let (old, lost) = look(file, options.timeout).await?;
-    check_voters(file, &old, options).await?;
-    let (map, replaced) = replace(file, old, &lost, options).await?;
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
-    let opened = match open_refetching(file, &map, options.force_lease, access).await {
+    let mut found = Vec::new();
+    for set in DriveSet::all(file) {
+        let (map, lost) = look(&set, options.timeout).await?;
+        check_voters(&set, &map, options).await?;
+        found.push((set, map, lost));
+    }
+    let mut restored: Vec<Restored> = Vec::new();
+    for (set, map, lost) in found {
+        match replace(&set, map, &lost, options).await {
+            Ok((map, replaced)) => restored.push(Restored { set, map, lost, replaced }),
+            Err(error) => return Err(free_all(&restored, error, options.timeout).await),
+        }
+    }
+    let opened = match open_all(&restored, options).await {
         Ok(opened) => opened,
-        Err(error) => return Err(free(&map, &lost, error, options.timeout).await),
+        Err(error) => return Err(free_all(&restored, error, options.timeout).await),
     };
-    let fetched = match whole(file, &opened, key).await {
-        Ok(drive) => fetch(file, &opened, &drive, options, &digests, progress).await,
+    let arrays = Arrays::stack(file, opened, None)?;
+    let fetched = match whole(file, &arrays, key).await {
+        Ok(drive) => fetch(file, &arrays, &drive, options, &digests, progress).await,
         Err(error) => Err(error),
     };
-    let Some(shared) = opened.holder().map(|holder| holder.shared().clone()) else {
-        return Err(Error::failed("fetching ranges again needs the write lease"));
-    };
-    shared.set_refetching(fetched.is_err());
-    let closed = opened.close().await;
+    for holder in arrays.sets().iter().filter_map(Opened::holder) {
+        holder.shared().set_refetching(fetched.is_err());
+    }
+    let closed = arrays.close().await;
     let ranges = match fetched {
         Ok(ranges) => ranges,
-        Err(error) => {
-            // Unless a map with the new nodes was stored, the drive is unchanged.
-            let is_stored = newest(file, options.timeout).await.map_or(true, |found| found.map.refetching);
-            return Err(if is_stored { error } else { free(&map, &lost, error, options.timeout).await });
+        Err(mut error) => {
+            for part in &restored {
+                // Unless a map with the new nodes was stored, the set is unchanged.
+                let is_stored = newest(&part.set, options.timeout).await.map_or(true, |found| found.map.refetching);
+                if !is_stored {
+                    error = part.free(error, options.timeout).await;
+                }
+            }
+            return Err(error);
         }
     };
     closed?;
-    let now = newest(file, options.timeout).await?.map;
-    file.update(|file| now.update(file))?;
-    Ok(Refetched { ranges, replaced })
+    let now = refresh(file, options.timeout).await?;
+    file.update(|file| file.sets.iter_mut().zip(now.sets).for_each(|(set, now)| *set = now))?;
+    Ok(Refetched { ranges, replaced: restored.into_iter().flat_map(|part| part.replaced).collect() })
+}
+
+/// A set whose lost members were given new nodes.
+struct Restored {
+    set: DriveSet,
+    map: DriveMap,
+    lost: Vec<usize>,
+    replaced: Vec<Replacement>,
+}
+
+impl Restored {
+    /// Frees the exports on the new nodes.
+    async fn free(&self, why: Error, timeout: Duration) -> Error {
+        free(&self.map, &self.lost, why, timeout).await
+    }
+}
+
+async fn free_all(restored: &[Restored], mut why: Error, timeout: Duration) -> Error {
+    for part in restored {
+        why = part.free(why, timeout).await;
+    }
+    why
+}
+
+async fn open_all(restored: &[Restored], options: &RefetchOptions) -> Result<Vec<Opened>> {
+    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
+    let mut opened = Vec::new();
+    for Restored { set, map, .. } in restored {
+        match open_refetching(set, map, options.force_lease, access, Arc::default()).await {
+            Ok(set) => opened.push(set),
+            Err(error) => {
+                close(opened).await.unwrap_or_else(|error| tracing::warn!("{error}"));
+                return Err(error);
+            }
+        }
+    }
+    Ok(opened)
 }
 
 /// The newest map, and the members that are lost in it.
-async fn look(file: &DriveFile, timeout: Duration) -> Result<(DriveMap, Vec<usize>)> {
-    let map = newest(file, timeout).await?.map;
-    let mut now = file.clone();
-    map.update(&mut now);
-    let statuses = node_statuses(&now, timeout).await;
+async fn look(set: &DriveSet, timeout: Duration) -> Result<(DriveMap, Vec<usize>)> {
+    let map = newest(set, timeout).await?.map;
+    let statuses = set_statuses(&now(set, &map), timeout).await;
     let lost = statuses.iter().enumerate().filter(|(_, node)| !node.is_whole()).map(|(index, _)| index).collect();
     Ok((map, lost))
+}
+
+/// The set by this map.
+fn now(set: &DriveSet, map: &DriveMap) -> DriveSet {
+    let mut now = set.clone();
+    map.update(&mut now.drive, now.index);
+    now
 }
 
 /// The image, if it is unchanged since the load, and its digests.
@@ -155,26 +218,23 @@ fn loaded(file: &DriveFile) -> Result<(Image, Digests)> {
 
 /// Refuses to continue if another process may be writing the drive over nodes that cannot be reached from here. A
 /// restarted node is empty, so no process writes there.
-async fn check_voters(file: &DriveFile, map: &DriveMap, options: &RefetchOptions) -> Result<()> {
-    let mut now = file.clone();
-    map.update(&mut now);
-    let statuses = node_statuses(&now, options.timeout).await;
+async fn check_voters(set: &DriveSet, map: &DriveMap, options: &RefetchOptions) -> Result<()> {
+    let statuses = set_statuses(&now(set, map), options.timeout).await;
+    let name = &set.drive.name;
     if let Some(writer) = statuses.iter().find_map(|node| node.writer.as_deref()).filter(|_| !options.force_lease) {
-        return Err(Error::failed(format!("{} is written by {writer}; close it there first", file.name)));
+        return Err(Error::failed(format!("{name} is written by {writer}; close it there first")));
     }
     let knows = |node: &&NodeStatus| matches!(node.state, NodeState::Ok | NodeState::Empty);
     let known = statuses.iter().filter(knows).count();
     if map.nodes.iter().all(|node| node.http.is_none()) {
         return Err(Error::failed(format!(
-            "{} consists of foreign servers only, which hold no map: load the image again",
-            file.name
+            "{name} consists of foreign servers only, which hold no map: load the image again"
         )));
     }
-    if !options.force_lease && !votes(&map.nodes, file.losses_max()).decide(known, true) {
+    if !options.force_lease && !votes(&map.nodes, set.losses_max()).decide(known, true) {
         return Err(Error::failed(format!(
-            "{}: only {known} of its {} nodes can be asked, too few to be sure that no other process writes it; use \
+            "{name}: only {known} of its {} nodes can be asked, too few to be sure that no other process writes it; use \
              --force-lease if you know that none does",
-            file.name,
             map.nodes.len()
         )));
     }
@@ -183,21 +243,21 @@ async fn check_voters(file: &DriveFile, map: &DriveMap, options: &RefetchOptions
 
 /// Allocates the parts of the lost members on spares. Returns the map to continue with.
 async fn replace(
-    file: &DriveFile,
+    set: &DriveSet,
     mut map: DriveMap,
     lost: &[usize],
     options: &RefetchOptions,
 ) -> Result<(DriveMap, Vec<Replacement>)> {
     let mut spares = options.spares.clone();
-    spares.extend(available(&file.spares, options.timeout).await);
+    spares.extend(available(&set.drive.spares, options.timeout).await);
     let mut replaced = Vec::new();
     let mut allocated: Vec<usize> = Vec::new();
     for index in lost.iter().copied() {
         let own = restarted(&map.nodes[index], options.timeout).await;
-        let suits = |spare: &&AvailableNode| check(spare, file, &map.nodes, index).is_ok();
+        let suits = |spare: &&AvailableNode| check(spare, &set.drive.name, &map.nodes, index).is_ok();
         let (name, size) = (map.nodes[index].name.clone(), map.nodes[index].size);
         let made = match spares.iter().chain(&own).find(suits) {
-            Some(spare) => allocate_spare(file, index, map.map.epoch + 1, spare, size, options.timeout).await,
+            Some(spare) => allocate_spare(set, index, map.map.epoch + 1, spare, size, options.timeout).await,
             None => Err(Error::failed(format!(
                 "{name} is to be replaced by a node with {} of free memory, and none of the spares can; name more with \
                  --nodes ({} nodes are lost)",
@@ -214,7 +274,7 @@ async fn replace(
             Err(error) => return Err(free(&map, &allocated, error, options.timeout).await),
         }
     }
-    let none = Regions::new(capacity(file));
+    let none = Regions::new(set.capacity());
     // Redundancy agrees with the data nowhere until it is recomputed.
     map.map.unsettled = none.whole();
     map.map.members.fill(Member::new(MemberState::InSync, none));
@@ -239,9 +299,9 @@ struct Whole {
 }
 
 /// A lost unit of a sealed drive does not open, so it is fetched again; other members are not asked for it.
-async fn whole(file: &DriveFile, opened: &Opened, key: Option<DriveKey>) -> Result<Whole> {
-    let Some(key) = key else { return Ok(Whole { device: opened.device(), sealed: None }) };
-    let below = Below { device: opened.device(), redundant: None };
+async fn whole(file: &DriveFile, arrays: &Arrays, key: Option<DriveKey>) -> Result<Whole> {
+    let Some(key) = key else { return Ok(Whole { device: arrays.device(), sealed: None }) };
+    let below = Below { device: arrays.device(), without_one: None };
     let sealed = Arc::new(sealed::open(file, key, below, true).await?);
     Ok(Whole { device: sealed.clone(), sealed: Some(sealed) })
 }
@@ -249,7 +309,7 @@ async fn whole(file: &DriveFile, opened: &Opened, key: Option<DriveKey>) -> Resu
 /// Fetches every chunk that is not as loaded, and recomputes redundancy. Returns the ranges that were fetched.
 async fn fetch(
     file: &DriveFile,
-    opened: &Opened,
+    arrays: &Arrays,
     drive: &Whole,
     options: &RefetchOptions,
     digests: &Digests,
@@ -293,9 +353,11 @@ async fn fetch(
     if let Some(sealed) = sealed {
         sealed.close().await.map_err(failed())?;
     }
-    let resynced = opened.redundant.resync(&mut |_, _| {}).await.map_err(failed())?;
-    if !resynced.complete {
-        return Err(Error::failed(format!("{}: redundancy could not be recomputed; repeat this", file.name)));
+    for set in arrays.sets() {
+        let resynced = set.redundant.resync(&mut |_, _| {}).await.map_err(failed())?;
+        if !resynced.complete {
+            return Err(Error::failed(format!("{}: redundancy could not be recomputed; repeat this", file.name)));
+        }
     }
     Ok(merged(gone))
 }

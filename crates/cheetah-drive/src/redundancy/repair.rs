@@ -4,6 +4,7 @@
 //! can only be changed under its leases. Repair leaves it a request, and shows its progress. If the writer ends or is
 //! killed, repair takes the leases and continues where the writer stopped; if repair is killed, the writer continues.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
@@ -13,14 +14,15 @@ use tokio::time::{Instant, sleep};
 
 use super::former::wipe;
 use super::map::DriveMap;
-use super::newest::{newest, refresh};
+use super::newest::newest;
 use super::open::{Opened, open_writer};
 use super::request::Request;
 use super::spare::{available, name_of, replace, restarted};
 use crate::file::DriveFile;
 use crate::file::check::SPARES_MAX;
+use crate::file::set::DriveSet;
 use crate::node::find::AvailableNode;
-use crate::node::health::node_statuses;
+use crate::node::health::set_statuses;
 use crate::node::open::NodeAccess;
 
 /// The interval of looks at the writer's progress.
@@ -92,6 +94,18 @@ pub struct Missing {
 }
 
 impl Repaired {
+    /// The same of two sets together.
+    fn and(mut self, other: Self) -> Self {
+        self.resynced.extend(other.resynced);
+        self.replaced.extend(other.replaced);
+        self.missing.extend(other.missing);
+        self.problems.extend(other.problems);
+        self.writer = self.writer.or(other.writer);
+        self.survives = self.survives.min(other.survives);
+        self.survives_max = self.survives_max.min(other.survives_max);
+        self
+    }
+
     /// Whether redundancy is complete.
     pub fn is_complete(&self) -> bool {
         self.survives == self.survives_max
@@ -120,11 +134,34 @@ pub async fn repair(
         file.spares = names.iter().cloned().chain(known.into_iter().filter(|spare| !names.contains(spare))).collect();
         file.spares.truncate(SPARES_MAX);
     })?;
+    let mut whole: Option<Repaired> = None;
+    let sets = file.sets.len() as u64;
+    for (set, before) in DriveSet::all(file).zip(0..) {
+        let mut progress = |RepairProgress { done, left }: RepairProgress| {
+            let of_set = done + left;
+            progress(RepairProgress { done: before * of_set + done, left: (sets - 1 - before) * of_set + left });
+        };
+        let repaired = repair_set(&mut set.clone(), &options, &mut progress).await?;
+        whole = Some(match whole {
+            Some(whole) => whole.and(repaired),
+            None => repaired,
+        });
+    }
+    *file = DriveFile::load(&file.path)?;
+    whole.ok_or_else(|| Error::failed(format!("{} has no sets", file.name)))
+}
+
+/// Repairs a set, and brings its entry in the drive file up to date.
+pub(super) async fn repair_set(
+    set: &mut DriveSet,
+    options: &RepairOptions,
+    progress: &mut (impl FnMut(RepairProgress) + Send),
+) -> Result<Repaired> {
     loop {
-        *file = refresh(file, options.timeout).await?;
-        let repaired = match writer(file, options.timeout).await.filter(|_| !options.force_lease) {
-            Some(writer) => watch_writer(file, &options, writer, &mut progress).await?,
-            None => Some(repair_alone(file, &options, &mut progress).await?),
+        newest(set, options.timeout).await?.map.update(&mut set.drive, set.index);
+        let repaired = match writer(set, options.timeout).await.filter(|_| !options.force_lease) {
+            Some(writer) => watch_writer(set, options, writer, progress).await?,
+            None => Some(repair_alone(set, options, progress).await?),
         };
         if let Some(repaired) = repaired {
             return Ok(repaired);
@@ -132,35 +169,35 @@ pub async fn repair(
     }
 }
 
-/// The process that has the drive open for writing.
-async fn writer(file: &DriveFile, timeout: Duration) -> Option<String> {
-    node_statuses(file, timeout).await.into_iter().find_map(|node| node.writer)
+/// The process that has the set open for writing.
+async fn writer(set: &DriveSet, timeout: Duration) -> Option<String> {
+    set_statuses(set, timeout).await.into_iter().find_map(|node| node.writer)
 }
 
 /// Asks the writer to repair the drive, and waits for that. `None` if the writer ends before.
 async fn watch_writer(
-    file: &mut DriveFile,
+    set: &mut DriveSet,
     options: &RepairOptions,
     writer: String,
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Option<Repaired>> {
-    let before = newest(file, options.timeout).await?.map;
+    let before = newest(set, options.timeout).await?.map;
     let spares = options.spares.iter().map(name_of).collect();
-    let nodes = node_statuses(file, options.timeout).await;
+    let nodes = set_statuses(set, options.timeout).await;
     let lost: Vec<String> = nodes.into_iter().filter(|node| !node.is_whole()).map(|node| node.nbd).collect();
     let is_lost = |map: &DriveMap| map.nodes.iter().any(|node| lost.contains(&node.nbd));
     let request = Request::new(spares, lost.clone())?;
     if request.leave(&before.nodes).await == 0 {
         return Err(Error::failed(format!(
             "{} is written by {writer}, and no node takes a message to that process; close the drive there first",
-            file.name
+            set.drive.name
         )));
     }
     let (mut most, mut left_before) = (0, u64::MAX);
     let begun = Instant::now();
     let (mut asked, mut advanced) = (begun, begun);
     loop {
-        let now = newest(file, options.timeout).await?.map;
+        let now = newest(set, options.timeout).await?.map;
         let left = left(&now);
         most = most.max(left);
         if left != left_before {
@@ -173,14 +210,14 @@ async fn watch_writer(
         // The writer may not have noticed a loss yet. Or it sees no loss, and the node is cut off from here only.
         let noticed = is_stale || is_syncing || !is_lost(&now) || begun.elapsed() >= NOTICE_WAIT;
         if noticed && !is_syncing && (!is_stale || answer.is_some()) {
-            *file = refresh(file, options.timeout).await?;
-            file.update(|file| now.update(file))?;
+            let index = set.index;
+            set.update(|file| now.update(file, index))?;
             let problems = answer.map(|answer| answer.problems).unwrap_or_default();
-            return Ok(Some(Repaired { writer: Some(writer), problems, ..compare(file, &before, &now) }));
+            return Ok(Some(Repaired { writer: Some(writer), problems, ..compare(set, &before, &now) }));
         }
         if asked.elapsed() >= ASK_WRITER {
             asked = Instant::now();
-            if self::writer(file, options.timeout).await.is_none() {
+            if self::writer(set, options.timeout).await.is_none() {
                 return Ok(None);
             }
         }
@@ -188,7 +225,7 @@ async fn watch_writer(
             return Err(Error::failed(format!(
                 "{} is written by {writer}, which neither answers nor repairs it; close the drive there, or take the \
                  lease from that process with --force-lease",
-                file.name
+                set.drive.name
             )));
         }
         sleep(LOOK).await;
@@ -202,7 +239,7 @@ fn left(map: &DriveMap) -> u64 {
 }
 
 /// The changes from one map to another.
-fn compare(file: &DriveFile, before: &DriveMap, now: &DriveMap) -> Repaired {
+fn compare(set: &DriveSet, before: &DriveMap, now: &DriveMap) -> Repaired {
     let mut repaired = Repaired {
         resynced: Vec::new(),
         replaced: Vec::new(),
@@ -210,7 +247,7 @@ fn compare(file: &DriveFile, before: &DriveMap, now: &DriveMap) -> Repaired {
         problems: Vec::new(),
         writer: None,
         survives: 0,
-        survives_max: file.losses_max(),
+        survives_max: set.losses_max(),
     };
     for (index, (was, is)) in before.nodes.iter().zip(&now.nodes).enumerate() {
         let in_sync = |map: &DriveMap| map.map.members[index].state == MemberState::InSync;
@@ -226,28 +263,28 @@ fn compare(file: &DriveFile, before: &DriveMap, now: &DriveMap) -> Repaired {
     repaired
 }
 
-/// Repairs a drive that no process has open for writing, under its write leases.
+/// Repairs a set that no process has open for writing, under its write leases.
 async fn repair_alone(
-    file: &mut DriveFile,
+    set: &mut DriveSet,
     options: &RepairOptions,
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Repaired> {
-    let before = newest(file, options.timeout).await?.map;
+    let before = newest(set, options.timeout).await?.map;
     let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
-    let opened = open_writer(file, options.force_lease, access).await?;
-    let worked = work(file, options, &opened, progress).await;
+    let opened = open_writer(set, options.force_lease, access, Arc::default()).await?;
+    let worked = work(set, options, &opened, progress).await;
     let closed = opened.close().await;
     let problems = worked?;
     closed?;
     // Includes changes that the former writer recorded when it ended.
-    *file = refresh(file, options.timeout).await?;
-    let now = newest(file, options.timeout).await?.map;
-    file.update(|file| now.update(file))?;
-    Ok(Repaired { problems, ..compare(file, &before, &now) })
+    let now = newest(set, options.timeout).await?.map;
+    let index = set.index;
+    set.update(|file| now.update(file, index))?;
+    Ok(Repaired { problems, ..compare(set, &before, &now) })
 }
 
 async fn work(
-    file: &DriveFile,
+    set: &DriveSet,
     options: &RepairOptions,
     opened: &Opened,
     progress: &mut (impl FnMut(RepairProgress) + Send),
@@ -278,7 +315,7 @@ async fn work(
     }
     let resync = async {
         let mut tell = |done, left| progress(RepairProgress { done, left });
-        opened.redundant.resync(&mut tell).await.map_err(Error::device(format!("repairing {}", file.name)))
+        opened.redundant.resync(&mut tell).await.map_err(Error::device(format!("repairing {}", set.drive.name)))
     };
     let record = async {
         loop {

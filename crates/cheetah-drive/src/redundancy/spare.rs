@@ -10,7 +10,7 @@ use cheetah_error::{Error, Result};
 use cheetah_redundancy::Members;
 
 use super::environment::Shared;
-use crate::file::{DriveFile, SetNode};
+use crate::file::SetNode;
 use crate::lifecycle::create::{allocate_spare, free_spare};
 use crate::node::find::{AvailableNode, FindOptions, NodePlace, find};
 use crate::node::spec::NodeSpec;
@@ -32,17 +32,17 @@ pub(crate) async fn replace(
     spares: &[AvailableNode],
     timeout: Duration,
 ) -> Result<Replaced> {
-    let (file, nodes) = (shared.file(), shared.nodes());
+    let (set, nodes) = (shared.set(), shared.nodes());
     let lost = nodes[index].name.clone();
     let size = nodes[index].size;
     let mut why = Vec::new();
     for spare in spares {
-        if let Err(unsuitable) = check(spare, &file, &nodes, index) {
+        if let Err(unsuitable) = check(spare, &set.drive.name, &nodes, index) {
             why.push(unsuitable);
             continue;
         }
         let epoch = members.map().map_or(0, |map| map.epoch);
-        let node = match allocate_spare(&file, index, epoch, spare, size, timeout).await {
+        let node = match allocate_spare(&set, index, epoch, spare, size, timeout).await {
             Ok(node) => node,
             Err(error) => {
                 why.push(error.to_string());
@@ -61,10 +61,10 @@ pub(crate) async fn replace(
     }))
 }
 
-/// Refuses a spare that cannot take the place of this member. The error is a clause.
+/// Refuses a spare that cannot take the place of this member of a set over these nodes. The error is a clause.
 pub(crate) fn check(
     spare: &AvailableNode,
-    file: &DriveFile,
+    drive: &str,
     nodes: &[SetNode],
     index: usize,
 ) -> std::result::Result<(), String> {
@@ -73,8 +73,8 @@ pub(crate) fn check(
     };
     if nodes.iter().enumerate().any(is_other) {
         return Err(format!(
-            "node {} holds a part of {} already: it cannot take another, or its loss would be two losses",
-            spare.name, file.name
+            "node {} holds a part of {drive} already: it cannot take another, or its loss would be two losses",
+            spare.name
         ));
     }
     if spare.free_bytes < nodes[index].size {

@@ -15,12 +15,13 @@ use tokio::time::{Instant, sleep};
 use super::draining::Drainer;
 use super::environment::Shared;
 use super::former::wipe;
-use super::newest::refresh;
-use super::repair::{RepairOptions, Replacement, repair};
+use super::newest::newest;
+use super::repair::{RepairOptions, Replacement, repair_set};
 use super::request::{Answer, Recovery, Request};
 use super::spare::{available, check, replace, restarted};
 use crate::file::DriveFile;
-use crate::node::health::{NodeState, NodeStatus, node_statuses};
+use crate::file::set::DriveSet;
+use crate::node::health::{NodeState, NodeStatus, set_statuses};
 
 /// The interval of looks at the members.
 const LOOK: Duration = Duration::from_secs(1);
@@ -60,21 +61,21 @@ impl Upkeep {
 
 impl Upkeep {
     /// Starts for a reader: a drive with members that have been lost for `patience` is repaired.
-    pub fn start_reading(file: DriveFile, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Self {
+    pub fn start_reading(set: DriveSet, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Self {
         let looks = patience.as_secs().div_ceil(LOOK.as_secs()).max(1);
-        Self { task: tokio::spawn(repair_for_readers(file, Arc::downgrade(members), looks, timeout)) }
+        Self { task: tokio::spawn(repair_for_readers(set, Arc::downgrade(members), looks, timeout)) }
     }
 }
 
 /// Looks are counted, not time: this process may have been frozen.
-async fn repair_for_readers(mut file: DriveFile, members: Weak<Members>, looks: u64, timeout: Duration) {
+async fn repair_for_readers(mut set: DriveSet, members: Weak<Members>, looks: u64, timeout: Duration) {
     let (mut lost_for, mut are_whole) = (0, true);
     for look in 1_u64.. {
         sleep(LOOK).await;
         let Some(are_ready) = members.upgrade().map(|members| members.all_ready()) else { return };
         // While nobody reads, only the nodes' own answers show a loss.
         if look % LOOKS_PER_STATUS == 0 {
-            are_whole = node_statuses(&file, SPARE_TIMEOUT).await.iter().all(NodeStatus::is_whole);
+            are_whole = set_statuses(&set, SPARE_TIMEOUT).await.iter().all(NodeStatus::is_whole);
         }
         lost_for = if are_ready && are_whole { 0 } else { lost_for + 1 };
         if lost_for <= looks {
@@ -82,33 +83,38 @@ async fn repair_for_readers(mut file: DriveFile, members: Weak<Members>, looks: 
         }
         lost_for = 0;
         are_whole = true;
-        if let Err(error) = repair_if_possible(&mut file, timeout).await {
-            tracing::warn!("{} cannot be repaired: {error}", file.name);
+        if let Err(error) = repair_if_possible(&mut set, timeout).await {
+            tracing::warn!("{} cannot be repaired: {error}", set.drive.name);
         }
     }
 }
 
-/// Repairs a drive if no process has it open for writing, and a node came back or can be replaced. Otherwise the leases
+/// Repairs a set if no process has it open for writing, and a node came back or can be replaced. Otherwise the leases
 /// would be taken in vain.
-async fn repair_if_possible(file: &mut DriveFile, timeout: Duration) -> Result<()> {
-    let known = DriveFile::load(&file.path).ok().filter(|found| found.id == file.id).unwrap_or_else(|| file.clone());
-    *file = refresh(&known, timeout).await?;
-    let statuses = node_statuses(file, timeout).await;
+async fn repair_if_possible(set: &mut DriveSet, timeout: Duration) -> Result<()> {
+    let on_disk = DriveFile::load(&set.drive.path).ok().filter(|found| found.id == set.drive.id);
+    if let Some(on_disk) = on_disk.and_then(|drive| DriveSet::of(drive, set.index)) {
+        *set = on_disk;
+    }
+    newest(set, timeout).await?.map.update(&mut set.drive, set.index);
+    let statuses = set_statuses(set, timeout).await;
     if statuses.iter().any(|node| node.writer.is_some()) || statuses.iter().all(NodeStatus::is_whole) {
         return Ok(());
     }
-    let nodes: Vec<_> = file.nodes().cloned().collect();
-    let spares = available(&file.spares, SPARE_TIMEOUT).await;
+    let nodes = set.nodes();
+    let spares = available(&set.drive.spares, SPARE_TIMEOUT).await;
     let mut is_possible = false;
     for (index, status) in statuses.iter().enumerate().filter(|(_, status)| !status.is_whole()) {
         let is_back = status.state == NodeState::Ok;
         let own = restarted(&nodes[index], SPARE_TIMEOUT).await;
-        is_possible |= is_back || spares.iter().chain(&own).any(|spare| check(spare, file, &nodes, index).is_ok());
+        let suits = |spare| check(spare, &set.drive.name, nodes, index).is_ok();
+        is_possible |= is_back || spares.iter().chain(&own).any(suits);
     }
     if !is_possible {
         return Ok(());
     }
-    let repaired = repair(file, RepairOptions { spares: Vec::new(), force_lease: false, timeout }, |_| {}).await?;
+    let options = RepairOptions { spares: Vec::new(), force_lease: false, timeout };
+    let repaired = repair_set(set, &options, &mut |_| {}).await?;
     for node in &repaired.resynced {
         tracing::warn!("{node} is back, and has received the writes that it missed");
     }

@@ -72,7 +72,7 @@ async fn a_drive_in_use_is_enlarged_and_its_users_see_that_when_they_open_it_aga
     lab.nodes.extend([start_node(4 * MIB), start_node(4 * MIB)]);
     let nodes = lab.found().await.split_off(1);
     let request =
-        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::Bytes(3 * MIB + 1), thin: false, timeout: TIMEOUT };
+        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::Bytes(3 * MIB + 1), parts: 1, thin: false, timeout: TIMEOUT };
 
     let reader = Drive::open(&file, options(false)).await.unwrap();
     let (before, size) = (file.capacity(), file.size);
@@ -146,7 +146,7 @@ async fn size_all_takes_all_memory_of_the_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses_and_not_enlarged() {
+async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses() {
     let lab = Lab::new(&[8 * MIB, 8 * MIB, 8 * MIB]);
     let parity = Layout::Parity { unit: UNIT, parities: 1 };
     let size = DriveSize::Bytes(4 * MIB);
@@ -161,14 +161,14 @@ async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses_and_not_enl
     assert_eq!((lab.exports(), lab.files()), (0, vec![]));
 
     let mut file = create(lab.request(parity, size).await).await.unwrap();
-    assert_eq!((file.epoch, file.size, file.losses_max()), (1, 4 * MIB, 1));
+    assert_eq!((file.sets[0].epoch, file.size, file.losses_max()), (1, 4 * MIB, 1));
     assert_eq!(DriveFile::load(&file.path).unwrap(), file);
     let now = status(&file, TIMEOUT).await.unwrap();
     assert!(now.healthy && now.survives_losses == Some(1), "{now:?}");
     let nodes = lab.found().await;
-    let request = EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, thin: false, timeout: TIMEOUT };
+    let request = EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, parts: 1, thin: false, timeout: TIMEOUT };
     let refusal = enlarge(&mut file, request).await.unwrap_err().to_string();
-    assert!(refusal.contains("cannot be enlarged yet"), "{refusal}");
+    assert!(refusal.contains("survives the loss of 1, and a stripe of 64KiB that of 0"), "{refusal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,6 +228,7 @@ async fn nodes_join_in_order_and_once() {
         nodes: found,
         layout: Layout::Linear,
         size: DriveSize::Bytes(3 * MIB),
+        parts: 1,
         thin: true,
         spares: Vec::new(),
         seal: None,

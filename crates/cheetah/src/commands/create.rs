@@ -78,7 +78,7 @@ pub struct Args {
     /// first used. The layout is linear, and survives no loss. The drive is sealed, unless --no-seal
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = JOIN_ADDRESS)]
-    #[arg(conflicts_with_all = ["from", "wait", "layout", "copies", "parity", "spares", "thin"])]
+    #[arg(conflicts_with_all = ["from", "wait", "layout", "copies", "parity", "spares", "thin", "parts"])]
     gather: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -87,6 +87,11 @@ pub struct Args {
     /// Nodes that may take the place of lost ones, named as in --nodes. None of their memory is reserved
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     spares: Vec<String>,
+
+    /// Parts of a drive with redundancy on each node. `cheetah rebalance` can spread the drive over this many times its
+    /// nodes; more parts cost some speed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    parts: u8,
 
     /// Reserve no memory: the drive may be larger than the nodes' free memory, and writes fail once they are full. Only
     /// with --layout stripe or linear
@@ -145,7 +150,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         let gathering = Gathering { nodes: args.nodes.clone(), listen, size_max };
         let (path, layout, seal) = (args.drive.clone(), Layout::Linear, args.seal.always()?);
         let request =
-            CreateRequest { path, nodes: Vec::new(), layout, size, thin: false, spares: Vec::new(), seal, timeout };
+            CreateRequest { path, nodes: Vec::new(), layout, size, parts: 1, thin: false, spares: Vec::new(), seal, timeout };
         let file = gather(gathering, request, &mut stop, ui).await?;
         load::warn_of_foreign(&file, ui);
         answer(&file, ui);
@@ -161,7 +166,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         seal.as_ref().map_or(UNIT_BYTES_DEFAULT, |seal| unit_of_sealed(seal.unit, bytes_of(size, &nodes), nodes.len()));
     let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len(), unit), args.thin);
     let spares = args.spares.clone();
-    let request = CreateRequest { path, nodes, layout, size, thin, spares, seal, timeout };
+    let request = CreateRequest { path, nodes, layout, size, parts: usize::from(args.parts), thin, spares, seal, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
     warn_of_missing_maps(&file, ui);

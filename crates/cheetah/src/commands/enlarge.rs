@@ -9,7 +9,7 @@ use cheetah_drive::{DriveFile, DriveSize, UNIT_BYTES_DEFAULT};
 use cheetah_error::list;
 use serde_json::json;
 
-use super::options::{AddedLayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
+use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
 use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -20,7 +20,8 @@ use crate::ui::Ui;
 #[command(long_about = "Adds nodes to a drive, also while it is in use or is being filled.
 
 The drive's content stays where it is; the new space is appended. A mount, an export or a block device shows the new \
-size once the drive is opened again. A drive that survives losses (mirror, parity) cannot be enlarged yet.
+size once the drive is opened again. The new space survives as many losses as the drive: nodes that the drive has \
+already may be named beside the new ones. To spread the content over the new nodes, see cheetah rebalance.
 
   cheetah enlarge case42.drive --nodes lab4,lab5
   cheetah enlarge case42.drive --wait 1 --size 8GiB")]
@@ -36,7 +37,7 @@ pub struct Args {
     size: SizeOrAll,
 
     #[command(flatten)]
-    layout: AddedLayoutArgs,
+    layout: LayoutArgs,
 
     /// Reserve no memory: writes fail once the nodes are full
     #[arg(long)]
@@ -48,6 +49,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    args.layout.check()?;
     let mut file = DriveFile::load(&args.drive)?;
     let before = file.size;
     let timeout = args.timeout.get();
@@ -58,8 +60,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let nodes = args.nodes.find(timeout, ui).await?;
     // No signal ends it from here on, so that nothing is left half-done. It takes no longer than the nodes' time-out.
     let _caught = Stop::catch()?;
-    let layout = args.layout.get(UNIT_BYTES_DEFAULT);
-    let users = enlarge(&mut file, EnlargeRequest { nodes, layout, size, thin: args.thin, timeout }).await?;
+    // As the drive has it.
+    let unit = file.sets.first().and_then(|set| set.unit).unwrap_or(UNIT_BYTES_DEFAULT);
+    let layout = args.layout.added(file.losses_max(), nodes.len(), unit);
+    let parts = if layout.losses_max() > 0 { file.parts() } else { 1 };
+    let users = enlarge(&mut file, EnlargeRequest { nodes, layout, size, parts, thin: args.thin, timeout }).await?;
     if !users.is_empty() {
         ui.warn(format_args!(
             "{} is in use: {}. These processes continue, and see the new size when they open the drive again: mount, \

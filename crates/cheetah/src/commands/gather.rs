@@ -71,7 +71,7 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
             Some(rest) if bytes_of_added(&file, rest)?.is_within(node.free_bytes) => rest,
             _ => DriveSize::All,
         };
-        let more = EnlargeRequest { nodes: vec![node.clone()], layout, size, thin: false, timeout };
+        let more = EnlargeRequest { nodes: vec![node.clone()], layout, size, parts: 1, thin: false, timeout };
         // Not dropped by a signal, so that nothing is left half-done.
         match enlarge(&mut file, more).await {
             Ok(_) => say(&file, found.len(), ui),

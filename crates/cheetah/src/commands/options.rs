@@ -165,7 +165,8 @@ pub fn is_same(one: &AvailableNode, other: &AvailableNode) -> bool {
 /// The layout of a new drive.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct LayoutArgs {
-    /// Order of the data on the nodes [default: parity over three nodes or more, mirror over two, linear on one]
+    /// Order of the data on the nodes [default: parity over three nodes or more, mirror over two, linear on one; of added
+    /// nodes, one that survives as many losses as the drive]
     #[arg(long, value_enum)]
     layout: Option<LayoutKind>,
 
@@ -177,17 +178,6 @@ pub struct LayoutArgs {
     /// Number of parity units in each group, 1 or 2: the number of nodes that may be lost [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
     parity: Option<u8>,
-
-    #[command(flatten)]
-    unit: UnitArgs,
-}
-
-/// The layout of nodes that are added to a drive.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub struct AddedLayoutArgs {
-    /// Order of the data on the new nodes
-    #[arg(long, value_enum, default_value_t = AddedLayoutKind::Stripe)]
-    layout: AddedLayoutKind,
 
     #[command(flatten)]
     unit: UnitArgs,
@@ -215,15 +205,6 @@ pub enum LayoutKind {
     Linear,
 }
 
-/// The layouts of nodes that are added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AddedLayoutKind {
-    /// One node after the other
-    Linear,
-    /// Stripe units on the nodes in turn (RAID 0)
-    Stripe,
-}
-
 impl LayoutArgs {
     /// Fails if options contradict each other, before nodes are looked for.
     pub fn check(self) -> Result<()> {
@@ -241,6 +222,15 @@ impl LayoutArgs {
     /// Returns the layout over this number of nodes, with `unit_default` as stripe unit unless the user names one.
     /// `--copies` or `--parity` alone names a layout, too.
     pub fn over(self, nodes: usize, unit_default: u64) -> Layout {
+        self.or_else(unit_default, |unit| Layout::default_over(nodes, unit))
+    }
+
+    /// The same for nodes that are added to a drive that survives `losses` losses.
+    pub fn added(self, losses: usize, nodes: usize, unit_default: u64) -> Layout {
+        self.or_else(unit_default, |unit| Layout::surviving(losses, nodes, unit))
+    }
+
+    fn or_else(self, unit_default: u64, otherwise: impl FnOnce(u64) -> Layout) -> Layout {
         let unit = self.unit.unit.map_or(unit_default, |unit| unit.0);
         let mirror = Layout::Mirror { unit, copies: self.copies.map_or(2, usize::from) };
         let parity = Layout::Parity { unit, parities: self.parity.map_or(1, usize::from) };
@@ -251,17 +241,7 @@ impl LayoutArgs {
             Some(LayoutKind::Parity) => parity,
             None if self.copies.is_some() => mirror,
             None if self.parity.is_some() => parity,
-            None => Layout::default_over(nodes, unit),
-        }
-    }
-}
-
-impl AddedLayoutArgs {
-    /// Returns the layout, with `unit_default` as stripe unit unless the user names one.
-    pub fn get(self, unit_default: u64) -> Layout {
-        match self.layout {
-            AddedLayoutKind::Linear => Layout::Linear,
-            AddedLayoutKind::Stripe => Layout::Stripe { unit: self.unit.unit.map_or(unit_default, |unit| unit.0) },
+            None => otherwise(unit),
         }
     }
 }

@@ -116,6 +116,7 @@ impl Lab {
             nodes,
             layout,
             size,
+            parts: 1,
             thin: false,
             spares: Vec::new(),
             seal: None,
