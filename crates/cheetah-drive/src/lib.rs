@@ -19,7 +19,7 @@
 //! | `fill` | lazy drives: read while they are filled |
 //! | `image` | loading, saving and verifying an image |
 //! | `status` | the state of a drive |
-//! | `lifecycle` | creating, enlarging and destroying drives |
+//! | `lifecycle` | creating, enlarging and destroying drives; moving their parts |
 //!
 //! # Functions
 //!
@@ -74,7 +74,7 @@ pub use image::{load, partial, save, verify};
 pub use layout::kind::{Layout, UNIT_BYTES_DEFAULT, unit_of_sealed};
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
-pub use lifecycle::{create, destroy, drain, usage};
+pub use lifecycle::{create, destroy, drain, rebalance, usage};
 pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather, here};
 pub use open::Drive;

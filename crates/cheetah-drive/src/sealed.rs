@@ -243,11 +243,7 @@ impl Alternatives for WithoutOne {
         async move {
             let found = self.read(range).await.into_iter();
             found
-                .map(|found| Alternative {
-                    without: found.without,
-                    name: self.name(found.without),
-                    data: found.data,
-                })
+                .map(|found| Alternative { without: found.without, name: self.name(found.without), data: found.data })
                 .collect()
         }
         .boxed()

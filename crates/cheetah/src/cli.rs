@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     acquire, attach, bench, create, demo, destroy, detach, drain, drive, enlarge, export, generate, load, mount, node,
-    probe, repair, room, save, serve, status, triage, unmount, verify,
+    probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, enter};
@@ -81,6 +81,7 @@ pub enum Command {
     Enlarge(enlarge::Args),
     Repair(repair::Args),
     Drain(drain::Args),
+    Rebalance(rebalance::Args),
     Room(room::Args),
     Load(load::Args),
     Save(save::Args),
@@ -152,6 +153,7 @@ impl Command {
             Self::Enlarge(args) => enlarge::run(args, ui).await,
             Self::Repair(args) => repair::run(args, ui).await,
             Self::Drain(args) => drain::run(args, ui).await,
+            Self::Rebalance(args) => rebalance::run(args, ui).await,
             Self::Load(args) => load::run(args, ui).await,
             Self::Room(args) => room::run(args, room, ui).await,
             Self::Save(args) => save::run(args, ui).await,

@@ -74,7 +74,8 @@ impl DriveFile {
 
     fn check_bundles(&self) -> Check {
         for (index, set) in self.sets.iter().enumerate().filter(|(_, set)| set.bundle.is_some()) {
-            let mut others = self.sets.iter().enumerate().filter(|(other, of)| *other != index && of.bundle == set.bundle);
+            let mut others =
+                self.sets.iter().enumerate().filter(|(other, of)| *other != index && of.bundle == set.bundle);
             let is_beside = others.clone().any(|(other, _)| other.abs_diff(index) == 1);
             ensure(is_beside && others.all(|(_, other)| other.size == set.size), || {
                 "sets that take turns do not follow each other, or have different sizes".into()

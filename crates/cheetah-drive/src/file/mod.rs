@@ -72,8 +72,8 @@ pub(crate) mod set;
 use std::path::{Path, PathBuf};
 
 use cheetah_control::receipt::Receipt;
-use cheetah_device::{ByteRange, Size};
 use cheetah_device::path_text::{path_to_text, text_to_path};
+use cheetah_device::{ByteRange, Size};
 use cheetah_nbd::uri::NbdUri;
 use cheetah_redundancy::{BadRanges, Redundancy, SetGeometry};
 use serde::{Deserialize, Serialize};

@@ -35,7 +35,9 @@ impl DriveSet {
         drive.update(change)?;
         let older = || {
             let path = self.drive.path.display();
-            Error::failed(format!("{path} is an older copy, made before the drive was enlarged; put the newer one back"))
+            Error::failed(format!(
+                "{path} is an older copy, made before the drive was enlarged; put the newer one back"
+            ))
         };
         *self = Self::of(drive, self.index).ok_or_else(older)?;
         Ok(())

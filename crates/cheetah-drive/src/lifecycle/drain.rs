@@ -17,8 +17,8 @@ use crate::file::DriveFile;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::options::OpenOptions;
-use crate::redundancy::newest::refresh;
 use crate::redundancy::arrays::Arrays;
+use crate::redundancy::newest::refresh;
 use crate::redundancy::request::{Leaving, Step};
 
 /// The interval of looks at the node.

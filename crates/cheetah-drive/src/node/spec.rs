@@ -7,6 +7,7 @@ use std::str::FromStr;
 use cheetah_control::api::Status;
 use cheetah_nbd::uri::{Address, NbdUri, PORT};
 
+use crate::file::SetNode;
 use cheetah_error::{Error, Result};
 
 /// The maximum length of a node's own name, in characters.
@@ -86,9 +87,14 @@ pub struct AvailableNode {
 }
 
 impl AvailableNode {
-    /// Whether its control API has this address.
-    pub(crate) fn is_at(&self, address: Option<&str>) -> bool {
-        matches!(&self.place, NodePlace::Node { http, .. } if Some(http.as_str()) == address)
+    /// Whether it is the node of this entry: it has the same address, or is the same instance under another name.
+    pub(crate) fn is_of(&self, entry: &SetNode) -> bool {
+        match &self.place {
+            NodePlace::Node { http, instance, .. } => {
+                entry.http.as_ref() == Some(http) || entry.instance.as_ref() == Some(instance)
+            }
+            NodePlace::Foreign { .. } => false,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! A writer moves its drive's parts off nodes that are about to leave, or whose machines need the memory.
+//! A writer moves its drive's parts off nodes that are about to leave, or whose machines need the memory, and to other
+//! nodes if `rebalance` asks for that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use super::environment::Shared;
 use super::moving;
-use super::request::{Leaving, Step};
+use super::request::{Leaving, MoveRequest, Step};
 use super::spare::{available, check};
 use crate::node::find::AvailableNode;
 
@@ -21,11 +22,30 @@ const TARGET_TIMEOUT: Duration = Duration::from_secs(3);
 /// The pause before a part that could not be moved is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// Why a part leaves its node, and where it may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Mark {
+    /// The node is draining, or its machine needs the memory: to one of these nodes, a spare or an announced node.
+    Leave(Draining),
+    /// `rebalance` asks for it: to this node only.
+    Move(String),
+}
+
+impl Mark {
+    /// The nodes that it names.
+    fn to(&self) -> Vec<String> {
+        match self {
+            Self::Leave(draining) => draining.to.clone(),
+            Self::Move(to) => vec![to.clone()],
+        }
+    }
+}
+
 /// An attempt to begin a move.
 struct Failed {
     at: Instant,
     member: usize,
-    mark: Draining,
+    mark: Mark,
     why: String,
 }
 
@@ -47,7 +67,11 @@ impl Drainer {
             let status = export.control.status().await.ok()?;
             let has_to_go =
                 || status.exports.iter().any(|found| found.name == export.name && found.leave_in_s.is_some());
-            status.draining.clone().or_else(|| has_to_go().then(Draining::default))
+            let leaves = status.draining.clone().or_else(|| has_to_go().then(Draining::default));
+            match leaves {
+                Some(draining) => Some(Mark::Leave(draining)),
+                None => MoveRequest::at(node).await.map(|request| Mark::Move(request.to)),
+            }
         });
         let marks = join_all(asks).await;
         let draining: Vec<usize> = (0..nodes.len()).filter(|member| marks[*member].is_some()).collect();
@@ -64,8 +88,9 @@ impl Drainer {
             failed.member == member && marks[member].as_ref() == Some(&failed.mark) && failed.at.elapsed() < RETRY
         };
         let due = |member: &usize| !self.failed.as_ref().is_some_and(|failed| waits(failed, *member));
-        if let Some(member) = next.filter(due) {
-            let mark = marks[member].clone().unwrap_or_default();
+        if let Some(member) = next.filter(due)
+            && let Some(mark) = marks[member].clone()
+        {
             let begun = self.begin(shared, members, member, &mark).await;
             self.failed = begun.err().map(|why| Failed { at: Instant::now(), member, mark, why });
         }
@@ -78,10 +103,11 @@ impl Drainer {
         shared: &Arc<Shared>,
         members: &Arc<Members>,
         member: usize,
-        Draining { to }: &Draining,
+        mark: &Mark,
     ) -> Result<(), String> {
         let (drive, nodes) = (shared.drive_name(), shared.nodes());
-        let named = [to.clone(), shared.newest_spares()].concat();
+        let spares = if matches!(mark, Mark::Leave(_)) { shared.newest_spares() } else { Vec::new() };
+        let named = [mark.to(), spares].concat();
         let mut why = Vec::new();
         // Announced nodes are used only if none is named: looking for them takes seconds.
         for names in [named.clone(), vec!["auto".to_owned()]] {
@@ -95,11 +121,7 @@ impl Drainer {
                 }
                 match moving::begin(shared, members, member, &target, shared.timeout()).await {
                     Ok(()) => {
-                        tracing::info!(
-                            "{} wants its memory back: its part moves to {}",
-                            nodes[member].name,
-                            target.name
-                        );
+                        tracing::info!("the part of {} moves to {}", nodes[member].name, target.name);
                         return Ok(());
                     }
                     Err(error) => why.push(error.to_string()),
@@ -109,8 +131,7 @@ impl Drainer {
                 break;
             }
         }
-        let needed =
-            format!("{drive} needs {} of free memory elsewhere", cheetah_device::Size(nodes[member].size));
+        let needed = format!("{drive} needs {} of free memory elsewhere", cheetah_device::Size(nodes[member].size));
         Err(match &why[..] {
             [] => format!("{needed}, and no node offers any: name nodes with --to"),
             why => format!("{needed}: {}", why.join("; ")),
@@ -118,13 +139,7 @@ impl Drainer {
     }
 
     /// Leaves word of the progress at the draining nodes.
-    async fn tell(
-        &mut self,
-        shared: &Arc<Shared>,
-        members: &Arc<Members>,
-        draining: &[usize],
-        marks: &[Option<Draining>],
-    ) {
+    async fn tell(&mut self, shared: &Arc<Shared>, members: &Arc<Members>, draining: &[usize], marks: &[Option<Mark>]) {
         let nodes = shared.nodes();
         let moving = members.moving();
         let Some(map) = members.map() else { return };
@@ -137,26 +152,21 @@ impl Drainer {
                 (None, Some((of, why))) if of == member => Step::Stuck { why: why.clone() },
                 (None, _) => Step::Waiting,
             };
-            let to = marks[*member].clone().unwrap_or_default().to;
+            let to = marks[*member].as_ref().map(Mark::to).unwrap_or_default();
             Leaving::new(shared.drive_name(), to, step).leave(&nodes[*member]).await;
         }
         let said = failed.map(|(_, why)| why).unwrap_or_default();
         if !said.is_empty() && said != self.told {
-            tracing::warn!("a node wants its memory back, and its part cannot be moved: {said}");
+            tracing::warn!("a part of the drive cannot be moved: {said}");
         }
         self.told = said;
     }
 }
 
 /// Whether a node can take a member's part. The error is a clause.
-fn suits(
-    target: &AvailableNode,
-    drive: &str,
-    nodes: &[crate::file::SetNode],
-    member: usize,
-) -> Result<(), String> {
-    if target.is_at(nodes[member].http.as_deref()) {
-        return Err(format!("node {} is the one that wants its memory back", target.name));
+fn suits(target: &AvailableNode, drive: &str, nodes: &[crate::file::SetNode], member: usize) -> Result<(), String> {
+    if target.is_of(&nodes[member]) {
+        return Err(format!("node {} is the one that it is to leave", target.name));
     }
     check(target, drive, nodes, member)
 }

@@ -128,8 +128,7 @@ impl DriveMap {
         if text.version != VERSION || !is_of_set {
             return Err("its map is that of another drive, or of another version of this program".into());
         }
-        let regions =
-            |text: &str| Regions::parse(text, capacity).ok_or("its map names regions that do not exist");
+        let regions = |text: &str| Regions::parse(text, capacity).ok_or("its map names regions that do not exist");
         let mut map = Map::new(known, capacity);
         (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
         map.bad = BadRanges::parse(&text.bad, capacity).ok_or("its map names pages that do not exist")?;
@@ -212,8 +211,7 @@ impl DriveMap {
             }
         }
         let moving = self.incoming.iter().enumerate();
-        set.incoming =
-            moving.filter_map(|(member, node)| Some(IncomingNode { member, node: node.clone()? })).collect();
+        set.incoming = moving.filter_map(|(member, node)| Some(IncomingNode { member, node: node.clone()? })).collect();
         let excess = set.former.len().saturating_sub(FORMER_MAX);
         set.former.drain(..excess);
     }

@@ -55,7 +55,7 @@ pub(crate) mod open;
 pub mod refetch;
 pub mod repair;
 pub(crate) mod request;
-mod spare;
+pub(crate) mod spare;
 mod stores;
 mod upkeep;
 mod votes;

@@ -92,7 +92,8 @@ async fn find(
             heard += usize::from(!matches!(answer, Answer::Nothing) && asked.nodes[index].http.is_some());
             has_map |= matches!(answer, Answer::Map(_));
             if let Answer::Map(map) = answer
-                && (map.map.epoch > best.map.epoch || best.map.epoch == set.entry().epoch && map.map.epoch == set.entry().epoch)
+                && (map.map.epoch > best.map.epoch
+                    || best.map.epoch == set.entry().epoch && map.map.epoch == set.entry().epoch)
             {
                 best = *map;
             }

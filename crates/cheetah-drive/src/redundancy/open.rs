@@ -168,12 +168,7 @@ impl Opened {
 }
 
 /// Opens a set under its write lease. Nodes that are missing are recorded as stale with the first write.
-pub(crate) async fn open_writer(
-    set: &DriveSet,
-    force: bool,
-    access: NodeAccess,
-    fence: Arc<Fence>,
-) -> Result<Opened> {
+pub(crate) async fn open_writer(set: &DriveSet, force: bool, access: NodeAccess, fence: Arc<Fence>) -> Result<Opened> {
     for _ in 0..OPEN_ATTEMPTS {
         let found = newest(set, access.timeout).await?;
         check_readable(set, &found.map)?;

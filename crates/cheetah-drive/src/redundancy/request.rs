@@ -1,4 +1,4 @@
-//! Messages between the process that has the drive open for writing and `repair` and `status`: notes at the drive's
+//! Messages between the process that has the drive open for writing and `repair`, `rebalance` and `status`: notes at the drive's
 //! nodes.
 //!
 //! Only the holder of the leases can change the map, so the holder repairs a drive that is in use. `repair` leaves a
@@ -137,7 +137,27 @@ impl Recovery {
     }
 }
 
-/// What a writer says at a node that is draining.
+/// A request of `rebalance`, at the node that a part is to leave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MoveRequest {
+    /// The node that is to take the part, in the user's notation; empty if the request is taken back.
+    pub to: String,
+}
+
+impl MoveRequest {
+    /// The request at a node, if there is one.
+    pub async fn at(node: &SetNode) -> Option<Self> {
+        let found: Option<Self> = read(std::slice::from_ref(node), "move-request").await.pop();
+        found.filter(|request| !request.to.is_empty())
+    }
+
+    /// Leaves it at the node. Returns whether the node has it.
+    pub async fn leave(&self, node: &SetNode) -> bool {
+        store(std::slice::from_ref(node), "move-request", self).await > 0
+    }
+}
+
+/// What a writer says at a node that is draining, or that a part is to leave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leaving {
     /// When it was said, in milliseconds since 1970.

@@ -68,9 +68,8 @@ pub(crate) fn check(
     nodes: &[SetNode],
     index: usize,
 ) -> std::result::Result<(), String> {
-    let is_other = |(other, node): (usize, &SetNode)| {
-        other != index && (node.http.is_some() && spare.is_at(node.http.as_deref()) || spare.is_export(&node.nbd))
-    };
+    let is_other =
+        |(other, node): (usize, &SetNode)| other != index && (spare.is_of(node) || spare.is_export(&node.nbd));
     if nodes.iter().enumerate().any(is_other) {
         return Err(format!(
             "node {} holds a part of {drive} already: it cannot take another, or its loss would be two losses",

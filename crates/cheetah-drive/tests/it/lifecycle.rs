@@ -71,8 +71,14 @@ async fn a_drive_in_use_is_enlarged_and_its_users_see_that_when_they_open_it_aga
     let mut file = lab.loaded(STRIPE, &bytes).await;
     lab.nodes.extend([start_node(4 * MIB), start_node(4 * MIB)]);
     let nodes = lab.found().await.split_off(1);
-    let request =
-        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::Bytes(3 * MIB + 1), parts: 1, thin: false, timeout: TIMEOUT };
+    let request = EnlargeRequest {
+        nodes,
+        layout: STRIPE,
+        size: DriveSize::Bytes(3 * MIB + 1),
+        parts: 1,
+        thin: false,
+        timeout: TIMEOUT,
+    };
 
     let reader = Drive::open(&file, options(false)).await.unwrap();
     let (before, size) = (file.capacity(), file.size);
@@ -166,7 +172,8 @@ async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses() {
     let now = status(&file, TIMEOUT).await.unwrap();
     assert!(now.healthy && now.survives_losses == Some(1), "{now:?}");
     let nodes = lab.found().await;
-    let request = EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, parts: 1, thin: false, timeout: TIMEOUT };
+    let request =
+        EnlargeRequest { nodes, layout: STRIPE, size: DriveSize::All, parts: 1, thin: false, timeout: TIMEOUT };
     let refusal = enlarge(&mut file, request).await.unwrap_err().to_string();
     assert!(refusal.contains("survives the loss of 1, and a stripe of 64KiB that of 0"), "{refusal}");
 }

@@ -149,8 +149,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         let size_max = if let DriveSize::Bytes(bytes) = size { Some(bytes) } else { None };
         let gathering = Gathering { nodes: args.nodes.clone(), listen, size_max };
         let (path, layout, seal) = (args.drive.clone(), Layout::Linear, args.seal.always()?);
-        let request =
-            CreateRequest { path, nodes: Vec::new(), layout, size, parts: 1, thin: false, spares: Vec::new(), seal, timeout };
+        let request = CreateRequest {
+            path,
+            nodes: Vec::new(),
+            layout,
+            size,
+            parts: 1,
+            thin: false,
+            spares: Vec::new(),
+            seal,
+            timeout,
+        };
         let file = gather(gathering, request, &mut stop, ui).await?;
         load::warn_of_foreign(&file, ui);
         answer(&file, ui);
@@ -166,7 +175,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         seal.as_ref().map_or(UNIT_BYTES_DEFAULT, |seal| unit_of_sealed(seal.unit, bytes_of(size, &nodes), nodes.len()));
     let (path, layout, thin) = (args.drive.clone(), args.layout.over(nodes.len(), unit), args.thin);
     let spares = args.spares.clone();
-    let request = CreateRequest { path, nodes, layout, size, parts: usize::from(args.parts), thin, spares, seal, timeout };
+    let request =
+        CreateRequest { path, nodes, layout, size, parts: usize::from(args.parts), thin, spares, seal, timeout };
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
     warn_of_missing_maps(&file, ui);

@@ -24,6 +24,7 @@ pub mod node;
 pub mod options;
 pub mod probe;
 pub mod python;
+pub mod rebalance;
 pub mod repair;
 pub mod room;
 pub mod save;

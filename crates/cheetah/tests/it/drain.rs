@@ -14,7 +14,8 @@ use crate::support::bytes::noise;
 use crate::support::run::program;
 use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three};
 
-const SIZE: u64 = 24 * MIB;
+/// The size of the drives.
+pub const SIZE: u64 = 24 * MIB;
 /// How long anything may take: far more than it does, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -34,7 +35,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Writes runs of bytes to a file again and again, and reads each back, until told to end. Returns the content.
-fn write_until(path: &Path, ends: &AtomicBool) -> Vec<u8> {
+pub fn write_until(path: &Path, ends: &AtomicBool) -> Vec<u8> {
     let file = File::options().read(true).write(true).open(path).unwrap();
     let mut content = vec![0; SIZE as usize];
     let mut seed = 7_u64;
@@ -55,7 +56,7 @@ fn write_until(path: &Path, ends: &AtomicBool) -> Vec<u8> {
     content
 }
 
-fn read_drive(desk: &Desk, drive: &str, name: &str) -> Vec<u8> {
+pub fn read_drive(desk: &Desk, drive: &str, name: &str) -> Vec<u8> {
     let mount = Mounted::new(drive, &desk.dir(name), &[]);
     let bytes = mount.read();
     mount.unmount();

@@ -16,11 +16,13 @@ fn size_of(mount: &Mounted) -> u64 {
 }
 
 /// Enlarges a drive while one process writes its first half, and another one reads its second half.
-fn is_enlarged_in_use(desk: &Desk, options: &[&str], opening: &[&str]) {
-    let [first, second, third] = three("20MiB");
+fn is_enlarged_in_use(desk: &Desk, layout: &str, options: &[&str], opening: &[&str]) {
+    let [first, second, third] = three("40MiB");
     let drive = desk.arg("case.drive");
     let (nodes, size) = (node::list(&[&first, &second]), SIZE.to_string());
-    let create = ["create", &drive, "--nodes", &nodes, "--size", &size, "--layout", "stripe"];
+    // A mirror takes two nodes, of which the drive may have one.
+    let added = if layout == "mirror" { node::list(&[&third, &first]) } else { third.address().to_owned() };
+    let create = ["create", &drive, "--nodes", &nodes, "--size", &size, "--layout", layout];
     cheetah(&[&create, options, opening].concat()).ok();
     let mut content = noise(SIZE, 7);
     let image = desk.file("image", &content);
@@ -56,7 +58,7 @@ fn is_enlarged_in_use(desk: &Desk, options: &[&str], opening: &[&str]) {
                 assert!(back == bytes, "other bytes are read than were written");
             }
         });
-        let grown = cheetah(&["enlarge", &drive, "--nodes", third.address(), "--size", "8MiB"]).ok();
+        let grown = cheetah(&["enlarge", &drive, "--nodes", &added, "--size", "8MiB"]).ok();
         assert!(grown.stderr.contains("in use") && grown.stderr.contains("open the drive again"), "{}", grown.stderr);
         assert_eq!(number(&grown.json(), "size_bytes"), SIZE + 8 * MIB);
         ends.store(true, Ordering::Relaxed);
@@ -87,7 +89,7 @@ fn is_enlarged_in_use(desk: &Desk, options: &[&str], opening: &[&str]) {
 #[test]
 fn a_drive_is_enlarged_while_it_is_read_and_written_and_shows_its_size_when_it_is_opened_again() {
     if need::fuse() {
-        is_enlarged_in_use(&Desk::new(), &[], &[]);
+        is_enlarged_in_use(&Desk::new(), "stripe", &[], &[]);
     }
 }
 
@@ -96,8 +98,40 @@ fn a_sealed_drive_is_enlarged_while_it_is_read_and_written() {
     if need::fuse() {
         let desk = Desk::new();
         let (key, _) = identity(&desk, "me.key");
-        is_enlarged_in_use(&desk, &["--seal"], &["--identity", &key]);
+        is_enlarged_in_use(&desk, "stripe", &["--seal"], &["--identity", &key]);
     }
+}
+
+#[test]
+fn a_drive_that_survives_losses_is_enlarged_while_it_is_read_and_written_and_survives_them_still() {
+    if need::fuse() {
+        is_enlarged_in_use(&Desk::new(), "mirror", &[], &[]);
+        let desk = Desk::new();
+        let (key, _) = identity(&desk, "me.key");
+        is_enlarged_in_use(&desk, "mirror", &["--seal"], &["--identity", &key]);
+    }
+    let (desk, [first, second, third]) = (Desk::new(), three("40MiB"));
+    let (image, content) = desk.image("disk.raw", SIZE);
+    let drive = desk.drive("case", &[&first, &second], &image, &["--layout", "mirror"]);
+    cheetah(&["enlarge", &drive, "--nodes", third.address(), "--size", "1MiB"]).says(2, &["needs 2"]);
+    let unsafe_ = ["enlarge", &drive, "--nodes", third.address(), "--layout", "stripe"];
+    cheetah(&unsafe_).says(2, &["survives the loss of 1"]);
+    cheetah(&["enlarge", &drive, "--nodes", &node::list(&[&third, &first]), "--size", "4MiB"]).ok();
+    // The first node has a part of each set.
+    first.kill();
+    let saved = desk.arg("saved.raw");
+    cheetah(&["save", &drive, &saved]).ok();
+    assert!(fs::read(&saved).unwrap()[..SIZE as usize] == content, "other bytes are read than were loaded");
+    let spare = Node::start("40MiB");
+    cheetah(&["repair", &drive, "--nodes", spare.address()]).ok();
+    assert_eq!(spare.exports(), 2);
+    let status = cheetah(&["status", &drive]).ok().json();
+    assert_eq!(number(&status, "survives_losses"), 1, "{status}");
+    cheetah(&["repair", &drive, "--check"]).ok();
+    cheetah(&["verify", &drive]).ok();
+    // The lost node may still hold its parts.
+    cheetah(&["destroy", &drive, "--force"]).ended_with(1);
+    assert_eq!([second.exports(), third.exports(), spare.exports()], [0; 3]);
 }
 
 /// Enlarges a drive before it is filled, while it is, and while another one is loaded.

@@ -37,6 +37,7 @@ mod mount;
 mod object_store;
 mod panics;
 mod probe;
+mod rebalance;
 mod receipts;
 mod roles;
 mod room;

@@ -1,0 +1,267 @@
+//! Rebalancing a drive: its parts move between nodes until each bundle of sets is spread evenly over them.
+//!
+//! The moves are those of draining, one at a time. The holder of the write leases carries each of them out, and this
+//! process asks for it. A drive that no process has open for writing is opened by this process.
+
+use std::time::Duration;
+
+use cheetah_control::api::Status;
+use cheetah_error::{Error, Result};
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::file::{DriveFile, SetNode};
+use crate::layout::balance::{Move, Part, next};
+use crate::node::export::NodeExport;
+use crate::node::find::AvailableNode;
+use crate::node::health::node_statuses;
+use crate::options::OpenOptions;
+use crate::redundancy::arrays::Arrays;
+use crate::redundancy::newest::refresh;
+use crate::redundancy::request::{Leaving, MoveRequest, Step};
+use crate::redundancy::spare::{available, name_of};
+
+/// The interval of looks at a move.
+const LOOK: Duration = Duration::from_millis(300);
+/// The longest wait for word from the process that has the drive open for writing. It looks every second.
+const WORD_WAIT: Duration = Duration::from_secs(15);
+/// How long a node that a part has left may take to wipe it.
+const WIPE_WAIT: Duration = Duration::from_secs(120);
+
+/// How to rebalance a drive.
+#[derive(Debug, Clone)]
+pub struct RebalanceOptions {
+    /// Further nodes to use.
+    pub nodes: Vec<AvailableNode>,
+    /// How long a node may take to answer.
+    pub timeout: Duration,
+}
+
+/// The progress of the current move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RebalanceProgress {
+    /// The number of parts that have moved.
+    pub moved: usize,
+    /// The node that the part leaves.
+    pub from: String,
+    /// The node that takes it.
+    pub to: String,
+    /// Its bytes that have been copied, estimated.
+    pub done_bytes: u64,
+    /// Its bytes.
+    pub total_bytes: u64,
+}
+
+/// A part that has moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// The node that it left.
+    pub from: String,
+    /// The node that took it.
+    pub to: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// The result of rebalancing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rebalanced {
+    /// The parts that have moved, in order.
+    pub moved: Vec<Moved>,
+    /// The nodes of the drive now, and the bytes of the drive at each.
+    pub nodes: Vec<NodeBytes>,
+    /// A node that would take another part if it had this many bytes of free memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<NodeBytes>,
+}
+
+/// The bytes of a drive at a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeBytes {
+    /// The node.
+    pub node: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Moves parts until no move makes the drive more even, and brings its file up to date.
+///
+/// # Errors
+///
+/// If the drive has no redundancy, a node of it is lost, or a part cannot be moved. Parts that have moved stay where they
+/// are.
+pub async fn rebalance(
+    file: &mut DriveFile,
+    options: &RebalanceOptions,
+    mut progress: impl FnMut(RebalanceProgress) + Send,
+) -> Result<Rebalanced> {
+    if !file.is_redundant() {
+        return Err(Error::failed(format!(
+            "{} has no redundancy: only mirror and parity are read and written while their parts move; save its image \
+             and load it into another drive",
+            file.name
+        )));
+    }
+    let mut own: Option<Arrays> = None;
+    let worked = work(file, options, &mut own, &mut progress).await;
+    let closed = match own {
+        Some(arrays) => arrays.close().await,
+        None => Ok(()),
+    };
+    let Worked { now, moved, lacks } = worked?;
+    closed?;
+    let now = refresh(&now, options.timeout).await?;
+    file.update(|file| file.sets.iter_mut().zip(now.sets).for_each(|(set, now)| *set = now))?;
+    Ok(Rebalanced { moved, nodes: bytes_of_nodes(file), lacks })
+}
+
+/// The drive after the moves.
+struct Worked {
+    now: DriveFile,
+    moved: Vec<Moved>,
+    lacks: Option<NodeBytes>,
+}
+
+async fn work(
+    file: &DriveFile,
+    options: &RebalanceOptions,
+    own: &mut Option<Arrays>,
+    progress: &mut (impl FnMut(RebalanceProgress) + Send),
+) -> Result<Worked> {
+    let (mut now, mut moved) = (file.clone(), Vec::new());
+    // A set is not moved off all nodes that an old copy of the drive file names, if another one can be moved instead.
+    let mut moves = vec![0; now.sets.len()];
+    loop {
+        // From the last one on: none of the nodes in the drive file may have a part any more.
+        now = refresh(&now, options.timeout).await?;
+        let statuses = node_statuses(&now, options.timeout).await;
+        if let Some(problem) = statuses.iter().find_map(|node| node.problem.as_ref()) {
+            return Err(Error::failed(format!(
+                "{} is not whole, and is not rebalanced: {problem}; see cheetah repair",
+                file.name
+            )));
+        }
+        if own.is_none() && statuses.iter().all(|node| node.writer.is_none()) {
+            let open = OpenOptions { writable: true, timeout: options.timeout, ..OpenOptions::default() };
+            *own = Some(Arrays::open(&now, &open).await?);
+        }
+        let nodes = nodes_of(&now, &options.nodes, options.timeout).await;
+        let free: Vec<u64> = nodes.iter().map(|node| node.free_bytes).collect();
+        let parts = parts_of(&now, &nodes);
+        let Some(Move { part, to }) = next(&parts, &free, &moves) else {
+            let with_room = next(&parts, &vec![u64::MAX; nodes.len()], &moves);
+            let lacks = with_room.map(|step| NodeBytes { node: nodes[step.to].name.clone(), bytes: step.part.bytes });
+            return Ok(Worked { now, moved, lacks });
+        };
+        let node = &now.sets[part.set].nodes[part.member];
+        let mut tell = |done_bytes| {
+            let (from, to) = (node.name.clone(), nodes[to].name.clone());
+            progress(RebalanceProgress { moved: moved.len(), from, to, done_bytes, total_bytes: part.bytes });
+        };
+        carry_out(&now, part, &nodes[to], options.timeout, &mut tell).await?;
+        moves[part.set] += 1;
+        moved.push(Moved { from: node.name.clone(), to: nodes[to].name.clone(), bytes: part.bytes });
+    }
+}
+
+/// The Cheetah nodes of a drive and further ones, each once, with their free memory.
+async fn nodes_of(file: &DriveFile, further: &[AvailableNode], timeout: Duration) -> Vec<AvailableNode> {
+    let entries = file.nodes().filter(|node| node.http.is_some());
+    let mut names: Vec<String> =
+        entries.filter_map(|node| Some(node.uri()?.address.to_string())).chain(further.iter().map(name_of)).collect();
+    names.sort_unstable();
+    names.dedup();
+    available(&names, timeout).await
+}
+
+/// The parts of a drive at these nodes. A part elsewhere does not move.
+fn parts_of(file: &DriveFile, nodes: &[AvailableNode]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let (mut bundle, mut before) = (0, None);
+    for (set, entry) in file.sets.iter().enumerate() {
+        if set > 0 && (entry.bundle.is_none() || entry.bundle != before) {
+            bundle += 1;
+        }
+        before = entry.bundle;
+        for (member, place) in entry.nodes.iter().enumerate() {
+            if let Some(node) = nodes.iter().position(|node| node.is_of(place)) {
+                parts.push(Part { set, bundle, member, node, bytes: place.size });
+            }
+        }
+    }
+    parts
+}
+
+/// Has a part moved, and waits until the node that it leaves has wiped it.
+async fn carry_out(
+    file: &DriveFile,
+    part: Part,
+    to: &AvailableNode,
+    timeout: Duration,
+    tell: &mut (impl FnMut(u64) + Send),
+) -> Result<()> {
+    let node = &file.sets[part.set].nodes[part.member];
+    let failed = |why: String| Error::failed(format!("the part of {} cannot move to {}: {why}", node.name, to.name));
+    let before = Leaving::at(node).await;
+    if !(MoveRequest { to: name_of(to) }).leave(node).await {
+        return Err(failed("no message can be left at that node".into()));
+    }
+    let (mut heard, mut left_node) = (Instant::now(), None);
+    tell(0);
+    loop {
+        sleep(LOOK).await;
+        let now = refresh(file, timeout).await?;
+        let place = &now.sets[part.set].nodes[part.member];
+        if !place.is_same(node) {
+            tell(part.bytes);
+            let left = *left_node.get_or_insert_with(Instant::now);
+            if has_wiped(node, timeout).await || left.elapsed() >= WIPE_WAIT {
+                return Ok(());
+            }
+            continue;
+        }
+        match Leaving::at(node).await.filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)]) {
+            Some(Leaving { step: Step::Stuck { why }, .. }) => {
+                take_back(node).await;
+                return Err(failed(why));
+            }
+            Some(Leaving { step: Step::Moving { regions_left, regions }, .. }) => {
+                heard = Instant::now();
+                tell(part.bytes / regions.max(1) * regions.saturating_sub(regions_left));
+            }
+            Some(Leaving { step: Step::Waiting, .. }) => heard = Instant::now(),
+            None if heard.elapsed() >= WORD_WAIT => {
+                take_back(node).await;
+                return Err(failed(
+                    "the process that has the drive open for writing does not move it: it ended, or is an older \
+                     program; try again"
+                        .into(),
+                ));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whether a node that a part has left no longer holds it.
+async fn has_wiped(node: &SetNode, timeout: Duration) -> bool {
+    let Some(export) = NodeExport::of(node, timeout) else { return true };
+    let holds = |status: Status| status.exports.iter().any(|found| found.name == export.name);
+    !export.control.status().await.is_ok_and(holds)
+}
+
+async fn take_back(node: &SetNode) {
+    MoveRequest { to: String::new() }.leave(node).await;
+}
+
+/// The bytes of a drive at each of its nodes.
+fn bytes_of_nodes(file: &DriveFile) -> Vec<NodeBytes> {
+    let mut found: Vec<(&SetNode, u64)> = Vec::new();
+    for node in file.nodes() {
+        match found.iter_mut().find(|(known, _)| known.http == node.http && known.instance == node.instance) {
+            Some((_, bytes)) => *bytes += node.size,
+            None => found.push((node, node.size)),
+        }
+    }
+    found.into_iter().map(|(node, bytes)| NodeBytes { node: node.name.clone(), bytes }).collect()
+}
