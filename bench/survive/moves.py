@@ -1,6 +1,7 @@
 """Nodes that leave a drive: draining behind links of 1 Gbit/s, idle and while the drive is read, and how soon a machine
 has the memory again that a node with `--memory auto` lent."""
 
+import dataclasses
 import os
 import resource
 import threading
@@ -8,7 +9,8 @@ import time
 
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
-from bench.survive.links import DEPTH, RATE, WIDE, Setup
+from bench.survive.drives import MIRROR
+from bench.survive.links import DEPTH, RATE, WIDE, Setup, one_pass
 from bench.tools import cheetah, iperf
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
@@ -16,7 +18,9 @@ from cheetah.bench.fio import Job
 from cheetah.bench.units import GIB, KIB, MIB
 from lab.network import Lab
 
-IDLE_BAR, FOREGROUND_BAR, PAUSE_MAX_MS, BACK_MAX_S = 0.8, 0.7, 1000.0, 1.0
+IDLE_BAR, FOREGROUND_BAR, PAUSE_MAX_MS, BACK_MAX_S, GAIN_BAR = 0.8, 0.7, 1000.0, 1.0, 1.9
+# A drive that can be spread over twice its nodes.
+TWO_PARTS = dataclasses.replace(MIRROR, options=(*MIRROR.options, "--parts", "2"))
 ALLOWED = "allowed"
 LOOK_S = 0.005
 
@@ -154,6 +158,31 @@ def measure_giving_back(settings: Settings) -> list[Figure]:
     return [Figure("survive-moves/given-back", what, "s", "cheetah node", samples, "lower", 1.0)]
 
 
+def measure_rebalance(settings: Settings, size_bytes: int) -> list[Figure]:
+    """Measures reads of a drive over two nodes, has it spread over four, and measures them again."""
+    spreading: dict[str, list[float]] = {"cheetah rebalance": [], "iperf3": []}
+    reading: dict[str, list[float]] = {"four nodes": [], "two nodes": []}
+    for _ in range(settings.rounds):
+        with Scratch() as scratch, Lab(2 * TWO_PARTS.nodes, RATE) as lab:
+            setup = Setup(scratch, lab, TWO_PARTS, size_bytes)
+            further = [setup.start_node(number) for number in range(TWO_PARTS.nodes, 2 * TWO_PARTS.nodes)]
+            reading["two nodes"].append(one_pass(scratch, lab, setup.drive, "read", size_bytes)["rate"])
+            spreading["iperf3"].append(min(iperf.link_rate(lab, node, True, 1) for node in lab.nodes))
+            names = ",".join(node.nbd for node in further)
+            started = time.monotonic()
+            cheetah.call(["rebalance", setup.drive, "--nodes", names], lab.examiner.command)
+            # Two parts of half of the drive have moved, one after the other.
+            spreading["cheetah rebalance"].append(size_bytes / MIB / (time.monotonic() - started))
+            reading["four nodes"].append(one_pass(scratch, lab, setup.drive, "read", size_bytes)["rate"])
+    print(f"  rebalance {spreading}\n  reading {reading}", flush=True)
+    what = "mirror in two parts: rebalance from two nodes to four, idle, of what a link carries"
+    gain = f"mirror in two parts: sequential read at depth {DEPTH} from four nodes, after rebalance"
+    return [
+        Figure("survive-moves/rebalance", what, "MiB/s", "cheetah rebalance", spreading, "higher", IDLE_BAR),
+        Figure("survive-moves/rebalance-gain", gain, "MiB/s", "four nodes", reading, "higher", GAIN_BAR),
+    ]
+
+
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part."""
     size_bytes = 256 * MIB if settings.quick else 4 * GIB
@@ -162,4 +191,4 @@ def measure(settings: Settings) -> list[Figure]:
         setup = Setup(scratch, lab, WIDE, size_bytes)
         setup.nodes.append(setup.start_node(WIDE.nodes))
         figures += measure_moves(setup, settings)
-    return figures
+    return figures + measure_rebalance(settings, size_bytes // 2)
