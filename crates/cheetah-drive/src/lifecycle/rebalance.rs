@@ -25,6 +25,8 @@ use crate::redundancy::spare::{available, name_of};
 const LOOK: Duration = Duration::from_millis(300);
 /// The longest wait for word from the process that has the drive open for writing. It looks every second.
 const WORD_WAIT: Duration = Duration::from_secs(15);
+/// The interval of questions whether a process has the drive open for writing.
+const ASK_WRITER: Duration = Duration::from_secs(2);
 /// How long a node that a part has left may take to wipe it.
 const WIPE_WAIT: Duration = Duration::from_secs(120);
 
@@ -102,9 +104,9 @@ pub async fn rebalance(
             file.name
         )));
     }
-    let mut own: Option<Arrays> = None;
-    let worked = work(file, options, &mut own, &mut progress).await;
-    let closed = match own {
+    let mut work = Work { options, own: None, asked: None };
+    let worked = work.run(file, &mut progress).await;
+    let closed = match work.own {
         Some(arrays) => arrays.close().await,
         None => Ok(()),
     };
@@ -122,45 +124,116 @@ struct Worked {
     lacks: Option<NodeBytes>,
 }
 
-async fn work(
-    file: &DriveFile,
-    options: &RebalanceOptions,
-    own: &mut Option<Arrays>,
-    progress: &mut (impl FnMut(RebalanceProgress) + Send),
-) -> Result<Worked> {
-    let (mut now, mut moved) = (file.clone(), Vec::new());
-    // A set is not moved off all nodes that an old copy of the drive file names, if another one can be moved instead.
-    let mut moves = vec![0; now.sets.len()];
-    loop {
-        // From the last one on: none of the nodes in the drive file may have a part any more.
-        now = refresh(&now, options.timeout).await?;
-        let statuses = node_statuses(&now, options.timeout).await;
-        if let Some(problem) = statuses.iter().find_map(|node| node.problem.as_ref()) {
-            return Err(Error::failed(format!(
-                "{} is not whole, and is not rebalanced: {problem}; see cheetah repair",
-                file.name
-            )));
+struct Work<'a> {
+    options: &'a RebalanceOptions,
+    /// The drive, open for writing, if no other process has it open.
+    own: Option<Arrays>,
+    /// When the nodes were last asked for a process that has it open.
+    asked: Option<Instant>,
+}
+
+impl Work<'_> {
+    async fn run(&mut self, file: &DriveFile, progress: &mut (impl FnMut(RebalanceProgress) + Send)) -> Result<Worked> {
+        let timeout = self.options.timeout;
+        let (mut now, mut moved) = (file.clone(), Vec::new());
+        // A set is not moved off all nodes that an old copy of the drive file names, if another one can be moved instead.
+        let mut moves = vec![0; now.sets.len()];
+        loop {
+            // From the last one on: none of the nodes in the drive file may have a part any more.
+            now = refresh(&now, timeout).await?;
+            let statuses = node_statuses(&now, timeout).await;
+            if let Some(problem) = statuses.iter().find_map(|node| node.problem.as_ref()) {
+                return Err(Error::failed(format!(
+                    "{} is not whole, and is not rebalanced: {problem}; see cheetah repair",
+                    file.name
+                )));
+            }
+            let nodes = nodes_of(&now, &self.options.nodes, timeout).await;
+            let free: Vec<u64> = nodes.iter().map(|node| node.free_bytes).collect();
+            let parts = parts_of(&now, &nodes);
+            let Some(Move { part, to }) = next(&parts, &free, &moves) else {
+                let with_room = next(&parts, &vec![u64::MAX; nodes.len()], &moves);
+                let lacks =
+                    with_room.map(|step| NodeBytes { node: nodes[step.to].name.clone(), bytes: step.part.bytes });
+                return Ok(Worked { now, moved, lacks });
+            };
+            let node = now.sets[part.set].nodes[part.member].clone();
+            let mut tell = |done_bytes| {
+                let (from, to) = (node.name.clone(), nodes[to].name.clone());
+                progress(RebalanceProgress { moved: moved.len(), from, to, done_bytes, total_bytes: part.bytes });
+            };
+            now = self.carry_out(now, part, &nodes[to], &mut tell).await?;
+            moves[part.set] += 1;
+            moved.push(Moved { from: node.name, to: nodes[to].name.clone(), bytes: part.bytes });
         }
-        if own.is_none() && statuses.iter().all(|node| node.writer.is_none()) {
-            let open = OpenOptions { writable: true, timeout: options.timeout, ..OpenOptions::default() };
-            *own = Some(Arrays::open(&now, &open).await?);
+    }
+
+    /// Opens the drive for writing if no process has it open, so that there is one that moves its parts.
+    async fn ensure_writer(&mut self, now: &DriveFile) {
+        if self.own.is_some() || self.asked.is_some_and(|asked| asked.elapsed() < ASK_WRITER) {
+            return;
         }
-        let nodes = nodes_of(&now, &options.nodes, options.timeout).await;
-        let free: Vec<u64> = nodes.iter().map(|node| node.free_bytes).collect();
-        let parts = parts_of(&now, &nodes);
-        let Some(Move { part, to }) = next(&parts, &free, &moves) else {
-            let with_room = next(&parts, &vec![u64::MAX; nodes.len()], &moves);
-            let lacks = with_room.map(|step| NodeBytes { node: nodes[step.to].name.clone(), bytes: step.part.bytes });
-            return Ok(Worked { now, moved, lacks });
-        };
-        let node = &now.sets[part.set].nodes[part.member];
-        let mut tell = |done_bytes| {
-            let (from, to) = (node.name.clone(), nodes[to].name.clone());
-            progress(RebalanceProgress { moved: moved.len(), from, to, done_bytes, total_bytes: part.bytes });
-        };
-        carry_out(&now, part, &nodes[to], options.timeout, &mut tell).await?;
-        moves[part.set] += 1;
-        moved.push(Moved { from: node.name.clone(), to: nodes[to].name.clone(), bytes: part.bytes });
+        self.asked = Some(Instant::now());
+        let timeout = self.options.timeout;
+        if node_statuses(now, timeout).await.iter().all(|node| node.writer.is_none()) {
+            let open = OpenOptions { writable: true, timeout, ..OpenOptions::default() };
+            match Arrays::open(now, &open).await {
+                Ok(arrays) => self.own = Some(arrays),
+                // Another process may have opened it meanwhile.
+                Err(error) => tracing::debug!("{} is not opened for its move: {error}", now.name),
+            }
+        }
+    }
+
+    /// Has a part moved, and waits until the node that it leaves has wiped it. Returns the drive after that.
+    async fn carry_out(
+        &mut self,
+        mut now: DriveFile,
+        part: Part,
+        to: &AvailableNode,
+        tell: &mut (impl FnMut(u64) + Send),
+    ) -> Result<DriveFile> {
+        let timeout = self.options.timeout;
+        let node = &now.sets[part.set].nodes[part.member].clone();
+        let failed = |why: &str| Error::failed(format!("the part of {} cannot move to {}: {why}", node.name, to.name));
+        let before = Leaving::at(node).await;
+        if !(MoveRequest { to: name_of(to) }).leave(node).await {
+            return Err(failed("no message can be left at that node"));
+        }
+        let (mut heard, mut left_node) = (Instant::now(), None);
+        tell(0);
+        loop {
+            self.ensure_writer(&now).await;
+            sleep(LOOK).await;
+            now = refresh(&now, timeout).await?;
+            if !now.sets[part.set].nodes[part.member].is_same(node) {
+                tell(part.bytes);
+                let left = *left_node.get_or_insert_with(Instant::now);
+                if has_wiped(node, timeout).await || left.elapsed() >= WIPE_WAIT {
+                    return Ok(now);
+                }
+                continue;
+            }
+            match Leaving::at(node).await.filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)]) {
+                Some(Leaving { step: Step::Stuck { why }, .. }) => {
+                    take_back(node).await;
+                    return Err(failed(&why));
+                }
+                Some(Leaving { step: Step::Moving { regions_left, regions }, .. }) => {
+                    heard = Instant::now();
+                    tell(part.bytes / regions.max(1) * regions.saturating_sub(regions_left));
+                }
+                Some(Leaving { step: Step::Waiting, .. }) => heard = Instant::now(),
+                None => {}
+            }
+            if heard.elapsed() >= WORD_WAIT {
+                take_back(node).await;
+                return Err(failed(
+                    "the process that has the drive open for writing does not move it: it is an older program, or does \
+                     not answer",
+                ));
+            }
+        }
     }
 }
 
@@ -190,57 +263,6 @@ fn parts_of(file: &DriveFile, nodes: &[AvailableNode]) -> Vec<Part> {
         }
     }
     parts
-}
-
-/// Has a part moved, and waits until the node that it leaves has wiped it.
-async fn carry_out(
-    file: &DriveFile,
-    part: Part,
-    to: &AvailableNode,
-    timeout: Duration,
-    tell: &mut (impl FnMut(u64) + Send),
-) -> Result<()> {
-    let node = &file.sets[part.set].nodes[part.member];
-    let failed = |why: String| Error::failed(format!("the part of {} cannot move to {}: {why}", node.name, to.name));
-    let before = Leaving::at(node).await;
-    if !(MoveRequest { to: name_of(to) }).leave(node).await {
-        return Err(failed("no message can be left at that node".into()));
-    }
-    let (mut heard, mut left_node) = (Instant::now(), None);
-    tell(0);
-    loop {
-        sleep(LOOK).await;
-        let now = refresh(file, timeout).await?;
-        let place = &now.sets[part.set].nodes[part.member];
-        if !place.is_same(node) {
-            tell(part.bytes);
-            let left = *left_node.get_or_insert_with(Instant::now);
-            if has_wiped(node, timeout).await || left.elapsed() >= WIPE_WAIT {
-                return Ok(());
-            }
-            continue;
-        }
-        match Leaving::at(node).await.filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)]) {
-            Some(Leaving { step: Step::Stuck { why }, .. }) => {
-                take_back(node).await;
-                return Err(failed(why));
-            }
-            Some(Leaving { step: Step::Moving { regions_left, regions }, .. }) => {
-                heard = Instant::now();
-                tell(part.bytes / regions.max(1) * regions.saturating_sub(regions_left));
-            }
-            Some(Leaving { step: Step::Waiting, .. }) => heard = Instant::now(),
-            None if heard.elapsed() >= WORD_WAIT => {
-                take_back(node).await;
-                return Err(failed(
-                    "the process that has the drive open for writing does not move it: it ended, or is an older \
-                     program; try again"
-                        .into(),
-                ));
-            }
-            None => {}
-        }
-    }
 }
 
 /// Whether a node that a part has left no longer holds it.

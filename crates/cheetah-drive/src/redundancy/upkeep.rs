@@ -147,7 +147,8 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self, members: Weak<Members>) {
-        let (mut recorded, mut wiped) = (Instant::now(), Instant::now());
+        // A former writer may have ended before a node had wiped what it held.
+        let (mut recorded, mut wiped) = (Instant::now(), None::<Instant>);
         let (mut counted, mut told) = (Instant::now(), None);
         while !self.shared.is_fenced() {
             sleep(LOOK).await;
@@ -174,11 +175,11 @@ impl Worker {
             if self.lost_for.iter().any(|looks| *looks > 0) {
                 self.restore(&members).await;
             } else if map.members.iter().all(|member| member.state == MemberState::InSync)
-                && (has_moved || wiped.elapsed() >= RETRY)
+                && (has_moved || wiped.is_none_or(|wiped| wiped.elapsed() >= RETRY))
                 && !(0..members.len()).any(|member| members.is_leaving(member))
             {
                 self.moves = moves;
-                wiped = Instant::now();
+                wiped = Some(Instant::now());
                 wipe(&self.shared).await;
             }
             self.moves = self.moves.max(moves);
