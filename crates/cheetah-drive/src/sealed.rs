@@ -174,7 +174,10 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
         Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
-    let alternatives = below.redundant.map(|redundant| Arc::new(OtherMembers(redundant)) as Arc<dyn Alternatives>);
+    let alternatives = below.redundant.map(|redundant| {
+        redundant.set_authenticated();
+        Arc::new(OtherMembers(redundant)) as Arc<dyn Alternatives>
+    });
     let (boundary, below) = (boundary(file), below.device);
     let opening = Opening { below, key, store, binding, size: file.size, name, writable, boundary, alternatives };
     let sealed = Sealed::open(opening).await.map_err(|error| error_of(file, &error))?;

@@ -67,6 +67,7 @@ impl Sealing {
             record: self.record.clone(),
             own: Mutex::default(),
         };
+        below.set_authenticated();
         let opening = Opening {
             below: below.clone() as DynDevice,
             key: self.key.clone(),
