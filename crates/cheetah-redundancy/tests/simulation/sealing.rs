@@ -74,6 +74,7 @@ impl Sealing {
             store: Arc::new(store),
             binding: DriveBinding { drive: ID, unit_bytes: UNIT },
             size: self.size(),
+            epoch: 0,
             name: "drive".into(),
             writable,
             boundary: Some(self.boundary),

@@ -18,7 +18,7 @@ impl Inner {
     /// Finishes when everything written is on stable storage below, and its stamps are in the record.
     pub(super) async fn flush(&self) -> Result<()> {
         self.below.flush().await?;
-        self.save().await.map_err(|error| self.not_saved(&error))
+        self.save().await.map_err(|error| self.record_failed(&error))
     }
 
     /// Stores the stamps that have changed since the record was stored: behind the record, or with a new record where
@@ -131,7 +131,7 @@ impl Inner {
         task.await.map_err(|_| SealError::System("storing its seal record broke off".into()))?
     }
 
-    pub(super) fn not_saved(&self, error: &SealError) -> Error {
+    pub(super) fn record_failed(&self, error: &SealError) -> Error {
         Error::Io { context: self.name.clone(), why: error.to_string().into(), errno: cheetah_device::error::EIO }
     }
 
@@ -154,7 +154,7 @@ impl Inner {
             state.record.prune();
         }
         self.changed();
-        self.save().await.map_err(|error| self.not_saved(&error))
+        self.save().await.map_err(|error| self.record_failed(&error))
     }
 
     /// Finds out which version a unit has whose last write failed.
