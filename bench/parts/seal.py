@@ -96,7 +96,7 @@ def measure_tls(settings: Settings) -> list[Figure]:
                 name: functools.partial(through_export, scratch, made, rw, settings.size_bytes)
                 for name, made in served.items()
             }
-            what = f"1 MiB sequential {rw}, depth 16, image, nodes of a room"
+            what = f"1 MiB sequential {rw}, depth 16, image in a room, beside one in clear"
             results = interleave(what, settings.rounds, turns)
             metric = Metric("rate", "", "MiB/s", "higher", TLS_BAR)
             figures += from_rounds(f"seal/seq-{rw}-1m/tls", what, SECURED, (metric,), results)
