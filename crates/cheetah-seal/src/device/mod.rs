@@ -17,6 +17,7 @@
 //! units below.
 
 mod adopt;
+mod changed;
 mod read;
 mod recover;
 mod save;
@@ -24,7 +25,6 @@ mod turns;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -40,6 +40,7 @@ use crate::record::{Epoch, Record};
 use crate::stamp::Stamp;
 use crate::unit::{DriveBinding, EpochKey};
 use crate::units::Units;
+use changed::Changed;
 use turns::Turns;
 
 /// Identifies what is stored: another record, or more behind it, has another version.
@@ -144,8 +145,8 @@ struct State {
     record: Record,
     /// Stamps that a unit may have besides its own, because a write failed and may have taken effect.
     doubtful: HashMap<u64, Vec<Stamp>>,
-    /// Ranges of units whose stamps changed since the record was stored, in any order.
-    changed: Vec<Range<u64>>,
+    /// Units whose stamps changed since the record was stored.
+    changed: Changed,
     /// Copies of units that a crash or a failed write may have torn. A writer stores them with each record.
     copies: HashMap<u64, Bytes>,
 }
@@ -175,11 +176,7 @@ impl State {
         if !self.doubtful.is_empty() {
             self.doubtful.retain(|index, _| !range.contains(index));
         }
-        match self.changed.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            Some(last) if last.start <= range.start && range.end <= last.end => {}
-            _ => self.changed.push(range),
-        }
+        self.changed.add(range);
     }
 }
 
@@ -238,7 +235,7 @@ impl Sealed {
             units,
             holes,
             name,
-            state: RwLock::new(State { record, doubtful: HashMap::new(), changed: Vec::new(), copies }),
+            state: RwLock::new(State { record, doubtful: HashMap::new(), changed: Changed::default(), copies }),
             keys: RwLock::default(),
             turns: Turns::default(),
             writer,
