@@ -134,3 +134,37 @@ fn a_reader_whose_other_nodes_have_ended_asks_those_that_took_their_places() {
         });
     }
 }
+
+/// A node that a member left still answers, and the others of the last map that it has stored have ended. They do not count
+/// as votes: the maps that they had stored are the ones that this node lacks.
+#[test]
+fn a_reader_that_reaches_one_former_node_and_finds_the_others_ended_reads_nothing_old() {
+    for redundancy in [PARITY, MIRROR] {
+        play(async move {
+            let (rig, writer) = Rig::written(redundancy, 3).await;
+            let process = Process::new(99);
+            let reader = Reader::open_following(&rig.world, &process, &rig.shape).await.unwrap();
+            let whole = ByteRange::new(0, rig.shape.size());
+            reader.drive.read(whole).await.unwrap();
+            rig.world.cut_off(Some((usize::MAX, 99)));
+            // Member 0 moves, and the node that it leaves stores no map any more.
+            rig.world.with_node(0, |node| node.refuse_maps = u32::MAX);
+            let place = writer.begin_move(&rig.world, 0, 3, Duration::ZERO).await.unwrap();
+            assert!(writer.until_moved(0, place).await);
+            for member in [1, 2] {
+                rig.world.kill(member);
+                writer.until_stale(member, true).await;
+                rig.world.restart(member);
+                let joined = rig.world.join();
+                writer.replace(&rig.world, member, joined).await.unwrap();
+                assert!(writer.until_complete(super::PATIENCE).await);
+            }
+            rig.write(&writer, 2).await.unwrap();
+            rig.world.cut_off(None);
+            for page in whole.split_at_multiples(4096) {
+                let read = reader.drive.read(page).await.unwrap();
+                assert!(read.into_bytes().iter().all(|byte| *byte == 2), "an old byte at {page}");
+            }
+        });
+    }
+}
