@@ -109,7 +109,8 @@ PARTS = (
         "Sealed drives",
         "A drive striped over three nodes on this machine, sealed, beside the same drive not sealed, through writable exports; "
         "and beside nbdkit's luks filter over a file in memory, which encrypts without authentication, and has no nodes "
-        "behind it. An image is sealed in units of 64 KiB, a scratch drive in units of 4 KiB.",
+        "behind it. An image is sealed in units of 64 KiB, a scratch drive in units of 4 KiB. In a room, nodes and client are members "
+        "of it, so that connections are encrypted, too. Memory and space: beside what is allowed.",
     ),
     Part(
         "patterns",

@@ -86,7 +86,7 @@ pub(crate) fn begin(file: &mut DriveFile, request: &SealRequest) -> Result<()> {
     }
     let record = Record::new(id, units, request.holes).encode(&key).map_err(failed)?;
     RECORD.replace(&path, &record)?;
-    file.sealed = Some(SealSection { suite: SUITE, unit: request.unit, holes: request.holes, keys });
+    file.sealed = Some(SealSection { suite: SUITE, unit: request.unit, holes: request.holes, epoch: 0, keys });
     keyring::keep(id, &key);
     Ok(())
 }
@@ -174,10 +174,21 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
         Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
-    let alternatives = below.without_one.map(|others| Arc::new(others) as Arc<dyn Alternatives>);
+    let alternatives = below.without_one.map(|others| {
+        others.set_authenticated();
+        Arc::new(others) as Arc<dyn Alternatives>
+    });
     let (boundary, below) = (boundary(file), below.device);
-    let opening = Opening { below, key, store, binding, size: file.size, name, writable, boundary, alternatives };
+    let (size, epoch) = (file.size, seal.epoch);
+    let opening = Opening { below, key, store, binding, size, epoch, name, writable, boundary, alternatives };
     let sealed = Sealed::open(opening).await.map_err(|error| error_of(file, &error))?;
+    if let Some(epoch) = sealed.epoch() {
+        file.clone().update_existing(|file| {
+            if let Some(seal) = &mut file.sealed {
+                seal.epoch = seal.epoch.max(epoch);
+            }
+        })?;
+    }
     if sealed.has_open_epoch() {
         match ACCEPTING.get() {
             Some(record) => accept(file, &sealed, *record).await?,

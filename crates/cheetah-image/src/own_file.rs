@@ -125,7 +125,9 @@ impl OwnFile {
     /// As [`Self::open`].
     pub fn read(self, path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.open_with(path, OpenOptions::new().read(true))? else { return Ok(None) };
-        let mut bytes = Vec::new();
+        // A vector that grows takes twice as much.
+        let expected = file.metadata().map_or(0, |metadata| metadata.len()).min(bytes_max);
+        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default().saturating_add(1));
         let read = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
         read.map(|_| Some(bytes)).map_err(|error| self.failed("reading", path, &error))
     }

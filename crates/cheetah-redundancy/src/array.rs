@@ -4,6 +4,7 @@
 //! (`read`, `write`).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use cheetah_device::stripe::Stripe;
 use cheetah_device::window::Window;
@@ -33,6 +34,8 @@ pub(crate) struct Inner {
     /// Locks on groups.
     pub locks: RangeLock,
     pub digest_cells: DigestCells,
+    /// A layer above authenticates content. See [`Redundant::set_authenticated`](crate::Redundant::set_authenticated).
+    pub is_authenticated: AtomicBool,
     /// The data sections, for reading while all is well.
     stripe: Stripe,
 }
@@ -52,7 +55,8 @@ impl Array {
         });
         let stripe = Stripe::new(geometry.unit(), sections.collect::<Result<_>>()?)?;
         let (locks, digest_cells) = (RangeLock::default(), DigestCells::default());
-        let inner = Inner { geometry, members, places, start, locks, digest_cells, stripe };
+        let is_authenticated = AtomicBool::new(false);
+        let inner = Inner { geometry, members, places, start, locks, digest_cells, is_authenticated, stripe };
         Ok(Self { inner: Arc::new(inner) })
     }
 

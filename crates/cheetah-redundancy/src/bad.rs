@@ -3,7 +3,7 @@
 //! A single parity loses a page if the writer dies in the middle of a write and a member is lost as well: data and
 //! redundancy of the group are then of different versions, and the member's unit cannot be computed. Waiting does not
 //! help, so such pages are recorded in the map, and the member gets in sync without them. Reads of a bad page fail; a
-//! write of the whole page makes it good.
+//! write of the whole page makes it good, and so does one of a part of it below a layer that authenticates content.
 
 use std::fmt;
 use std::str::FromStr;

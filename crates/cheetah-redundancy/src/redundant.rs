@@ -1,6 +1,7 @@
 //! A redundant drive: arrays one after the other, and the resynchronization that runs behind them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cheetah_device::layer::{Layer, Reads, Writes};
@@ -92,6 +93,13 @@ impl Redundant {
                 whole.contains(range).then(|| (array.clone(), within))
             })
             .next()
+    }
+
+    /// Notes that a layer above tells content from other bytes. A write may then cover a part of a bad page, whose other
+    /// bytes are lost: the page becomes good, with zeros in their place, which are no content to that layer.
+    pub fn set_authenticated(&self) {
+        let arrays = &self.shared.arrays;
+        arrays.iter().for_each(|array| array.inner.is_authenticated.store(true, Ordering::Relaxed));
     }
 
     /// Its members.

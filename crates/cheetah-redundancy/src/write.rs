@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -63,24 +64,35 @@ impl Inner {
         let range = ByteRange::new(offset, data.len());
         let mut admitted = self.members.admit(self.regions_of(range)).await?;
         let _lock = self.locks.lock(self.geometry.groups_of(range), true).await;
-        let bad = self.members.bad().filter(|bad| bad.touch(range.shifted(self.start)));
-        if bad.is_some() {
-            // A bad page has no other content to preserve.
-            let (first, last) = (ByteRange::new(range.offset, 1), ByteRange::new(range.end() - 1, 1));
-            for edge in [first, last] {
-                let page = edge.aligned_to(PAGE_BYTES);
-                if !range.contains(page) {
-                    self.check_good(page)?;
-                }
-            }
-        }
+        let is_bad = self.check_good(range).is_err();
+        let (range, data) = if is_bad { self.whole_bad_pages(range, data)? } else { (range, data) };
         let edits = self.encode(range, &data).await?;
         let sent = self.send(edits, self.regions_of(range), fua).await;
         admitted.consistent = sent.is_ok();
-        if sent.is_ok() && bad.is_some() {
+        if sent.is_ok() && is_bad {
             return self.members.heal(range.shifted(self.start)).await;
         }
         sent
+    }
+
+    /// Extends a write to the whole of the bad pages in which it begins and ends. What was there besides is lost: it becomes
+    /// zeros, if a layer above can tell them from content; otherwise such a write is an error.
+    fn whole_bad_pages(&self, range: ByteRange, data: Data) -> Result<(ByteRange, Data)> {
+        let (mut start, mut end) = (range.offset, range.end());
+        for at in [range.offset, range.end() - 1] {
+            let page = ByteRange::new(at, 1).aligned_to(PAGE_BYTES);
+            match self.check_good(page) {
+                Err(error) if !range.contains(page) && !self.is_authenticated.load(Ordering::Relaxed) => {
+                    return Err(error);
+                }
+                Err(_) => (start, end) = (start.min(page.offset), end.max(page.end())),
+                Ok(()) => {}
+            }
+        }
+        let mut whole = Data::zeros(range.offset - start);
+        whole.append(data);
+        whole.append(Data::zeros(end - range.end()));
+        Ok((ByteRange::between(start, end), whole))
     }
 
     /// Computes what a write changes on the members. Reads the rest of groups that are written in part.

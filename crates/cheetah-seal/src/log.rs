@@ -55,7 +55,12 @@ pub const fn bytes_max(record_bytes: u64) -> u64 {
 }
 
 /// An entry with the stamps of units, which are in rising order. Returns it with its root.
-pub fn stamps(previous: &Root, key: &DriveKey, record: &Record, units: &[u64]) -> Result<(Vec<u8>, Root), SealError> {
+pub fn stamps(
+    previous: &Root,
+    key: &DriveKey,
+    record: &Record,
+    units: impl Iterator<Item = u64>,
+) -> Result<(Vec<u8>, Root), SealError> {
     let mut body: Vec<u8> = Vec::new();
     let mut last: Option<(u64, u64, Stamp)> = None;
     let mut end = |run: Option<(u64, u64, Stamp)>| {
@@ -66,14 +71,14 @@ pub fn stamps(previous: &Root, key: &DriveKey, record: &Record, units: &[u64]) -
         }
     };
     for unit in units {
-        let stamp = usize::try_from(*unit).ok().and_then(|at| record.stamps.get(at).copied()).unwrap_or_default();
+        let stamp = usize::try_from(unit).ok().and_then(|at| record.stamps.get(at).copied()).unwrap_or_default();
         last = match last {
-            Some((first, count, begin)) if first + count == *unit && begin.after(count) == Some(stamp) => {
+            Some((first, count, begin)) if first + count == unit && begin.after(count) == Some(stamp) => {
                 Some((first, count + 1, begin))
             }
             other => {
                 end(other);
-                Some((*unit, 1, stamp))
+                Some((unit, 1, stamp))
             }
         };
     }

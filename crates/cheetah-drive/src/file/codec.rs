@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_seal_is_decoded_as_it_was_encoded_and_an_inconsistent_one_is_refused() {
         let key = WrappedKey { recipient: "age1".into(), age: "AA==".into() };
-        let seal = SealSection { suite: 1, unit: 64 << 10, holes: false, keys: vec![key] };
+        let seal = SealSection { suite: 1, unit: 64 << 10, holes: false, epoch: 1, keys: vec![key] };
         let file = DriveFile { size: 1 << 20, sealed: Some(seal), ..redundant() };
         assert_eq!(decode(&encode(&file).unwrap()).unwrap(), file);
         type Change = fn(&mut DriveFile, &mut SealSection);

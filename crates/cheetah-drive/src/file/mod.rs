@@ -213,6 +213,10 @@ pub struct SealSection {
     pub unit: u64,
     /// Whether holes are kept as holes, so that nodes know where they are.
     pub holes: bool,
+    /// The number of times that the drive was opened for writing, as the seal record counts them: a record that knows of
+    /// fewer is an older one.
+    #[serde(default)]
+    pub epoch: u32,
     /// The drive's key, wrapped for each that can open it; none once it is destroyed.
     #[serde(default, rename = "key")]
     pub keys: Vec<WrappedKey>,

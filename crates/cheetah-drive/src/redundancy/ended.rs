@@ -20,6 +20,18 @@ pub(crate) async fn has_ended(node: &SetNode, patience: Duration) -> bool {
     timeout(patience, look(node, patience)).await.unwrap_or(false)
 }
 
+/// Whether nobody can read a drive's part from a node any more: its process has ended, or it has freed the part.
+pub(crate) async fn has_left(node: &SetNode, patience: Duration) -> bool {
+    let Some(export) = NodeExport::of(node, patience) else { return false };
+    match export.control.status().await {
+        Ok(status) => {
+            Some(&status.instance) != node.instance.as_ref()
+                || !status.exports.iter().any(|found| found.name == export.name)
+        }
+        Err(_) => has_ended(node, ENDED_TIMEOUT).await,
+    }
+}
+
 async fn look(node: &SetNode, patience: Duration) -> bool {
     let connected = match (&node.http, node.uri().map(|uri| uri.address)) {
         (Some(http), _) => TcpStream::connect(http).await,

@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     /// Why the drive file, which has no vote, lacks the map that was stored last.
     file_is_behind: Mutex<Option<String>>,
     /// The nodes of the last map that was stored both at the nodes and in the drive file.
-    stored_nodes: Mutex<Vec<SetNode>>,
+    pub(super) stored_nodes: Mutex<Vec<SetNode>>,
     pub(super) stores: Stores,
     /// The newest epoch that is stored at a deciding set of nodes, and perhaps in the drive file.
     pub(super) stored_epoch: AtomicU64,
@@ -77,7 +77,7 @@ pub(super) struct Place {
     /// A lease that may not be used yet: another writer may have changed the drive before it was taken.
     pub unconfirmed: Option<String>,
     /// The node that had the place before, if it was replaced or left.
-    former: Option<Former>,
+    pub former: Option<Former>,
     /// The node that the member moves to, or did last.
     pub incoming: Option<Incoming>,
 }
@@ -92,10 +92,10 @@ pub(super) struct Incoming {
 /// A node that was replaced or left.
 #[derive(Clone)]
 pub(super) struct Former {
-    node: SetNode,
-    token: Option<String>,
+    pub node: SetNode,
+    pub token: Option<String>,
     /// It has the place in maps before this epoch. Such a map may not be stored yet.
-    until: Epoch,
+    pub until: Epoch,
 }
 
 /// In which of two sets of nodes a node counts that has stored a map.
@@ -176,6 +176,7 @@ impl Holder {
                 Err(error) => tracing::debug!("no lease at {}: {error}", map.nodes[index].name),
             }
         }
+        shared.take_former(map, force).await;
         let held: Vec<bool> = shared.places.lock().iter().map(|place| place.token.is_some()).collect();
         let count = held.iter().filter(|held| **held).count();
         let decides = votes(&map.nodes, set.losses_max()).decide(count, true);
@@ -357,9 +358,11 @@ impl Shared {
         let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
         let incoming = places.iter().zip(&map.members).map(|(place, entry)| place.incoming_in(entry)).collect();
         let refetching = self.refetching.load(Ordering::Acquire);
-        let map = DriveMap { map, nodes, incoming, refetching, writer: self.id.clone() };
-        let text = map.text(&self.set.lock());
         let former = self.stored_nodes.lock().clone();
+        let mut map = DriveMap { map, nodes, incoming, former: Vec::new(), refetching, writer: self.id.clone() };
+        let other = |(former, now): (&SetNode, &SetNode)| Some(former.clone()).filter(|former| !former.is_same(now));
+        map.former = former.iter().zip(&map.nodes).map(other).collect();
+        let text = map.text(&self.set.lock());
         let (sender, mut answers) = mpsc::unbounded_channel();
         let send = |slot: usize, node: &SetNode, token: &Option<String>, counts: Counts| {
             if let (Some(export), Some(token)) = (self.exports.of(node, STORE_TIMEOUT), token.clone()) {

@@ -22,6 +22,8 @@ pub(crate) struct DriveMap {
     pub nodes: Vec<SetNode>,
     /// The nodes that moving members move to.
     pub incoming: Vec<Option<SetNode>>,
+    /// The nodes of the map that was stored before, where members have other ones now.
+    pub former: Vec<Option<SetNode>>,
     /// Lost ranges are being fetched again. The drive must not be read by this map.
     pub refetching: bool,
     /// The id of the writer that made the map; empty for the map of a new drive.
@@ -58,6 +60,9 @@ struct MemberText {
     /// The node that it moves to. Absent if it does not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     incoming: Option<IncomingText>,
+    /// The node that had its place in the map that was stored before. Absent if that is the same one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    former: Option<NodeText>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,7 +109,8 @@ impl DriveMap {
             map.members[*member].incoming = Some(Regions::all(capacity));
             incoming[*member] = Some(node.clone());
         }
-        Self { map, nodes, incoming, refetching: false, writer: String::new() }
+        let former = vec![None; nodes.len()];
+        Self { map, nodes, incoming, former, refetching: false, writer: String::new() }
     }
 
     /// Notes that no node has this map, which the drive file records. The file does not say where redundancy may disagree
@@ -132,7 +138,7 @@ impl DriveMap {
         let mut map = Map::new(known, capacity);
         (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
         map.bad = BadRanges::parse(&text.bad, capacity).ok_or("its map names pages that do not exist")?;
-        let (mut nodes, mut incoming) = (Vec::new(), Vec::new());
+        let (mut nodes, mut incoming, mut former) = (Vec::new(), Vec::new(), Vec::new());
         for (entry, member) in map.members.iter_mut().zip(text.members) {
             let state = match member.state {
                 StateText::Sync => MemberState::InSync,
@@ -144,6 +150,7 @@ impl DriveMap {
                 return Err("its map contradicts itself".into());
             }
             nodes.push(SetNode { state: state.into_file(), ..member.node.parse()? });
+            former.push(member.former.map(NodeText::parse).transpose()?);
             incoming.push(match member.incoming {
                 Some(moving) => {
                     entry.incoming = Some(regions(&moving.missed)?);
@@ -152,14 +159,15 @@ impl DriveMap {
                 None => None,
             });
         }
-        Ok(Self { map, nodes, incoming, refetching: text.refetching, writer: text.writer })
+        Ok(Self { map, nodes, incoming, former, refetching: text.refetching, writer: text.writer })
     }
 
     /// The text to store.
     pub fn text(&self, set: &DriveSet) -> String {
-        let members = self.map.members.iter().zip(&self.nodes).zip(&self.incoming);
-        let members = members.map(|((entry, node), incoming)| MemberText {
+        let members = self.map.members.iter().zip(&self.nodes).zip(self.incoming.iter().zip(&self.former));
+        let members = members.map(|((entry, node), (incoming, former))| MemberText {
             node: NodeText::of(node),
+            former: former.as_ref().map(NodeText::of),
             incoming: entry
                 .incoming
                 .as_ref()

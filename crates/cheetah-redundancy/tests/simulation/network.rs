@@ -41,6 +41,12 @@ pub struct Faults {
     pub readers_cut_off: u64,
     /// Nodes that went back to an old snapshot of their content.
     pub rolled_back: u64,
+    /// Nodes that were new.
+    pub joined: u64,
+    /// Nodes whose machine needed the memory.
+    pub pressed: u64,
+    /// Parts that such nodes dropped.
+    pub dropped: u64,
 }
 
 impl Faults {
@@ -57,6 +63,9 @@ impl Faults {
             + self.rivals
             + self.readers_cut_off
             + self.rolled_back
+            + self.joined
+            + self.pressed
+            + self.dropped
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -72,6 +81,9 @@ impl Faults {
         self.rivals += other.rivals;
         self.readers_cut_off += other.readers_cut_off;
         self.rolled_back += other.rolled_back;
+        self.joined += other.joined;
+        self.pressed += other.pressed;
+        self.dropped += other.dropped;
     }
 }
 
@@ -101,6 +113,8 @@ pub struct State {
     pub released: BTreeSet<Place>,
     /// A node and a process that reach each other and nothing else.
     pub cut_off: Option<(usize, u64)>,
+    /// Nodes and processes that do not reach each other.
+    pub severed: BTreeSet<(usize, u64)>,
 }
 
 use crate::node::Stored;
@@ -188,6 +202,7 @@ impl World {
             maps_held: false,
             released: BTreeSet::new(),
             cut_off: None,
+            severed: BTreeSet::new(),
         };
         Arc::new(Self { state: Mutex::new(state), begun: Instant::now() })
     }
@@ -242,6 +257,15 @@ impl World {
         state.nodes[node].restart(instance);
     }
 
+    /// Adds an empty node; returns its number.
+    pub fn join(&self) -> usize {
+        let mut state = self.state.lock();
+        state.instances += 1;
+        let (instance, size) = (state.instances, state.nodes[0].content.len() as u64);
+        state.nodes.push(Node::new(instance, size));
+        state.nodes.len() - 1
+    }
+
     /// Freezes or thaws a node.
     pub fn freeze(&self, node: usize, frozen: bool) {
         self.with_node(node, |node| {
@@ -265,8 +289,9 @@ impl World {
     }
 
     fn is_cut(&self, node: usize, process: u64) -> bool {
-        let cut_off = self.state.lock().cut_off;
-        cut_off.is_some_and(|(other, reader)| (node == other) != (process == reader))
+        let state = self.state.lock();
+        state.severed.contains(&(node, process))
+            || state.cut_off.is_some_and(|(other, reader)| (node == other) != (process == reader))
     }
 
     pub fn break_connections(&self, which: impl Fn(&Connection) -> bool) {

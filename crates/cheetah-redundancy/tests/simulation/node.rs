@@ -24,6 +24,8 @@ pub struct Stored {
     pub places: Vec<Place>,
     /// The places that moving members move to.
     pub incoming: Vec<Option<Place>>,
+    /// The places in the map that was stored before, where members have other ones now.
+    pub former: Vec<Option<Place>>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +64,8 @@ pub struct Node {
     pub frozen: bool,
     /// Messages in both directions wait in the network.
     pub isolated: bool,
+    /// Its machine needs the memory: it takes no new part.
+    pub pressed: bool,
     /// The number of next maps that it refuses.
     pub refuse_maps: u32,
     /// Its next write fails, as if its connection had been lost.

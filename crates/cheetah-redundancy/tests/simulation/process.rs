@@ -60,7 +60,8 @@ impl Shape {
         map.unsettled = none;
         let place = |node: usize| Place { node, instance: world.with_node(node, |node| node.instance) };
         let incoming = vec![None; self.members];
-        Box::new(Stored { map, places: (0..self.members).map(place).collect(), incoming })
+        let former = vec![None; self.members];
+        Box::new(Stored { map, places: (0..self.members).map(place).collect(), incoming, former })
     }
 }
 
@@ -163,7 +164,10 @@ impl Environment for SimulatedEnvironment {
             .zip(incoming)
             .map(|(member, place)| place.filter(|_| member.incoming.is_some()))
             .collect();
-        Box::pin(self.store_stored(Box::new(Stored { map, places, incoming })))
+        let stored = self.stored_places.lock().clone();
+        let former = stored.into_iter().zip(&places).map(|(former, now)| Some(former).filter(|former| former != now));
+        let former = former.collect();
+        Box::pin(self.store_stored(Box::new(Stored { map, places, incoming, former })))
     }
 
     fn moved(&self, member: usize, epoch: Epoch) {
@@ -222,6 +226,11 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
     if world.state.lock().term != term || !process.is_alive() {
         return Err("another writer was faster".into());
     }
+    // The writer of this map may have died before it was stored at enough nodes of the map before. Readers may have that one.
+    let former = newest.former.iter().zip(&newest.places).map(|(former, now)| {
+        former.filter(|former| !world.is_gone(*former, process) && !world.is_released(*former)).unwrap_or(*now)
+    });
+    let stored_places = former.collect();
     let environment = Arc::new(SimulatedEnvironment {
         world: world.clone(),
         process: process.clone(),
@@ -230,7 +239,7 @@ pub async fn open(world: &Arc<World>, process: &Arc<Process>, shape: &Shape) -> 
         places: Mutex::new(newest.places.clone()),
         incoming: Mutex::new(newest.incoming.clone()),
         left: Mutex::new(vec![None; shape.members]),
-        stored_places: Mutex::new(newest.places.clone()),
+        stored_places: Mutex::new(stored_places),
     });
     let mut engine = Engine::new(newest.map, shape.size(), shape.losses_max());
     let mut filled = Vec::new();

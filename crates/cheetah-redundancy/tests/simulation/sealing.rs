@@ -67,12 +67,14 @@ impl Sealing {
             record: self.record.clone(),
             own: Mutex::default(),
         };
+        below.set_authenticated();
         let opening = Opening {
             below: below.clone() as DynDevice,
             key: self.key.clone(),
             store: Arc::new(store),
             binding: DriveBinding { drive: ID, unit_bytes: UNIT },
             size: self.size(),
+            epoch: 0,
             name: "drive".into(),
             writable,
             boundary: Some(self.boundary),

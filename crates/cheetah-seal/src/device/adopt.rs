@@ -40,7 +40,7 @@ impl Inner {
         }
         self.accepted.fetch_add(newer.len() as u64, Ordering::Relaxed);
         self.end_other_epochs().await;
-        self.save().await.map_err(|error| self.not_saved(&error))
+        self.save().await.map_err(|error| self.record_failed(&error))
     }
 
     /// Ends the epochs of writers that never closed the drive; with the next record.

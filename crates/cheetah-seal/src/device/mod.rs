@@ -7,6 +7,7 @@
 //! * The **stamps** in memory say which version of each unit is the right one. They are stored with the record at each
 //!   flush, and when the drive is closed. Whatever the device below returns for a unit, it is content only if it opens
 //!   with that very stamp.
+//! * A reader follows the record that a writer elsewhere stores: what it returns is as of the last flush, or an error.
 //! * A crash while a unit is written in two parts, to two members, would lose both versions of it. A copy of each such
 //!   unit is therefore stored behind the record before it is overwritten.
 //! * A unit that is not authentic is read from the other members, or computed from them, if there are any
@@ -16,6 +17,7 @@
 //! units below.
 
 mod adopt;
+mod changed;
 mod read;
 mod recover;
 mod save;
@@ -23,7 +25,6 @@ mod turns;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -39,6 +40,7 @@ use crate::record::{Epoch, Record};
 use crate::stamp::Stamp;
 use crate::unit::{DriveBinding, EpochKey};
 use crate::units::Units;
+use changed::Changed;
 use turns::Turns;
 
 /// Identifies what is stored: another record, or more behind it, has another version.
@@ -93,6 +95,8 @@ pub struct Opening {
     pub binding: DriveBinding,
     /// Bytes of content. If the record has fewer, the drive was enlarged since: the units that it lacks are holes.
     pub size: u64,
+    /// The newest epoch that is known. A record without it is older than the drive, and is refused.
+    pub epoch: u32,
     /// The drive's name, for errors.
     pub name: Arc<str>,
     /// Whether to open it for writing. The caller sees to it that there is no other writer.
@@ -141,8 +145,8 @@ struct State {
     record: Record,
     /// Stamps that a unit may have besides its own, because a write failed and may have taken effect.
     doubtful: HashMap<u64, Vec<Stamp>>,
-    /// Ranges of units whose stamps changed since the record was stored, in any order.
-    changed: Vec<Range<u64>>,
+    /// Units whose stamps changed since the record was stored.
+    changed: Changed,
     /// Copies of units that a crash or a failed write may have torn. A writer stores them with each record.
     copies: HashMap<u64, Bytes>,
 }
@@ -172,11 +176,7 @@ impl State {
         if !self.doubtful.is_empty() {
             self.doubtful.retain(|index, _| !range.contains(index));
         }
-        match self.changed.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            Some(last) if last.start <= range.start && range.end <= last.end => {}
-            _ => self.changed.push(range),
-        }
+        self.changed.add(range);
     }
 }
 
@@ -207,9 +207,14 @@ impl Sealed {
     ///
     /// If the record cannot be read, is not authentic, or is that of another drive.
     pub async fn open(opening: Opening) -> std::result::Result<Self, SealError> {
-        let Opening { below, key, store, binding, size, name, writable, boundary, alternatives } = opening;
+        let Opening { below, key, store, binding, size, epoch, name, writable, boundary, alternatives } = opening;
         let version = store.version();
         let log::Stored { mut record, root, copies } = load(&store, &key, binding).await?;
+        if record.epochs.last().map_or(0, |last| last.number) < epoch {
+            return Err(SealError::NotAuthentic(
+                "its seal record is older than the drive: put the newest .seal file beside the drive file",
+            ));
+        }
         record.enlarge(size)?;
         let units = record.units;
         if below.geometry().size < units.sealed_bytes() {
@@ -230,7 +235,7 @@ impl Sealed {
             units,
             holes,
             name,
-            state: RwLock::new(State { record, doubtful: HashMap::new(), changed: Vec::new(), copies }),
+            state: RwLock::new(State { record, doubtful: HashMap::new(), changed: Changed::default(), copies }),
             keys: RwLock::default(),
             turns: Turns::default(),
             writer,
@@ -257,6 +262,11 @@ impl Sealed {
     /// written any more.
     pub async fn close(&self) -> Result<()> {
         self.inner.close().await
+    }
+
+    /// The epoch of this writer; `None` for a reader.
+    pub fn epoch(&self) -> Option<u32> {
+        self.inner.own_epoch()
     }
 
     /// Whether a writer has not closed the drive: units may be newer than the record.
@@ -368,6 +378,17 @@ impl Inner {
         self.state.read().record.stamps[position(first)..position(end)].to_vec()
     }
 
+    /// The extents of a range, by the stamps.
+    fn extents(&self, range: ByteRange) -> Vec<Extent> {
+        let mut extents = Vec::new();
+        let state = self.state.read();
+        for piece in range.split_at_multiples(self.units.bytes()) {
+            let is_hole = state.record.stamps[position(piece.offset / self.units.bytes())].is_hole();
+            if is_hole { Extent::hole(piece.len) } else { Extent::data(piece.len) }.push(&mut extents);
+        }
+        extents
+    }
+
     /// An error about a unit.
     fn unreadable(&self, index: u64, why: impl Into<Arc<str>>) -> Error {
         let range = self.units.content_range(index, index + 1);
@@ -394,7 +415,7 @@ impl Device for Sealed {
         }
         let (first, end) = self.inner.units.touched(range);
         let stamps = self.inner.stamps(first, end);
-        if stamps.iter().all(|stamp| stamp.is_hole()) && !self.inner.accepts() {
+        if self.inner.writer.is_some() && stamps.iter().all(|stamp| stamp.is_hole()) && !self.inner.accepts() {
             return Io::ok(Data::zeros(range.len));
         }
         Io::later(self.inner.read(range, first, stamps))
@@ -461,13 +482,10 @@ impl Device for Sealed {
         if self.inner.accepts() {
             return Io::ok(vec![Extent::data(range.len)]);
         }
-        let mut extents = Vec::new();
-        let state = self.inner.state.read();
-        for piece in range.split_at_multiples(self.inner.units.bytes()) {
-            let is_hole = state.record.stamps[position(piece.offset / self.inner.units.bytes())].is_hole();
-            if is_hole { Extent::hole(piece.len) } else { Extent::data(piece.len) }.push(&mut extents);
-        }
-        Io::ok(extents)
+        Io::later(async move {
+            self.inner.follow().await?;
+            Ok(self.inner.extents(range))
+        })
     }
 }
 

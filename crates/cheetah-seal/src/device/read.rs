@@ -16,14 +16,20 @@ const TRAILER: usize = TRAILER_BYTES as usize;
 
 impl Inner {
     /// Reads a range that begins in unit `first`; `stamps` are those of the units that it touches.
-    pub(super) async fn read(&self, range: ByteRange, first: u64, stamps: Vec<Stamp>) -> Result<Data> {
+    pub(super) async fn read(&self, range: ByteRange, first: u64, mut stamps: Vec<Stamp>) -> Result<Data> {
         let end = first + stamps.len() as u64;
+        if stamps.iter().any(|stamp| stamp.is_hole()) {
+            self.follow().await?;
+            stamps = self.stamps(first, end);
+        }
         let units = match self.fetch(first, &stamps, Effort::Once).await {
             Ok(units) => units,
             // The units were written meanwhile, by this process or by another; or a member is wrong.
             Err(Refusal::NotRight(_)) => {
                 let _turn = self.turns.take(first..end).await;
-                self.reload().await;
+                if let Err(error) = self.follow().await {
+                    tracing::warn!("{error}");
+                }
                 self.read_units(first, end).await?
             }
             Err(Refusal::Failed(error)) => return Err(error),
@@ -142,33 +148,36 @@ impl Inner {
         }
     }
 
-    /// Takes over the record that another process has stored since; for readers.
-    async fn reload(&self) {
+    /// Takes over the record that another process has stored since; for readers. A unit with another stamp shows that there
+    /// is one. A hole does not, so nothing is said of a hole before this.
+    ///
+    /// # Errors
+    ///
+    /// If the record cannot be read.
+    pub(super) async fn follow(&self) -> Result<()> {
         if self.writer.is_some() {
-            return;
+            return Ok(());
         }
         let mut stored = self.stored.lock().await;
         let version = self.store.version();
         if version.is_some() && version == stored.version {
-            return;
+            return Ok(());
         }
-        match load(&self.store, &self.key, self.binding).await {
-            Ok(mut loaded) => {
-                // The record may be older than the drive's size, and the drive may have been enlarged since it was opened.
-                let size = self.units.size().max(loaded.record.units.size());
-                let fits = loaded.record.enlarge(size).is_ok();
-                let mut state = self.state.write();
-                // A record never becomes older, and the device never another one.
-                state.copies = loaded.copies;
-                if fits && loaded.record.sequence > state.record.sequence {
-                    state.record = loaded.record;
-                    // A number may be that of another epoch by now.
-                    self.keys.write().clear();
-                }
-                stored.version = version;
-            }
-            Err(error) => tracing::warn!("{}: {error}", self.name),
+        let mut loaded =
+            load(&self.store, &self.key, self.binding).await.map_err(|error| self.record_failed(&error))?;
+        // The record may be older than the drive's size, and the drive may have been enlarged since it was opened.
+        let size = self.units.size().max(loaded.record.units.size());
+        let fits = loaded.record.enlarge(size).is_ok();
+        let mut state = self.state.write();
+        // A record never becomes older, and the device never another one.
+        state.copies = loaded.copies;
+        if fits && loaded.record.sequence > state.record.sequence {
+            state.record = loaded.record;
+            // A number may be that of another epoch by now.
+            self.keys.write().clear();
         }
+        stored.version = version;
+        Ok(())
     }
 
     /// Logs the first refused unit.

@@ -1,6 +1,5 @@
 //! Storing the record.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -18,7 +17,7 @@ impl Inner {
     /// Finishes when everything written is on stable storage below, and its stamps are in the record.
     pub(super) async fn flush(&self) -> Result<()> {
         self.below.flush().await?;
-        self.save().await.map_err(|error| self.not_saved(&error))
+        self.save().await.map_err(|error| self.record_failed(&error))
     }
 
     /// Stores the stamps that have changed since the record was stored: behind the record, or with a new record where
@@ -40,25 +39,29 @@ impl Inner {
                     .into(),
             ));
         }
+        // Until it is known that this was stored, nothing can be appended to it.
+        let whole = std::mem::replace(&mut stored.whole, true);
         let (entry, root, copies_bytes) = {
             let mut state = self.state.write();
             state.record.sequence += 1;
-            let units = units_of(std::mem::take(&mut state.changed));
-            let entry = log::stamps(&stored.root, &self.key, &state.record, &units)?;
+            let changed = std::mem::take(&mut state.changed);
             let log_max = log::stamps_bytes_max(Record::bytes_max(&self.units));
-            if stored.whole || stored.log_bytes + entry.0.len() as u64 > log_max {
-                let mut encoded = state.record.encode(&self.key)?;
-                let begins = encoded.len();
-                let root = root(&encoded).unwrap_or_default();
-                let root = self.keep_copies(&state, root, &mut encoded)?;
-                let copies_bytes = encoded.len() - begins;
-                (encoded, root, Some(copies_bytes as u64))
-            } else {
-                (entry.0, entry.1, None)
+            let entry = match whole {
+                true => None,
+                false => Some(log::stamps(&stored.root, &self.key, &state.record, changed.into_units())?),
+            };
+            match entry.filter(|(entry, _)| stored.log_bytes + entry.len() as u64 <= log_max) {
+                Some((entry, root)) => (entry, root, None),
+                None => {
+                    let mut encoded = state.record.encode(&self.key)?;
+                    let begins = encoded.len();
+                    let root = root(&encoded).unwrap_or_default();
+                    let root = self.keep_copies(&state, root, &mut encoded)?;
+                    let copies_bytes = encoded.len() - begins;
+                    (encoded, root, Some(copies_bytes as u64))
+                }
             }
         };
-        // Until it is known that this was stored, nothing can be appended to it.
-        stored.whole = true;
         let (len, is_whole) = (entry.len() as u64, copies_bytes.is_some());
         let version =
             self.in_store(move |store| if is_whole { store.store(&entry) } else { store.append(&entry, true) }).await?;
@@ -131,7 +134,7 @@ impl Inner {
         task.await.map_err(|_| SealError::System("storing its seal record broke off".into()))?
     }
 
-    pub(super) fn not_saved(&self, error: &SealError) -> Error {
+    pub(super) fn record_failed(&self, error: &SealError) -> Error {
         Error::Io { context: self.name.clone(), why: error.to_string().into(), errno: cheetah_device::error::EIO }
     }
 
@@ -154,7 +157,7 @@ impl Inner {
             state.record.prune();
         }
         self.changed();
-        self.save().await.map_err(|error| self.not_saved(&error))
+        self.save().await.map_err(|error| self.record_failed(&error))
     }
 
     /// Finds out which version a unit has whose last write failed.
@@ -172,15 +175,4 @@ impl Inner {
             }
         }
     }
-}
-
-/// The units of ranges, in rising order, each once.
-fn units_of(mut ranges: Vec<Range<u64>>) -> Vec<u64> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut units: Vec<u64> = Vec::new();
-    for range in ranges {
-        let next = units.last().map_or(0, |last| last + 1);
-        units.extend(range.start.max(next)..range.end);
-    }
-    units
 }

@@ -24,7 +24,7 @@ pub(super) async fn write(inner: Arc<Inner>, range: ByteRange, data: Data, fua: 
             |piece: ByteRange| inner.write_piece(piece, data.slice(piece.offset - range.offset, piece.len), fua);
         pieces.map(write).buffer_unordered(PIECES_MAX).try_collect::<()>().await?;
         // Without the stamps, what was written would not be verified after a crash.
-        if fua { inner.save().await.map_err(|error| inner.not_saved(&error)) } else { Ok(()) }
+        if fua { inner.save().await.map_err(|error| inner.record_failed(&error)) } else { Ok(()) }
     })
     .await
 }
@@ -57,7 +57,7 @@ pub(super) async fn punch(inner: Arc<Inner>, range: ByteRange, how: Zeroing) -> 
         inner.changed();
         inner.below.zero(inner.units.sealed_range(first, end), Zeroing { fast_only: false, ..how }).await?;
         drop(turn);
-        if how.fua { inner.save().await.map_err(|error| inner.not_saved(&error)) } else { Ok(()) }
+        if how.fua { inner.save().await.map_err(|error| inner.record_failed(&error)) } else { Ok(()) }
     })
     .await
 }
@@ -79,7 +79,7 @@ impl Inner {
         let content = self.whole_units(range, data, first, end).await?;
         let (sealed, stamps) = self.seal(writer, first, &content)?;
         let torn = self.torn(first, end, &sealed);
-        self.store_copies(&torn).await.map_err(|error| self.not_saved(&error))?;
+        self.store_copies(&torn).await.map_err(|error| self.record_failed(&error))?;
         let sealed = Data::from(sealed);
         let written = self.below.write(self.units.sealed_range(first, end).offset, sealed, fua).await;
         {

@@ -1,6 +1,7 @@
 //! Nodes that return something else than what was written: an error each time, and never content.
 
 use cheetah_device::{ByteRange, Device as _};
+use cheetah_seal::device::Opening;
 use cheetah_seal::units::{UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
 use cheetah_seal::{DriveKey, Record, Sealed};
 
@@ -195,6 +196,29 @@ fn a_partial_write_to_a_broken_unit_is_refused_and_a_whole_one_mends_it() {
         refusal(&device, 2).await;
         write(&device, 2 * UNIT, pattern(2, UNIT)).await.unwrap();
         others_are_intact(&device, &[]).await;
+    });
+}
+
+#[test]
+fn a_record_that_lacks_the_newest_known_writer_opens_nothing_and_is_left_as_it_is() {
+    run(async {
+        let drive = Drive::new(UNIT, UNITS * UNIT, false);
+        let mut records = Vec::new();
+        for _ in 0..2 {
+            loaded(&drive).await;
+            records.push(drive.store.bytes.lock().clone());
+        }
+        for (known, record, opens) in [(2, &records[0], true), (4, &records[1], true), (3, &records[0], false)] {
+            for writable in [false, true] {
+                drive.store.bytes.lock().clone_from(record);
+                let opened = drive.open_with(Opening { epoch: known, ..drive.opening(writable) }).await;
+                assert_eq!(opened.is_ok(), opens, "{known}");
+                if let Err(error) = opened {
+                    assert!(error.to_string().contains("older than the drive"), "{error}");
+                    assert_eq!(*drive.store.bytes.lock(), *record);
+                }
+            }
+        }
     });
 }
 

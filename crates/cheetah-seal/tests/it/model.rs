@@ -1,6 +1,6 @@
 //! The sealed device against plain memory.
 
-use cheetah_device::{ByteRange, Data, Device as _, Zeroing};
+use cheetah_device::{ByteRange, Data, Device as _, Extent, Zeroing};
 use cheetah_seal::units::{UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
 use proptest::prelude::*;
 
@@ -154,6 +154,42 @@ fn a_reader_sees_what_another_process_wrote_once_that_has_flushed() {
 }
 
 #[test]
+fn a_reader_sees_a_hole_that_another_process_filled_or_made_once_that_has_flushed() {
+    run(async {
+        let drive = Drive::new(UNIT_BYTES_SMALL, 2 * UNIT_BYTES_SMALL, true);
+        let (writer, reader) = (drive.open(true).await, drive.open(false).await);
+        let whole = ByteRange::new(0, 2 * UNIT_BYTES_SMALL);
+        let zeros = vec![0; whole.len as usize];
+        write(&writer, 0, pattern(1, whole.len)).await.unwrap();
+        assert_eq!(read(&reader, whole).await.unwrap(), zeros);
+        assert_eq!(reader.extents(whole).await.unwrap(), [Extent::hole(whole.len)]);
+        writer.flush().await.unwrap();
+        assert_eq!(reader.extents(whole).await.unwrap(), [Extent::data(whole.len)]);
+        assert_eq!(read(&reader, whole).await.unwrap(), pattern(1, whole.len));
+        writer.zero(whole, Zeroing::default()).await.unwrap();
+        assert!(read(&reader, whole).await.is_err(), "neither the former content nor the new one is flushed there");
+        writer.flush().await.unwrap();
+        assert_eq!(read(&reader, whole).await.unwrap(), zeros);
+    });
+}
+
+#[test]
+fn a_hole_whose_record_cannot_be_read_again_is_an_error() {
+    run(async {
+        let drive = Drive::new(UNIT_BYTES_SMALL, UNIT_BYTES_SMALL, false);
+        let (writer, reader) = (drive.open(true).await, drive.open(false).await);
+        let whole = ByteRange::new(0, UNIT_BYTES_SMALL);
+        write(&writer, 0, pattern(1, whole.len)).await.unwrap();
+        writer.flush().await.unwrap();
+        let intact = std::mem::take(&mut *drive.store.bytes.lock());
+        assert!(read(&reader, whole).await.is_err());
+        assert!(reader.extents(whole).await.is_err());
+        *drive.store.bytes.lock() = intact;
+        assert_eq!(read(&reader, whole).await.unwrap(), pattern(1, whole.len));
+    });
+}
+
+#[test]
 fn a_reader_writes_nothing() {
     run(async {
         let drive = Drive::new(UNIT_BYTES_SMALL, UNIT_BYTES_SMALL, true);
@@ -234,10 +270,7 @@ fn an_enlarged_drive_keeps_its_content_and_the_new_end_is_zeros_until_it_is_writ
         writer.flush().await.unwrap();
         let expected = [&expected[..large as usize - 5000], &pattern(2, 5000)].concat();
         assert_eq!(read(&writer, ByteRange::new(0, large)).await.unwrap(), expected);
-        assert_eq!(
-            read(&reader, ByteRange::new(0, large)).await.unwrap()[..small as usize],
-            expected[..small as usize]
-        );
+        assert_eq!(read(&reader, ByteRange::new(0, large)).await.unwrap(), expected);
         writer.close().await.unwrap();
         assert_eq!(read(&drive.open(false).await, ByteRange::new(0, large)).await.unwrap(), expected);
         // Its nodes are never opened as those of a smaller drive.
@@ -279,11 +312,10 @@ fn a_reader_of_a_drive_that_was_enlarged_since_reads_what_a_later_writer_flushed
         write(&writer, 5000, pattern(3, large - 5000)).await.unwrap();
         writer.close().await.unwrap();
         let expected = [&expected[..5000], &pattern(3, large - 5000)].concat();
-        // A hole stays one for a reader until it opens the drive again.
         for reader in [&reader, &larger, &drive.open(false).await] {
-            assert_eq!(read(reader, ByteRange::new(0, small)).await.unwrap(), expected[..small as usize]);
+            let size = reader.geometry().size;
+            assert_eq!(read(reader, ByteRange::new(0, size)).await.unwrap(), expected[..size as usize]);
         }
-        assert_eq!(read(&drive.open(false).await, ByteRange::new(0, large)).await.unwrap(), expected);
     });
 }
 

@@ -149,6 +149,7 @@ impl Drive {
             store,
             binding,
             size: self.units.size(),
+            epoch: 0,
             name: "drive".into(),
             writable,
             boundary: None,

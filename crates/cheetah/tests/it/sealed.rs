@@ -240,6 +240,34 @@ fn a_changed_byte_on_a_node_is_an_error_and_never_content() {
 }
 
 #[test]
+fn a_seal_record_that_is_older_cut_off_lost_or_of_another_drive_opens_nothing() {
+    let desk = Desk::new();
+    let node = Node::start("64MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (image, content) = desk.image("disk.raw", 4 * MIB);
+    let drive = sealed(&desk, "one", &[&node], &image, &key, &[]);
+    let other = sealed(&desk, "other", &[&node], &image, &key, &[]);
+    let record = format!("{drive}.seal");
+    let older = fs::read(&record).unwrap();
+    cheetah(&["load", &drive, &image, "--force", "--identity", &key]).ok();
+    let newest = fs::read(&record).unwrap();
+    let of_other = fs::read(format!("{other}.seal")).unwrap();
+    let cut_off = newest[..newest.len() - 1].to_vec();
+    for (found, why) in [(older, "older than the drive"), (of_other, "another drive"), (cut_off, "seal record")] {
+        fs::write(&record, found).unwrap();
+        for command in ["verify", "load"] {
+            let more: &[&str] = if command == "load" { &[&image, "--force"] } else { &[] };
+            cheetah(&[&[command, &drive], more, &["--identity", &key]].concat()).says(3, &[why]);
+        }
+    }
+    fs::remove_file(&record).unwrap();
+    cheetah(&["verify", &drive, "--identity", &key]).says(1, &["belongs beside the drive file"]);
+    fs::write(&record, newest).unwrap();
+    let verified = cheetah(&["verify", &drive, "--identity", &key]).ok().json();
+    assert_eq!(verified["ok_bytes"], content.len() as u64);
+}
+
+#[test]
 fn the_key_of_a_drive_is_opened_by_those_it_is_shared_with() {
     let desk = Desk::new();
     let node = Node::start("32MiB");

@@ -1,4 +1,4 @@
-//! Keys of sealed drives reach no log, no file, no argument and no environment.
+//! Keys of sealed drives reach no log, no file, no argument, no environment and no core dump.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use rustix::process::Signal;
 
-use crate::sealed::{drive_key, identity};
+use crate::sealed::{drive_key, identity, sealed};
 use crate::support::run::{Ran, program, run};
 use crate::support::{Desk, MIB, Node, Service, need, node};
 
@@ -153,4 +153,32 @@ fn keys_and_passphrases_reach_no_log_no_file_no_argument_and_no_environment() {
             }
         }
     }
+}
+
+/// The size of core dumps that an export allows itself, if it may make any.
+fn core_limit(drive: &str, options: &[&str]) -> String {
+    let export = ["--json", "export", drive, "--listen", "127.0.0.1:0"];
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -S -c \"$(ulimit -H -c)\"; exec \"$@\"", "sh"]).arg(program().get_program());
+    command.args(export).args(options);
+    let service = Service::spawn(command, "ready").unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", service.pid())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap().to_owned();
+    service.stop(Signal::TERM);
+    line.split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_process_that_has_opened_a_key_makes_no_core_dump() {
+    let desk = Desk::new();
+    let node = Node::start("24MiB");
+    let (key, _) = identity(&desk, "me.key");
+    let (image, _) = desk.image("disk.raw", MIB);
+    let open = desk.drive("open", &[&node], &image, &[]);
+    if core_limit(&open, &[]) == "0" {
+        need::skip("no process may make core dumps here");
+        return;
+    }
+    let drive = sealed(&desk, "sealed", &[&node], &image, &key, &[]);
+    assert_eq!(core_limit(&drive, &["--identity", &key]), "0");
 }

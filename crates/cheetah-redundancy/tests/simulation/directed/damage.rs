@@ -7,6 +7,7 @@ use cheetah_device::{ByteRange, Device as _};
 use super::{MIRROR, PARITY, PATIENCE, Rig, play};
 use crate::network::Process;
 use crate::process::{Reader, Writer};
+use crate::sealing::{Sealing, UNIT};
 
 #[test]
 fn damaged_pages_of_data_redundancy_and_digests_are_rewritten() {
@@ -118,6 +119,51 @@ fn a_page_that_two_members_of_a_mirror_have_damaged_is_bad_until_it_is_written()
         rig.write(&writer, 2).await.unwrap();
         rig.check(&writer, 2).await;
     });
+}
+
+/// The sealed units of a drive do not fill its pages exactly.
+#[test]
+fn a_sealed_unit_on_a_bad_page_is_good_once_it_is_written_and_its_neighbour_stays_an_error() {
+    for redundancy in [MIRROR, PARITY] {
+        play(async move {
+            let mut rig = Rig::new(redundancy, 3);
+            let sealing = Sealing::new(&rig.shape);
+            let writer = rig.open().await;
+            let sealed = sealing.open(&rig.world, &writer.process, &writer.drive, true).await.unwrap();
+            let units = ByteRange::new(0, sealing.size()).split_at_multiples(UNIT).collect::<Vec<_>>();
+            let filled = |unit: &ByteRange, byte: u8| cheetah_device::Data::from(vec![byte; unit.len as usize]);
+            sealed.write(0, vec![1; sealing.size() as usize].into(), false).await.unwrap();
+            rig.world.kill(1);
+            writer.until_stale(1, true).await;
+            rig.world.with_node(0, |node| node.damaged.insert(1));
+            writer.replace(&rig.world, 1, 3).await.unwrap();
+            assert!(writer.until_complete(PATIENCE).await);
+            assert!(!writer.map().bad.is_empty(), "no page was lost, so nothing was tested");
+
+            let mut lost = Vec::new();
+            for unit in &units {
+                if sealed.read(*unit).await.is_err() {
+                    lost.push(*unit);
+                }
+            }
+            assert!(lost.len() >= 2, "{lost:?}");
+            while let Some(unit) = lost.pop() {
+                assert!(sealed.write(unit.offset + 5, vec![9].into(), false).await.is_err(), "the rest is not known");
+                sealed.write(unit.offset, filled(&unit, 2), false).await.unwrap();
+                for unit in &units {
+                    match sealed.read(*unit).await {
+                        Ok(data) => assert!(data.into_bytes().iter().all(|byte| [1, 2].contains(byte))),
+                        Err(error) => assert!(lost.contains(unit), "{error}"),
+                    }
+                }
+                for unit in &lost {
+                    assert!(sealed.read(*unit).await.is_err(), "{unit} was made up");
+                }
+            }
+            assert!(writer.map().bad.is_empty());
+            sealed.close().await.unwrap();
+        });
+    }
 }
 
 #[test]

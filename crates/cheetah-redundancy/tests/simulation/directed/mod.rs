@@ -1,6 +1,7 @@
 //! Schedules in which one message is delayed, or one party dies, in a state that matters.
 
 mod damage;
+mod lending;
 mod losses;
 mod moves;
 mod readers;

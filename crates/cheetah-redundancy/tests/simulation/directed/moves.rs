@@ -169,6 +169,44 @@ fn a_writer_killed_at_any_moment_of_a_move_leaves_every_byte() {
     }
 }
 
+/// A writer dies while it records the end of a move, and a node stores no map just then. A reader that reaches only that
+/// node and the one that the member left still has an older map.
+#[test]
+fn a_reader_that_reaches_only_the_former_node_and_one_that_stores_no_map_reads_no_old_byte() {
+    play(async {
+        let (mut rig, writer) = Rig::written(PARITY, 3).await;
+        let reader = Reader::open_following(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
+        let whole = ByteRange::new(0, rig.shape.size());
+        reader.drive.read(whole).await.unwrap();
+        let place = writer.begin_move(&rig.world, 0, FREE, Duration::ZERO).await.unwrap();
+        while !writer.drive.members().is_leaving(0) {
+            rig.world.state.lock().maps_held = true;
+            sleep(Duration::from_millis(1)).await;
+        }
+        let mut stored = rig.world.with_node(2, |node| node.map.clone()).unwrap();
+        stored.map = writer.map();
+        stored.former[0] = Some(std::mem::replace(&mut stored.places[0], place));
+        stored.incoming[0] = None;
+        for node in [2, FREE] {
+            rig.world.with_node(node, |node| node.map = Some(stored.clone()));
+        }
+        writer.kill(&rig.world);
+        rig.world.with_node(1, |node| node.refuse_maps = u32::MAX);
+        rig.world.state.lock().severed = [(2, 99), (FREE, 99)].into();
+        rig.world.state.lock().maps_held = false;
+        let next = rig.open().await;
+        assert_eq!(next.environment.places.lock()[0], place);
+        rig.write(&next, 2).await.unwrap();
+        for page in whole.split_at_multiples(4096) {
+            if let Ok(Ok(read)) = tokio::time::timeout(PATIENCE, reader.drive.read(page)).await {
+                assert!(read.into_bytes().iter().all(|byte| *byte == 2), "an old byte at {page}");
+            }
+        }
+        rig.world.state.lock().severed.clear();
+        rig.check(&next, 2).await;
+    });
+}
+
 /// A writer dies while a single node has stored the end of a move. The next writer finds it there; readers may not.
 #[test]
 fn a_write_after_a_move_that_the_former_writer_recorded_at_one_node_waits_for_readers_of_the_former_node() {
@@ -182,7 +220,7 @@ fn a_write_after_a_move_that_the_former_writer_recorded_at_one_node_waits_for_re
         }
         let mut stored = rig.world.with_node(1, |node| node.map.clone()).unwrap();
         stored.map = writer.map();
-        stored.places[0] = place;
+        stored.former[0] = Some(std::mem::replace(&mut stored.places[0], place));
         stored.incoming[0] = None;
         rig.world.with_node(1, |node| node.map = Some(stored));
         writer.kill(&rig.world);

@@ -134,3 +134,39 @@ fn a_reader_whose_other_nodes_have_ended_asks_those_that_took_their_places() {
         });
     }
 }
+
+/// A reader has an old copy of the drive file. A node that a member left still answers, and the others that the copy names
+/// have ended. They do not count as votes: the newer maps that they had stored are the ones that this node lacks.
+#[test]
+fn a_reader_that_reaches_one_former_node_and_finds_the_others_ended_reads_nothing_old() {
+    for redundancy in [PARITY, MIRROR] {
+        play(async move {
+            let (rig, writer) = Rig::written(redundancy, 3).await;
+            let old_copy = rig.world.state.lock().drive_file.clone();
+            // Member 0 moves, and the node that it leaves stores no map any more.
+            rig.world.with_node(0, |node| node.refuse_maps = u32::MAX);
+            let place = writer.begin_move(&rig.world, 0, 3, Duration::ZERO).await.unwrap();
+            assert!(writer.until_moved(0, place).await);
+            for member in [1, 2] {
+                rig.world.kill(member);
+                writer.until_stale(member, true).await;
+                rig.world.restart(member);
+                let joined = rig.world.join();
+                writer.replace(&rig.world, member, joined).await.unwrap();
+                assert!(writer.until_complete(super::PATIENCE).await);
+            }
+            rig.write(&writer, 2).await.unwrap();
+
+            let newest = std::mem::replace(&mut rig.world.state.lock().drive_file, old_copy);
+            let reader = Reader::open_following(&rig.world, &Process::new(99), &rig.shape).await.unwrap();
+            let whole = ByteRange::new(0, rig.shape.size());
+            for page in whole.split_at_multiples(4096) {
+                assert!(reader.drive.read(page).await.is_err(), "{page} is read from the node that the member left");
+            }
+            rig.world.state.lock().drive_file = newest;
+            sleep(Duration::from_secs(3)).await;
+            let read = reader.drive.read(whole).await.unwrap();
+            assert!(read.into_bytes().iter().all(|byte| *byte == 2));
+        });
+    }
+}

@@ -46,6 +46,29 @@ impl Run {
         bad
     }
 
+    /// Whether the bounds allow a fault at a node, and the nodes that are impaired before.
+    pub(super) fn allows(&self, node: usize) -> (bool, BTreeSet<usize>) {
+        let mut bad = self.impaired();
+        let mut recent = self.recent.lock();
+        recent.retain(|(until, _)| *until > Instant::now());
+        bad.extend(recent.iter().map(|(_, node)| *node));
+        let losses_max = self.plan.shape.losses_max();
+        let parity = matches!(self.plan.shape.redundancy, Redundancy::Parity { .. });
+        let after = bad.len() + usize::from(!bad.contains(&node));
+        let allowed = match self.plan.bounds {
+            // After a crash, groups may be torn: then they have no redundancy to lose.
+            Bounds::Survived => after <= losses_max && (!parity || self.is_settled()),
+            Bounds::WithWriter => after <= losses_max,
+            Bounds::Exceeded => after <= losses_max + 1 + self.below(2) as usize,
+        };
+        (allowed, bad)
+    }
+
+    /// Notes a fault at a node that ends after a pause.
+    pub(super) fn note_recent(&self, node: usize, pause: Duration) {
+        self.recent.lock().push((Instant::now() + pause + Duration::from_millis(1200), node));
+    }
+
     /// Whether redundancy agrees with the data, according to the writer.
     fn is_settled(&self) -> bool {
         let writer = self.writer.lock().clone();
@@ -65,26 +88,14 @@ impl Run {
 
     pub(super) async fn inject(self: Arc<Self>) {
         let begun = Instant::now();
-        let losses_max = self.plan.shape.losses_max();
         let parity = matches!(self.plan.shape.redundancy, Redundancy::Parity { .. });
-        // Nodes with recent faults, whose consequences may not have appeared yet.
-        let mut recent: Vec<(Instant, usize)> = Vec::new();
         let mut rivals = 0;
         let mut snapshots = Vec::new();
         while begun.elapsed() < self.plan.duration {
             sleep(Duration::from_millis(1 + self.below(60))).await;
-            recent.retain(|(until, _)| *until > Instant::now());
-            let mut bad = self.impaired();
-            bad.extend(recent.iter().map(|(_, node)| *node));
             let nodes = self.world.state.lock().nodes.len() as u64;
             let node = self.below(nodes) as usize;
-            let after = bad.len() + usize::from(!bad.contains(&node));
-            let allowed = match self.plan.bounds {
-                // After a crash, groups may be torn: then they have no redundancy to lose.
-                Bounds::Survived => after <= losses_max && (!parity || self.is_settled()),
-                Bounds::WithWriter => after <= losses_max,
-                Bounds::Exceeded => after <= losses_max + 1 + self.below(2) as usize,
-            };
+            let (allowed, bad) = self.allows(node);
             // A mirror's groups can be read from each copy, so the writer's death is no further loss.
             let writer_may_die = self.plan.bounds != Bounds::Survived || !parity || bad.is_empty();
             let kind = self.below(16);
@@ -99,7 +110,7 @@ impl Run {
                 println!("fault {kind} at node {node} for {pause:?}, impaired before: {bad:?}");
             }
             if matches!(kind, 0..=12 | 15) {
-                recent.push((Instant::now() + pause + Duration::from_millis(1200), node));
+                self.note_recent(node, pause);
             }
             match kind {
                 0 | 1 if up => {
@@ -154,7 +165,7 @@ impl Run {
                     self.world.state.lock().writes_left = None;
                     self.world.state.lock().faults.writers_killed += u64::from(killed);
                     if with_node {
-                        recent.push((Instant::now() + pause + Duration::from_millis(1200), node));
+                        self.note_recent(node, pause);
                         self.world.kill(node);
                         faults(|faults| faults.killed += 1);
                         self.later(pause, move |world| world.restart(node));

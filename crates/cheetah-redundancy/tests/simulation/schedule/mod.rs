@@ -2,6 +2,7 @@
 //! and redundancy must return.
 
 mod faults;
+mod lending;
 mod moves;
 mod plan;
 mod recovery;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use cheetah_redundancy::MemberState;
 use parking_lot::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 pub use self::plan::{Bounds, Plan};
 use crate::checker::{BLOCK, Checker};
@@ -71,6 +72,8 @@ pub struct Run {
     phase: Mutex<Phase>,
     /// Held while a free node is chosen and put to use.
     placing: tokio::sync::Mutex<()>,
+    /// Nodes with faults whose consequences may not have appeared yet, until these times.
+    recent: Mutex<Vec<(Instant, usize)>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +118,7 @@ impl Run {
             writer: Mutex::new(None),
             phase: Mutex::new(Phase::Safety),
             placing: tokio::sync::Mutex::default(),
+            recent: Mutex::default(),
             world,
             plan,
         })
@@ -147,6 +151,8 @@ impl Run {
     async fn play(self: Arc<Self>) {
         let mut tasks = vec![tokio::spawn(self.clone().supervise()), tokio::spawn(self.clone().repair())];
         tasks.push(tokio::spawn(self.clone().move_members()));
+        tasks.push(tokio::spawn(self.clone().join_nodes()));
+        tasks.push(tokio::spawn(self.clone().press_nodes()));
         for id in 0..2 {
             tasks.push(tokio::spawn(self.clone().work(id)));
             tasks.push(tokio::spawn(self.clone().read_elsewhere(READERS.start + id)));
@@ -245,7 +251,7 @@ impl Run {
         }
     }
 
-    /// A node that is well, and holds no part of the drive except perhaps that of a lost member. It is empty.
+    /// A node that is well, takes new parts, and holds no part of the drive except perhaps that of a lost member. It is empty.
     fn free_node(&self, writer: &Writer, lost: Option<usize>) -> Option<usize> {
         // A writer that was deposed does not know where the members are.
         if self.is_deposed(writer) {
@@ -261,7 +267,7 @@ impl Run {
             .collect();
         let free = |node: &usize| {
             !taken.contains(node)
-                && self.world.with_node(*node, |node| node.up && !node.frozen && !node.isolated)
+                && self.world.with_node(*node, |node| node.up && !node.frozen && !node.isolated && !node.pressed)
                 && self.world.state.lock().cut_off.is_none_or(|(cut, _)| cut != *node)
         };
         let nodes = self.world.state.lock().nodes.len();

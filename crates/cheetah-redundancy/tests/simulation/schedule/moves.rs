@@ -14,12 +14,13 @@ impl Run {
         while self.phase() == Phase::Safety {
             sleep(Duration::from_millis(200 + self.below(4000))).await;
             let Some(writer) = self.writer.lock().clone().filter(|writer| writer.process.is_alive()) else { continue };
-            self.move_one(&writer).await;
+            let member = self.below(self.plan.shape.members as u64) as usize;
+            self.move_one(&writer, member).await;
         }
     }
 
-    async fn move_one(&self, writer: &Arc<Writer>) {
-        let member = self.below(self.plan.shape.members as u64) as usize;
+    /// Moves a member to a free node, if there is one.
+    pub(super) async fn move_one(&self, writer: &Arc<Writer>, member: usize) {
         let placing = self.placing.lock().await;
         let Some(node) = self.free_node(writer, None) else { return };
         let left = writer.environment.places.lock()[member];

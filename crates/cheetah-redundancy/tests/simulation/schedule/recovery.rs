@@ -20,12 +20,12 @@ impl Run {
             state.weather = Weather { stalled_ppm: 0, broken_ppm: 0, latency: true };
         }
         sleep(Duration::from_secs(4)).await;
-        let nodes = self.plan.shape.members + self.plan.spares;
+        let nodes = self.world.state.lock().nodes.len();
         self.world.cut_off(None);
         for node in 0..nodes {
             self.world.freeze(node, false);
             self.world.isolate(node, false);
-            self.world.with_node(node, |node| node.refuse_maps = 0);
+            self.world.with_node(node, |node| (node.refuse_maps, node.pressed) = (0, false));
             if !self.world.with_node(node, |node| node.up) {
                 self.world.restart(node);
             }
