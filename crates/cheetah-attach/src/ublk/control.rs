@@ -10,8 +10,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 pub(super) use super::uapi::Settings;
 use super::uapi::{
-    ADD_DEV, CONTROL_BYTES, DEL_DEV_ASYNC, F_CMD_IOCTL_ENCODE, F_USER_COPY, GET_FEATURES, SET_PARAMS, START_DEV,
-    STOP_DEV,
+    ADD_DEV, DEL_DEV_ASYNC, F_CMD_IOCTL_ENCODE, F_USER_COPY, GET_FEATURES, SET_PARAMS, START_DEV, STOP_DEV,
 };
 use crate::{Error, Result};
 
@@ -95,7 +94,6 @@ impl Control {
             bytes[8..16].copy_from_slice(&(buffer.as_mut_ptr() as u64).to_ne_bytes());
         }
         bytes[16..24].copy_from_slice(&argument.to_ne_bytes());
-        debug_assert!(CONTROL_BYTES <= COMMAND_BYTES);
         let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), command).cmd(bytes).build();
         // SAFETY: the buffer and the file live until the command has ended, for which this function waits below.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;

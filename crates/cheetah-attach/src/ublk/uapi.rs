@@ -51,10 +51,6 @@ pub(super) const IO_NOUNMAP: u32 = 1 << 15;
 
 /// The unit of sizes and offsets.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// The most requests of a queue, which determines where the descriptors of a queue lie.
-#[cfg(test)]
-pub(super) const DEPTH_MAX: u16 = 4096;
-
 /// The command of a request: its number, and the result of the one before.
 pub(super) fn io_command(tag: u16, result: i32) -> [u8; IO_BYTES] {
     let mut bytes = [0; IO_BYTES];
