@@ -37,7 +37,7 @@ lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and
 lint-rust:
 	@scripts/install-deps --build --python
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features cheetah/ublk -- -D warnings
 
 lint-dependencies:
 	@scripts/install-deps --build --python

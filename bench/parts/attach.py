@@ -15,6 +15,14 @@ from cheetah.bench.rounds import interleave
 from cheetah.bench.units import KIB, MIB, iec
 
 DRIVE, IMAGE, PEER = "attach of a drive", "attach of an image", "nbd-client on nbdkit memory"
+DRIVE_UBLK, IMAGE_UBLK = "attach of a drive, ublk", "attach of an image, ublk"
+# Our contenders: the ending of the figure's id, the source, and the kernel's driver.
+OURS = {
+    DRIVE: ("", "/run/case.drive", "nbd"),
+    IMAGE: ("/image", "/run/image.raw", "nbd"),
+    DRIVE_UBLK: ("/ublk", "/run/case.drive", "ublk"),
+    IMAGE_UBLK: ("/image-ublk", "/run/image.raw", "ublk"),
+}
 SIZE_BYTES = 256 * MIB
 MEMORY_MIB = 2048
 PLUGIN = "/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-memory-plugin.so"
@@ -35,13 +43,14 @@ def devices(machine: Shell) -> dict[str, str]:
     )
     machine.until("cheetah create /run/case.drive --nodes 127.0.0.1:7001 --layout linear --from /run/image.raw")
     made = {}
-    for name, source in ((DRIVE, "/run/case.drive"), (IMAGE, "/run/image.raw")):
-        made[name] = json.loads(machine.output(f"cheetah --json attach {source} --background"))["device"]
+    for name, (_, source, driver) in OURS.items():
+        attach = f"cheetah --json attach {source} --driver {driver} --background"
+        made[name] = json.loads(machine.output(attach))["device"]
     made[PEER] = "/dev/nbd9"
     machine.start(f"nbdkit --foreground --unix /run/peer.sock {PLUGIN} {SIZE_BYTES}")
     machine.until(f"nbd-client -unix /run/peer.sock {made[PEER]}")
     machine.run(f"dd if=/run/image.raw of={made[PEER]} bs=1M conv=fsync && cmp /run/image.raw {made[PEER]}")
-    for name in (DRIVE, IMAGE):
+    for name in OURS:
         machine.run(f"cmp /run/image.raw {made[name]}")
     return made
 
@@ -63,7 +72,7 @@ def measure(settings: Settings) -> list[Figure]:
     print(f"attach: {iec(SIZE_BYTES)} in an emulated machine with one processor", flush=True)
     figures: list[Figure] = []
     with Scratch() as scratch, guest.room(scratch.ram_dir) as room:
-        machine = Shell(room, scratch.ram_dir, (*PROGRAMS, PLUGIN), ("nbd",), memory_mib=MEMORY_MIB)
+        machine = Shell(room, scratch.ram_dir, (*PROGRAMS, PLUGIN), ("nbd", "ublk_drv"), memory_mib=MEMORY_MIB)
         try:
             made = devices(machine)
             for key, what, rw, block_bytes, depth, bar in WORKLOADS:
@@ -73,10 +82,9 @@ def measure(settings: Settings) -> list[Figure]:
                 }
                 metric, unit = ("rate", "MiB/s") if block_bytes >= MIB else ("iops", "requests/s")
                 results = interleave(what, settings.rounds, turns, metric)
-                for ours, least in ((DRIVE, bar), (IMAGE, None)):
+                for ours, (suffix, _, _) in OURS.items():
                     pair = {name: results[name] for name in (ours, PEER)}
-                    suffix = "" if ours == DRIVE else "/image"
-                    metrics = (Metric(metric, "", unit, "higher", least),)
+                    metrics = (Metric(metric, "", unit, "higher", bar if ours == DRIVE else None),)
                     figures += from_rounds(f"attach/{key}{suffix}", f"{what}, {ours}", ours, metrics, pair)
         finally:
             machine.kill()

@@ -199,9 +199,9 @@ PARTS = (
     Part(
         "attach",
         "A block device of the kernel",
-        "`cheetah attach` of a drive (one node) and of an image, beside `nbd-client` on `nbdkit memory` (Unix socket), all in "
-        "one emulated machine (QEMU without hardware virtualisation, one processor, Debian's kernel); read by fio without the "
-        "page cache. Measured on an Intel Xeon, not on the processor above.",
+        "`cheetah attach` of a drive (one node) and of an image, through the kernel's nbd and its ublk, beside `nbd-client` on "
+        "`nbdkit memory` (Unix socket), all in one emulated machine (QEMU without hardware virtualisation, one processor, "
+        "Debian's kernel); read by fio without the page cache. Measured on an Intel Xeon, not on the processor above.",
     ),
     Part(
         "workers",

@@ -22,7 +22,7 @@ PROGRAMS = ("e2fsck", "nbd-client")
 # The rules that look for file systems on a device, and ours, which keeps them off.
 UDEV_RULES = ("60-block.rules", "60-persistent-storage.rules")
 OUR_RULES = str(Path(__file__).resolve().parents[2] / "scripts" / "udev" / "59-cheetah.rules")
-MODULES = ("nbd", "ext4", "xfs", "ntfs3")
+MODULES = ("nbd", "ublk_drv", "ext4", "xfs", "ntfs3")
 NEEDED = ("mkfs.ext4", "mkfs.xfs", "mkntfs", "ntfscp", *PROGRAMS)
 # After this time, requests to a device whose process is dead fail: the kernel's time-out for an answer, and for a new process.
 GRACE = "--timeout 2 --grace 3"
@@ -217,13 +217,16 @@ def test_nbd_client_makes_the_same_device_of_an_export(case: Case) -> None:
 def test_udev_looks_for_file_systems_on_every_nbd_device_but_ours(case: Case) -> None:
     machine = case.machine
     machine.run("systemd-udevd --daemon")
-    device = Path(case.attach()["device"]).name
+    devices = [Path(case.attach(f"--driver {driver}")["device"]).name for driver in ("nbd", "ublk")]
     export = machine.start("cheetah export /case.drive --unix /run/case.sock", "/tmp/export")
     machine.until("nbd-client -unix /run/case.sock -N case /dev/nbd5")
     machine.until("udevadm info --query=property --name=nbd5p1 | grep ID_FS_TYPE=ext4")
     machine.run("udevadm settle")
-    for name in (device, f"{device}p1", f"{device}p2", f"{device}p3"):
+    for name in (f"{device}{part}" for device in devices for part in ("", "p1", "p2", "p3")):
         shown = machine.output(f"udevadm info --query=property --name={name}").splitlines()
         assert "UDISKS_IGNORE=1" in shown and "DM_MULTIPATH_DEVICE_PATH=0" in shown, shown
         assert not [line for line in shown if line.startswith("ID_FS_")], shown
-    machine.run(f"nbd-client -d /dev/nbd5; kill {export}; cheetah detach /dev/{device}; udevadm control --exit")
+    machine.run(f"nbd-client -d /dev/nbd5; kill {export}")
+    for device in devices:
+        machine.run(f"cheetah detach /dev/{device}")
+    machine.run("udevadm control --exit")

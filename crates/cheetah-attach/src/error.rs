@@ -75,9 +75,19 @@ pub enum Error {
     /// The kernel has no NBD client.
     #[error("the kernel has no nbd; load the module (modprobe nbd), or use `cheetah mount`, which does without it")]
     NoNbd,
-    /// The path is not that of an nbd device.
-    #[error("{path} is not an nbd device; name a whole one, such as /dev/nbd0", path = .0.display())]
-    NotAnNbd(PathBuf),
+    /// The kernel has no ublk.
+    #[cfg(feature = "ublk")]
+    #[error("the kernel has no ublk; load the module (modprobe ublk_drv), or use --driver nbd or `cheetah mount`")]
+    NoUblk,
+    /// The kernel's ublk lacks something.
+    #[cfg(feature = "ublk")]
+    #[error(
+        "the kernel's ublk is too old, since it cannot copy with pread and pwrite (Linux 6.5 can); use --driver nbd"
+    )]
+    OldUblk,
+    /// The path is not that of a device that we can serve.
+    #[error("{path} is not a device that can be attached; name a whole one, such as /dev/nbd0", path = .0.display())]
+    NotADevice(PathBuf),
     /// The device is connected to something already.
     #[error("{device} is taken; leave out --device to take a free one, or detach it first: cheetah detach {device}", device = .0.display())]
     Taken(PathBuf),
@@ -85,7 +95,7 @@ pub enum Error {
     #[error("every nbd device is taken; detach one first: cheetah detach /dev/nbdN")]
     NoneFree,
     /// The device is not attached by us.
-    #[error("{device} is not attached by Cheetah; `cat /sys/block/nbd*/backend` shows which ones are", device = .0.display())]
+    #[error("{device} is not attached by Cheetah; `ls /run/cheetah` shows which ones are", device = .0.display())]
     NotAttached(PathBuf),
     /// The device's process is alive.
     #[error("a process still serves {device}, so that another cannot take it over; stop that process first (its id is in /run/cheetah)", device = .0.display())]
@@ -120,7 +130,7 @@ pub enum Error {
     )]
     StaysReadOnly(PathBuf),
     /// The sector size is not one that the kernel supports.
-    #[error("the kernel's nbd has no sectors of {0} bytes; use `cheetah mount`")]
+    #[error("the kernel's drivers have no sectors of {0} bytes; use `cheetah mount`")]
     SectorSize(u32),
     /// The device is in use.
     #[error("{device} is in use{}; unmount it and close the programs, or cut them off with --force", by_whom(.by), device = .device.display())]

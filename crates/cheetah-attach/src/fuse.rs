@@ -1,13 +1,12 @@
 //! A device as files, through FUSE.
 //!
-//! A few threads of fuser's read the kernel's requests. A request runs on that thread until it has to wait (`task`),
+//! A few threads of fuser's read the kernel's requests. A request runs on that thread until it has to wait (`crate::task`),
 //! and is then finished on the runtime on which the mount was made. That runtime must be multi-threaded: on a runtime
 //! of one thread, a task that uses the files would wait for itself.
 
 mod filesystem;
 mod kernel;
 mod pages;
-mod task;
 mod unmount;
 mod view;
 

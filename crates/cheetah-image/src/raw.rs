@@ -14,8 +14,10 @@ use crate::ata;
 use crate::disk::{self, Disk};
 use cheetah_error::{Error, Result};
 
+mod cached;
 mod direct;
 
+use cached::PageCache;
 use direct::Direct;
 
 /// A raw image file or block device, opened read-only.
@@ -30,6 +32,7 @@ pub struct RawFile {
 
 struct Inner {
     file: File,
+    page_cache: PageCache,
     name: Arc<str>,
     size: u64,
     /// Length and modification time when it was opened; `None` for a block device.
@@ -72,7 +75,8 @@ impl RawFile {
         if size == 0 {
             return Err(Error::failed(format!("{name}: the image is empty; was it copied completely?")));
         }
-        Ok(Self { inner: Arc::new(Inner { file, name, size, stamp, folder, direct: OnceLock::new() }) })
+        let page_cache = PageCache::of(&file);
+        Ok(Self { inner: Arc::new(Inner { file, page_cache, name, size, stamp, folder, direct: OnceLock::new() }) })
     }
 
     /// Whether it is a block device rather than a file.
@@ -131,11 +135,22 @@ fn stamp(file: &File) -> std::io::Result<Stamp> {
 impl Inner {
     fn read(&self, range: ByteRange) -> cheetah_device::Result<Data> {
         let data = if self.next_data(range) == range.end() { Data::zeros(range.len) } else { self.content(range)? };
+        self.unchanged(range).map(|()| data)
+    }
+
+    /// Reads a range without waiting for the disk; `None` if the kernel does not have all of it in memory.
+    fn read_cached(&self, range: ByteRange) -> Option<cheetah_device::Result<Data>> {
+        let bytes = self.page_cache.read(&self.file, range)?;
+        Some(self.unchanged(range).map(|()| bytes.into()))
+    }
+
+    /// Fails if the file was modified since it was opened.
+    fn unchanged(&self, range: ByteRange) -> cheetah_device::Result<()> {
         match self.stamp {
             Some(stamp_then) if stamp(&self.file).map_err(|error| self.failed(range, &error))? != stamp_then => {
                 Err(self.changed())
             }
-            _ => Ok(data),
+            _ => Ok(()),
         }
     }
 
@@ -229,7 +244,10 @@ impl Device for RawFile {
         match self.check(range) {
             Err(error) => Io::fail(error),
             Ok(()) if range.is_empty() => Io::ok(Data::new()),
-            Ok(()) => self.blocking(move |inner| inner.read(range)),
+            Ok(()) => match self.inner.read_cached(range) {
+                Some(read) => Io::Done(Some(read)),
+                None => self.blocking(move |inner| inner.read(range)),
+            },
         }
     }
 

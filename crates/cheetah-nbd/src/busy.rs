@@ -6,10 +6,12 @@
 //! such a request instead of going to sleep. Each iteration yields the processor first, so that other threads can run;
 //! without the yield, the scheduler places the client behind the spinning thread and latency rises. At depth, spinning only
 //! costs processor time: callers use it for connections with one request in flight at a time.
+//!
+//! With one processor, the other side cannot run while this one polls, so nothing polls there.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -18,6 +20,10 @@ use tokio::sync::Notify;
 
 /// How long a runtime stays awake after a small request: a little more than the round trip it hopes to shorten.
 pub const SPIN_US: u64 = 80;
+
+/// Whether another processor can run the other side meanwhile.
+static HELPS: LazyLock<bool> =
+    LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1));
 
 /// The spinner of each runtime that has one.
 static SPINNERS: Mutex<Vec<(Id, Weak<Spinner>)>> = Mutex::new(Vec::new());
@@ -33,8 +39,11 @@ struct Spinner {
     wake: Notify,
 }
 
-/// Keeps the current runtime awake for the next [`SPIN_US`]. Does nothing outside a runtime.
+/// Keeps the current runtime awake for the next [`SPIN_US`]. Does nothing outside a runtime, or with one processor.
 pub fn touch() {
+    if !*HELPS {
+        return;
+    }
     let Ok(runtime) = Handle::try_current() else { return };
     SPINNER.with_borrow_mut(|known| match known {
         Some((id, spinner)) if *id == runtime.id() => spinner.touch(),

@@ -21,10 +21,12 @@ use fuser::{
 use tokio::runtime::Handle;
 
 use super::pages::Pages;
-use super::task;
 use super::view::{FileView, Seek, in_one_piece};
 use crate::table::PID_ATTRIBUTE;
+use crate::task;
 
+/// What the log calls a request.
+const REQUEST: &str = "a request of the mount";
 /// The maximum size of a request, which is also the kernel's default.
 pub(super) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// The maximum number of read-ahead and asynchronous requests in flight; at 1 MiB each, this also limits memory.
@@ -112,7 +114,7 @@ impl ViewFiles {
     ) {
         let Some(view) = self.view(ino) else { return reply.error(Errno::ENOENT) };
         let operation = operation(Arc::clone(view));
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, REQUEST, async move {
             match operation.await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno),
@@ -201,7 +203,7 @@ impl Filesystem for ViewFiles {
     ) {
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let (pages, thread) = (Arc::clone(&self.pages), std::thread::current().id());
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, REQUEST, async move {
             let range = view.clip(offset, size.into());
             match view.read(range).await {
                 Ok(data) => {
@@ -238,7 +240,7 @@ impl Filesystem for ViewFiles {
         let Ok(len) = u32::try_from(range.len) else { return reply.error(Errno::EINVAL) };
         let data = Data::from(Bytes::copy_from_slice(&data[..len as usize]));
         let fua = flags.0 & libc::O_DSYNC != 0;
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, REQUEST, async move {
             match view.write(offset, data, fua).await {
                 Ok(()) => reply.written(len),
                 Err(errno) => reply.error(errno),
@@ -281,7 +283,7 @@ impl Filesystem for ViewFiles {
         };
         let Some(view) = self.view(ino).map(Arc::clone) else { return reply.error(Errno::ENOENT) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        task::run(&self.runtime, async move {
+        task::run(&self.runtime, REQUEST, async move {
             match view.seek(offset, what).await.map(i64::try_from) {
                 Ok(Ok(found)) => reply.offset(found),
                 Ok(Err(_)) => reply.error(Errno::EOVERFLOW),

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 /// A connection to the kernel's NBD client.
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     socket: OwnedFd,
     family: u16,
 }
@@ -24,7 +24,7 @@ impl Kernel {
     /// # Errors
     ///
     /// [`Error::NotRoot`] without root's rights, [`Error::NoNbd`] if the module is not loaded.
-    pub(super) fn open() -> Result<Self> {
+    pub(crate) fn open() -> Result<Self> {
         let failed = |errno: Errno| Error::Io { context: "asking the kernel for nbd".to_owned(), error: errno.into() };
         if !rustix::process::geteuid().is_root() {
             return Err(Error::NotRoot);
@@ -71,7 +71,7 @@ impl Kernel {
     /// # Errors
     ///
     /// The kernel's.
-    pub(super) fn disconnect(&self, index: u32) -> io::Result<()> {
+    pub(crate) fn disconnect(&self, index: u32) -> io::Result<()> {
         self.ask(&disconnect(self.family, index)).map(drop)
     }
 

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cheetah_attach::nbd::{self, AttachOptions, Attachment, Start};
+use cheetah_attach::block::{self, AttachOptions, Attachment};
+use cheetah_attach::nbd::{self, Start};
+#[cfg(feature = "ublk")]
+use cheetah_attach::ublk;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Size, supervise};
 use cheetah_source::{OpenedSource, nodes_here};
@@ -48,6 +51,11 @@ pub struct Args {
     #[arg(long, value_name = "/dev/nbdN")]
     device: Option<PathBuf>,
 
+    /// The kernel's driver that makes the device: nbd, or ublk, which is faster and can do without --resume and --grace
+    #[cfg(feature = "ublk")]
+    #[arg(long, value_enum, default_value = "nbd")]
+    driver: Driver,
+
     /// Continue to serve this device of the same source, whose process has died
     #[arg(long, value_name = "/dev/nbdN", conflicts_with_all = ["device", "overlay"])]
     resume: Option<PathBuf>,
@@ -72,11 +80,21 @@ pub struct Args {
     access: AccessArgs,
 }
 
+/// A driver of the kernel.
+#[cfg(feature = "ublk")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Driver {
+    /// The NBD client: /dev/nbdN.
+    Nbd,
+    /// ublk: /dev/ublkbN.
+    Ublk,
+}
+
 impl Args {
     /// Prepares this process to serve a block device; before it starts threads.
     pub fn prepare(&self) {
         if !self.background
-            && let Err(error) = nbd::prepare_thread()
+            && let Err(error) = block::prepare_thread()
         {
             tracing::warn!("the memory of this process is not locked ({error}): it may hang when memory runs out");
         }
@@ -85,7 +103,7 @@ impl Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    nbd::check().await.map_err(Failure::failed)?;
+    check(&args).await?;
     if args.background {
         return background::start(|ready| format!("attached: {}", ready["device"].as_str().unwrap_or("?")), ui);
     }
@@ -110,12 +128,24 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         timeout,
         grace: Duration::from_secs(args.grace),
         read_ahead_bytes: if opened.is_foreseen() { READ_AHEAD_FORESEEN_BYTES } else { READ_AHEAD_BYTES },
-        connections: 1,
     };
     tell_rest(&opened, options.sector_bytes, ui);
     let served = serve(&args, &opened, options, &mut stop, ui).await;
     // The lease must be released even if serving failed.
     served.and(opened.close().await.map_err(Failure::from))
+}
+
+/// Fails if the kernel's driver is missing.
+async fn check(args: &Args) -> Result<()> {
+    #[cfg(feature = "ublk")]
+    if args.driver == Driver::Ublk {
+        if args.resume.is_some() {
+            return Err(Failure::misused("a device of ublk ends with its process; --resume needs --driver nbd"));
+        }
+        return ublk::check().await.map_err(Failure::failed);
+    }
+    let _ = args;
+    nbd::check().await.map_err(Failure::failed)
 }
 
 /// Refuses nodes on this machine: under memory pressure, such a node waits for the kernel to write to the device, and
@@ -143,13 +173,23 @@ fn tell_rest(opened: &OpenedSource, sector_bytes: u32, ui: Ui) {
     }
 }
 
-async fn serve(args: &Args, opened: &OpenedSource, options: AttachOptions, stop: &mut Stop, ui: Ui) -> Result<()> {
+/// Makes the block device.
+async fn attach(args: &Args, opened: &OpenedSource, options: AttachOptions) -> cheetah_attach::Result<Attachment> {
+    let device = opened.device.clone();
+    #[cfg(feature = "ublk")]
+    if args.driver == Driver::Ublk {
+        return ublk::attach(device, args.device.clone(), options).await;
+    }
     let start = match (&args.resume, &args.device) {
         (Some(path), _) => Start::Resume(path.clone()),
         (None, Some(path)) => Start::At(path.clone()),
         (None, None) => Start::Free,
     };
-    let mut attachment = nbd::attach(opened.device.clone(), start, options).await.map_err(Failure::failed)?;
+    nbd::attach(device, start, options).await
+}
+
+async fn serve(args: &Args, opened: &OpenedSource, options: AttachOptions, stop: &mut Stop, ui: Ui) -> Result<()> {
+    let mut attachment = attach(args, opened, options).await.map_err(Failure::failed)?;
     say_ready(args, &attachment, opened, ui);
     if args.detached {
         background::leave_stderr()?;

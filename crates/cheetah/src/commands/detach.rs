@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    cheetah_attach::nbd::detach(&args.device, args.force).await.map_err(Failure::failed)?;
+    cheetah_attach::block::detach(&args.device, args.force).await.map_err(Failure::failed)?;
     let value = json!({ "event": "detached", "device": path_to_text(&args.device) });
     ui.answer(format_args!("{}: detached", args.device.display()), &value);
     Ok(())

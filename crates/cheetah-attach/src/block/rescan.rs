@@ -15,7 +15,7 @@ use super::node::Node;
 const BLKRRPART: Opcode = opcode::none(0x12, 95);
 
 /// Makes the kernel look for partitions. Fails if one is in use.
-pub(super) fn rescan(node: Node) -> io::Result<()> {
+pub(crate) fn rescan(node: Node) -> io::Result<()> {
     let device = File::open(node.path())?;
     // SAFETY: BLKRRPART takes no argument, and the kernel changes no memory of this process.
     unsafe { ioctl(&device, NoArg::<BLKRRPART>::new()) }.map_err(io::Error::from)

@@ -10,18 +10,18 @@ use tokio::runtime::Handle;
 
 type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs `request` on this thread until it has to wait, and the rest on `runtime`.
+/// Runs `request`, named `what` in the log, on this thread until it has to wait, and the rest on `runtime`.
 ///
 /// A request that is answered from memory therefore needs no thread switch. A request that waits is handed to the
 /// runtime only when it can continue: spawning it at once would wake a thread of the runtime needlessly, and waking an
 /// idle processor takes longer than many reads.
 ///
 /// A request that panics ends; dropping its reply sends an error.
-pub(super) fn run(runtime: &Handle, request: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn run(runtime: &Handle, what: &'static str, request: impl Future<Output = ()> + Send + 'static) {
     let task = Arc::new(RequestTask { runtime: runtime.clone(), state: Mutex::new(State::Polled) });
     let waker = Waker::from(Arc::clone(&task));
     // The log has the panic.
-    let mut request: Request = Box::pin(async { drop(contain("a request of the mount", request).await) });
+    let mut request: Request = Box::pin(async move { drop(contain(what, request).await) });
     let _in_runtime = runtime.enter();
     if request.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
         return;
@@ -74,7 +74,7 @@ mod tests {
     fn a_request_that_need_not_wait_is_done_on_return() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (sender, mut receiver) = oneshot::channel();
-        run(runtime.handle(), async { sender.send(7).unwrap() });
+        run(runtime.handle(), "a request", async { sender.send(7).unwrap() });
         assert_eq!(receiver.try_recv(), Ok(7));
     }
 
@@ -84,7 +84,7 @@ mod tests {
         for turns in [1, 3] {
             let (go, gone) = oneshot::channel::<()>();
             let (sender, receiver) = oneshot::channel();
-            run(runtime.handle(), async move {
+            run(runtime.handle(), "a request", async move {
                 // Wakes itself while it is polled.
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
@@ -97,7 +97,7 @@ mod tests {
         }
         let (go, gone) = oneshot::channel::<()>();
         let (sender, receiver) = oneshot::channel();
-        run(runtime.handle(), async move { sender.send(gone.await.is_ok()).unwrap() });
+        run(runtime.handle(), "a request", async move { sender.send(gone.await.is_ok()).unwrap() });
         go.send(()).unwrap();
         assert_eq!(runtime.block_on(receiver), Ok(true));
     }

@@ -1,4 +1,4 @@
-//! Which process serves a device: the one that holds the lock on `/run/cheetah/nbdN`.
+//! Which process serves a device: the one that holds the lock on `/run/cheetah/nbdN` or `/run/cheetah/ublkbN`.
 //!
 //! The file is there before the kernel announces the device, so that our udev rule recognises the device from its first
 //! event on. It stays behind a process that was killed, as long as the kernel has the device.
@@ -12,6 +12,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+#[cfg(feature = "ublk")]
+use super::node::Driver;
 use super::node::Node;
 
 /// Where the files are; also named in the udev rule.
@@ -20,14 +22,15 @@ const DIRECTORY: &str = "/run/cheetah";
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The right to serve a device, until it is dropped.
-pub(super) struct Claim {
+pub(crate) struct Claim {
+    node: Node,
     path: PathBuf,
     file: File,
 }
 
 impl Claim {
     /// Takes the right to serve a device; `None` if another process has it.
-    pub(super) fn take(node: Node) -> io::Result<Option<Self>> {
+    pub(crate) fn take(node: Node) -> io::Result<Option<Self>> {
         Self::take_in(Path::new(DIRECTORY), node)
     }
 
@@ -42,7 +45,7 @@ impl Claim {
             }
             // Its former holder may have removed the file in between.
             if file.metadata()?.nlink() > 0 {
-                let mut claim = Self { path, file };
+                let mut claim = Self { node, path, file };
                 claim.file.set_len(0)?;
                 writeln!(claim.file, "{}", std::process::id())?;
                 return Ok(Some(claim));
@@ -50,8 +53,28 @@ impl Claim {
         }
     }
 
+    /// The claims of processes that were killed, for devices of a driver.
+    #[cfg(feature = "ublk")]
+    pub(crate) fn left(driver: Driver) -> Vec<Self> {
+        let entries = fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
+        let nodes = entries.filter_map(|entry| Node::named(&Path::new("/dev").join(entry.file_name())).ok());
+        nodes.filter(|node| node.driver() == driver).filter_map(|node| Self::take(node).ok()?).collect()
+    }
+
+    /// The device.
+    #[cfg(feature = "ublk")]
+    pub(crate) fn node(&self) -> Node {
+        self.node
+    }
+
+    /// Whether a device is served, or was served by a process that was killed.
+    #[cfg(feature = "ublk")]
+    pub(crate) fn exists(node: Node) -> bool {
+        Path::new(DIRECTORY).join(node.name()).exists()
+    }
+
     /// Takes the right once its holder's process has ended; `None` if it has not within this time.
-    pub(super) async fn wait(node: Node, patience: Duration) -> io::Result<Option<Self>> {
+    pub(crate) async fn wait(node: Node, patience: Duration) -> io::Result<Option<Self>> {
         let until = tokio::time::Instant::now() + patience;
         loop {
             match Self::take(node)? {
@@ -62,9 +85,9 @@ impl Claim {
     }
 
     /// Removes the file: the kernel has no such device any more.
-    pub(super) fn remove(self) {
+    pub(crate) fn remove(self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::debug!("{} stays: {error}", self.path.display());
+            tracing::debug!("{} of {} stays: {error}", self.path.display(), self.node);
         }
     }
 }

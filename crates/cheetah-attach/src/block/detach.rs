@@ -9,11 +9,13 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use super::claim::Claim;
-use super::kernel::Kernel;
-use super::node::Node;
+use super::node::{Driver, Node};
 use super::rescan::rescan;
 use super::users;
 use crate::blocking::blocking;
+use crate::nbd::Kernel;
+#[cfg(feature = "ublk")]
+use crate::ublk::Control;
 use crate::{Error, Result};
 
 /// How long the serving process may take to write back and to release its leases and connections.
@@ -31,11 +33,16 @@ const OURS: &str = "cheetah:";
 /// If it was not attached by Cheetah, if it is in use (unless `force` is given), or if the process has not ended after
 /// a minute.
 pub async fn detach(path: &Path, force: bool) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::NotRoot);
+    }
     let node = Node::named(path)?;
-    if !node.is_connected() || !node.identifier().is_some_and(|identifier| identifier.starts_with(OURS)) {
+    if !is_ours(node) {
         return Err(Error::NotAttached(node.path()));
     }
-    disconnect(node, force).await?;
+    if node.is_connected() {
+        disconnect(node, force).await?;
+    }
     match Claim::wait(node, END_TIMEOUT).await {
         Ok(Some(claim)) => claim.remove(),
         Ok(None) => return Err(Error::StillServed(node.path())),
@@ -44,8 +51,17 @@ pub async fn detach(path: &Path, force: bool) -> Result<()> {
     Ok(())
 }
 
+/// Whether we attached it. A ublk device whose process has died is gone, and its claim is what is left.
+fn is_ours(node: Node) -> bool {
+    match node.driver() {
+        Driver::Nbd => node.is_connected() && node.identifier().is_some_and(|identifier| identifier.starts_with(OURS)),
+        #[cfg(feature = "ublk")]
+        Driver::Ublk => Claim::exists(node),
+    }
+}
+
 /// Makes the kernel write dirty pages back to the device, and end the device.
-pub(super) async fn disconnect(node: Node, force: bool) -> Result<()> {
+pub(crate) async fn disconnect(node: Node, force: bool) -> Result<()> {
     let mut tries = if force { 0 } else { BUSY_RETRIES };
     while let Err(error) = blocking(move || try_to(node, force)).await {
         match error {
@@ -53,6 +69,9 @@ pub(super) async fn disconnect(node: Node, force: bool) -> Result<()> {
             error => return Err(error),
         }
         tokio::time::sleep(BUSY_PAUSE).await;
+    }
+    if node.driver() != Driver::Nbd {
+        return Ok(());
     }
     blocking(move || {
         // A partition that is still in use stays until its user ends.
@@ -65,12 +84,11 @@ pub(super) async fn disconnect(node: Node, force: bool) -> Result<()> {
 }
 
 /// Returns the mounts and programs that use a device, a phrase each, if it is in use.
-pub(super) async fn users(node: Node) -> Result<Option<Vec<String>>> {
+pub(crate) async fn users(node: Node) -> Result<Option<Vec<String>>> {
     blocking(move || Ok(open_alone(node)?.is_none().then(|| users::of(node)))).await
 }
 
 fn try_to(node: Node, force: bool) -> Result<()> {
-    let kernel = Kernel::open()?;
     // Nothing can be mounted while this is open.
     let alone = if force { None } else { open_alone(node)? };
     let by = if force { Vec::new() } else { users::of(node) };
@@ -83,7 +101,12 @@ fn try_to(node: Node, force: bool) -> Result<()> {
         let context = || format!("writing back what was written to {node}, which stays attached");
         device.sync_all().map_err(|error| Error::Io { context: context(), error })?;
     }
-    kernel.disconnect(node.index()).map_err(|error| Error::Io { context: format!("detaching {node}"), error })
+    let ended = match node.driver() {
+        Driver::Nbd => Kernel::open()?.disconnect(node.index()),
+        #[cfg(feature = "ublk")]
+        Driver::Ublk => Control::open()?.stop(node.index()),
+    };
+    ended.map_err(|error| Error::Io { context: format!("detaching {node}"), error })
 }
 
 /// Opens the device unless it, or a partition of it, is mounted or held by another part of the kernel.

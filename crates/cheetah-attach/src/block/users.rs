@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 8;
 
 /// Returns the mounts and programs that use the device or its partitions, a phrase each. Programs of other users and mounts in
 /// other namespaces may be missing.
-pub(super) fn of(node: Node) -> Vec<String> {
+pub(crate) fn of(node: Node) -> Vec<String> {
     let numbers = node.numbers();
     let mounts = table::mounted(&numbers).unwrap_or_default();
     let mut found: Vec<_> = mounts.iter().map(|dir| format!("mounted on {}", dir.display())).collect();
