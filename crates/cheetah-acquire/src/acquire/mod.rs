@@ -30,6 +30,7 @@ mod run;
 mod side_files;
 
 pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
+pub use begin::discard;
 pub use destination::{Destination, Form};
 pub use event::{AcquireEvent, Progress};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};

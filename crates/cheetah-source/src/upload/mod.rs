@@ -42,6 +42,7 @@ pub struct Upload {
     begun: BegunUpload,
     name: Arc<str>,
     size_max: u64,
+    replace: bool,
     record: Arc<UploadRecord>,
     parts: Mutex<Parts>,
     memory: Arc<Semaphore>,
@@ -52,12 +53,13 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Begins an upload of at most `size_max` bytes, or resumes the one in the record.
+    /// Begins an upload of at most `size_max` bytes, or resumes the one in the record. An object that exists is replaced only
+    /// with `replace`.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the object is too large for the store. [`Error::Failed`] if the store refuses it.
-    pub async fn open(target: ObjectTarget, size_max: u64, record: Arc<UploadRecord>) -> Result<Self> {
+    /// [`Error::Misuse`] if the object exists, or is too large for the store. [`Error::Failed`] if the store refuses it.
+    pub async fn open(target: ObjectTarget, size_max: u64, replace: bool, record: Arc<UploadRecord>) -> Result<Self> {
         let part_bytes = part_bytes(size_max).ok_or_else(|| {
             Error::misuse(format!("{}: {} are more than an object can have", target.shown(), Size(size_max)))
         })?;
@@ -71,21 +73,23 @@ impl Upload {
                 (None, None) => Vec::new(),
             };
             if object.is_some() || listed.is_some() {
-                return Ok(Self::new(target, begun, size_max, record, stored, object.is_some()));
+                return Ok(Self::new((target, begun), (size_max, replace), record, stored, object.is_some()));
             }
             tracing::warn!("{}: the store has discarded the unfinished upload; it begins anew", target.shown());
+        }
+        if !replace && target.exists().await? {
+            return Err(target.is_there());
         }
         let token = random_token()?;
         let id = target.begin(&token).await?;
         let begun = BegunUpload { object: target.file_name().to_owned(), id, token, part_bytes };
         record.begun(begun.clone())?;
-        Ok(Self::new(target, begun, size_max, record, Vec::new(), false))
+        Ok(Self::new((target, begun), (size_max, replace), record, Vec::new(), false))
     }
 
     fn new(
-        target: ObjectTarget,
-        begun: BegunUpload,
-        size_max: u64,
+        (target, begun): (ObjectTarget, BegunUpload),
+        (size_max, replace): (u64, bool),
         record: Arc<UploadRecord>,
         stored: Vec<StoredPart>,
         is_complete: bool,
@@ -100,46 +104,58 @@ impl Upload {
             target,
             begun,
             size_max,
+            replace,
             record,
             is_complete,
         }
     }
 
-    /// Stores the rest of an object of `len` bytes, each of which has been written, and makes the object. One that exists is
-    /// replaced only with `replace`.
+    /// Stores the rest of an object of `len` bytes, each of which has been written.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the object exists, [`Error::Evidence`] if an earlier run completed it with other content, and
-    /// [`Error::Failed`] if the store does not make it.
-    pub async fn complete(&self, len: u64, replace: bool) -> Result<()> {
-        let failed = |why: &str| Error::failed(format!("{}: {why}", self.name));
-        let last = self.parts.lock().last(len).map_err(|why| failed(&format!("{why}; this is a bug")))?;
+    /// [`Error::Failed`] if the store does not take it.
+    pub async fn store_rest(&self, len: u64) -> Result<()> {
+        let last = self.parts.lock().last(len).map_err(|why| self.failed(&format!("{why}; this is a bug")))?;
         if let Some((number, part)) = last {
             self.store(number, part).await?;
         } else if len == 0 {
             // An upload has at least one part.
             self.send(1, Bytes::new()).await?;
         }
-        let parts: Vec<_> = self.stored.lock().values().cloned().collect();
+        let stored = self.stored.lock();
         let expected = len.div_ceil(self.begun.part_bytes).max(1);
-        if parts.len() as u64 != expected || parts.iter().map(|part| part.bytes).sum::<u64>() != len {
-            return Err(failed("the parts are not those of the whole; begin again with --restart"));
-        }
-        match self.is_complete {
+        match stored.len() as u64 == expected && stored.values().map(|part| part.bytes).sum::<u64>() == len {
             true => Ok(()),
-            false => self.target.complete((&self.begun.id, &self.begun.token), &parts, replace).await,
+            false => Err(self.failed("the stored parts are not those of the whole; begin again with --restart")),
         }
+    }
+
+    /// Makes the object, once the rest is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if the object exists and is not to be replaced, [`Error::Failed`] if the store does not make it.
+    pub async fn complete(&self) -> Result<()> {
+        if self.is_complete {
+            return Ok(());
+        }
+        let parts: Vec<_> = self.stored.lock().values().cloned().collect();
+        self.target.complete((&self.begun.id, &self.begun.token), &parts, self.replace).await
+    }
+
+    fn failed(&self, why: &str) -> Error {
+        Error::failed(format!("{}: {why}", self.name))
     }
 
     async fn write(&self, range: ByteRange, data: Data) -> Result<()> {
         for piece in range.split_at_multiples(self.begun.part_bytes) {
             let number = self.parts.lock().number(piece.offset);
-            let number = number.ok_or_else(|| Error::failed(format!("{}: too many parts", self.name)))?;
+            let number = number.ok_or_else(|| self.failed("too many parts"))?;
             if !self.parts.lock().is_open(number) {
                 // The semaphore is never closed.
                 let permit = self.memory.clone().acquire_owned().await;
-                let permit = permit.map_err(|error| Error::failed(format!("{}: {error}", self.name)))?;
+                let permit = permit.map_err(|error| self.failed(&error.to_string()))?;
                 self.parts.lock().open(number, permit);
             }
             let full = self.parts.lock().write(piece.offset, &data.slice(piece.offset - range.offset, piece.len));
@@ -161,7 +177,7 @@ impl Upload {
     async fn send(&self, number: u32, content: Bytes) -> Result<()> {
         let hashed = content.clone();
         let sum = spawn_blocking(move || sha256(&hashed)).await;
-        let sum = sum.map_err(|error| Error::failed(format!("{}: {error}", self.name)))?;
+        let sum = sum.map_err(|error| self.failed(&error.to_string()))?;
         let is_same = |part: &StoredPart| part.sha256 == sum && part.bytes == content.len() as u64;
         if self.stored.lock().get(&number).is_some_and(is_same) {
             return Ok(());
@@ -176,7 +192,7 @@ impl Upload {
         let part = self.target.put_part(&self.begun.id, number, content, sum).await?;
         let (record, object, recorded) = (self.record.clone(), self.begun.object.clone(), part.clone());
         let recording = spawn_blocking(move || record.stored(&object, recorded)).await;
-        recording.map_err(|error| Error::failed(format!("{}: {error}", self.name)))??;
+        recording.map_err(|error| self.failed(&error.to_string()))??;
         self.stored.lock().insert(number, part);
         Ok(())
     }

@@ -107,7 +107,7 @@ impl UploadRecord {
     /// # Errors
     ///
     /// [`Error::Failed`] if the store cannot be reached, or the record cannot be removed. It is kept then.
-    pub async fn abort(self, target: &ObjectTarget) -> Result<()> {
+    pub async fn abort(&self, target: &ObjectTarget) -> Result<()> {
         let begun: Vec<_> = self.state.lock().uploads.iter().map(|(begun, _)| begun.clone()).collect();
         for BegunUpload { object, id, .. } in begun {
             target.beside(&object)?.abort(&id).await?;
@@ -120,7 +120,7 @@ impl UploadRecord {
     /// # Errors
     ///
     /// [`Error::Failed`] if it cannot be removed.
-    pub fn remove(self) -> Result<()> {
+    pub fn remove(&self) -> Result<()> {
         RECORD.remove(&self.path)
     }
 

@@ -121,6 +121,15 @@ impl ObjectTarget {
         Ok(self.find().await?.is_some())
     }
 
+    /// Returns the size of the object in bytes; 0 if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] if the store refuses to tell.
+    pub async fn size(&self) -> Result<u64> {
+        Ok(self.find().await?.map_or(0, |object| object.size))
+    }
+
     /// Stores a small object, replacing any of that name.
     ///
     /// # Errors
