@@ -18,7 +18,9 @@ pub fn check(destinations: &[Destination]) -> Result<()> {
         let (first, second) = (&destinations[same], &destinations[index]);
         return Err(Error::misuse(if first.object != second.object {
             let path = first.path.display();
-            format!("{first} and {second} would share the files {path}.custody and so on; acquire into one of them only")
+            format!(
+                "{first} and {second} would share the files {path}.custody and so on; acquire into one of them only"
+            )
         } else if first.path == second.path {
             format!("{first} is named twice as a destination; name each destination once")
         } else {

@@ -29,8 +29,8 @@ mod request;
 mod run;
 mod side_files;
 
-pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
 pub use begin::discard;
+pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
 pub use destination::{Destination, Form};
 pub use event::{AcquireEvent, Progress};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};

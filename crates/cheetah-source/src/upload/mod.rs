@@ -22,8 +22,8 @@ use tokio::sync::Semaphore;
 pub use crate::web::target::ObjectTarget;
 use crate::web::target::{ListedPart, StoredPart, sha256};
 use parts::{Part, Parts};
-pub use record::UploadRecord;
 use record::BegunUpload;
+pub use record::UploadRecord;
 
 /// The limits of the protocol.
 const PARTS_MAX: u64 = 10_000;

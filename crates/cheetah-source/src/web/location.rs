@@ -46,7 +46,7 @@ impl Location {
         }
     }
 
-    fn of_object(object: Object) -> Result<Self> {
+    pub(super) fn of_object(object: Object) -> Result<Self> {
         Ok(Self { object: Some(object.clone()), ..Self::parse(&object.uri())? })
     }
 

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Result as DeviceResult};
 use cheetah_error::{Error, Result};
 use cheetah_image::clean::clean;
-use cheetah_image::{Evidence, Folder, LinkCounters, ServedBy};
+use cheetah_image::{Evidence, Folder, LinkCounters, ServedBy, Source, coverage};
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::BodyExt as _;
@@ -84,7 +84,24 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
     let image = cheetah_image::OpenOptions { timeout, connections: link.connections, apply_map, in_order };
     let mut source = cheetah_image::open_behind(file, &location.shown(), location.file_name(), folder, &image).await?;
     source.identity.server = Some(served);
+    // Acquisitions put the map of an incomplete image beside the object.
+    if let Some(folder) = folder.filter(|_| apply_map && location.bucket().is_some()) {
+        source = with_map(source, folder, location.file_name()).await?;
+    }
     Ok(Evidence { wire: Some(Arc::new(wire)), ..source.into() })
+}
+
+/// Applies the coverage map beside an image, if there is one.
+async fn with_map(source: Source, folder: &dyn Folder, image: &str) -> Result<Source> {
+    let name = format!("{image}.map");
+    let Some(map) = folder.open(&name).await? else { return Ok(source) };
+    let (map_name, image_name) = (folder.location(&name), folder.location(image));
+    let size = map.geometry().size;
+    if size > coverage::MAP_LEN_MAX {
+        return Err(Error::Evidence(format!("{map_name}: too large for a coverage map")));
+    }
+    let bytes = map.read(ByteRange::new(0, size)).await.map_err(Error::device(format!("reading {map_name}")))?;
+    coverage::apply(source, coverage::parse_map(bytes.into_bytes().into(), &map_name)?, (&map_name, &image_name))
 }
 
 /// The requests to a server, for one source: all files of a set share connections and limits.
@@ -140,7 +157,8 @@ impl WebFile {
         let failed = |why: String| Error::failed(format!("{name}: {why}"));
         for _ in 0..=REDIRECTIONS_MAX {
             let request = Request::get(location.uri.clone()).header(header::RANGE, "bytes=0-0");
-            let answer = send(&server.client, &location, request, Bytes::new(), server.patience).await.map_err(failed)?;
+            let answer =
+                send(&server.client, &location, request, Bytes::new(), server.patience).await.map_err(failed)?;
             if answer.status().is_redirection() {
                 location = location.redirected(answer.headers())?;
                 continue;
@@ -192,8 +210,7 @@ impl WebFile {
             request = request.header(name, value);
         }
         let Server { client, patience, .. } = &self.server;
-        let answer =
-            send(client, &self.location, request, Bytes::new(), *patience).await.map_err(Refusal::Passing)?;
+        let answer = send(client, &self.location, request, Bytes::new(), *patience).await.map_err(Refusal::Passing)?;
         answer::check(&answer, range, self.size, &self.version)?;
         // At most REQUEST_BYTES.
         let mut content = BytesMut::with_capacity(range.len as usize);

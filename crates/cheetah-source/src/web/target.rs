@@ -202,12 +202,7 @@ impl ObjectTarget {
     }
 
     /// Makes the object of the parts, and checks that it is there. An existing one is replaced only with `replace`.
-    pub(crate) async fn complete(
-        &self,
-        (id, token): (&str, &str),
-        parts: &[StoredPart],
-        replace: bool,
-    ) -> Result<()> {
+    pub(crate) async fn complete(&self, (id, token): (&str, &str), parts: &[StoredPart], replace: bool) -> Result<()> {
         let listed = parts.iter().map(|StoredPart { number, sha256, etag, .. }| {
             let (etag, sha256) = (escaped(etag), escaped(sha256));
             format!(
@@ -300,7 +295,8 @@ impl ObjectTarget {
         if answer.status.is_success() && element(&answer.text, "Code").is_none() {
             return Ok(answer);
         }
-        let advice = if answer.status.is_client_error() { self.location.advice(&answer.headers) } else { String::new() };
+        let advice =
+            if answer.status.is_client_error() { self.location.advice(&answer.headers) } else { String::new() };
         Err(self.failed(&(answer.why() + &advice)))
     }
 
@@ -343,3 +339,6 @@ impl Answer {
 pub(crate) fn sha256(content: &[u8]) -> String {
     STANDARD.encode(digest::digest(&SHA256, content))
 }
+
+#[cfg(test)]
+mod tests;

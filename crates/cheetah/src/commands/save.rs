@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_acquire::acquire::Destination;
-use cheetah_device::{Device as _, DynDevice, Size};
 use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
+use cheetah_device::{Device as _, DynDevice, Size};
 use cheetah_drive::digests::Digests;
 use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, Saved, save, save_to};
@@ -111,7 +111,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let saved = match object(&args)? {
-        Some(target) => upload(&target, source.device.clone(), (options, args.timeout.get()), shown, stop.asked()).await?,
+        Some(target) => {
+            upload(&target, source.device.clone(), (options, args.timeout.get()), shown, stop.asked()).await?
+        }
         None => tokio::select! {
             saved = save(source.device.clone(), &args.image, options, shown) => saved?,
             signal = stop.asked() => return Err(stopped(signal)),
@@ -166,7 +168,9 @@ async fn upload(
 ) -> Result<Saved> {
     let name = to.to_string();
     if to.beside("acquire").exists() {
-        return Err(Failure::misused(format!("{name} is being acquired; complete that, or discard it (acquire --discard)")));
+        return Err(Failure::misused(format!(
+            "{name} is being acquired; complete that, or discard it (acquire --discard)"
+        )));
     }
     let target = ObjectTarget::parse(&name, timeout)?;
     let record = Arc::new(UploadRecord::open(&to.beside("upload"), &target)?);

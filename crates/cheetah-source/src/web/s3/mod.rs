@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cheetah_error::{Error, Result};
-use hyper::header::HeaderMap;
 use hyper::Request;
+use hyper::header::HeaderMap;
 use time::OffsetDateTime;
 
 mod settings;

@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn requests_have_the_signatures_of_the_published_examples() {
         let now = datetime!(2013-05-24 0:00 UTC);
-        let begin = "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,SignedHeaders=";
+        let begin =
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,SignedHeaders=";
         let signed = |mut request: Request<()>, content: &[u8], expected: &str| {
             sign(&example(), "us-east-1", &mut request, content, now).unwrap();
             assert_eq!(signature(&request), format!("{begin}{expected}"));
