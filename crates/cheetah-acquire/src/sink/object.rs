@@ -46,7 +46,13 @@ pub async fn check(destination: &Destination, uri: &str, setup: &Setup) -> Resul
 
 pub async fn create(destination: &Destination, uri: &str, setup: &Setup) -> Result<Box<dyn Sink>> {
     discard(destination, uri, setup.timeout).await?;
-    open(destination, uri, setup).await
+    let opened = open(destination, uri, setup).await;
+    if opened.is_err()
+        && let Err(error) = discard(destination, uri, setup.timeout).await
+    {
+        tracing::warn!("{error}");
+    }
+    opened
 }
 
 pub async fn resume(destination: &Destination, uri: &str, setup: &Setup) -> Result<Resumed> {
@@ -67,7 +73,11 @@ async fn open(destination: &Destination, uri: &str, setup: &Setup) -> Result<Box
     let current = ObjectWriter::open(target.clone(), SEGMENT_BYTES_MAX, setup.force, &record).await?;
     let (runtime, force, earlier) = (Handle::current(), setup.force, Vec::new());
     let segments = Segments { first: target, record: record.clone(), force, current, earlier, runtime };
-    let writer = E01Writer::create_in(Box::new(segments), setup.size, &setup.e01)?;
+    // The beginning of the first segment is written at once, on this thread.
+    let (size, options) = (setup.size, setup.e01.clone());
+    let create = move || E01Writer::create_in(Box::new(segments), size, &options);
+    let created = tokio::task::spawn_blocking(create).await;
+    let writer = created.map_err(|error| Error::failed(format!("{uri}: {error}")))??;
     Ok(Box::new(ObjectE01 { writer: Some(writer), record }))
 }
 

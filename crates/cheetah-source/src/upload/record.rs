@@ -130,11 +130,16 @@ impl UploadRecord {
     }
 
     pub(super) fn begun(&self, begun: BegunUpload) -> Result<()> {
-        self.append(&Line::Begun(begun))
+        self.add(Line::Begun(begun))
     }
 
     pub(super) fn stored(&self, object: &str, part: StoredPart) -> Result<()> {
-        self.append(&Line::Part { object: object.to_owned(), part })
+        self.add(Line::Part { object: object.to_owned(), part })
+    }
+
+    fn add(&self, line: Line) -> Result<()> {
+        self.append(&line)?;
+        self.state.lock().apply(line).map_err(|why| self.damaged(why))
     }
 
     /// Reads the record; returns what it is of, or `None` if it is empty.

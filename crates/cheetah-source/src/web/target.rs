@@ -211,6 +211,10 @@ impl ObjectTarget {
         });
         let content = format!("<CompleteMultipartUpload>{}</CompleteMultipartUpload>", listed.collect::<String>());
         let query = format!("uploadId={}", percent_encoded(id));
+        // Not every store heeds the condition.
+        if !replace && self.find().await?.is_some_and(|object| object.token.as_deref() != Some(token)) {
+            return Err(self.is_there());
+        }
         let only_new: &[(&str, &str)] = if replace { &[] } else { &[(header::IF_NONE_MATCH.as_str(), "*")] };
         let answer = self.request(Method::POST, &query, only_new, content.into()).await;
         // The store may have completed it although its answer was lost, or is that to a repeated request.

@@ -80,6 +80,7 @@ fn check_is_raw(args: &Args) -> Result<()> {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_is_raw(&args)?;
+    let object = object(&args)?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {

@@ -4,10 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::support::node::Node;
 use crate::support::run::{Ran, program, run};
-use crate::support::service::Service;
-use crate::support::{Desk, MIB, cheetah, need, text, until};
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, text, until};
 
 /// A server of S3's protocol that verifies signatures. Its buckets are the folders in a desk's folder `store`.
 struct Store {
@@ -191,7 +189,8 @@ fn an_e01_in_a_bucket_is_byte_for_byte_the_file_that_is_acquired_beside_it() {
 /// Starts to acquire into the bucket from a slow agent, and kills the acquisition when the store has a part.
 fn killed(desk: &Desk, store: &Store, disk: &str, to: &str, more: &[&str]) -> (Service, Vec<String>) {
     let agent = Service::start(&["serve", disk, "--listen", "127.0.0.1:0", "--rate-max", "4MiB"]);
-    let args = [&["acquire", text(&agent.ready, "uri"), to, "--checkpoint", "1MiB"], more].concat();
+    let uri = text(&agent.ready, "uri").to_owned();
+    let args = [&["acquire", &uri, to, "--checkpoint", "1MiB"], more].concat();
     let mut command = store.command(&KEY, &args);
     let mut child = command.current_dir(desk.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let record = desk.at(&format!("lab-{}.upload", to.rsplit('/').next().unwrap()));
@@ -199,13 +198,14 @@ fn killed(desk: &Desk, store: &Store, disk: &str, to: &str, more: &[&str]) -> (S
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(objects(desk).is_empty() && parts(desk) > 0);
-    (agent, args.iter().map(|arg| (*arg).to_owned()).collect())
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    (agent, args)
 }
 
 #[test]
 fn a_killed_acquisition_into_a_bucket_is_resumed_by_the_same_command() {
     let Some((desk, store)) = desk_and_store() else { return };
-    let (disk, whole) = desk.image("disk.img", 26 * MIB + 512);
+    let (disk, whole) = desk.image("disk.img", 18 * MIB + 512);
     for (name, more) in [("x.raw", &[][..]), ("x.E01", &["--level", "none", "--segment-size", "12MiB"])] {
         let uri = format!("s3://lab/case/{name}");
         let (_agent, args) = killed(&desk, &store, &disk, &uri, more);
@@ -224,7 +224,7 @@ fn a_killed_acquisition_into_a_bucket_is_resumed_by_the_same_command() {
 #[test]
 fn a_part_that_changes_at_the_store_during_an_interruption_is_found_by_verify() {
     let Some((desk, store)) = desk_and_store() else { return };
-    let (disk, _) = desk.image("disk.img", 26 * MIB);
+    let (disk, _) = desk.image("disk.img", 18 * MIB);
     let (_agent, args) = killed(&desk, &store, &disk, "s3://lab/case/x.raw", &[]);
     // This store lists sizes only, so the part is taken for the one that was sent: it is not sent again.
     let first = fs::read_dir(desk.at("store")).unwrap().map(|entry| entry.unwrap().path());
@@ -239,10 +239,10 @@ fn a_part_that_changes_at_the_store_during_an_interruption_is_found_by_verify() 
 #[test]
 fn a_discarded_acquisition_leaves_nothing_at_the_store() {
     let Some((desk, store)) = desk_and_store() else { return };
-    let (disk, _) = desk.image("disk.img", 26 * MIB);
+    let (disk, _) = desk.image("disk.img", 18 * MIB);
     let (_agent, args) = killed(&desk, &store, &disk, "s3://lab/case/x.raw", &[]);
     let args: Vec<_> = args.iter().map(String::as_str).collect();
-    store.run(&desk, &["acquire", &disk, "s3://lab/case/x.raw"]).says(3, &["not the source", "--restart"]);
+    store.run(&desk, &["acquire", &disk, "s3://lab/case/x.raw"]).says(3, &["may not be the source", "--same-source"]);
     store.run(&desk, &[&args[..], &["--discard"]].concat()).ok();
     assert_eq!((parts(&desk), beside(&desk)), (0, vec!["lab-x.raw.custody".to_owned()]));
     assert!(objects(&desk).is_empty());
