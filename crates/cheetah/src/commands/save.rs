@@ -111,10 +111,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let expected = intact.filter(|_| !args.whole).map(|image| image.hashes.clone()).unwrap_or_default();
     let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
-    let saved = match object(&args)? {
-        Some(target) => {
-            upload(&target, source.device.clone(), (options, args.timeout.get()), shown, stop.asked()).await?
-        }
+    let saved = match &object {
+        Some(to) => upload(to, source.device.clone(), (options, args.timeout.get()), shown, stop.asked()).await?,
         None => tokio::select! {
             saved = save(source.device.clone(), &args.image, options, shown) => saved?,
             signal = stop.asked() => return Err(stopped(signal)),
