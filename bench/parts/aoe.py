@@ -24,7 +24,9 @@ PLUGIN = "/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-file-plugin.so"
 PROGRAMS = ("ip", "tc", "vblade", "nbdkit", "tgtd", "tgtadm")
 MODULES = ("aoe", "veth", "sch_netem")
 SERVER, DEVICE, IQN = "10.9.0.2", "/dev/etherd/e7.1", "iqn.2026-11.org.example:disk"
-IN_SERVER = "ip netns exec server"
+# By their paths: busybox has programs of these names that can do less.
+IP, TC = (shutil.which(name) or name for name in ("ip", "tc"))
+IN_SERVER = f"{IP} netns exec server"
 
 
 def start(machine: Shell, size_bytes: int) -> dict[str, str]:
@@ -33,9 +35,10 @@ def start(machine: Shell, size_bytes: int) -> dict[str, str]:
     # A packet of several frames would be lost as one, so the sender makes single frames.
     single = "gso_max_segs 1"
     machine.run(
-        "ip netns add server && ip link add here type veth peer name there netns server && ip addr add 10.9.0.1/24 dev here"
-        f" && ip link set here {single} up && {IN_SERVER} ip addr add {SERVER}/24 dev there"
-        f" && {IN_SERVER} ip link set there {single} up && {IN_SERVER} ip link set lo up"
+        f"{IP} netns add server && {IP} link add here type veth peer name there netns server"
+        f" && {IP} addr add 10.9.0.1/24 dev here && {IP} link set here {single} up"
+        f" && {IN_SERVER} {IP} addr add {SERVER}/24 dev there && {IN_SERVER} {IP} link set there {single} up"
+        f" && {IN_SERVER} {IP} link set lo up"
     )
     machine.start(f"{IN_SERVER} vblade -r 7 1 there /run/disk.raw")
     machine.start(f"{IN_SERVER} nbdkit --foreground --readonly --ipaddr {SERVER} {PLUGIN} /run/disk.raw")
@@ -52,10 +55,9 @@ def start(machine: Shell, size_bytes: int) -> dict[str, str]:
 
 def shape(machine: Shell, delay_ms: int, loss_percent: float) -> None:
     """Gives both directions of the link this delay and loss."""
-    tc = shutil.which("tc")
     for enter, end in (("", "here"), (IN_SERVER, "there")):
         loss = f"loss {loss_percent}%" if loss_percent else ""
-        machine.run(f"{enter} {tc} qdisc replace dev {end} root netem limit 10000 delay {delay_ms}ms {loss}")
+        machine.run(f"{enter} {TC} qdisc replace dev {end} root netem limit 10000 delay {delay_ms}ms {loss}")
 
 
 def acquired(machine: Shell, source: str) -> dict[str, float]:
