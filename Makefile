@@ -9,6 +9,7 @@ DEMO_IMAGE   ?=
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 BINARY       ?= target/static/cheetah
+TARGET       ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-rust test-python lint lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
@@ -51,9 +52,9 @@ lint-python:
 	target/venv/bin/ruff format --quiet --check
 	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench attack boot
 
-static: ## build one static binary for any Linux: target/static/cheetah
-	@scripts/install-deps --build
-	@scripts/build-static
+static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor)
+	@scripts/install-deps --build $(if $(TARGET),--cross)
+	@TARGET=$(TARGET) scripts/build-static
 
 live: static ## build the boot image: target/live/cheetah.iso, and target/live/pxe for network boot (Debian 12)
 	@scripts/install-deps --live

@@ -204,6 +204,14 @@ PARTS = (
         "Debian's kernel); read by fio without the page cache. Measured on an Intel Xeon, not on the processor above.",
     ),
     Part(
+        "aoe",
+        "A disk of another machine: AoE, NBD and iSCSI",
+        "`cheetah acquire` of 8 MiB of random bytes over a link with delay and loss in each direction, by the kernel's `aoe` "
+        "from `vblade`, by NBD from `nbdkit` and by iSCSI from `tgtd`. All is in one emulated machine (QEMU without hardware "
+        "virtualisation, one processor, Debian's kernel), the servers behind a pair of veth ends with netem and frames of "
+        "1500 bytes.",
+    ),
+    Part(
         "workers",
         "Listing and hashing an image at hand",
         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools.",

@@ -17,7 +17,7 @@ use cheetah_error::{Error, Result};
 /// A map of any program: its content is checked in full.
 const MAP: OwnFile = OwnFile { name: "coverage map", begins: |_| true };
 /// The maximum length of a map.
-const MAP_LEN_MAX: u64 = 256 << 20;
+pub const MAP_LEN_MAX: u64 = 256 << 20;
 
 /// Returns the path of an image's coverage map: `x.raw.map` beside `x.raw`.
 pub fn map_path(image: &Path) -> PathBuf {
@@ -34,25 +34,43 @@ pub fn map_path(image: &Path) -> PathBuf {
 /// not a regular file.
 pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
     let Some(bytes) = MAP.read(path, MAP_LEN_MAX)? else { return Ok(None) };
-    let refuse = |why: &dyn std::fmt::Display| Error::Evidence(format!("{}: {why}", path.display()));
+    parse_map(bytes, &path.display().to_string()).map(Some)
+}
+
+/// Parses the content of the map that errors call `name`.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if it is not a map, or larger than 256 MiB.
+pub fn parse_map(bytes: Vec<u8>, name: &str) -> Result<Coverage> {
+    let refuse = |why: &dyn std::fmt::Display| Error::Evidence(format!("{name}: {why}"));
     if bytes.len() as u64 > MAP_LEN_MAX {
         return Err(refuse(&"too large for a coverage map"));
     }
     let text = String::from_utf8(bytes).map_err(|_| refuse(&"not a coverage map"))?;
-    text.parse().map(Some).map_err(|error| refuse(&error))
+    text.parse().map_err(|error| refuse(&error))
 }
 
 /// Applies the map beside `image`, if there is one: reads of ranges that the map marks as unread or unreadable fail.
 pub(crate) fn applied(source: Source, image: &Path) -> Result<Source> {
     let path = map_path(image);
-    let Some(map) = read_map(&path)? else { return Ok(source) };
+    match read_map(&path)? {
+        Some(map) => apply(source, map, (&path.display().to_string(), &image.display().to_string())),
+        None => Ok(source),
+    }
+}
+
+/// Applies a map: reads of ranges that it marks as unread or unreadable fail. Errors call the map and the image by these names.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if it is the map of an image of another size.
+pub fn apply(source: Source, map: Coverage, (map_name, image_name): (&str, &str)) -> Result<Source> {
     let Source { device, mut identity, name } = source;
     if map.size() != identity.size {
         return Err(Error::Evidence(format!(
-            "{} is the map of an image of {}, but {} has {}: replace the map with the right one, or remove it",
-            path.display(),
+            "{map_name} is the map of an image of {}, but {image_name} has {}: replace the map with the right one, or remove it",
             Size(map.size()),
-            image.display(),
             Size(identity.size)
         )));
     }
@@ -62,6 +80,6 @@ pub(crate) fn applied(source: Source, image: &Path) -> Result<Source> {
     let missing = map.runs(ByteRange::new(0, map.size())).filter(|(_, state)| *state != State::Read);
     identity.unreadable.extend(missing.map(|(run, _)| run));
     identity.unreadable = coalesce(identity.unreadable, 0);
-    let device = Arc::new(CoverageFilter::new(device, map, image.display().to_string(), "when the image was made"));
+    let device = Arc::new(CoverageFilter::new(device, map, image_name, "when the image was made"));
     Ok(Source { device, identity, name })
 }

@@ -20,6 +20,7 @@ mod read_sample;
 mod remote;
 mod reopening;
 mod stats;
+mod upload;
 mod web;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
@@ -34,3 +35,4 @@ pub use options::SourceOptions;
 pub use read_counter::ReadCounter;
 pub use remote::remote;
 pub use stats::{SourceStats, Stats};
+pub use upload::{ObjectTarget, Upload, UploadRecord};

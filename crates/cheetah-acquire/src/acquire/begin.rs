@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cheetah_device::DynDevice;
 use cheetah_error::{Error, Result};
@@ -14,7 +14,7 @@ use cheetah_image::hash::Hashing;
 use super::recorder::Recorder;
 use super::{AcquireEvent, Destination, Evidence, Form, Request, side_files};
 use crate::custody;
-use crate::engine::{EtaMeter, read_back, recognise_first};
+use crate::engine::{EtaMeter, Replay, read_back, recognise_first};
 use crate::journal::{AcquisitionState, Journal, JournalRecord, Start, VERSION, both, changes, now_s};
 use crate::sink::{self, Setup, Sink};
 
@@ -40,7 +40,7 @@ pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorde
         return Err(Error::misuse(format!("{same} is the source itself, which is never written; choose another name")));
     }
     if request.restart {
-        discard(&request.destinations, &path)?;
+        discard(&request.destinations, request.timeout).await?;
     }
     let start = start(request, &evidence.source.identity)?;
     match Journal::open(&path)? {
@@ -54,6 +54,9 @@ pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorde
 
 /// Returns whether a destination is the file that the source is read from, under any name.
 fn is_same_file(source: &str, destination: &Destination) -> bool {
+    if let Some(uri) = &destination.object {
+        return source == uri;
+    }
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let source = cheetah_image::spec::path_of(source).and_then(|(path, _)| id(&path));
     source.is_some() && source == id(&destination.path)
@@ -103,8 +106,9 @@ async fn create(request: &Request, setup: &Setup) -> Result<Vec<Box<dyn Sink>>> 
             Ok(sink) => sinks.push((*index, sink)),
             Err(error) => {
                 drop(sinks.split_off(0));
-                let begun = order.iter().take_while(|(other, _)| other != index);
-                begun.into_iter().try_for_each(|(_, destination)| sink::discard(destination))?;
+                for (_, destination) in order.iter().take_while(|(other, _)| other != index) {
+                    sink::discard(destination, setup.timeout).await?;
+                }
                 return Err(error);
             }
         }
@@ -177,28 +181,36 @@ async fn take_up(
     for (destination, mark) in request.destinations.iter().zip(&marks) {
         let resumed = sink::resume(destination, &setup, state.at, mark).await?;
         sinks.push(resumed.sink);
-        held.push((destination, resumed.held));
+        held.push(resumed.held);
     }
-    read_held(&state, held, &hashing, recorder).await?;
+    read_held(request, &state, (&mut sinks, held), &evidence, &hashing, recorder).await?;
     Ok(Prepared { journal, state, sinks, hashing, evidence })
 }
 
-/// Reads the sinks back, compares their content with the digests in the journal, and hashes it.
+/// Reads the sinks back, compares their content with the digests in the journal, and hashes it. Sinks that cannot be read
+/// are given the content again, from the first that can be, or else from the source.
 async fn read_held(
+    request: &Request,
     state: &AcquisitionState,
-    held: Vec<(&Destination, DynDevice)>,
+    (sinks, held): (&mut [Box<dyn Sink>], Vec<Option<DynDevice>>),
+    evidence: &Evidence,
     hashing: &Hashing,
     recorder: &mut Recorder<'_>,
 ) -> Result<()> {
     let coverage = Arc::new(state.coverage());
-    let mut pace = EtaMeter::new(state.at * held.len() as u64, 0);
+    let refilled = sinks.iter_mut().zip(&held).filter(|(_, held)| held.is_none()).map(|(sink, _)| sink).collect();
+    let mut replay = Some(Replay { hashing, sinks: refilled, bad: &state.bad });
+    let named = request.destinations.iter().map(ToString::to_string).zip(held);
+    let mut devices: Vec<_> = named.filter_map(|(name, held)| held.map(|held| (name, held))).collect();
+    if devices.is_empty() {
+        devices.push((evidence.source.identity.location.clone(), evidence.source.device.clone()));
+    }
+    let mut pace = EtaMeter::new(state.at * devices.len() as u64, 0);
     let begun = Instant::now();
-    for (index, (destination, device)) in held.into_iter().enumerate() {
-        let hashing = (index == 0).then_some(hashing);
-        let name = destination.to_string();
+    for (name, device) in devices {
         let mut shown = Ok(());
         let known = (&state.digests, &coverage);
-        let read = read_back(&device, &name, state.at, known, hashing, |bytes| {
+        let read = read_back(&device, &name, state.at, known, replay.take(), |bytes| {
             pace.step(bytes, 0, begun.elapsed());
             shown = std::mem::replace(&mut shown, Ok(()))
                 .and_then(|()| recorder.tell(AcquireEvent::Checking(pace.progress())));
@@ -266,10 +278,15 @@ fn setup(request: &Request, start: &Start) -> Setup {
     }
 }
 
-/// Discards an interrupted acquisition. Takes every lock before it removes the first file, so that an acquisition in
-/// progress is left alone.
-fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
-    let known = Journal::lock(journal)?;
+/// Discards an interrupted acquisition, of which nothing is left afterwards but the custody logs. Takes every lock before it
+/// removes the first file, so that an acquisition in progress is left alone.
+///
+/// # Errors
+///
+/// [`Error::Failed`] if the acquisition is in progress, or a file or an upload cannot be removed.
+pub async fn discard(destinations: &[Destination], timeout: Duration) -> Result<()> {
+    let Some(journal) = destinations.first().map(|first| first.beside("acquire")) else { return Ok(()) };
+    let known = Journal::lock(&journal)?;
     let mut locks = Vec::new();
     for destination in destinations {
         for suffix in ["partial", "custody", "acquire"] {
@@ -280,6 +297,9 @@ fn discard(destinations: &[Destination], journal: &Path) -> Result<()> {
             }
         }
     }
-    known.map_or(Ok(()), Journal::remove)?;
-    destinations.iter().try_for_each(sink::discard)
+    // The journal last: it is what shows that there is something to discard.
+    for destination in destinations {
+        sink::discard(destination, timeout).await?;
+    }
+    known.map_or(Ok(()), Journal::remove)
 }

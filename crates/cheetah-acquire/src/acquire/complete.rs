@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{Coverage, DynDevice};
@@ -12,12 +12,13 @@ use cheetah_error::{Error, Result};
 use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
 use cheetah_image::{HashChoice, Hashes, RawFile};
+use cheetah_source::{LinkUse, ObjectTarget, SourceOptions};
 
 use super::recorder::Recorder;
 use super::side_files::MAP;
 use super::{AcquireEvent, Destination, Form, Progress, Request};
 use crate::custody;
-use crate::engine::{EtaMeter, read_back};
+use crate::engine::{EtaMeter, Replay, read_back};
 use crate::journal::AcquisitionState;
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
@@ -39,11 +40,14 @@ pub async fn complete(
     for (index, (destination, sink)) in request.destinations.iter().zip(sinks).enumerate() {
         // Before the image is named, or an incomplete image could be taken for a whole one.
         let map = keep_map(destination, &whole.coverage)?;
+        if let Some(map) = &map {
+            put_beside(destination, map, "map", request.timeout).await?;
+        }
         let files = sink.finish(&whole).await?;
         reports.push(SinkReport {
             destination: destination.to_string(),
             form: destination.form,
-            stored_bytes: stored(destination, &files),
+            stored_bytes: stored(destination, &files, request.timeout).await?,
             files,
             map,
             custody: recorder.log_path(index),
@@ -69,15 +73,31 @@ pub fn keep_map(destination: &Destination, coverage: &Coverage) -> Result<Option
     MAP.remove(&path).map(|()| None)
 }
 
-fn stored(destination: &Destination, files: &[PathBuf]) -> u64 {
+/// Copies the file at `path` to the object beside the object `destination` that has its name and this suffix. Does nothing
+/// for other destinations.
+pub async fn put_beside(destination: &Destination, path: &Path, suffix: &str, timeout: Duration) -> Result<()> {
+    let Some(uri) = &destination.object else { return Ok(()) };
+    let content = std::fs::read(path).map_err(|error| Error::io(format_args!("reading {}", path.display()), &error))?;
+    let image = ObjectTarget::parse(uri, timeout)?;
+    image.beside(&format!("{}.{suffix}", image.file_name()))?.put(content.into()).await
+}
+
+async fn stored(destination: &Destination, files: &[PathBuf], timeout: Duration) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
-    match destination.form {
+    if destination.object.is_some() {
+        let mut bytes = 0;
+        for file in files {
+            bytes += ObjectTarget::parse(&file.to_string_lossy(), timeout)?.size().await?;
+        }
+        return Ok(bytes);
+    }
+    Ok(match destination.form {
         Form::Drive => DriveFile::load(&destination.path).map_or(0, |file| file.size),
         Form::Raw | Form::E01 => {
             // st_blocks counts blocks of 512 bytes on every file system (stat(2)).
             files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
         }
-    }
+    })
 }
 
 /// Reads every destination back, and adds the findings to the reports.
@@ -97,7 +117,13 @@ pub async fn verify_all(
         };
         let found = match destination.form {
             Form::Drive => verify_drive(request, destination, &coverage, show).await,
-            Form::Raw | Form::E01 => verify_image((destination, &report.files), state, &coverage, hashes, show).await,
+            Form::Raw | Form::E01 => {
+                let opened = open_image(destination, &report.files, request.timeout).await;
+                match opened {
+                    Ok(device) => verify_image(destination, device, state, &coverage, hashes, show).await,
+                    Err(error) => Err(error),
+                }
+            }
         };
         shown?;
         // An image that cannot be read is a finding, too.
@@ -129,16 +155,14 @@ struct ReadBack {
     problems: Vec<String>,
 }
 
-async fn verify_image(
-    (destination, files): (&Destination, &[PathBuf]),
-    state: &AcquisitionState,
-    coverage: &Arc<Coverage>,
-    hashes: &Hashes,
-    mut show: impl FnMut(Progress) + Send,
-) -> Result<ReadBack> {
-    let name = destination.to_string();
-    let (path, files) = (destination.path.clone(), files.to_vec());
-    let form = destination.form;
+/// Opens a complete image, to be read from its medium.
+async fn open_image(destination: &Destination, files: &[PathBuf], timeout: Duration) -> Result<DynDevice> {
+    if let Some(uri) = &destination.object {
+        // Unreadable ranges are zeros in the hashes.
+        let options = SourceOptions { apply_map: false, ..SourceOptions::new(LinkUse::default(), timeout) };
+        return Ok(cheetah_source::open(uri, &options).await?.source.device);
+    }
+    let (path, files, form) = (destination.path.clone(), files.to_vec(), destination.form);
     let open = move || -> Result<DynDevice> {
         files.iter().for_each(|file| forget_cached(file));
         Ok(match form {
@@ -146,8 +170,18 @@ async fn verify_image(
             Form::Raw | Form::Drive => Arc::new(RawFile::open(&path)?),
         })
     };
-    let device =
-        tokio::task::spawn_blocking(open).await.map_err(|error| Error::failed(format!("{name}: {error}")))??;
+    tokio::task::spawn_blocking(open).await.map_err(|error| Error::failed(format!("{destination}: {error}")))?
+}
+
+async fn verify_image(
+    destination: &Destination,
+    device: DynDevice,
+    state: &AcquisitionState,
+    coverage: &Arc<Coverage>,
+    hashes: &Hashes,
+    mut show: impl FnMut(Progress) + Send,
+) -> Result<ReadBack> {
+    let name = destination.to_string();
     let size = device.geometry().size;
     if size != state.at {
         let problems = vec![format!("{name} has {size} bytes, where {} were acquired", state.at)];
@@ -155,7 +189,8 @@ async fn verify_image(
     }
     let hashing = Hashing::start(hashes.choice())?;
     let (mut pace, begun) = (EtaMeter::new(size, 0), Instant::now());
-    let read = read_back(&device, &name, size, (&state.digests, coverage), Some(&hashing), |bytes| {
+    let replay = Replay { hashing: &hashing, sinks: Vec::new(), bad: &[] };
+    let read = read_back(&device, &name, size, (&state.digests, coverage), Some(replay), |bytes| {
         pace.step(bytes, 0, begun.elapsed());
         show(pace.progress());
     });

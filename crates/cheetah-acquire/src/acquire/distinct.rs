@@ -16,7 +16,12 @@ pub fn check(destinations: &[Destination]) -> Result<()> {
     for (index, identity) in identities.iter().enumerate() {
         let Some(same) = identities[..index].iter().position(|other| identity.overlaps(other)) else { continue };
         let (first, second) = (&destinations[same], &destinations[index]);
-        return Err(Error::misuse(if first.path == second.path {
+        return Err(Error::misuse(if first.object != second.object {
+            let path = first.path.display();
+            format!(
+                "{first} and {second} would share the files {path}.custody and so on; acquire into one of them only"
+            )
+        } else if first.path == second.path {
             format!("{first} is named twice as a destination; name each destination once")
         } else {
             format!("{first} and {second} are the same destination; name each destination once")

@@ -29,6 +29,7 @@ mod request;
 mod run;
 mod side_files;
 
+pub use begin::discard;
 pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
 pub use destination::{Destination, Form};
 pub use event::{AcquireEvent, Progress};

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::begin::{Prepared, begin, sector_size};
-use super::complete::{complete, keep_map, verify_all};
+use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
 use super::side_files::REPORT;
 use super::{AcquireEvent, Report, Request};
@@ -187,8 +187,13 @@ impl Finished {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
         }
         let report = self.report(sinks);
-        for destination in &request.destinations {
-            REPORT.replace(&destination.beside("report.txt"), report.to_string().as_bytes())?;
+        for (destination, sink) in request.destinations.iter().zip(&report.sinks) {
+            let path = destination.beside("report.txt");
+            REPORT.replace(&path, report.to_string().as_bytes())?;
+            put_beside(destination, &path, "report.txt", request.timeout).await?;
+            if let Some(custody) = &sink.custody {
+                put_beside(destination, custody, "custody", request.timeout).await?;
+            }
         }
         journal.remove()?;
         Ok(report)

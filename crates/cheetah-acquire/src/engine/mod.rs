@@ -20,5 +20,5 @@ mod sink_queues;
 pub use checkpoint::Checkpoints;
 pub use eta_meter::EtaMeter;
 pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first};
-pub use readback::read_back;
+pub use readback::{Replay, read_back};
 pub use sink_queues::SinkQueues;

@@ -10,6 +10,9 @@ use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
 use futures::{StreamExt as _, stream};
 
+use crate::reader::{BadRange, Chunk};
+use crate::sink::Sink;
+
 /// Chunks in flight.
 const READ_AHEAD: usize = 8;
 /// The most differing ranges named in an error.
@@ -31,14 +34,40 @@ pub async fn unreadable_are_zeros(
     Ok(whole)
 }
 
+/// The receivers of content that is read back.
+pub struct Replay<'a> {
+    /// The hashes of the whole.
+    pub hashing: &'a Hashing,
+    /// Sinks that have to be given it again.
+    pub sinks: Vec<&'a mut Box<dyn Sink>>,
+    /// The unreadable ranges, in order.
+    pub bad: &'a [BadRange],
+}
+
+impl Replay<'_> {
+    async fn push(&mut self, range: ByteRange, data: Data, digest: ChunkDigest) -> Result<()> {
+        self.hashing.push(&data).await?;
+        if self.sinks.is_empty() {
+            return Ok(());
+        }
+        let from = self.bad.partition_point(|bad| bad.offset < range.offset);
+        let bad = self.bad[from..].iter().take_while(|bad| bad.offset < range.end()).cloned().collect();
+        let chunk = Chunk { range, data, digest, bad, retries: 0 };
+        for sink in &mut self.sinks {
+            sink.push(&chunk).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Reads the first `size` bytes of `device`, which errors call `name`, compares every chunk with its digest, and passes
-/// the bytes to `hashing`. Fails, with [`Error::Evidence`], naming the ranges that differ.
+/// the chunks up to the first that differs to `replay`. Fails, with [`Error::Evidence`], naming the ranges that differ.
 pub async fn read_back(
     device: &DynDevice,
     name: &str,
     size: u64,
     (digests, coverage): (&Digests, &Arc<Coverage>),
-    hashing: Option<&Hashing>,
+    mut replay: Option<Replay<'_>>,
     mut progress: impl FnMut(u64),
 ) -> Result<()> {
     let read = |range: ByteRange| {
@@ -62,8 +91,8 @@ pub async fn read_back(
                 _ => differing.push(range),
             }
         }
-        if let Some(hashing) = hashing {
-            hashing.push(&data).await?;
+        if let Some(replay) = replay.as_mut().filter(|_| differing.is_empty()) {
+            replay.push(range, data, digest).await?;
         }
         progress(range.len);
     }
@@ -75,7 +104,7 @@ pub async fn read_back(
         named.push(format!("{} more", differing.len() - RANGES_SHOWN_MAX));
     }
     Err(Error::Evidence(format!(
-        "{name} does not hold what was acquired into it: {} differ; something changed it, or its medium is failing",
+        "{name} does not hold what was acquired: {} differ; something changed it, or its medium is failing",
         named.join(", ")
     )))
 }

@@ -48,7 +48,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) ->
     // First: segments that were renamed already become partial again.
     let writer = E01Writer::resume(&destination.path, setup.size, options(setup), &checkpoint)?;
     let held = Arc::new(Partial::open(&destination.path, &checkpoint)?);
-    Ok(Resumed { sink: Box::new(E01 { destination: destination.clone(), writer }), held })
+    Ok(Resumed { sink: Box::new(E01 { destination: destination.clone(), writer }), held: Some(held) })
 }
 
 pub fn discard(destination: &Destination) -> Result<()> {

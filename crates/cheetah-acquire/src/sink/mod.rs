@@ -2,10 +2,11 @@
 //!
 //! A sink writes chunks, reports when they are durable ([`Sink::checkpoint`]), continues behind a checkpoint after an
 //! interruption ([`resume`]), and completes its image at the end ([`Sink::finish`]). Until then the image is called
-//! `NAME.partial`, or is a drive in the state `loading`.
+//! `NAME.partial`, is a drive in the state `loading`, or is an unfinished upload.
 
 mod drive;
 mod e01;
+mod object;
 mod raw;
 
 use std::fs::{File, OpenOptions};
@@ -82,14 +83,18 @@ pub struct Setup {
 
 /// A resumed sink, and its content.
 pub struct Resumed {
-    /// The sink, expecting the chunk behind its checkpoint.
+    /// The sink, which expects the chunk behind its checkpoint.
     pub sink: Box<dyn Sink>,
-    /// Its content before the checkpoint. Reads of unreadable ranges may fail.
-    pub held: DynDevice,
+    /// Its content before the checkpoint. Reads of unreadable ranges may fail. `None` if it cannot be read: the sink then
+    /// expects the content from the start.
+    pub held: Option<DynDevice>,
 }
 
 /// Fails if `destination` exists or is too small. Changes nothing.
 pub async fn check(destination: &Destination, setup: &Setup) -> Result<()> {
+    if let Some(uri) = &destination.object {
+        return object::check(destination, uri, setup).await;
+    }
     match destination.form {
         Form::Raw => raw::check(destination, setup),
         Form::E01 => e01::check(destination, setup),
@@ -100,6 +105,9 @@ pub async fn check(destination: &Destination, setup: &Setup) -> Result<()> {
 /// Creates a sink for `destination`.
 pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>> {
     check(destination, setup).await?;
+    if let Some(uri) = &destination.object {
+        return object::create(destination, uri, setup).await;
+    }
     match destination.form {
         Form::Raw => raw::create(destination, setup),
         Form::E01 => e01::create(destination, setup),
@@ -109,6 +117,9 @@ pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn 
 
 /// Resumes `destination` behind the checkpoint at `at`, which is not 0 and has the mark `mark`.
 pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) -> Result<Resumed> {
+    if let Some(uri) = &destination.object {
+        return object::resume(destination, uri, setup).await;
+    }
     match destination.form {
         Form::Raw => raw::resume(destination, setup, at),
         Form::E01 => e01::resume(destination, setup, at, mark),
@@ -139,7 +150,10 @@ fn lock_open(file: &File, destination: &Destination) -> Result<()> {
 }
 
 /// Removes the partial image of `destination`.
-pub fn discard(destination: &Destination) -> Result<()> {
+pub async fn discard(destination: &Destination, timeout: Duration) -> Result<()> {
+    if let Some(uri) = &destination.object {
+        return object::discard(destination, uri, timeout).await;
+    }
     match destination.form {
         Form::Raw => raw::discard(destination),
         Form::E01 => e01::discard(destination),

@@ -79,7 +79,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64) -> Result<Resum
     // Bytes behind the checkpoint are undefined, and zeros are not written: cut them off.
     file.set_len(at).and_then(|()| file.set_len(setup.size)).map_err(doing(&partial))?;
     let held = Arc::new(RawFile::open(&partial)?);
-    Ok(Resumed { sink: sink(destination, partial, file, setup)?, held })
+    Ok(Resumed { sink: sink(destination, partial, file, setup)?, held: Some(held) })
 }
 
 /// Opens a file for writing; refuses symbolic links.

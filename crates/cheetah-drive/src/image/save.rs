@@ -58,14 +58,33 @@ pub async fn save(
     let partial = temporary_in(dir).map_err(failed)?;
     partial.as_file().set_len(size).map_err(failed)?;
     let file = partial.as_file().try_clone().map_err(failed)?;
-    let copy = DeviceCopy {
-        from: device,
-        from_name: "the drive".into(),
-        to: Arc::new(SparseFile::new(file, shown.to_string(), size)),
-        to_name: shown.to_string().into(),
-        size,
-        hashes: options.hashes,
-    };
+    let name = shown.to_string();
+    let to: DynDevice = Arc::new(SparseFile::new(file, name.as_str(), size));
+    let saved = save_to(device, (to, &name), &options, progress).await?;
+    let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
+    persisted.map_err(|error| match error.error.kind() {
+        std::io::ErrorKind::AlreadyExists => exists(),
+        _ => failed(error.error),
+    })?;
+    sync_directory(dir).map_err(failed)?;
+    Ok(saved)
+}
+
+/// Copies `device` to the start of `to`, which errors call `name`, flushes it, and compares what was read with the expected
+/// digests and hashes.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if a digest or a hash differs. What was written must then be discarded.
+pub async fn save_to(
+    device: DynDevice,
+    (to, name): (DynDevice, &str),
+    options: &SaveOptions,
+    progress: impl FnMut(CopyProgress) + Send,
+) -> Result<Saved> {
+    let size = options.size.unwrap_or_else(|| device.geometry().size);
+    let (from_name, hashes) = ("the drive".into(), options.hashes);
+    let copy = DeviceCopy { from: device, from_name, to, to_name: name.into(), size, hashes };
     let hashes = match &options.digests {
         Some(loaded) => {
             let mut read = Digests::new(loaded.size())?;
@@ -76,12 +95,6 @@ pub async fn save(
         None => copy.run(None, progress).await?,
     };
     check_expected(&hashes, &options.expected)?;
-    let persisted = if options.force { partial.persist(path) } else { partial.persist_noclobber(path) };
-    persisted.map_err(|error| match error.error.kind() {
-        std::io::ErrorKind::AlreadyExists => exists(),
-        _ => failed(error.error),
-    })?;
-    sync_directory(dir).map_err(failed)?;
     Ok(Saved { size, hashes })
 }
 

@@ -32,7 +32,7 @@ mod v2;
 pub mod write;
 
 pub use info::{EwfFormat, EwfInfo};
-pub(crate) use naming::segment_name;
+pub use naming::segment_name;
 
 /// The size of the cache of unpacked chunks, in bytes; at least four chunks.
 const CACHE_BYTES: u64 = 64 << 20;

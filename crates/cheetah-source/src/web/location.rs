@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use cheetah_error::{Error, Result};
 use hyper::header::{self, HeaderMap};
-use hyper::{Method, Uri};
+use hyper::{Request, Uri};
 use time::OffsetDateTime;
 
 use super::s3::{Object, Settings};
@@ -46,18 +46,18 @@ impl Location {
         }
     }
 
-    fn of_object(object: Object) -> Result<Self> {
+    pub(super) fn of_object(object: Object) -> Result<Self> {
         Ok(Self { object: Some(object.clone()), ..Self::parse(&object.uri())? })
     }
 
-    /// Adds the headers that show that a request is the user's, if the location is an object.
+    /// Adds the headers that show that a request with this content is the user's, if the location is an object.
     ///
     /// # Errors
     ///
     /// [`Error::Failed`] if the credentials cannot be sent.
-    pub fn sign(&self, method: &Method, headers: &mut HeaderMap) -> Result<()> {
+    pub fn sign(&self, request: &mut Request<()>, content: &[u8]) -> Result<()> {
         match &self.object {
-            Some(object) => object.sign(method, &self.uri, headers, OffsetDateTime::now_utc()),
+            Some(object) => object.sign(request, content, OffsetDateTime::now_utc()),
             None => Ok(()),
         }
     }
@@ -65,6 +65,11 @@ impl Location {
     /// Returns what to do about an answer that refuses an object, behind a separator; nothing for other files.
     pub fn advice(&self, headers: &HeaderMap) -> String {
         self.object.as_ref().map(|object| format!("; {}", object.advice(headers))).unwrap_or_default()
+    }
+
+    /// The bucket, if it is an object.
+    pub fn bucket(&self) -> Option<&str> {
+        self.object.as_ref().map(Object::bucket)
     }
 
     /// Returns the location that a server redirects to.

@@ -11,25 +11,23 @@ use bytes::{Bytes, BytesMut};
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Result as DeviceResult};
 use cheetah_error::{Error, Result};
 use cheetah_image::clean::clean;
-use cheetah_image::{Evidence, Folder, LinkCounters, ServedBy};
+use cheetah_image::{Evidence, Folder, LinkCounters, ServedBy, Source, coverage};
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::HeaderValue;
 use hyper::{Request, Response, StatusCode, header};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 mod answer;
+mod http;
 mod location;
 mod s3;
+pub(crate) mod target;
 
 use answer::{Refusal, Version};
+use http::{HttpClient, causes, client, send};
 pub(crate) use location::Location;
 
 use crate::options::SourceOptions;
@@ -43,8 +41,6 @@ const REDIRECTIONS_MAX: usize = 5;
 /// The pause before a request is repeated; it doubles each time, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-type HttpClient = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
 
 /// Opens the image in the file at `spec`.
 ///
@@ -88,7 +84,24 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
     let image = cheetah_image::OpenOptions { timeout, connections: link.connections, apply_map, in_order };
     let mut source = cheetah_image::open_behind(file, &location.shown(), location.file_name(), folder, &image).await?;
     source.identity.server = Some(served);
+    // Acquisitions put the map of an incomplete image beside the object.
+    if let Some(folder) = folder.filter(|_| apply_map && location.bucket().is_some()) {
+        source = with_map(source, folder, location.file_name()).await?;
+    }
     Ok(Evidence { wire: Some(Arc::new(wire)), ..source.into() })
+}
+
+/// Applies the coverage map beside an image, if there is one.
+async fn with_map(source: Source, folder: &dyn Folder, image: &str) -> Result<Source> {
+    let name = format!("{image}.map");
+    let Some(map) = folder.open(&name).await? else { return Ok(source) };
+    let (map_name, image_name) = (folder.location(&name), folder.location(image));
+    let size = map.geometry().size;
+    if size > coverage::MAP_LEN_MAX {
+        return Err(Error::Evidence(format!("{map_name}: too large for a coverage map")));
+    }
+    let bytes = map.read(ByteRange::new(0, size)).await.map_err(Error::device(format!("reading {map_name}")))?;
+    coverage::apply(source, coverage::parse_map(bytes.into_bytes().into(), &map_name)?, (&map_name, &image_name))
 }
 
 /// The requests to a server, for one source: all files of a set share connections and limits.
@@ -104,7 +117,7 @@ struct Server {
 impl Server {
     fn new(patience: Duration) -> Result<Self> {
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Ok(Self { client: client()?, patience, requests, received: Arc::default() })
+        Ok(Self { client: client(REQUESTS_MAX)?, patience, requests, received: Arc::default() })
     }
 }
 
@@ -144,7 +157,8 @@ impl WebFile {
         let failed = |why: String| Error::failed(format!("{name}: {why}"));
         for _ in 0..=REDIRECTIONS_MAX {
             let request = Request::get(location.uri.clone()).header(header::RANGE, "bytes=0-0");
-            let answer = send(&server.client, &location, request, server.patience).await.map_err(failed)?;
+            let answer =
+                send(&server.client, &location, request, Bytes::new(), server.patience).await.map_err(failed)?;
             if answer.status().is_redirection() {
                 location = location.redirected(answer.headers())?;
                 continue;
@@ -195,8 +209,8 @@ impl WebFile {
         if let Some((name, value)) = self.version.condition() {
             request = request.header(name, value);
         }
-        let answer =
-            send(&self.server.client, &self.location, request, self.server.patience).await.map_err(Refusal::Passing)?;
+        let Server { client, patience, .. } = &self.server;
+        let answer = send(client, &self.location, request, Bytes::new(), *patience).await.map_err(Refusal::Passing)?;
         answer::check(&answer, range, self.size, &self.version)?;
         // At most REQUEST_BYTES.
         let mut content = BytesMut::with_capacity(range.len as usize);
@@ -238,46 +252,6 @@ impl Device for WebFile {
             }),
         }
     }
-}
-
-/// Returns a client that verifies servers against the system's certificates (`SSL_CERT_FILE` names others).
-fn client() -> Result<HttpClient> {
-    let tls = HttpsConnectorBuilder::new().with_provider_and_native_roots(rustls::crypto::ring::default_provider());
-    let tls = tls.map_err(|error| {
-        Error::failed(format!(
-            "the certificates of this system's authorities cannot be read: {error}; install ca-certificates, or name a \
-             file with SSL_CERT_FILE"
-        ))
-    })?;
-    let connector = tls.https_or_http().enable_http1().build();
-    let mut builder = Client::builder(TokioExecutor::new());
-    Ok(builder.pool_timer(TokioTimer::new()).pool_max_idle_per_host(REQUESTS_MAX).build(connector))
-}
-
-/// Sends a request, and returns the head of the answer. Fails with a reason.
-async fn send(
-    client: &HttpClient,
-    location: &Location,
-    request: hyper::http::request::Builder,
-    patience: Duration,
-) -> std::result::Result<Response<Incoming>, String> {
-    let agent = concat!("cheetah/", env!("CARGO_PKG_VERSION"));
-    let mut request = request.body(Empty::new()).map_err(|error| error.to_string())?;
-    let method = request.method().clone();
-    location.sign(&method, request.headers_mut()).map_err(|error| error.to_string())?;
-    // Not signed: proxies change these two.
-    request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(agent));
-    request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    match timeout(patience, client.request(request)).await {
-        Ok(answer) => answer.map_err(|error| causes(&error)),
-        Err(_) => Err(format!("no answer within {} s", patience.as_secs_f64())),
-    }
-}
-
-/// Returns an error with its causes: hyper's outermost error alone says little.
-fn causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request, acquire};
+use cheetah_acquire::acquire::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request, acquire, discard};
 use cheetah_acquire::custody::SigningKey;
 use cheetah_device::Size;
 use cheetah_error::Error;
@@ -34,10 +34,11 @@ use crate::ui::Ui;
 #[command(long_about = "Copies evidence into images and drives, in one pass over the source.
 
 The name of a destination selects its format: .raw, .dd or .img for a raw image, .E01 for an Expert Witness image, \
-.drive for an existing, empty drive. Several destinations are written at once. The source is only read.
+.drive for an existing, empty drive. It is a file, or an object: s3://BUCKET/KEY. Several destinations are written at \
+once. The source is only read.
 
 After any interruption, the same command resumes. Its journal is kept in NAME.acquire beside the first destination. An \
-image is called NAME.partial until it is complete.
+image is called NAME.partial until it is complete; an object appears when it is complete.
 
 The acquisition stops at an unreadable range, unless --max-errors allows more. Unreadable ranges are recorded in the \
 coverage map NAME.map, in the error table of an E01, and in the report NAME.report.txt; the exit code is then 3.
@@ -102,6 +103,10 @@ pub struct Args {
     /// Discard the interrupted acquisition, and start again
     #[arg(long)]
     restart: bool,
+
+    /// Discard the interrupted acquisition and what it has written or uploaded, and end
+    #[arg(long, conflicts_with = "restart")]
+    discard: bool,
 
     /// Replace existing images, and overwrite the image that a drive holds
     #[arg(long)]
@@ -181,6 +186,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         check_order(&args.places)?;
     }
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
+    if args.discard {
+        discard(&destinations, timeout).await?;
+        ui.answer("discarded", &serde_json::json!({ "event": "discarded" }));
+        return Ok(());
+    }
     let request = Request {
         hashes: args.hash,
         e01: args.e01.get(),

@@ -1,15 +1,19 @@
 //! `cheetah save`: writes a drive to an image file.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use cheetah_device::Size;
+use cheetah_acquire::acquire::Destination;
 use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
+use cheetah_device::{Device as _, DynDevice, Size};
 use cheetah_drive::digests::Digests;
 use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
-use cheetah_drive::save::{SaveOptions, save};
+use cheetah_drive::save::{SaveOptions, Saved, save, save_to};
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
-use cheetah_source::{Access, OpenedSource};
+use cheetah_error::Error;
+use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord};
 use serde_json::json;
 
 use super::compared::{hash_lines, since_load};
@@ -22,11 +26,12 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 #[command(about = "Write a drive to an image file")]
 #[command(
-    long_about = "Writes a drive to a raw, sparse image file, and hashes it in the same pass. For an E01 image, use acquire.
+    long_about = "Writes a drive to a raw, sparse image file or to an object (s3://BUCKET/KEY), and hashes it in the same pass. For an E01 \
+image, use acquire.
 
 Every chunk is compared with its digest made at load; if one differs, nothing is saved. If the drive was opened for \
 writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
-storage.
+storage. An interrupted upload of an object is resumed by the same command.
 
 With --partial, a drive with lost nodes, or one that is not filled yet, is saved as far as it can be read. Other \
 ranges become holes, which IMAGE.map, a GNU ddrescue mapfile, lists. Exits with 3 if anything is missing.
@@ -39,7 +44,7 @@ pub struct Args {
     /// The drive file
     drive: PathBuf,
 
-    /// The image file to write
+    /// The image file or object to write
     image: PathBuf,
 
     /// Replace the image file if it exists
@@ -75,6 +80,7 @@ fn check_is_raw(args: &Args) -> Result<()> {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_is_raw(&args)?;
+    let object = object(&args)?;
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {
@@ -104,9 +110,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let compared = digests.is_some();
     let expected = intact.filter(|_| !args.whole).map(|image| image.hashes.clone()).unwrap_or_default();
     let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
-    let saved = tokio::select! {
-        saved = save(source.device.clone(), &args.image, options, |so_far: CopyProgress| progress.set(so_far.done)) => saved?,
-        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
+    let shown = |so_far: CopyProgress| progress.set(so_far.done);
+    let saved = match &object {
+        Some(to) => upload(to, source.device.clone(), (options, args.timeout.get()), shown, stop.asked()).await?,
+        None => tokio::select! {
+            saved = save(source.device.clone(), &args.image, options, shown) => saved?,
+            signal = stop.asked() => return Err(stopped(signal)),
+        },
     };
     drop(progress);
     source.close().await?;
@@ -131,6 +141,64 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
+fn stopped(signal: &str) -> Failure {
+    Failure::failed(format!("stopped by {signal}; nothing was saved"))
+}
+
+/// Returns the object to save to, if the image is to be one.
+fn object(args: &Args) -> Result<Option<Destination>> {
+    let text = path_to_text(&args.image);
+    if !text.starts_with("s3://") {
+        return Ok(None);
+    }
+    if args.partial {
+        return Err(Failure::misused(format!("{text}: save --partial writes files only; save to a file")));
+    }
+    Ok(Some(text.parse()?))
+}
+
+/// Saves to an object. After a lost connection or a crash, the same command resumes.
+async fn upload(
+    to: &Destination,
+    device: DynDevice,
+    (options, timeout): (SaveOptions, Duration),
+    progress: impl FnMut(CopyProgress) + Send,
+    stop: impl Future<Output = &'static str>,
+) -> Result<Saved> {
+    let name = to.to_string();
+    if to.beside("acquire").exists() {
+        return Err(Failure::misused(format!(
+            "{name} is being acquired; complete that, or discard it (acquire --discard)"
+        )));
+    }
+    let target = ObjectTarget::parse(&name, timeout)?;
+    let record = Arc::new(UploadRecord::open(&to.beside("upload"), &target)?);
+    let size = options.size.unwrap_or_else(|| device.geometry().size);
+    let saving = async {
+        let upload = Arc::new(Upload::open(target.clone(), size, options.force, record.clone()).await?);
+        let to: DynDevice = upload.clone();
+        let saved = save_to(device, (to, name.as_str()), &options, progress).await?;
+        upload.store_rest(size).await?;
+        upload.complete().await?;
+        record.remove()?;
+        Ok::<Saved, Error>(saved)
+    };
+    tokio::select! {
+        saved = saving => match saved {
+            Err(error @ (Error::Evidence(_) | Error::Misuse(_))) => {
+                record.abort(&target).await?;
+                Err(error.into())
+            }
+            Err(error) => Err(Failure::failed(format!("{error}; run the same command to resume"))),
+            Ok(saved) => Ok(saved),
+        },
+        signal = stop => {
+            record.abort(&target).await?;
+            Err(stopped(signal))
+        }
+    }
+}
+
 /// Saves the ranges that can be read.
 async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
     let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
@@ -138,7 +206,7 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
     let options = PartialOptions { force: args.force, timeout: args.timeout.get() };
     let saved = tokio::select! {
         saved = save_partial(file, &args.image, &options, shown) => saved?,
-        signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal}; nothing was saved"))),
+        signal = stop.asked() => return Err(stopped(signal)),
     };
     drop(progress);
     for lost in &saved.lost {

@@ -35,6 +35,7 @@ mod members;
 mod misuse;
 mod mount;
 mod object_store;
+mod other_machines;
 mod panics;
 mod probe;
 mod rebalance;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::run::{Ran, program, run};
-use crate::support::{Desk, MIB, cheetah, need, text};
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, text, until};
 
 /// A server of S3's protocol that verifies signatures. Its buckets are the folders in a desk's folder `store`.
 struct Store {
@@ -35,14 +35,25 @@ impl Store {
 
     /// Runs an acquisition with these settings and no others.
     fn acquire(&self, settings: &[(&str, &str)], source: &str, to: &str) -> Ran {
+        run(self.command(settings, &["acquire", source, to]))
+    }
+
+    /// Runs a command of a user with credentials, in the desk's folder.
+    fn run(&self, desk: &Desk, args: &[&str]) -> Ran {
+        let mut command = self.command(&KEY, args);
+        command.current_dir(desk.path());
+        run(command)
+    }
+
+    fn command(&self, settings: &[(&str, &str)], args: &[&str]) -> Command {
         let mut command = program();
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AWS_")) {
             command.env_remove(name);
         }
         command.env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null").env("AWS_CONFIG_FILE", "/dev/null");
         command.env("AWS_ENDPOINT_URL", &self.endpoint).envs(settings.iter().copied());
-        command.args(["--json", "acquire", source, to]);
-        run(command)
+        command.arg("--json").args(args);
+        command
     }
 }
 
@@ -99,4 +110,154 @@ fn an_object_is_refused_without_valid_credentials_and_the_error_says_what_to_do(
     refused(&KEY, "s3://lab", 2, &["s3://BUCKET/KEY"]);
     let in_clear = [KEY[0], KEY[1], ("AWS_ENDPOINT_URL_S3", "http://store.example")];
     refused(&in_clear, disk, 2, &["http://store.example", "not encrypted"]);
+}
+
+/// A desk with a store, which has the bucket `lab`.
+fn desk_and_store() -> Option<(Desk, Store)> {
+    if !need::programs(&["s3s-fs"]) {
+        return None;
+    }
+    let desk = Desk::new();
+    fs::create_dir_all(desk.at("store/lab")).unwrap();
+    let store = Store::start(&desk);
+    Some((desk, store))
+}
+
+/// The names in the desk's folder that belong to uploads to the bucket.
+fn beside(desk: &Desk) -> Vec<String> {
+    let names = fs::read_dir(desk.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("lab-")).collect();
+    names.sort();
+    names
+}
+
+/// The names in the bucket's folder `case`, those of unfinished uploads excepted.
+fn objects(desk: &Desk) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(desk.at("store/lab/case")) else { return Vec::new() };
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The number of parts of unfinished uploads that the store has.
+fn parts(desk: &Desk) -> usize {
+    let entries = fs::read_dir(desk.at("store")).unwrap().map(|entry| entry.unwrap().file_name());
+    entries.filter(|name| name.to_string_lossy().contains(".part-")).count()
+}
+
+#[test]
+fn an_image_acquired_into_a_bucket_is_the_source_and_its_log_and_report_are_beside_it() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let (disk, whole) = desk.image("disk.img", 19 * MIB + 512);
+    let md5 = |ran: &Ran, of: &str| text(&ran.json()[of]["hashes"], "md5").to_owned();
+    for (key, more, segments) in [
+        ("case/x.raw", &[][..], &["x.raw"][..]),
+        ("case/y.E01", &["--level", "none", "--segment-size", "9MiB"], &["y.E01", "y.E02"]),
+    ] {
+        let uri = format!("s3://lab/{key}");
+        let acquired = store.run(&desk, &[&["acquire", &disk, &uri, "--verify"], more].concat()).ok();
+        let name = key.rsplit('/').next().unwrap();
+        let report = &acquired.json()["report"]["sinks"][0];
+        assert_eq!((report["verified"].as_bool(), text(report, "destination")), (Some(true), uri.as_str()));
+        let objects = objects(&desk);
+        let copies = [format!("{name}.custody"), format!("{name}.report.txt")];
+        for object in segments.iter().map(|segment| (*segment).to_owned()).chain(copies) {
+            assert!(objects.contains(&object), "{object} is not in {objects:?}");
+        }
+        assert_eq!(beside(&desk), [format!("lab-{name}.custody"), format!("lab-{name}.report.txt")]);
+        let verified = store.run(&desk, &["verify", &uri]).ok();
+        assert_eq!(text(&verified.json()["hashes"], "md5"), md5(&acquired, "report"));
+        assert!(verified.json()["compared"].to_string().contains("custody log"), "{}", verified.out());
+        let copy = desk.arg("copy.raw");
+        store.run(&desk, &["acquire", &uri, &copy, "--force"]).ok();
+        assert!(fs::read(&copy).unwrap() == whole);
+        store.run(&desk, &[&["acquire", &disk, &uri], more].concat()).says(2, &[&uri, "exists already", "--force"]);
+        beside(&desk).iter().for_each(|name| fs::remove_file(desk.at(name)).unwrap());
+    }
+    assert_eq!(parts(&desk), 0);
+}
+
+#[test]
+fn an_e01_in_a_bucket_is_byte_for_byte_the_file_that_is_acquired_beside_it() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let (disk, _) = desk.image("disk.img", 20 * MIB);
+    store.run(&desk, &["acquire", &disk, "x.E01", "s3://lab/case/x.E01"]).ok();
+    assert!(fs::read(desk.at("x.E01")).unwrap() == fs::read(desk.at("store/lab/case/x.E01")).unwrap());
+}
+
+/// Starts to acquire into the bucket from a slow agent, and kills the acquisition when the store has a part.
+fn killed(desk: &Desk, store: &Store, disk: &str, to: &str, more: &[&str]) -> (Service, Vec<String>) {
+    let agent = Service::start(&["serve", disk, "--listen", "127.0.0.1:0", "--rate-max", "4MiB"]);
+    let uri = text(&agent.ready, "uri").to_owned();
+    let args = [&["acquire", &uri, to, "--checkpoint", "1MiB"], more].concat();
+    let mut command = store.command(&KEY, &args);
+    let mut child = command.current_dir(desk.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let record = desk.at(&format!("lab-{}.upload", to.rsplit('/').next().unwrap()));
+    until("a part is stored", || fs::read_to_string(&record).unwrap_or_default().contains("\"etag\""));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(objects(desk).is_empty() && parts(desk) > 0);
+    let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    (agent, args)
+}
+
+#[test]
+fn a_killed_acquisition_into_a_bucket_is_resumed_by_the_same_command() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let (disk, whole) = desk.image("disk.img", 18 * MIB + 512);
+    for (name, more) in [("x.raw", &[][..]), ("x.E01", &["--level", "none", "--segment-size", "12MiB"])] {
+        let uri = format!("s3://lab/case/{name}");
+        let (_agent, args) = killed(&desk, &store, &disk, &uri, more);
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        let report = store.run(&desk, &[&args[..], &["--verify"]].concat()).ok().json()["report"].clone();
+        assert_eq!((report["interruptions"].as_u64(), report["sinks"][0]["verified"].as_bool()), (Some(1), Some(true)));
+        let copy = desk.arg("copy.raw");
+        store.run(&desk, &["acquire", &uri, &copy, "--force"]).ok();
+        assert!(fs::read(&copy).unwrap() == whole);
+        assert_eq!(parts(&desk), 0);
+        fs::remove_dir_all(desk.at("store/lab/case")).unwrap();
+        beside(&desk).iter().for_each(|name| fs::remove_file(desk.at(name)).unwrap());
+    }
+}
+
+#[test]
+fn a_part_that_changes_at_the_store_during_an_interruption_is_found_by_verify() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let (disk, _) = desk.image("disk.img", 18 * MIB);
+    let (_agent, args) = killed(&desk, &store, &disk, "s3://lab/case/x.raw", &[]);
+    // This store lists sizes only, so the part is taken for the one that was sent: it is not sent again.
+    let first = fs::read_dir(desk.at("store")).unwrap().map(|entry| entry.unwrap().path());
+    let first = first.into_iter().find(|path| path.to_string_lossy().ends_with(".part-1")).unwrap();
+    let mut part = fs::read(&first).unwrap();
+    part[4711] ^= 1;
+    fs::write(&first, part).unwrap();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    store.run(&desk, &[&args[..], &["--verify"]].concat()).says(3, &["s3://lab/case/x.raw", "0+1048576"]);
+}
+
+#[test]
+fn a_discarded_acquisition_leaves_nothing_at_the_store() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let (disk, _) = desk.image("disk.img", 18 * MIB);
+    let (_agent, args) = killed(&desk, &store, &disk, "s3://lab/case/x.raw", &[]);
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    store.run(&desk, &["acquire", &disk, "s3://lab/case/x.raw"]).says(3, &["may not be the source", "--same-source"]);
+    store.run(&desk, &[&args[..], &["--discard"]].concat()).ok();
+    assert_eq!((parts(&desk), beside(&desk)), (0, vec!["lab-x.raw.custody".to_owned()]));
+    assert!(objects(&desk).is_empty());
+}
+
+#[test]
+fn a_drive_is_saved_to_a_bucket_once() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let (disk, whole) = desk.image("disk.img", 20 * MIB + 512);
+    let node = Node::start("64MiB");
+    let drive = desk.drive("case", &[&node], &disk, &[]);
+    let object = desk.at("store/lab/case/x.raw");
+    store.run(&desk, &["save", &drive, "s3://lab/case/x.raw"]).ok();
+    assert!(fs::read(&object).unwrap() == whole && beside(&desk).is_empty());
+    store.run(&desk, &["save", &drive, "s3://lab/case/x.raw"]).says(2, &["exists already"]);
+    store.run(&desk, &["save", &drive, "s3://lab/case/x.E01"]).says(2, &["cheetah acquire"]);
+    store.run(&desk, &["save", &drive, "s3://lab/case/x.raw", "--partial"]).says(2, &["files only"]);
+    assert!(beside(&desk).is_empty());
 }

@@ -19,6 +19,39 @@ use cheetah_error::{Error, Result};
 /// The maximum number of finished segments that wait to be synced, which bounds open files.
 const UNSYNCED_MAX: usize = 8;
 
+/// Where the segments of a set are written. Each byte of a segment is written once; the descriptor of a section follows its
+/// content.
+pub trait SegmentFiles: Send {
+    /// Writes to the current segment.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Starts the file of segment `number`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be created.
+    fn next(&mut self, number: u16) -> Result<()>;
+
+    /// Returns when everything written is on stable storage.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Gives the set's `segments` files their final names, the first one last, so a set that looks complete is complete.
+    /// Returns the names, the first segment first.
+    ///
+    /// # Errors
+    ///
+    /// If a file of that name exists, or it cannot be written.
+    fn finish(self: Box<Self>, segments: u16) -> Result<Vec<PathBuf>>;
+}
+
 /// The current segment, and earlier ones that are not yet on stable storage.
 pub struct Files {
     names: Names,
@@ -76,8 +109,15 @@ impl Files {
         Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
     }
 
-    /// Starts the file of segment `number`.
-    pub fn next(&mut self, number: u16) -> Result<()> {
+    fn sync_folder(&self) -> Result<()> {
+        let folder = self.names.folder();
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
+    }
+}
+
+impl SegmentFiles for Files {
+    fn next(&mut self, number: u16) -> Result<()> {
         if !self.force && exists(&self.names.whole(number)?) {
             return Err(refusal(&self.names.whole(number)?));
         }
@@ -92,8 +132,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes to the current segment.
-    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         self.current.file.write_all_at(bytes, at).map_err(|error| {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
@@ -108,8 +147,7 @@ impl Files {
         })
     }
 
-    /// Returns when everything written is on stable storage.
-    pub fn sync(&mut self) -> Result<()> {
+    fn sync(&mut self) -> Result<()> {
         for file in self.unsynced.iter().chain([&self.current]) {
             file.file.sync_data().map_err(|error| file.failed("flushing", &error))?;
         }
@@ -121,15 +159,7 @@ impl Files {
         Ok(())
     }
 
-    fn sync_folder(&self) -> Result<()> {
-        let folder = self.names.folder();
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| Error::io(format_args!("flushing the folder {}", folder.display()), &error))
-    }
-
-    /// Renames the set's `segments` files to their final names. The first one is renamed last, so a set that looks
-    /// complete is complete.
-    pub fn rename(mut self, segments: u16) -> Result<Vec<PathBuf>> {
+    fn finish(mut self: Box<Self>, segments: u16) -> Result<Vec<PathBuf>> {
         self.sync()?;
         let whole: Vec<_> = (1..=segments).map(|number| self.names.whole(number)).collect::<Result<_>>()?;
         for (number, id) in (1..=segments).zip(&self.ids) {

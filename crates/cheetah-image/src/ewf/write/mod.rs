@@ -32,6 +32,7 @@ mod text;
 mod walk;
 
 pub use checkpoint::Checkpoint;
+pub use files::SegmentFiles;
 pub use options::{Compression, E01Options, Media};
 pub use partial::Partial;
 
@@ -71,13 +72,23 @@ impl E01Writer {
     pub fn create(path: &Path, size: u64, options: E01Options) -> Result<Self> {
         let shape = Shape::new(size, &options)?;
         let names = Names::new(path)?;
-        let segments_max = u16::try_from(options.segments_max(size)).ok();
-        let segments_max = segments_max.filter(|max| u64::from(*max) <= SEGMENTS_MAX).ok_or_else(|| {
-            Error::misuse(format!("{size} bytes may take more than {SEGMENTS_MAX} segments; choose larger segments"))
-        })?;
-        let volume = sections::volume(&options, &shape)?;
-        let head = sections::first_head(&options, &volume)?;
-        let files = Files::create(names, segments_max, options.force)?;
+        let files = Files::create(names, segments_max(size, &options)?, options.force)?;
+        Self::create_with(shape, &options, Box::new(files))
+    }
+
+    /// Starts a set whose segments are written elsewhere. It cannot be [resumed](Self::resume).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub fn create_in(files: Box<dyn SegmentFiles>, size: u64, options: &E01Options) -> Result<Self> {
+        segments_max(size, options)?;
+        Self::create_with(Shape::new(size, options)?, options, files)
+    }
+
+    fn create_with(shape: Shape, options: &E01Options, files: Box<dyn SegmentFiles>) -> Result<Self> {
+        let volume = sections::volume(options, &shape)?;
+        let head = sections::first_head(options, &volume)?;
         let set = Set::create(files, &shape, volume, &head)?;
         Self::start(set, shape, 0)
     }
@@ -94,7 +105,7 @@ impl E01Writer {
         }
         let volume = sections::volume(&options, shape)?;
         let files = Files::resume(Names::new(path)?, open.segment, open.end, shape.guid, options.force)?;
-        let set = Set::resume(files, shape, volume, open.clone());
+        let set = Set::resume(Box::new(files), shape, volume, open.clone());
         let mut writer = Self::start(set, shape.clone(), *offset)?;
         checkpoint.unreadable.iter().for_each(|(offset, len)| writer.unreadable(ByteRange::new(*offset, *len)));
         writer.check_listable()?;
@@ -207,6 +218,14 @@ impl E01Writer {
         let hashes = Box::new(hashes.clone());
         self.writer.ask(|reply| Command::Finish(hashes, unreadable, reply)).await
     }
+}
+
+/// Returns the number of segments that an image of `size` bytes may take.
+fn segments_max(size: u64, options: &E01Options) -> Result<u16> {
+    let segments_max = u16::try_from(options.segments_max(size)).ok();
+    segments_max.filter(|max| u64::from(*max) <= SEGMENTS_MAX).ok_or_else(|| {
+        Error::misuse(format!("{size} bytes may take more than {SEGMENTS_MAX} segments; choose larger segments"))
+    })
 }
 
 /// Removes the files of an unfinished set whose first segment would have been called `path`.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::checkpoint::{Open, Shape};
-use super::files::Files;
+use super::files::SegmentFiles;
 use super::pack::Packed;
 use super::sections::{self, COMPRESSED, DESCRIPTOR_BYTES, ENTRIES_MAX, VOLUME_BYTES};
 use crate::hash::Hashes;
@@ -17,7 +17,7 @@ const RESERVED: u64 =
 
 /// A set that is being written.
 pub struct Set {
-    files: Files,
+    files: Box<dyn SegmentFiles>,
     segment_size: u64,
     volume: Vec<u8>,
     open: Open,
@@ -25,14 +25,14 @@ pub struct Set {
 
 impl Set {
     /// Starts a set with the head of the first segment.
-    pub fn create(files: Files, shape: &Shape, volume: Vec<u8>, head: &[u8]) -> Result<Self> {
+    pub fn create(mut files: Box<dyn SegmentFiles>, shape: &Shape, volume: Vec<u8>, head: &[u8]) -> Result<Self> {
         files.write(0, head)?;
         let open = Open { segment: 1, end: head.len() as u64, section: 0, entries: Vec::new() };
         Ok(Self { files, segment_size: shape.segment_size, volume, open })
     }
 
     /// Resumes a set at `open`.
-    pub fn resume(files: Files, shape: &Shape, volume: Vec<u8>, open: Open) -> Self {
+    pub fn resume(files: Box<dyn SegmentFiles>, shape: &Shape, volume: Vec<u8>, open: Open) -> Self {
         Self { files, segment_size: shape.segment_size, volume, open }
     }
 
@@ -133,6 +133,6 @@ impl Set {
         let mut tail = sections::digests(hashes, self.open.end)?;
         tail.extend(sections::ending("done", self.open.end + tail.len() as u64));
         self.files.write(self.open.end, &tail)?;
-        self.files.rename(self.open.segment)
+        self.files.finish(self.open.segment)
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use cheetah_error::{Error, Result};
+use hyper::Request;
 use hyper::header::HeaderMap;
-use hyper::{Method, Uri};
 use time::OffsetDateTime;
 
 mod settings;
 mod signature;
+pub(super) mod xml;
 
 pub(super) use settings::Settings;
 
@@ -64,15 +65,20 @@ impl Object {
         format!("s3://{}/{}", self.bucket, self.key)
     }
 
+    /// Returns the bucket's name.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
     /// Returns the part of the key behind the last slash.
     pub fn file_name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or(&self.key)
     }
 
-    /// Adds the headers that show that a request without content is the user's. Adds none if requests are anonymous.
-    pub fn sign(&self, method: &Method, uri: &Uri, headers: &mut HeaderMap, now: OffsetDateTime) -> Result<()> {
+    /// Adds the headers that show that a request with this content is the user's. Adds none if requests are anonymous.
+    pub fn sign(&self, request: &mut Request<()>, content: &[u8], now: OffsetDateTime) -> Result<()> {
         match &self.settings.credentials {
-            Some(credentials) => signature::sign(credentials, &self.settings.region, method, uri, headers, now),
+            Some(credentials) => signature::sign(credentials, &self.settings.region, request, content, now),
             None => Ok(()),
         }
     }
@@ -84,7 +90,7 @@ impl Object {
             Some(region) => format!("the bucket is in region {region}: set AWS_REGION={region}"),
             None => {
                 let whose = match self.settings.credentials {
-                    Some(_) => "that the credentials are valid and may read it",
+                    Some(_) => "that the credentials are valid and permit this",
                     None => "that it is public",
                 };
                 format!("check that the object exists, {whose}, and the region ({})", self.settings.region)
@@ -93,14 +99,19 @@ impl Object {
     }
 }
 
-/// Returns a key as the path of a URI: signatures require that each byte but these is encoded.
+/// Returns a key as the path of a URI.
 fn encoded(key: &str) -> String {
-    key.bytes().fold(String::with_capacity(key.len()), |mut path, byte| {
+    key.split('/').map(percent_encoded).collect::<Vec<_>>().join("/")
+}
+
+/// Returns a text as a part of a URI: signatures require that each byte but these is encoded.
+pub(super) fn percent_encoded(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut part, byte| {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => path.push(byte.into()),
-            _ => path.push_str(&format!("%{byte:02X}")),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => part.push(byte.into()),
+            _ => part.push_str(&format!("%{byte:02X}")),
         }
-        path
+        part
     })
 }
 

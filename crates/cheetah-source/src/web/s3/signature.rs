@@ -2,8 +2,8 @@
 
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Method, Uri};
+use hyper::header::{self, HeaderValue};
+use hyper::{Request, Uri};
 use ring::{digest, hmac};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -12,7 +12,8 @@ use super::settings::Credentials;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// Adds the headers that sign a request without content and without a query. All headers that it has are signed.
+/// Adds the headers that sign a request with this content. All headers that it has are signed. Its query has only
+/// percent-encoded names and values, each name with an equals sign.
 ///
 /// # Errors
 ///
@@ -20,15 +21,16 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 pub(super) fn sign(
     credentials: &Credentials,
     region: &str,
-    method: &Method,
-    uri: &Uri,
-    headers: &mut HeaderMap,
+    request: &mut Request<()>,
+    content: &[u8],
     now: OffsetDateTime,
 ) -> Result<()> {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let headers = request.headers_mut();
     let format = format_description!("[year][month][day]T[hour][minute][second]Z");
     let time = now.format(format).map_err(|error| Error::failed(format!("the time of a request: {error}")))?;
     let date = &time[..8];
-    let content = hex(digest::digest(&digest::SHA256, b"").as_ref());
+    let content = hex(digest::digest(&digest::SHA256, content).as_ref());
     headers.insert("x-amz-date", value(&time)?);
     headers.insert("x-amz-content-sha256", value(&content)?);
     if let Some(token) = &credentials.token {
@@ -36,11 +38,13 @@ pub(super) fn sign(
     }
 
     let mut signed: Vec<(&str, String)> = headers.iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
-    signed.push(("host", host(uri)));
+    signed.push(("host", host(&uri)));
     signed.sort();
     let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
     let listed: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-    let request = format!("{method}\n{}\n\n{listed}\n{names}\n{content}", uri.path());
+    let mut query: Vec<_> = uri.query().unwrap_or_default().split('&').collect();
+    query.sort_unstable();
+    let request = format!("{method}\n{}\n{}\n{listed}\n{names}\n{content}", uri.path(), query.join("&"));
 
     let scope = format!("{date}/{region}/s3/aws4_request");
     let request = hex(digest::digest(&digest::SHA256, request.as_bytes()).as_ref());
@@ -86,35 +90,62 @@ mod tests {
     use super::*;
     use time::macros::datetime;
 
-    // The example in AWS's documentation of signatures, "GET Object".
-    #[test]
-    fn a_request_has_the_signature_of_the_published_example() {
-        let credentials = Credentials {
+    fn example() -> Credentials {
+        Credentials {
             id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
             token: None,
-        };
-        let uri = Uri::from_static("https://examplebucket.s3.amazonaws.com/test.txt");
-        let mut headers = HeaderMap::from_iter([(header::RANGE, HeaderValue::from_static("bytes=0-9"))]);
+        }
+    }
+
+    fn request(method: &str, uri: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let builder = Request::builder().method(method).uri(uri);
+        headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value)).body(()).unwrap()
+    }
+
+    fn signature(request: &Request<()>) -> String {
+        shown(&request.headers()[header::AUTHORIZATION])
+    }
+
+    // The examples in AWS's documentation of signatures: "GET Object", "PUT Object" and "GET Bucket (List Objects)".
+    #[test]
+    fn requests_have_the_signatures_of_the_published_examples() {
         let now = datetime!(2013-05-24 0:00 UTC);
-        sign(&credentials, "us-east-1", &Method::GET, &uri, &mut headers, now).unwrap();
-        assert_eq!(
-            headers[header::AUTHORIZATION],
-            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,\
-             SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,\
-             Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
+        let begin =
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,SignedHeaders=";
+        let signed = |mut request: Request<()>, content: &[u8], expected: &str| {
+            sign(&example(), "us-east-1", &mut request, content, now).unwrap();
+            assert_eq!(signature(&request), format!("{begin}{expected}"));
+            assert!(!format!("{:?}", request.headers()).contains("Signature"));
+        };
+        signed(
+            request("GET", "https://examplebucket.s3.amazonaws.com/test.txt", &[("range", "bytes=0-9")]),
+            b"",
+            "host;range;x-amz-content-sha256;x-amz-date,\
+             Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
         );
-        assert!(!format!("{headers:?}").contains("f0e8bdb8"));
+        let headers = [("date", "Fri, 24 May 2013 00:00:00 GMT"), ("x-amz-storage-class", "REDUCED_REDUNDANCY")];
+        signed(
+            request("PUT", "https://examplebucket.s3.amazonaws.com/test%24file.text", &headers),
+            b"Welcome to Amazon S3.",
+            "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class,\
+             Signature=98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+        );
+        signed(
+            request("GET", "https://examplebucket.s3.amazonaws.com/?prefix=J&max-keys=2", &[]),
+            b"",
+            "host;x-amz-content-sha256;x-amz-date,\
+             Signature=34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+        );
     }
 
     #[test]
     fn a_session_token_is_sent_and_signed() {
-        let credentials = Credentials { id: "id".into(), secret: "key".into(), token: Some("passing".into()) };
-        let mut headers = HeaderMap::new();
-        let uri = Uri::from_static("http://127.0.0.1:9000/lab/disk.raw");
-        sign(&credentials, "here", &Method::GET, &uri, &mut headers, OffsetDateTime::UNIX_EPOCH).unwrap();
-        assert_eq!(headers["x-amz-security-token"], "passing");
-        assert!(shown(&headers[header::AUTHORIZATION]).contains("x-amz-date;x-amz-security-token,"));
-        assert_eq!(host(&uri), "127.0.0.1:9000");
+        let credentials = Credentials { token: Some("passing".into()), ..example() };
+        let mut request = request("GET", "http://127.0.0.1:9000/lab/disk.raw", &[]);
+        sign(&credentials, "here", &mut request, b"", OffsetDateTime::UNIX_EPOCH).unwrap();
+        assert_eq!(request.headers()["x-amz-security-token"], "passing");
+        assert!(signature(&request).contains("x-amz-date;x-amz-security-token,"));
+        assert_eq!(host(request.uri()), "127.0.0.1:9000");
     }
 }

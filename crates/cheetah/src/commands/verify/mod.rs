@@ -6,6 +6,7 @@ mod image;
 
 use std::path::{Path, PathBuf};
 
+use cheetah_acquire::acquire::Destination;
 use cheetah_acquire::custody::{PublicKey, SigningKey};
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
@@ -63,7 +64,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             custody::run(&path, &keys, ui)
         }
         Some((path, false)) if is_drive(&path) => drive::run(&path, &args, &keys, ui).await,
-        path => image::run(&args, path.map(|(path, _)| path), &keys, ui).await,
+        path => {
+            // The log of an object is in the current folder.
+            let object = || args.target.parse::<Destination>().ok().filter(|to| to.object.is_some()).map(|to| to.path);
+            image::run(&args, path.map(|(path, _)| path).or_else(object), &keys, ui).await
+        }
     }
 }
 
