@@ -21,6 +21,8 @@ from lab.network import Lab
 SEALED, PLAIN, SECURED = "sealed", "not sealed", "sealed, in a room"
 TLS_BAR, LINKS_BAR = 0.45, 0.97
 MEMORY_MIB_PER_GIB = 0.5
+# So large that the memory for each GiB outweighs that of buffers.
+LARGE_BYTES = 256 * GIB
 # The bytes sealed as a whole, and the most memory of the nodes beyond the content, in percent.
 OVERHEADS = ((4 * KIB, 0.6), (64 * KIB, 0.04))
 
@@ -131,8 +133,7 @@ def measure_links(settings: Settings) -> list[Figure]:
 
 def measure_memory(settings: Settings) -> list[Figure]:
     """Measures how much more memory an export of a sealed drive takes, for each GiB of a large drive that holds little."""
-    size_bytes = (64 if settings.quick else 256) * GIB
-    figures = []
+    size_bytes, figures = LARGE_BYTES, []
     with Scratch() as scratch:
         nodes = [cheetah.node(scratch, 512 * MIB).nbd for _ in range(NODES)]
         enter = with_identity(scratch)
