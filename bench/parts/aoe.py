@@ -31,7 +31,8 @@ IN_SERVER = f"{IP} netns exec server"
 
 def start(machine: Shell, size_bytes: int) -> dict[str, str]:
     """Starts a server of each protocol behind a link, with the same disk; returns the sources."""
-    machine.run(f"head -c {size_bytes} /dev/urandom >/run/disk.raw")
+    # tgtd has its socket below /var/run.
+    machine.run(f"mkdir -p /var/run && head -c {size_bytes} /dev/urandom >/run/disk.raw")
     # A packet of several frames would be lost as one, so the sender makes single frames.
     single = "gso_max_segs 1"
     machine.run(
@@ -46,7 +47,8 @@ def start(machine: Shell, size_bytes: int) -> dict[str, str]:
     admin = f"{IN_SERVER} tgtadm --lld iscsi"
     machine.until(f"{admin} --op new --mode target --tid 1 --targetname {IQN}")
     machine.run(
-        f"{admin} --op new --mode logicalunit --tid 1 --lun 1 --backing-store /run/disk.raw --params readonly=1"
+        f"{admin} --op new --mode logicalunit --tid 1 --lun 1 --backing-store /run/disk.raw"
+        f" && {admin} --op update --mode logicalunit --tid 1 --lun 1 --params readonly=1"
         f" && {admin} --op bind --mode target --tid 1 --initiator-address ALL"
     )
     machine.until(f"echo >/dev/etherd/discover; test -b {DEVICE}")

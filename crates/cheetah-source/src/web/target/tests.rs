@@ -94,8 +94,6 @@ impl Store {
             .split_once('?')
             .map_or("", |(_, query)| query)
             .split('&')
-            .collect::<Vec<_>>()
-            .into_iter()
             .filter_map(|pair| pair.split_once('='))
             .collect();
         let mut state = self.state.lock();
