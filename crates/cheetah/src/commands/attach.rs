@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "/dev/nbdN")]
     device: Option<PathBuf>,
 
-    /// The kernel's driver that makes the device: nbd, or ublk, which is faster and can do without --resume and --grace
+    /// The kernel's driver that makes the device: nbd, or ublk, which takes fewer steps and has no --resume and no --grace
     #[cfg(feature = "ublk")]
     #[arg(long, value_enum, default_value = "nbd")]
     driver: Driver,
