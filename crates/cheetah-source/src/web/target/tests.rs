@@ -121,7 +121,7 @@ impl Store {
                 let sum = sha256(&call.content);
                 assert_eq!(call.headers[CHECKSUM], sum);
                 match self.vice {
-                    Vice::Busy if sent % 2 == 0 => {
+                    Vice::Busy if sent.is_multiple_of(2) => {
                         return answer("503 Slow Down", "", "<Error><Code>SlowDown</Code></Error>");
                     }
                     Vice::Refuses => {
