@@ -24,6 +24,8 @@ use crate::{Error, Result};
 
 /// The longest identifier: the kernel shows it in sysfs, in a page of 4 KiB.
 const IDENTIFIER_BYTES_MAX: usize = 256;
+/// The largest range that the kernel asks to discard at once, in bytes.
+const DISCARD_BYTES_MAX: u64 = 16 << 20;
 /// The largest logical sector that the kernel's drivers support.
 const SECTOR_BYTES_MAX: u32 = 4096;
 
@@ -92,6 +94,9 @@ impl Attachment {
         node.tune("read_ahead_kb", &(options.read_ahead_bytes / 1024).to_string());
         // Reordering requests gains nothing, and costs processor time.
         node.tune("scheduler", "none");
+        // Discarding a large range is one request for the kernel, and takes long on a drive with parity: in parts, each ends
+        // before the kernel's time limit.
+        node.tune("discard_max_bytes", &DISCARD_BYTES_MAX.to_string());
         let verified = blocking(move || {
             let (size, writable) = (geometry.size / 512 * 512, geometry.writable);
             if node.is_read_only() && writable {
