@@ -108,7 +108,7 @@ impl Control {
             if let Err(error) = waited
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                // Nothing else can be known about the buffer.
+                // The kernel may still write to the buffer, which is gone once this returns.
                 std::process::abort();
             }
         }

@@ -52,6 +52,11 @@ fn check_version(table: &Table, path: &Path) -> Result<()> {
             "{}: written by a newer Cheetah (format {version}; this one reads {VERSION}); use that version or later",
             path.display()
         ))),
+        Some(version) if version > 0 => Err(Error::failed(format!(
+            "{}: written by an older Cheetah (format {version}; this one reads {VERSION}); use that version, or save the image \
+             with it and load it into a new drive",
+            path.display()
+        ))),
         _ => Err(Error::failed(format!(
             "{}: not a Cheetah drive file; name the file that `cheetah create` wrote",
             path.display()
@@ -142,8 +147,10 @@ mod tests {
         for text in ["", "[package]\nname = \"x\"\n", "version = \"1\"", "version = -1"] {
             assert!(refusal(text).contains("not a Cheetah drive file"), "{text}");
         }
-        let newer = encode(&example()).unwrap().replace("version = 2", "version = 2\nfuture = true");
+        let newer = encode(&example()).unwrap().replace("version = 2", "version = 3\nfuture = true");
         assert!(refusal(&newer).contains("written by a newer Cheetah"));
+        let older = encode(&example()).unwrap().replace("version = 2", "version = 1");
+        assert!(refusal(&older).contains("written by an older Cheetah"));
     }
 
     #[test]

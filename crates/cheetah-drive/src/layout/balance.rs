@@ -120,7 +120,7 @@ mod tests {
     fn the_bundles_of_an_enlarged_drive_are_each_spread_over_all_nodes() {
         let mut parts = bundle(0, 0, &[&[0, 1], &[0, 1]]);
         parts.extend(bundle(1, 2, &[&[2, 3], &[2, 3]]));
-        balance(&mut parts, &mut [0, 0, MIB, 0]);
+        balance(&mut parts, &mut [MIB; 4]);
         assert_eq!((parts_at(&parts, 0, 4), parts_at(&parts, 1, 4)), (vec![1, 1, 1, 1], vec![1, 1, 1, 1]));
     }
 
