@@ -35,7 +35,8 @@ can therefore be spread over as many times its nodes as it has parts on each: se
 redundancy (mirror, parity) can be rebalanced.
 
   cheetah rebalance case42.drive --nodes lab5,lab6
-  cheetah enlarge case42.drive --nodes lab5,lab6 && cheetah rebalance case42.drive"
+  cheetah enlarge case42.drive --nodes lab5,lab6
+  cheetah rebalance case42.drive"
 )]
 pub struct Args {
     /// The drive file
