@@ -73,9 +73,10 @@ PARTS = (
     ),
     Part(
         "survive-moves",
-        "Nodes that leave a drive in use",
+        "Nodes that leave and join a drive in use",
         "Parity 4+1 behind 1 Gbit/s links: a member moves to another node (cheetah drain), beside the slower of the two "
-        "links; reads meanwhile; and how soon a machine has its memory again from a node with --memory auto.",
+        "links; reads meanwhile; and how soon a machine has its memory again from a node with --memory auto. A mirror of two parts "
+        "on each of two nodes that is spread over four (cheetah rebalance). Measured on an Intel Xeon, not on the processor above.",
         module="bench.survive.moves",
     ),
     Part(
@@ -110,7 +111,8 @@ PARTS = (
         "A drive striped over three nodes on this machine, sealed, beside the same drive not sealed, through writable exports; "
         "and beside nbdkit's luks filter over a file in memory, which encrypts without authentication, and has no nodes "
         "behind it. An image is sealed in units of 64 KiB, a scratch drive in units of 4 KiB. In a room, nodes and client are members "
-        "of it, so that connections are encrypted, too. Memory and space: beside what is allowed.",
+        "of it, so that connections are encrypted, too. Memory and space: beside what is allowed. "
+        "Measured on an Intel Xeon, not on the processor above.",
     ),
     Part(
         "patterns",
