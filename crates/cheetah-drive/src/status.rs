@@ -149,7 +149,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         name: file.name.clone(),
         id: file.id.clone(),
         size_bytes: file.size,
-        layout: file.sets.iter().map(|set| set.describe()).collect(),
+        layout: file.layouts(),
         sealed_for: file.sealed.as_ref().map(|seal| seal.keys.iter().map(|key| key.recipient.clone()).collect()),
         image: file.image.as_ref().map(|image| ImageStatus::new(image, survives.is_none())),
         covered,

@@ -465,6 +465,15 @@ impl DriveFile {
         self.sets.iter().take_while(|set| set.bundle.is_some() && set.bundle == self.sets[0].bundle).count().max(1)
     }
 
+    /// Describes the layouts of its sets in words, in order.
+    pub fn layouts(&self) -> Vec<String> {
+        let described = places::turns(&self.sets).map(|sets| match (self.sets[sets.start].describe(), sets.len()) {
+            (layout, 1) => layout,
+            (layout, parts) => format!("{layout}, in {parts} parts"),
+        });
+        described.collect()
+    }
+
     /// The bytes that all sets hold; at least [`DriveFile::size`].
     pub fn capacity(&self) -> u64 {
         places::capacity(&self.sets)

@@ -49,6 +49,11 @@ fn bundles(sets: &[Set]) -> impl Iterator<Item = Bundle> {
     })
 }
 
+/// The sets of each bundle, in order; a set that stands alone is one.
+pub(crate) fn turns(sets: &[Set]) -> impl Iterator<Item = Range<usize>> {
+    bundles(sets).map(|bundle| bundle.sets)
+}
+
 /// The bytes that the sets hold together.
 pub(crate) fn capacity(sets: &[Set]) -> u64 {
     bundles(sets).last().map_or(0, |bundle| bundle.end())

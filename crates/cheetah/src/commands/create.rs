@@ -274,7 +274,7 @@ fn describe_survival(file: &DriveFile) -> String {
 
 fn answer(file: &DriveFile, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
-    let layout = file.sets.iter().map(Set::describe).collect::<Vec<_>>().join(", then ");
+    let layout = file.layouts().join(", then ");
     let drive = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
     let mut text = wrapped(&drive, 0);
     text.push_str(&format!("\n{}", wrapped(&describe_survival(file), 0)));
