@@ -17,7 +17,7 @@ use crate::node::find::AvailableNode;
 use crate::node::health::node_statuses;
 use crate::options::OpenOptions;
 use crate::redundancy::arrays::Arrays;
-use crate::redundancy::newest::refresh;
+use crate::redundancy::newest::{record, refresh};
 use crate::redundancy::request::{Leaving, MoveRequest, Step};
 use crate::redundancy::spare::{available, name_of};
 
@@ -112,8 +112,7 @@ pub async fn rebalance(
     };
     let Worked { now, moved, lacks } = worked?;
     closed?;
-    let now = refresh(&now, options.timeout).await?;
-    file.update(|file| file.sets.iter_mut().zip(now.sets).for_each(|(set, now)| *set = now))?;
+    record(file, &now, options.timeout).await?;
     Ok(Rebalanced { moved, nodes: bytes_of_nodes(file), lacks })
 }
 

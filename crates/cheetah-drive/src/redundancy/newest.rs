@@ -127,6 +127,14 @@ pub(crate) async fn refresh(file: &DriveFile, timeout: Duration) -> Result<Drive
     Ok(file)
 }
 
+/// Records the newest maps in the drive file, and keeps what else it records, such as receipts. `known` names the nodes to
+/// ask.
+pub(crate) async fn record(file: &mut DriveFile, known: &DriveFile, timeout: Duration) -> Result<()> {
+    let sets: Vec<DriveSet> = DriveSet::all(known).collect();
+    let found = try_join_all(sets.iter().map(|set| newest(set, timeout))).await?;
+    file.update(|file| found.iter().enumerate().for_each(|(index, found)| found.map.update(file, index)))
+}
+
 enum Answer {
     Map(Box<DriveMap>),
     /// The export exists and holds no map: nothing was written since the drive was created.

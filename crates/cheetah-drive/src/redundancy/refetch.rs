@@ -17,7 +17,7 @@ use futures::{StreamExt as _, stream};
 
 use super::arrays::{Arrays, close};
 use super::map::DriveMap;
-use super::newest::{newest, refresh};
+use super::newest::{newest, record};
 use super::open::{Opened, open_refetching};
 use super::repair::Replacement;
 use super::spare::{available, check, restarted};
@@ -143,8 +143,8 @@ pub async fn refetch(
         }
     };
     closed?;
-    let now = refresh(file, options.timeout).await?;
-    file.update(|file| file.sets.iter_mut().zip(now.sets).for_each(|(set, now)| *set = now))?;
+    let known = file.clone();
+    record(file, &known, options.timeout).await?;
     Ok(Refetched { ranges, replaced: restored.into_iter().flat_map(|part| part.replaced).collect() })
 }
 

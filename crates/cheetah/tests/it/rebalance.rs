@@ -70,6 +70,8 @@ fn a_sealed_drive_that_was_enlarged_is_spread_over_all_its_nodes_by_the_command_
     assert_eq!(exports(&all), [2; 4]);
     let done = cheetah(&["rebalance", &drive]).ok().json();
     assert_eq!((exports(&all), done["moved"].as_array().unwrap().len()), (vec![2; 4], 4), "{done}");
+    let recorded = std::fs::read_to_string(&drive).unwrap();
+    assert_eq!(recorded.matches("verified_zero = true").count(), 4, "a receipt of each part that moved: {recorded}");
     cheetah(&["verify", &drive, "--identity", &key]).ok();
     let status = cheetah(&["status", &drive]).ok().json();
     assert_eq!(status["image"]["state"], "intact", "the command changes no byte: {status}");
