@@ -1,7 +1,9 @@
 //! The content of reads and writes.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use smallvec::SmallVec;
+
+use crate::buffers;
 
 /// The content of one read or write: a short list of parts, each either bytes or a run of zeros.
 ///
@@ -73,6 +75,11 @@ impl Data {
         &self.parts
     }
 
+    /// Takes the parts, as [`parts`](Self::parts).
+    pub fn into_parts(self) -> impl Iterator<Item = Part> {
+        self.parts.into_iter()
+    }
+
     /// Appends one part.
     pub fn push_part(&mut self, part: Part) {
         let len = part.len();
@@ -123,15 +130,26 @@ impl Data {
         }
     }
 
+    /// Copies everything to the end of `out`.
+    pub fn append_to(&self, out: &mut BytesMut) {
+        for part in &self.parts {
+            match part {
+                Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                // Not truncated: memory for so many bytes could not be had either.
+                Part::Zeros(len) => out.put_bytes(0, *len as usize),
+            }
+        }
+    }
+
     /// Converts the data to one run of bytes; copies unless it is one already.
     pub fn into_bytes(mut self) -> Bytes {
         match self.parts.as_mut_slice() {
             [] => Bytes::new(),
             [Part::Bytes(bytes)] => std::mem::take(bytes),
             _ => {
-                let mut out = BytesMut::zeroed(self.len as usize);
-                self.copy_to(&mut out);
-                out.freeze()
+                let mut out = buffers::empty(self.len as usize);
+                self.append_to(&mut out);
+                buffers::share(out)
             }
         }
     }

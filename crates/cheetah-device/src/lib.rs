@@ -10,6 +10,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("Cheetah needs a 64-bit target");
 
+pub mod buffers;
 pub mod cache;
 pub mod copy_on_read;
 pub mod coverage;

@@ -242,8 +242,12 @@ async fn assemble(
     key: Option<DriveKey>,
 ) -> Result<(Above, Vec<String>)> {
     let token = |index| leases.and_then(|leases| leases.token(index));
-    let access =
-        NodeAccess { writable: options.writable, connections: options.connections.max(1), timeout: options.timeout };
+    let access = NodeAccess {
+        writable: options.writable,
+        connections: options.connections.max(1),
+        timeout: options.timeout,
+        exclusive: file.sealed.is_some(),
+    };
     let opened = join_all(file.nodes().enumerate().map(|(index, node)| open_node(node, token(index), &access))).await;
     let mut lost = Vec::new();
     let mut devices = Vec::new();

@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
         }),
         description: None,
     };
-    let (mut receiver, mut table, mut input) = (Receiver::new(&agreement), Inflight::default(), BytesMut::new());
+    let (mut receiver, mut table, mut input) = (Receiver::new(&agreement, false), Inflight::default(), BytesMut::new());
     let now = Instant::now();
     let cookies = ASKS.map(|(command, offset, len)| {
         let ask = ExpectedReply { command, range: ByteRange::new(offset, len) };

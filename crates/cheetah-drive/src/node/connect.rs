@@ -28,6 +28,8 @@ pub(crate) struct Connect {
     pub wait_for_replacement: bool,
     /// Whether to accept a reconnection to a server that cannot show that it is the same process as before.
     pub trust_reconnects: bool,
+    /// Whether the content of a read belongs to its reader alone.
+    pub exclusive: bool,
 }
 
 impl Connect {
@@ -42,14 +44,24 @@ impl Connect {
             timeout: Duration::from_secs(10),
             wait_for_replacement: true,
             trust_reconnects: true,
+            exclusive: false,
         }
     }
 }
 
 /// Connects to an export. The error names the node.
 pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
-    let Connect { name, uri, contexts, writable, connections, timeout, wait_for_replacement, trust_reconnects } =
-        wanted;
+    let Connect {
+        name,
+        uri,
+        contexts,
+        writable,
+        connections,
+        timeout,
+        wait_for_replacement,
+        trust_reconnects,
+        exclusive,
+    } = wanted;
     let name = name.as_str().into();
     let config = ClientConfig {
         name,
@@ -60,6 +72,7 @@ pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
         timeout,
         wait_for_replacement,
         trust_reconnects,
+        exclusive,
         ..ClientConfig::new(uri)
     };
     // Its error names the node and the URI.

@@ -22,6 +22,8 @@ pub(crate) struct NodeAccess {
     pub connections: usize,
     /// How long the node may take to answer.
     pub timeout: Duration,
+    /// Whether the content of a read belongs to its reader alone: a sealed drive opens its units in place.
+    pub exclusive: bool,
 }
 
 /// Connects to one node: only to the instance that holds the drive's bytes, and for writing only under this process's
@@ -59,6 +61,7 @@ async fn open_with(
         timeout: access.timeout,
         wait_for_replacement: indispensable,
         trust_reconnects: indispensable || node.instance.is_some(),
+        exclusive: access.exclusive,
     };
     let client = match connect(wanted).await {
         Ok(client) => client,

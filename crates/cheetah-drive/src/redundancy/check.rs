@@ -50,7 +50,7 @@ pub async fn check(
         )));
     }
     let file = refresh(file, options.timeout).await?;
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
+    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
     let mut report = CheckReport { checked: Checked::default(), missing: Vec::new() };
     let mut before = 0;
     for set in DriveSet::all(&file) {

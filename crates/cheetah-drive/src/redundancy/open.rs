@@ -53,6 +53,7 @@ impl Opened {
             writable: options.writable,
             connections: options.connections.max(1),
             timeout: options.timeout,
+            exclusive: set.drive.sealed.is_some(),
         };
         match options.writable {
             true => {

@@ -171,7 +171,7 @@ async fn free_all(restored: &[Restored], mut why: Error, timeout: Duration) -> E
 }
 
 async fn open_all(restored: &[Restored], options: &RefetchOptions) -> Result<Vec<Opened>> {
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
+    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
     let mut opened = Vec::new();
     for Restored { set, map, .. } in restored {
         match open_refetching(set, map, options.force_lease, access, Arc::default()).await {

@@ -270,7 +270,7 @@ async fn repair_alone(
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Repaired> {
     let before = newest(set, options.timeout).await?.map;
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout };
+    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
     let opened = open_writer(set, options.force_lease, access, Arc::default()).await?;
     let worked = work(set, options, &opened, progress).await;
     let closed = opened.close().await;

@@ -296,7 +296,7 @@ async fn carry(
 ) -> Result<Arc<str>, OpenError> {
     let Opened { agreement, standing, mut reader, writer, mut input, .. } = opened;
     let writer = Arc::new(writer);
-    let mut receiver = Receiver::new(&agreement);
+    let mut receiver = Receiver::new(&agreement, shared.exclusive);
     let mut tick = ticker(shared.timeout);
     let mut quiet = true;
     let mut blocked = false;

@@ -26,7 +26,6 @@ mod health;
 pub mod inflight;
 mod ops;
 mod outbox;
-mod pool;
 pub mod receive;
 mod recover;
 mod sequence;
@@ -96,6 +95,9 @@ pub struct ClientConfig {
     pub wait_for_replacement: bool,
     /// How long a request may take, retries included, before it fails with [`Error::Lost`].
     pub timeout: Duration,
+    /// Whether the content of a read belongs to its reader alone, which can then alter it in place
+    /// ([`Bytes::try_into_mut`](bytes::Bytes::try_into_mut)). If not, its memory is received into again once it is dropped.
+    pub exclusive: bool,
 }
 
 impl ClientConfig {
@@ -115,6 +117,7 @@ impl ClientConfig {
             trust_reconnects: true,
             wait_for_replacement: true,
             timeout,
+            exclusive: false,
         }
     }
 }
@@ -133,6 +136,7 @@ struct Shared {
     writable: bool,
     trust_reconnects: bool,
     wait_for_replacement: bool,
+    exclusive: bool,
     timeout: Duration,
     size: u64,
     packed: Option<Method>,
@@ -233,6 +237,7 @@ impl Client {
             transport,
             trust_reconnects: config.trust_reconnects,
             wait_for_replacement: config.wait_for_replacement,
+            exclusive: config.exclusive,
             timeout: config.timeout,
             size: agreement.size,
             packed: agreement.packed,

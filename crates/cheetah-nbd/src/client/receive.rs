@@ -1,11 +1,11 @@
 //! The parser of replies. No I/O.
 
 use bytes::{Buf, BufMut, BytesMut};
+use cheetah_device::buffers;
 use cheetah_device::data::Part;
 use cheetah_device::receive::{DIRECT_LEN_MIN, HEAD_LEN, INPUT_LEN, SURPLUS_LEN, Target, split_surplus};
 
 use super::inflight::{Inflight, ReadChunk, Wakers};
-use super::pool;
 use crate::handshake::client::Agreement;
 use crate::packing::Method;
 use crate::proto::packed::{self, Codec, Head};
@@ -20,6 +20,7 @@ pub struct Receiver {
     structured: bool,
     allocation: Option<u32>,
     packed: Option<Method>,
+    exclusive: bool,
     payload: Option<Payload>,
 }
 
@@ -51,15 +52,15 @@ impl Payload {
             // The length is the server's claim: the buffer grows as bytes arrive.
             _ => len.min(DIRECT_LEN_MIN),
         };
-        Self { cookie, done, content, buffer: pool::buffer(capacity), missing: len }
+        Self { cookie, done, content, buffer: buffers::empty(capacity), missing: len }
     }
 }
 
 impl Receiver {
-    /// A parser for a connection with this agreement.
-    pub fn new(agreement: &Agreement) -> Self {
+    /// A parser for a connection with this agreement. `exclusive` as in [`ClientConfig`](super::ClientConfig).
+    pub fn new(agreement: &Agreement, exclusive: bool) -> Self {
         let Agreement { structured, allocation, packed, .. } = *agreement;
-        Self { structured, allocation, packed, payload: None }
+        Self { structured, allocation, packed, exclusive, payload: None }
     }
 
     /// Where to receive the next bytes, while reads of `read_len_mean` bytes are in flight. After a payload, call
@@ -215,10 +216,11 @@ impl Receiver {
         let Payload { cookie, done, content, buffer, .. } = payload;
         match content {
             Content::Data { offset } => {
-                table.add_data(cookie, offset, ReadChunk::Plain(Part::Bytes(pool::freeze(buffer))))?;
+                let bytes = if self.exclusive { buffer.freeze() } else { buffers::share(buffer) };
+                table.add_data(cookie, offset, ReadChunk::Plain(Part::Bytes(bytes)))?;
             }
             Content::Packed(head) => {
-                let packed = ReadChunk::Packed(Box::new((head, pool::freeze(buffer))));
+                let packed = ReadChunk::Packed(Box::new((head, buffers::share(buffer))));
                 table.add_data(cookie, head.offset, packed)?;
             }
             Content::Hole => {

@@ -5,13 +5,12 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use cheetah_device::data::Part;
-use cheetah_device::{ByteRange, Data, Error, Result};
+use cheetah_device::{ByteRange, Data, Error, Result, buffers};
 use futures::stream::{FuturesOrdered, TryStreamExt};
 use tokio::sync::Semaphore;
 
 use super::Shared;
 use super::inflight::{ReadChunk, ReadChunks};
-use super::pool;
 use crate::proto::packed::{self, Codec, CorruptContent, Head};
 
 /// Up to this size, unpacking takes less time than waking a thread would.
@@ -63,8 +62,8 @@ fn unpack(head: &Head, packed: Bytes) -> std::result::Result<Bytes, CorruptConte
         return packed::check(head, &packed).map(|()| packed);
     }
     let len = head.len as usize;
-    let mut content = pool::buffer(len);
+    let mut content = buffers::empty(len);
     content.resize(len, 0);
     packed::unpack(head, &packed, &mut content)?;
-    Ok(pool::freeze(content))
+    Ok(buffers::share(content))
 }

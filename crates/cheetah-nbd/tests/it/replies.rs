@@ -33,13 +33,17 @@ struct Core {
 
 impl Core {
     fn new(structured: bool) -> Self {
-        Self { receiver: Receiver::new(&agreement(structured)), table: Inflight::default(), input: BytesMut::new() }
+        Self {
+            receiver: Receiver::new(&agreement(structured), false),
+            table: Inflight::default(),
+            input: BytesMut::new(),
+        }
     }
 
     /// Where packed reads were agreed.
     fn packed() -> Self {
         let agreement = Agreement { packed: Some(Method::Auto), ..agreement(true) };
-        Self { receiver: Receiver::new(&agreement), ..Self::new(true) }
+        Self { receiver: Receiver::new(&agreement, false), ..Self::new(true) }
     }
 
     fn ask(&mut self, command: Command, offset: u64, len: u64) -> Cookie {

@@ -19,6 +19,7 @@
 mod adopt;
 mod changed;
 mod read;
+mod received;
 mod recover;
 mod save;
 mod turns;

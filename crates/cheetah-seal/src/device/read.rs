@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::BytesMut;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use futures::future::try_join_all;
 
+use super::received::Received;
 use super::{Inner, load, position};
 use crate::stamp::Stamp;
 use crate::unit::{EpochKey, stamp_of};
 use crate::units::TRAILER_BYTES;
-
-const TRAILER: usize = TRAILER_BYTES as usize;
 
 impl Inner {
     /// Reads a range that begins in unit `first`; `stamps` are those of the units that it touches.
@@ -72,26 +70,23 @@ impl Inner {
             return Err(Refusal::Failed(Error::Invalid("a reply to a read has the wrong length".into())));
         }
         let unit = position(self.units.bytes());
-        let mut content = BytesMut::zeroed(unit * stamps.len());
+        let mut received = Received::new(sealed, position(self.units.stride()));
         let mut key = None;
-        let mut refused = Vec::new();
-        for (n, (out, expected)) in content.chunks_exact_mut(unit).zip(stamps).enumerate() {
-            let sealed = sealed.slice(n as u64 * self.units.stride(), self.units.stride());
-            match (self.open(first + n as u64, *expected, &sealed, out, &mut key), effort) {
+        for ((index, expected), place) in (first..).zip(stamps).zip(received.units()) {
+            let (out, trailer) = place.split_at_mut(unit);
+            match (self.open(index, *expected, out, trailer, &mut key), effort) {
                 (Ok(()), _) => {}
                 (Err(refused), Effort::Once) => return Err(Refusal::NotRight(refused.error)),
-                (Err(error), Effort::Recover) => refused.push((n, error)),
+                (Err(refused), Effort::Recover) => {
+                    self.recover(index, *expected, refused, out).await.map_err(Refusal::NotRight)?;
+                }
             }
         }
-        for (n, error) in refused {
-            let out = &mut content[n * unit..(n + 1) * unit];
-            self.recover(first + n as u64, stamps[n], error, out).await.map_err(Refusal::NotRight)?;
-        }
-        Ok(Data::from(content.freeze()))
+        Ok(received.into_content(unit))
     }
 
-    /// Opens a unit into `out`, which is unusable if that fails. `key` is a cache: neighbours mostly have one epoch.
-    pub(super) fn open(
+    /// Opens a unit that was read elsewhere, into `out`; otherwise as [`open`](Self::open).
+    pub(super) fn open_copy(
         &self,
         index: u64,
         expected: Stamp,
@@ -100,9 +95,20 @@ impl Inner {
         key: &mut Option<(u32, Arc<EpochKey>)>,
     ) -> std::result::Result<(), Refused> {
         sealed.slice(0, self.units.bytes()).copy_to(out);
-        let mut trailer = [0; TRAILER];
-        sealed.slice(self.units.bytes(), TRAILER_BYTES).copy_to(&mut trailer);
-        let stamp = stamp_of(&trailer);
+        let trailer = sealed.slice(self.units.bytes(), TRAILER_BYTES).into_bytes();
+        self.open(index, expected, out, &trailer, key)
+    }
+
+    /// Opens a unit in place; what `out` holds is unusable if that fails. `key` is a cache: neighbours mostly have one epoch.
+    fn open(
+        &self,
+        index: u64,
+        expected: Stamp,
+        out: &mut [u8],
+        trailer: &[u8],
+        key: &mut Option<(u32, Arc<EpochKey>)>,
+    ) -> std::result::Result<(), Refused> {
+        let stamp = stamp_of(trailer);
         let right = stamp.filter(|stamp| !expected.is_hole() && (*stamp == expected || self.may_be(index, *stamp)));
         let newer = stamp.filter(|stamp| right.is_none() && self.accepts() && self.is_unverified(*stamp, expected));
         let Some(stamp) = right.or(newer) else {
@@ -110,12 +116,12 @@ impl Inner {
                 out.fill(0);
                 return Ok(());
             }
-            return Err(self.explain(index, expected, out, &trailer));
+            return Err(self.explain(index, expected, out, trailer));
         };
         if key.as_ref().is_none_or(|(epoch, _)| *epoch != stamp.epoch()) {
             *key = self.epoch_key(stamp.epoch()).map(|key| (stamp.epoch(), key));
         }
-        if !key.as_ref().is_some_and(|(_, key)| key.open(index, out, &trailer)) {
+        if !key.as_ref().is_some_and(|(_, key)| key.open(index, out, trailer)) {
             return Err(Refused { error: self.unreadable(index, NOT_AUTHENTIC), is_unverified: false });
         }
         self.accepted.fetch_add(u64::from(newer.is_some()), Ordering::Relaxed);

@@ -30,7 +30,7 @@ impl Inner {
         let copy = self.state.read().copies.get(&index).cloned();
         let mut error = refused.error;
         if let Some(copy) = copy.filter(|copy| copy.len() as u64 == self.units.stride()) {
-            match self.open(index, expected, &Data::from(copy), out, &mut key) {
+            match self.open_copy(index, expected, &Data::from(copy), out, &mut key) {
                 Ok(()) => return Ok(()),
                 // A torn unit whose copy is unverified is unverified.
                 Err(of_copy) if of_copy.is_unverified => error = of_copy.error,
@@ -46,7 +46,7 @@ impl Inner {
         let range = self.units.sealed_range(index, index + 1);
         for alternative in alternatives.read(range).await {
             if alternative.data.len() != range.len
-                || self.open(index, expected, &alternative.data, out, &mut key).is_err()
+                || self.open_copy(index, expected, &alternative.data, out, &mut key).is_err()
             {
                 continue;
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::{Bytes, BytesMut};
-use cheetah_device::{ByteRange, Data, Error, Result, Zeroing};
+use bytes::Bytes;
+use cheetah_device::{ByteRange, Data, Error, Result, Zeroing, buffers};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{Inner, Writer, position};
@@ -145,19 +145,19 @@ impl Inner {
                 "the epoch of this writer has no more stamps; close the drive and open it again".into(),
             ));
         }
-        let mut sealed = BytesMut::zeroed(stride * position(count));
+        let mut sealed = buffers::empty(stride * position(count));
         let mut stamps = Vec::with_capacity(position(count));
-        for (n, out) in sealed.chunks_exact_mut(stride).enumerate() {
-            let n = n as u64;
-            let (cipher, trailer) = out.split_at_mut(unit);
-            content.slice(n * self.units.bytes(), self.units.bytes()).copy_to(cipher);
+        for n in 0..count {
+            let start = sealed.len();
+            content.slice(n * self.units.bytes(), self.units.bytes()).append_to(&mut sealed);
+            sealed.extend_from_slice(&[0; TRAILER_BYTES as usize]);
+            let (cipher, trailer) = sealed[start..].split_at_mut(unit);
             let stamp =
                 Stamp::new(writer.epoch, last + 1 + n).ok_or(Error::Unsupported("a stamp beyond the format"))?;
             let done = writer.key.seal(first + n, stamp, cipher, trailer);
             done.map_err(|error| Error::Invalid(error.to_string().into()))?;
             stamps.push(stamp);
         }
-        debug_assert_eq!(stride - unit, position(TRAILER_BYTES));
-        Ok((sealed.freeze(), stamps))
+        Ok((buffers::share(sealed), stamps))
     }
 }

@@ -3,13 +3,15 @@
 //! Fresh memory costs a page fault every 4 KiB when it is first written, which takes longer than the copy out of
 //! the socket that fills it. So a large buffer is kept for the next payload when its last reader drops it. The pool is
 //! last in, first out, because the most recent buffer is still in the processor's cache.
+//!
+//! [`empty`] lends a buffer, and [`share`] makes it readable by many. Receiving and opening sealed units use it.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 /// Smaller buffers are cheap to allocate.
 const BUFFER_LEN_MIN: usize = 64 << 10;
-/// The most memory kept, for all clients of this process, in bytes.
+/// The most memory kept in this process, in bytes.
 const KEPT_LEN_MAX: usize = 8 << 20;
 
 static KEPT: Mutex<Pool> = Mutex::new(Pool { buffers: Vec::new(), len: 0 });
@@ -20,7 +22,7 @@ struct Pool {
 }
 
 /// Returns an empty buffer with room for `len` bytes.
-pub(super) fn buffer(len: usize) -> BytesMut {
+pub fn empty(len: usize) -> BytesMut {
     if len < BUFFER_LEN_MIN {
         return BytesMut::with_capacity(len);
     }
@@ -38,7 +40,7 @@ pub(super) fn buffer(len: usize) -> BytesMut {
 }
 
 /// Makes a buffer shareable. Its memory returns to the pool when the last reader drops it.
-pub(super) fn freeze(buffer: BytesMut) -> Bytes {
+pub fn share(buffer: BytesMut) -> Bytes {
     if buffer.capacity() < BUFFER_LEN_MIN { buffer.freeze() } else { Bytes::from_owner(SharedBuffer(buffer)) }
 }
 
@@ -75,15 +77,15 @@ mod tests {
     #[test]
     fn buffers_are_reused_and_the_pool_is_bounded() {
         let lend = |len| {
-            let mut lent = buffer(len);
+            let mut lent = empty(len);
             lent.extend_from_slice(&[7; 100]);
-            freeze(lent)
+            share(lent)
         };
         let first = lend(1 << 20);
         let address = first.as_ptr();
         assert_eq!(first, [7; 100][..]);
         drop(first);
-        let again = buffer(1 << 20);
+        let again = empty(1 << 20);
         assert!(again.is_empty() && again.as_ptr() == address);
         let many: Vec<_> = (0..100).map(|_| lend(1 << 20)).collect();
         drop(many);
