@@ -135,8 +135,8 @@ impl Data {
         for part in &self.parts {
             match part {
                 Part::Bytes(bytes) => out.extend_from_slice(bytes),
-                // Not truncated: memory for so many bytes could not be had either.
-                Part::Zeros(len) => out.put_bytes(0, *len as usize),
+                // Never fewer than the data has: a buffer beyond memory is refused by the allocator.
+                Part::Zeros(len) => out.put_bytes(0, usize::try_from(*len).unwrap_or(usize::MAX)),
             }
         }
     }
@@ -147,6 +147,7 @@ impl Data {
             [] => Bytes::new(),
             [Part::Bytes(bytes)] => std::mem::take(bytes),
             _ => {
+                // Only zeros can be longer than memory, and nothing reads that many at once.
                 let mut out = buffers::empty(self.len as usize);
                 self.append_to(&mut out);
                 buffers::share(out)

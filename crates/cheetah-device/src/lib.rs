@@ -6,10 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-// Lengths of buffers are u64 on the wire and usize in memory.
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!("Cheetah needs a 64-bit target");
-
 pub mod buffers;
 pub mod cache;
 pub mod copy_on_read;

@@ -16,6 +16,7 @@ use cheetah_image::own_file::OwnFile;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternative, Alternatives, Opening, RecordStore, Version};
 use cheetah_seal::unit::{DriveBinding, ID_BYTES, SUITE};
+use cheetah_seal::units::UNITS_MAX;
 use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units, keyring, log};
 
 use cheetah_tls::{Credential, credential_store};
@@ -55,8 +56,18 @@ impl SealRequest {
 
 /// The bytes that `size` bytes of content take in units of `unit` bytes.
 pub(crate) fn sealed_bytes(unit: u64, size: u64) -> Result<u64> {
-    let units = Units::new(unit, size).ok_or_else(|| Error::misuse("a sealed drive of this size is too large"))?;
-    Ok(units.sealed_bytes())
+    Ok(units_of(unit, size)?.sealed_bytes())
+}
+
+/// The units of `size` bytes of content.
+pub(crate) fn units_of(unit: u64, size: u64) -> Result<Units> {
+    Units::new(unit, size).ok_or_else(|| {
+        let (max, unit, size) = (Size(unit.saturating_mul(UNITS_MAX)), Size(unit), Size(size));
+        Error::misuse(format!(
+            "{size} of content cannot be sealed in units of {unit}: a unit has 4 KiB or 64 KiB, and a drive at most {UNITS_MAX} \
+             units on this machine, {max}"
+        ))
+    })
 }
 
 /// Makes the key and the record of a new drive, which has its size, and no seal yet. Keeps the key for this process.
@@ -68,8 +79,7 @@ pub(crate) fn begin(file: &mut DriveFile, request: &SealRequest) -> Result<()> {
         ));
     }
     let id = id(file)?;
-    let units =
-        Units::new(request.unit, file.size).ok_or_else(|| Error::misuse("a sealed drive of this size is too large"))?;
+    let units = units_of(request.unit, file.size)?;
     let path = record_path(file);
     if path.symlink_metadata().is_ok() {
         return Err(Error::misuse(format!(
@@ -168,8 +178,7 @@ pub(crate) struct Below {
 /// The sealed device over the device of a drive's nodes.
 pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable: bool) -> Result<Sealed> {
     let Some(seal) = &file.sealed else { return Err(Error::failed("a drive that is not sealed has no seal to open")) };
-    let units = Units::new(seal.unit, file.size)
-        .ok_or_else(|| Error::failed(format!("{}: its drive file has a size that cannot be sealed", file.name)))?;
+    let units = units_of(seal.unit, file.size)?;
     let store =
         Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };

@@ -32,8 +32,8 @@ pub const SLOT_PAGES: usize = SLOT_BYTES / PAGE_BYTES;
 pub const PIECE_BYTES: usize = 64 << 20;
 /// The least memory a node can lend.
 pub const LENT_BYTES_MIN: u64 = 1 << 20;
-/// The most memory a node can lend: slot numbers have 32 bits.
-pub const LENT_BYTES_MAX: u64 = 128 << 40;
+/// The most memory a node can lend: slot numbers have 32 bits. Where pointers have 32 bits, a mapping has less than 2 GiB.
+pub const LENT_BYTES_MAX: u64 = if usize::BITS < 64 { (2 << 30) - PIECE_BYTES as u64 } else { 128 << 40 };
 
 const DIGEST_BYTES: usize = SLOT_PAGES * size_of::<u64>();
 const HEAD_BYTES: usize = 2 * SLOT_BYTES;
@@ -96,7 +96,8 @@ impl Arena {
     pub fn new(lent_bytes: u64) -> io::Result<Self> {
         if !(LENT_BYTES_MIN..=LENT_BYTES_MAX).contains(&lent_bytes) {
             let (min, max, asked) = (Size(LENT_BYTES_MIN), Size(LENT_BYTES_MAX), Size(lent_bytes));
-            return Err(io::Error::other(format!("a node lends between {min} and {max}, not {asked}")));
+            let bits = usize::BITS;
+            return Err(io::Error::other(format!("a node of {bits} bits lends between {min} and {max}, not {asked}")));
         }
         let bytes = usize::try_from(lent_bytes).map_err(io::Error::other)? / SLOT_BYTES * SLOT_BYTES;
         let slots = u32::try_from(slots_in(bytes)).map_err(io::Error::other)?;
@@ -325,6 +326,12 @@ fn slots_in(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_memory_than_a_node_can_map_is_refused() {
+        let refused = Arena::new(LENT_BYTES_MAX + 1).err().unwrap().to_string();
+        assert!(refused.contains("lends between"), "{refused}");
+    }
 
     #[test]
     fn slots_and_digests_fill_pieces_without_overlap() {

@@ -239,7 +239,8 @@ impl Export {
         if let Err(error) = self.live(range) {
             return Some(Err(error));
         }
-        let first = (range.offset / CHUNK_BYTES) as usize % GROUP_CHUNKS;
+        // Not truncated: less than a group.
+        let first = (range.offset / CHUNK_BYTES % GROUP_CHUNKS as u64) as usize;
         let slots = groups.iter().flat_map(|group| group.iter()).skip(first);
         let mut runs: SmallVec<[&[u8]; LENT_GROUPS_MAX * GROUP_CHUNKS]> = SmallVec::new();
         for (piece, slot) in range.split_at_multiples(CHUNK_BYTES).zip(slots) {

@@ -50,5 +50,5 @@ pub mod store;
 mod table;
 mod watch;
 
-pub use arena::LENT_BYTES_MIN;
+pub use arena::{LENT_BYTES_MAX, LENT_BYTES_MIN};
 pub use node::{Node, NodeConfig, NodeError};

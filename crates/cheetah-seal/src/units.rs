@@ -16,8 +16,8 @@ pub const TRAILER_BYTES: u64 = 24;
 pub const UNIT_BYTES_SMALL: u64 = 4 << 10;
 /// The unit of drives for images, in bytes.
 pub const UNIT_BYTES_LARGE: u64 = 64 << 10;
-/// The maximum number of units: each takes 8 bytes of the client's memory.
-pub const UNITS_MAX: u64 = 1 << 32;
+/// The maximum number of units: each takes 8 bytes of the client's memory, several times while a record is written.
+pub const UNITS_MAX: u64 = if usize::BITS < 64 { 1 << 26 } else { 1 << 32 };
 
 /// The units of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

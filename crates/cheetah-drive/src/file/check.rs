@@ -6,12 +6,12 @@ use cheetah_device::path_text::text_to_path;
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_redundancy::BadRanges;
 
-use cheetah_seal::Units;
 use cheetah_seal::unit::SUITE;
 
 use super::places::{self, BUNDLE_UNIT_BYTES};
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode, WrappedKey};
 use crate::file::digests::CHUNK_BYTES;
+use crate::sealed::units_of;
 use cheetah_image::hash::{HashChoice, is_hex};
 
 /// The maximum number of nodes in all sets together.
@@ -65,7 +65,7 @@ impl DriveFile {
     fn check_seal(&self) -> Check {
         let Some(seal) = &self.sealed else { return Ok(()) };
         ensure(seal.suite == SUITE, || format!("its suite {} is not known to this version", seal.suite))?;
-        let units = Units::new(seal.unit, self.size).ok_or_else(|| format!("a unit of {} is impossible", seal.unit))?;
+        let units = units_of(seal.unit, self.size).map_err(|error| error.to_string())?;
         ensure(units.sealed_bytes() <= self.capacity(), || "its sealed units do not fit into its sets".into())?;
         ensure(seal.keys.len() <= KEYS_MAX, || format!("its key is wrapped more than {KEYS_MAX} times"))?;
         let short = |key: &WrappedKey| key.recipient.len() <= TEXT_BYTES_MAX && key.age.len() <= 2 * TEXT_BYTES_MAX;

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use cheetah_device::{ByteRange, Data};
+use cheetah_device::{ByteRange, Data, Size};
 
 use super::{DigestsRef, DriveFile, beside, recorded_name};
 use cheetah_error::{Error, Result};
@@ -39,11 +39,21 @@ pub struct Digests {
 
 impl Digests {
     /// Makes digests for an image of `size` bytes, all zeros until [`Digests::set`].
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory for them.
     pub fn new(size: u64) -> Result<Self> {
-        let count = usize::try_from(size.div_ceil(CHUNK_BYTES));
-        count
-            .map(|count| Self { size, chunks: vec![[0; 32]; count] })
-            .map_err(|_| Error::failed("the image is too large"))
+        let mut chunks = Vec::new();
+        let count = usize::try_from(size.div_ceil(CHUNK_BYTES)).unwrap_or(usize::MAX);
+        chunks.try_reserve_exact(count).map_err(|_| {
+            Error::failed(format!(
+                "the digests of an image of {} do not fit into the memory of this process; use a machine with more",
+                Size(size)
+            ))
+        })?;
+        chunks.resize(count, [0; 32]);
+        Ok(Self { size, chunks })
     }
 
     /// The size of the image in bytes.

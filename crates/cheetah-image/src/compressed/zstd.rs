@@ -28,7 +28,8 @@ pub(crate) fn is_zstd(start: &[u8]) -> bool {
     let mut rest = start;
     while is_skippable(rest) {
         let Some(len) = rest.get(4..).and_then(|rest| rest.first_chunk()) else { return false };
-        let Some(next) = rest.get(8 + u32::from_le_bytes(*len) as usize..) else { return false };
+        let next = 8_usize.checked_add(u32::from_le_bytes(*len) as usize).and_then(|next| rest.get(next..));
+        let Some(next) = next else { return false };
         rest = next;
     }
     rest.starts_with(&MAGIC)

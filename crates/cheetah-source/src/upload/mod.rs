@@ -25,9 +25,9 @@ use parts::{Part, Parts};
 use record::BegunUpload;
 pub use record::UploadRecord;
 
-/// The limits of the protocol.
+/// The limits of the protocol; where pointers have 32 bits, some parts must fit into memory together.
 const PARTS_MAX: u64 = 10_000;
-const PART_BYTES_MAX: u64 = 5 << 30;
+const PART_BYTES_MAX: u64 = if usize::BITS < 64 { 256 << 20 } else { 5 << 30 };
 /// The minimum size of a part here; the protocol allows 5 MiB.
 const PART_BYTES_MIN: u64 = 8 << 20;
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,8 @@ impl Upload {
     /// [`Error::Misuse`] if the object exists, or is too large for the store. [`Error::Failed`] if the store refuses it.
     pub async fn open(target: ObjectTarget, size_max: u64, replace: bool, record: Arc<UploadRecord>) -> Result<Self> {
         let part_bytes = part_bytes(size_max).ok_or_else(|| {
-            Error::misuse(format!("{}: {} are more than an object can have", target.shown(), Size(size_max)))
+            let (size, max) = (Size(size_max), Size(PARTS_MAX * PART_BYTES_MAX));
+            Error::misuse(format!("{}: an object written from here has at most {max}, not {size}", target.shown()))
         })?;
         let known = record.latest(target.file_name()).filter(|(begun, _)| begun.part_bytes == part_bytes);
         if let Some((begun, parts)) = known {

@@ -270,7 +270,8 @@ impl Surveyor for Ntfs {
 
 impl MftStart {
     fn fill(&mut self, range: ByteRange, bytes: &[u8]) {
-        let Some(at) = range.offset.checked_sub(self.range.offset).map(|at| at as usize) else { return };
+        let at = range.offset.checked_sub(self.range.offset).and_then(|at| usize::try_from(at).ok());
+        let Some(at) = at else { return };
         if let Some(to) = self.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
             to.copy_from_slice(bytes);
             self.missing = self.missing.saturating_sub(bytes.len());

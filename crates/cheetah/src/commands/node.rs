@@ -7,7 +7,7 @@ use std::time::Duration;
 use cheetah_control::api::{Draining, NodeReceipt};
 use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
-use cheetah_node::{LENT_BYTES_MIN, Node, NodeConfig, NodeError, spare};
+use cheetah_node::{LENT_BYTES_MAX, LENT_BYTES_MIN, Node, NodeConfig, NodeError, spare};
 use cheetah_room::Host;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
@@ -148,7 +148,10 @@ impl Memory {
                 Err(Failure::misused("--keep-free is for --memory auto: any other node lends a fixed amount"))
             }
             Self::Bytes(bytes) => Ok((bytes, None)),
-            Self::Max => spare::spare_bytes(true).map(|bytes| (bytes >> 20 << 20, None)).ok_or_else(unknown),
+            Self::Max => {
+                let spare = spare::spare_bytes(true).ok_or_else(unknown)?;
+                Ok((spare.min(LENT_BYTES_MAX) >> 20 << 20, None))
+            }
             Self::Auto => {
                 let total = spare::machine_memory().ok_or_else(unknown)?.total_bytes;
                 let kept = keep_free.map_or((total / 4).min(KEEP_FREE_DEFAULT), |size| size.0);
@@ -159,7 +162,7 @@ impl Memory {
                     )));
                 }
                 match total.checked_sub(kept).filter(|lent| *lent >= LENT_BYTES_MIN) {
-                    Some(lent_max) => Ok((lent_max, Some(kept))),
+                    Some(lent_max) => Ok((lent_max.min(LENT_BYTES_MAX), Some(kept))),
                     None => Err(Failure::misused(format!(
                         "a machine with {} of memory that keeps {} free has nothing to lend: choose a smaller --keep-free",
                         Size(total),
