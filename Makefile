@@ -12,7 +12,7 @@ BINARY       ?= target/static/cheetah
 TARGET       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python lint lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others lint lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,14 +24,18 @@ demo: ## install missing packages, build, and run the whole main job on this mac
 
 test: test-rust test-python ## install missing packages, and run every test against the real peers
 
-test-rust: ## run the tests of the Rust crates and of the command line
+test-rust: ## run the tests of the Rust crates and of the command line (SKIP=…: without those with that in their names)
 	@scripts/install-deps --build --demo --test
-	@scripts/test-rust
+	@scripts/test-rust $(if $(SKIP),--skip $(SKIP))
 
 test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
 	@scripts/install-deps --build --demo --test --live
 	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env; }
 	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder boot/tests/test_start.py lab/tests python/tests bench/tests boot/tests/test_modules.py
+
+test-others: ## build for aarch64 and armv7, quickly, and run the binaries in emulators
+	@scripts/install-deps --build --cross
+	@scripts/test-others
 
 lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
 
