@@ -107,7 +107,11 @@ impl Arena {
         // SAFETY: a new mapping at an address of the kernel's choice affects no other memory.
         let mapping = unsafe {
             mm::mmap_anonymous(std::ptr::null_mut(), mapping_bytes, protection, MapFlags::PRIVATE | MapFlags::NORESERVE)
-        }?;
+        };
+        let mapping = mapping.map_err(|error| {
+            let size = Size(mapping_bytes as u64);
+            io::Error::other(format!("this process has no {size} of addresses in one run ({error}): lend less"))
+        })?;
         let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let pad = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: a huge page's worth of room was mapped for this, and `pad` is less than that.
