@@ -62,10 +62,10 @@ pub(crate) fn sealed_bytes(unit: u64, size: u64) -> Result<u64> {
 /// The units of `size` bytes of content.
 pub(crate) fn units_of(unit: u64, size: u64) -> Result<Units> {
     Units::new(unit, size).ok_or_else(|| {
-        let (max, unit, size) = (Size(unit.saturating_mul(UNITS_MAX)), Size(unit), Size(size));
+        let size = Size(size);
         Error::misuse(format!(
-            "{size} of content cannot be sealed in units of {unit}: a unit has 4 KiB or 64 KiB, and a drive at most {UNITS_MAX} \
-             units on this machine, {max}"
+            "content of {size} cannot be sealed with a unit of {unit} bytes: a unit has 4096 or 65536, and a drive has at most \
+             {UNITS_MAX} units on this machine"
         ))
     })
 }
