@@ -12,6 +12,7 @@ mod layers;
 mod link;
 mod network;
 mod nodes_here;
+pub mod offline;
 mod open;
 mod opened;
 mod options;

@@ -7,6 +7,7 @@
 
 mod parts;
 mod record;
+pub(crate) mod uploads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +20,15 @@ use cheetah_image::hash::hex;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::web::s3::answers::{ListedPart, PART_NUMBER_MAX};
 pub use crate::web::target::ObjectTarget;
-use crate::web::target::{ListedPart, StoredPart, sha256};
+use crate::web::target::{ExistingObject, StoredPart, sha256};
 use parts::{Part, Parts};
-use record::BegunUpload;
 pub use record::UploadRecord;
+use uploads::{BegunUpload, PART_BYTES_MAX};
 
-/// The limits of the protocol; where pointers have 32 bits, some parts must fit into memory together.
-const PARTS_MAX: u64 = 10_000;
-const PART_BYTES_MAX: u64 = if usize::BITS < 64 { 256 << 20 } else { 5 << 30 };
+/// The protocol's limit of the number of parts.
+const PARTS_MAX: u64 = PART_NUMBER_MAX as u64;
 /// The minimum size of a part here; the protocol allows 5 MiB.
 const PART_BYTES_MIN: u64 = 8 << 20;
 const MIB: u64 = 1 << 20;
@@ -48,8 +49,8 @@ pub struct Upload {
     memory: Arc<Semaphore>,
     /// The parts that the store has.
     stored: Mutex<BTreeMap<u32, StoredPart>>,
-    /// The object is there: an earlier run completed the upload.
-    is_complete: bool,
+    /// The object, if an earlier run completed the upload.
+    made: Option<ExistingObject>,
 }
 
 impl Upload {
@@ -64,8 +65,11 @@ impl Upload {
             let (size, max) = (Size(size_max), Size(PARTS_MAX * PART_BYTES_MAX));
             Error::misuse(format!("{}: an object written from here has at most {max}, not {size}", target.shown()))
         })?;
-        let known = record.latest(target.file_name()).filter(|(begun, _)| begun.part_bytes == part_bytes);
-        if let Some((begun, parts)) = known {
+        let known = record.latest(target.file_name());
+        if let Some((begun, _)) = known.as_ref().filter(|(begun, _)| begun.part_bytes != part_bytes) {
+            // It cannot be resumed, and the record will not name it any more.
+            target.abort(&begun.id).await?;
+        } else if let Some((begun, parts)) = known {
             let object = target.find().await?.filter(|object| object.token.as_ref() == Some(&begun.token));
             let listed = target.list_parts(&begun.id).await?;
             let stored = match (&object, &listed) {
@@ -74,7 +78,7 @@ impl Upload {
                 (None, None) => Vec::new(),
             };
             if object.is_some() || listed.is_some() {
-                return Ok(Self::new((target, begun), (size_max, replace), record, stored, object.is_some()));
+                return Ok(Self::new((target, begun), (size_max, replace), record, stored, object));
             }
             tracing::warn!("{}: the store has discarded the unfinished upload; it begins anew", target.shown());
         }
@@ -85,7 +89,7 @@ impl Upload {
         let id = target.begin(&token).await?;
         let begun = BegunUpload { object: target.file_name().to_owned(), id, token, part_bytes };
         record.begun(begun.clone())?;
-        Ok(Self::new((target, begun), (size_max, replace), record, Vec::new(), false))
+        Ok(Self::new((target, begun), (size_max, replace), record, Vec::new(), None))
     }
 
     fn new(
@@ -93,7 +97,7 @@ impl Upload {
         (size_max, replace): (u64, bool),
         record: Arc<UploadRecord>,
         stored: Vec<StoredPart>,
-        is_complete: bool,
+        made: Option<ExistingObject>,
     ) -> Self {
         let in_memory = (MEMORY_BYTES / begun.part_bytes).max(PARTS_IN_MEMORY_MIN);
         Self {
@@ -107,7 +111,7 @@ impl Upload {
             size_max,
             replace,
             record,
-            is_complete,
+            made,
         }
     }
 
@@ -138,10 +142,10 @@ impl Upload {
     ///
     /// [`Error::Misuse`] if the object exists and is not to be replaced, [`Error::Failed`] if the store does not make it.
     pub async fn complete(&self) -> Result<()> {
-        if self.is_complete {
-            return Ok(());
-        }
         let parts: Vec<_> = self.stored.lock().values().cloned().collect();
+        if let Some(made) = &self.made {
+            return self.target.check_size(made, &parts);
+        }
         self.target.complete((&self.begun.id, &self.begun.token), &parts, self.replace).await
     }
 
@@ -183,7 +187,7 @@ impl Upload {
         if self.stored.lock().get(&number).is_some_and(is_same) {
             return Ok(());
         }
-        if self.is_complete {
+        if self.made.is_some() {
             return Err(Error::Evidence(format!(
                 "{} was completed by an earlier run, and its part {number} had other content; look into that, and choose \
                  another name",

@@ -4,14 +4,14 @@
 //! appended to. An incomplete line at the end, left by a crash, is ignored.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
 use cheetah_image::own_file::{Locked, OwnFile};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
+use super::uploads::{BegunUpload, Line, Uploads};
 use crate::web::target::{ObjectTarget, StoredPart};
 
 /// The maximum length of the record in bytes.
@@ -23,30 +23,6 @@ const RECORD: OwnFile = OwnFile {
     begins: |head| head.iter().zip(START.as_bytes()).all(|(byte, start)| byte == start),
 };
 
-/// A line of the record.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Line {
-    /// The first line: the object, as the user named it.
-    UploadsTo(String),
-    /// An upload has begun.
-    Begun(BegunUpload),
-    /// The store has confirmed a part of the upload to this object.
-    Part { object: String, part: StoredPart },
-}
-
-/// An upload that has begun.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BegunUpload {
-    /// The object's name within its folder.
-    pub object: String,
-    /// The store's name of the upload.
-    pub id: String,
-    /// The mark of the object that it makes.
-    pub token: String,
-    pub part_bytes: u64,
-}
-
 /// The record of the uploads to one destination, held by this process alone.
 pub struct UploadRecord {
     path: PathBuf,
@@ -55,8 +31,7 @@ pub struct UploadRecord {
 
 struct State {
     file: File,
-    /// The latest upload to each object, with its parts; a part that was stored again is there twice.
-    uploads: Vec<(BegunUpload, Vec<StoredPart>)>,
+    uploads: Uploads,
 }
 
 impl UploadRecord {
@@ -68,10 +43,12 @@ impl UploadRecord {
     /// process uploads, or the record is damaged or cannot be written.
     pub fn open(path: &Path, target: &ObjectTarget) -> Result<Self> {
         let Locked::Held { file, .. } = RECORD.open_or_create_locked(path)? else { return Err(in_use(path)) };
-        let record = Self { path: path.to_owned(), state: Mutex::new(State { file, uploads: Vec::new() }) };
+        let record = Self { path: path.to_owned(), state: Mutex::new(State { file, uploads: Uploads::default() }) };
         let to = target.shown();
-        match record.read()? {
-            None => record.append(&Line::UploadsTo(to))?,
+        record.read()?;
+        let recorded = record.state.lock().uploads.to.clone();
+        match recorded {
+            None => record.add(Line::UploadsTo(to))?,
             Some(other) if other == to => {}
             Some(other) => {
                 let path = path.display();
@@ -108,7 +85,7 @@ impl UploadRecord {
     ///
     /// [`Error::Failed`] if the store cannot be reached, or the record cannot be removed. It is kept then.
     pub async fn abort(&self, target: &ObjectTarget) -> Result<()> {
-        let begun: Vec<_> = self.state.lock().uploads.iter().map(|(begun, _)| begun.clone()).collect();
+        let begun: Vec<_> = self.state.lock().uploads.all().cloned().collect();
         for BegunUpload { object, id, .. } in begun {
             target.beside(&object)?.abort(&id).await?;
         }
@@ -126,7 +103,7 @@ impl UploadRecord {
 
     /// Returns the latest upload to an object, and its parts in order.
     pub(super) fn latest(&self, object: &str) -> Option<(BegunUpload, Vec<StoredPart>)> {
-        self.state.lock().uploads.iter().find(|(begun, _)| begun.object == object).cloned()
+        self.state.lock().uploads.latest(object)
     }
 
     pub(super) fn begun(&self, begun: BegunUpload) -> Result<()> {
@@ -137,66 +114,39 @@ impl UploadRecord {
         self.add(Line::Part { object: object.to_owned(), part })
     }
 
+    /// Appends a line durably.
     fn add(&self, line: Line) -> Result<()> {
-        self.append(&line)?;
-        self.state.lock().apply(line).map_err(|why| self.damaged(why))
+        let doing = |why: &dyn std::fmt::Display| Error::failed(format!("writing {}: {why}", self.path.display()));
+        let mut text = serde_json::to_string(&line).map_err(|error| doing(&error))?;
+        text.push('\n');
+        let mut state = self.state.lock();
+        let end = state.file.metadata().map_err(|error| doing(&error))?.len();
+        if let Err(error) = state.file.write_all(text.as_bytes()).and_then(|()| state.file.sync_data()) {
+            // Other parts are recorded after this one fails, and an incomplete line may only be the last.
+            let _ = state.file.set_len(end);
+            return Err(doing(&error));
+        }
+        state.uploads.apply(line).map_err(|why| self.damaged(why))
     }
 
-    /// Reads the record; returns what it is of, or `None` if it is empty.
-    fn read(&self) -> Result<Option<String>> {
+    /// Reads the record, and removes what a crash left of its last line.
+    fn read(&self) -> Result<()> {
         let doing = |error: std::io::Error| Error::io(format_args!("reading {}", self.path.display()), &error);
         let mut state = self.state.lock();
-        let (mut to, mut end, mut text) = (None, 0, Vec::new());
-        let file = state.file.try_clone().map_err(doing)?;
-        let size = file.metadata().map_err(doing)?.len();
+        let size = state.file.metadata().map_err(doing)?.len();
         if size > BYTES_MAX {
             return Err(self.damaged("it is too large"));
         }
-        let mut lines = BufReader::new(file);
-        while lines.read_until(b'\n', &mut text).map_err(doing)? > 0 {
-            let is_last = end + text.len() as u64 == size;
-            let line = text.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
-            match (line, &to) {
-                (None, _) if is_last => break,
-                (Some(Line::UploadsTo(object)), None) => to = Some(object),
-                (Some(line), Some(_)) => state.apply(line).map_err(|why| self.damaged(why))?,
-                _ => return Err(self.damaged("a line is invalid")),
-            }
-            end += text.len() as u64;
-            text.clear();
-        }
+        let read = Uploads::read(BufReader::new(&state.file), size).map_err(doing)?;
+        let (uploads, end) = read.map_err(|why| self.damaged(why))?;
         state.file.set_len(end).map_err(doing)?;
-        Ok(to)
-    }
-
-    fn append(&self, line: &Line) -> Result<()> {
-        let doing = |why: &dyn std::fmt::Display| Error::failed(format!("writing {}: {why}", self.path.display()));
-        let mut text = serde_json::to_string(line).map_err(|error| doing(&error))?;
-        text.push('\n');
-        let mut state = self.state.lock();
-        state.file.write_all(text.as_bytes()).and_then(|()| state.file.sync_data()).map_err(|error| doing(&error))
+        state.uploads = uploads;
+        Ok(())
     }
 
     fn damaged(&self, why: &str) -> Error {
         let path = self.path.display();
         Error::failed(format!("{path} is damaged: {why}; remove it, and the unfinished upload at the store"))
-    }
-}
-
-impl State {
-    fn apply(&mut self, line: Line) -> std::result::Result<(), &'static str> {
-        match line {
-            Line::UploadsTo(_) => return Err("a second beginning"),
-            Line::Begun(begun) => {
-                self.uploads.retain(|(earlier, _)| earlier.object != begun.object);
-                self.uploads.push((begun, Vec::new()));
-            }
-            Line::Part { object, part } => {
-                let upload = self.uploads.iter_mut().find(|(begun, _)| begun.object == object);
-                upload.ok_or("a part of no upload")?.1.push(part);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 mod answer;
 mod http;
 mod location;
-mod s3;
+pub(crate) mod s3;
 pub(crate) mod target;
 
 use answer::{Refusal, Version};

@@ -6,7 +6,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use cheetah_error::{Error, Result};
-use cheetah_image::clean::clean;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
@@ -16,14 +15,17 @@ use tokio::time::{sleep, timeout};
 
 use super::http::{HttpClient, causes, client, send};
 use super::location::Location;
+use super::s3::answers::{ListedPart, PartsPage, Refusal, TEXT_BYTES_MAX, upload_id};
 use super::s3::percent_encoded;
-use super::s3::xml::{element, elements, escaped};
+use super::s3::xml::escaped;
 use super::{PAUSE, PAUSE_MAX};
 
 /// The number of times that a request is sent, if it fails temporarily.
 const ATTEMPTS: u32 = 8;
 /// The maximum size of an answer: the list of 1000 parts has half a MiB.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// The maximum size of all pages of a list of parts.
+const LIST_BYTES_MAX: usize = 4 * ANSWER_BYTES_MAX;
 /// The maximum number of connections that are kept.
 const CONNECTIONS_MAX: usize = 16;
 /// A store answers a request with content once it has stored it: this many times later than it would send content.
@@ -50,19 +52,9 @@ pub(crate) struct ExistingObject {
     pub token: Option<String>,
 }
 
-/// A part that the store lists.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListedPart {
-    pub number: u32,
-    pub bytes: u64,
-    /// Not every store names these two.
-    pub etag: Option<String>,
-    pub sha256: Option<String>,
-}
-
 /// A part that the store has confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct StoredPart {
+pub struct StoredPart {
     /// Counted from 1.
     pub number: u32,
     pub bytes: u64,
@@ -158,8 +150,8 @@ impl ObjectTarget {
     pub(crate) async fn begin(&self, token: &str) -> Result<String> {
         let headers = [("x-amz-checksum-algorithm", "SHA256"), (TOKEN, token)];
         let answer = self.accepted(self.request(Method::POST, "uploads=", &headers, Bytes::new()).await?)?;
-        let id = element(&answer.text, "UploadId").filter(|id| !id.is_empty());
-        id.ok_or_else(|| self.failed("the store does not name the upload; it may not speak S3's protocol"))
+        upload_id(&answer.text)
+            .ok_or_else(|| self.failed("the store does not name the upload; it may not speak S3's protocol"))
     }
 
     /// Stores a part, whose checksum the store compares.
@@ -170,13 +162,14 @@ impl ObjectTarget {
         let answer = self.accepted(answer)?;
         self.check_sum(&answer, &sha256)?;
         let etag = answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+        let etag = etag.filter(|etag| etag.len() <= TEXT_BYTES_MAX);
         let etag = etag.ok_or_else(|| self.failed("the store names no ETag of a part"))?;
         Ok(StoredPart { number, bytes, sha256, etag })
     }
 
     /// Returns the parts that the store has of an upload; `None` if it does not know the upload.
     pub(crate) async fn list_parts(&self, id: &str) -> Result<Option<Vec<ListedPart>>> {
-        let (mut parts, mut behind) = (Vec::new(), 0);
+        let (mut parts, mut behind, mut bytes) = (Vec::new(), 0, 0);
         loop {
             let query = format!("part-number-marker={behind}&uploadId={}", percent_encoded(id));
             let answer = self.request(Method::GET, &query, &[], Bytes::new()).await?;
@@ -184,19 +177,15 @@ impl ObjectTarget {
                 return Ok(None);
             }
             let text = self.accepted(answer)?.text;
-            let number = |text: &str, name: &str| element(text, name).and_then(|number| number.parse::<u64>().ok());
-            for part in elements(&text, "Part") {
-                let (Some(part_number), Some(bytes)) = (number(part, "PartNumber"), number(part, "Size")) else {
-                    return Err(self.failed("the store lists a part without number and size"));
-                };
-                let number = u32::try_from(part_number).map_err(|_| self.failed("the store lists an invalid part"))?;
-                let (etag, sha256) = (element(part, "ETag"), element(part, "ChecksumSHA256"));
-                parts.push(ListedPart { number, bytes, etag, sha256 });
+            bytes += text.len();
+            if bytes > LIST_BYTES_MAX {
+                return Err(self.failed("the store lists more parts than an upload can have"));
             }
-            let next = number(&text, "NextPartNumberMarker").filter(|next| *next > behind);
-            match (element(&text, "IsTruncated").as_deref(), next) {
-                (Some("true"), Some(next)) => behind = next,
-                _ => return Ok(Some(parts)),
+            let page = PartsPage::parse(&text).map_err(|why| self.failed(why))?;
+            parts.extend(page.parts);
+            match page.next.filter(|next| *next > behind) {
+                Some(next) => behind = next,
+                None => return Ok(Some(parts)),
             }
         }
     }
@@ -218,22 +207,27 @@ impl ObjectTarget {
         let only_new: &[(&str, &str)] = if replace { &[] } else { &[(header::IF_NONE_MATCH.as_str(), "*")] };
         let answer = self.request(Method::POST, &query, only_new, content.into()).await;
         // The store may have completed it although its answer was lost, or is that to a repeated request.
-        let size: u64 = parts.iter().map(|part| part.bytes).sum();
         match (self.find().await?, answer) {
-            (Some(object), _) if object.token.as_deref() == Some(token) => match object.size == size {
-                true => Ok(()),
-                false => Err(Error::Evidence(format!(
-                    "{} has {} bytes, where {size} were stored; remove it, and begin again with --restart",
-                    self.shown(),
-                    object.size
-                ))),
-            },
+            (Some(object), _) if object.token.as_deref() == Some(token) => self.check_size(&object, parts),
             (_, Err(error)) => Err(error),
             (Some(_), Ok(answer)) if answer.status == StatusCode::PRECONDITION_FAILED => Err(self.is_there()),
             (_, Ok(answer)) => Err(match self.accepted(answer) {
                 Err(error) => error,
                 Ok(_) => self.failed("the store says that the upload is complete, but the object is not there"),
             }),
+        }
+    }
+
+    /// Checks that an object has as many bytes as the parts of which it was made.
+    pub(crate) fn check_size(&self, object: &ExistingObject, parts: &[StoredPart]) -> Result<()> {
+        let size: u64 = parts.iter().map(|part| part.bytes).sum();
+        match object.size == size {
+            true => Ok(()),
+            false => Err(Error::Evidence(format!(
+                "{} has {} bytes, where {size} were stored; remove it, and begin again with --restart",
+                self.shown(),
+                object.size
+            ))),
         }
     }
 
@@ -296,7 +290,7 @@ impl ObjectTarget {
     /// Fails with what the store says, unless it has done what was requested.
     fn accepted(&self, answer: Answer) -> Result<Answer> {
         // The answer to a completion may be an error behind the status 200.
-        if answer.status.is_success() && element(&answer.text, "Code").is_none() {
+        if answer.status.is_success() && Refusal::parse(&answer.text).is_none() {
             return Ok(answer);
         }
         let advice =
@@ -322,19 +316,15 @@ impl ObjectTarget {
 impl Answer {
     /// Whether the request may succeed if it is sent again.
     fn is_passing(&self) -> bool {
-        let code = element(&self.text, "Code");
-        let passing = ["InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout"];
         self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED
             || matches!(self.status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
-            || code.is_some_and(|code| passing.contains(&code.as_str()))
+            || Refusal::parse(&self.text).is_some_and(|refusal| refusal.is_passing())
     }
 
     fn why(&self) -> String {
-        let detail = |name| element(&self.text, name).map(|text| clean(&text));
-        match (detail("Code"), detail("Message")) {
-            (Some(code), Some(message)) => format!("the store answers {}: {code}: {message}", self.status),
-            (Some(code), None) => format!("the store answers {}: {code}", self.status),
-            _ => format!("the store answers {}", self.status),
+        match Refusal::parse(&self.text) {
+            Some(refusal) => format!("the store answers {}: {refusal}", self.status),
+            None => format!("the store answers {}", self.status),
         }
     }
 }

@@ -31,7 +31,8 @@ image, use acquire.
 
 Every chunk is compared with its digest made at load; if one differs, nothing is saved. If the drive was opened for \
 writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
-storage. An interrupted upload of an object is resumed by the same command.
+storage. An interrupted upload of an object is resumed by the same command, and its record is BUCKET-NAME.upload \
+in the current folder.
 
 With --partial, a drive with lost nodes, or one that is not filled yet, is saved as far as it can be read. Other \
 ranges become holes, which IMAGE.map, a GNU ddrescue mapfile, lists. Exits with 3 if anything is missing.
@@ -63,6 +64,14 @@ pub struct Args {
     #[arg(long, default_value_t)]
     hash: HashChoice,
 
+    /// Discard the interrupted upload of the object, and start again
+    #[arg(long)]
+    restart: bool,
+
+    /// Discard the interrupted upload of the object, and end
+    #[arg(long, conflicts_with = "restart")]
+    discard: bool,
+
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -81,6 +90,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     check_is_raw(&args)?;
     let object = object(&args)?;
+    if let Some(to) = object.as_ref().filter(|_| args.discard) {
+        let target = ObjectTarget::parse(&to.to_string(), args.timeout.get())?;
+        check_is_ours(to)?;
+        UploadRecord::discard(&to.beside("upload"), &target).await?;
+        ui.answer("discarded", &json!({ "event": "discarded" }));
+        return Ok(());
+    }
     let file = DriveFile::load(&args.drive)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {
@@ -112,7 +128,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let saved = match &object {
-        Some(to) => upload(to, source.device.clone(), (options, args.timeout.get()), shown, stop.asked()).await?,
+        Some(to) => {
+            let how = (options, args.timeout.get(), args.restart);
+            upload(to, source.device.clone(), how, shown, stop.asked()).await?
+        }
         None => tokio::select! {
             saved = save(source.device.clone(), &args.image, options, shown) => saved?,
             signal = stop.asked() => return Err(stopped(signal)),
@@ -149,7 +168,12 @@ fn stopped(signal: &str) -> Failure {
 fn object(args: &Args) -> Result<Option<Destination>> {
     let text = path_to_text(&args.image);
     if !text.starts_with("s3://") {
-        return Ok(None);
+        return match args.restart || args.discard {
+            true => Err(Failure::misused(format!(
+                "{text} is a file, and saving to a file is never resumed; leave out --restart and --discard"
+            ))),
+            false => Ok(None),
+        };
     }
     if args.partial {
         return Err(Failure::misused(format!("{text}: save --partial writes files only; save to a file")));
@@ -157,21 +181,30 @@ fn object(args: &Args) -> Result<Option<Destination>> {
     Ok(Some(text.parse()?))
 }
 
+/// Fails if the upload to the object is an acquisition's.
+fn check_is_ours(to: &Destination) -> Result<()> {
+    match to.beside("acquire").exists() {
+        true => {
+            Err(Failure::misused(format!("{to} is being acquired; complete that, or discard it (acquire --discard)")))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Saves to an object. After a lost connection or a crash, the same command resumes.
 async fn upload(
     to: &Destination,
     device: DynDevice,
-    (options, timeout): (SaveOptions, Duration),
+    (options, timeout, restart): (SaveOptions, Duration, bool),
     progress: impl FnMut(CopyProgress) + Send,
     stop: impl Future<Output = &'static str>,
 ) -> Result<Saved> {
     let name = to.to_string();
-    if to.beside("acquire").exists() {
-        return Err(Failure::misused(format!(
-            "{name} is being acquired; complete that, or discard it (acquire --discard)"
-        )));
-    }
+    check_is_ours(to)?;
     let target = ObjectTarget::parse(&name, timeout)?;
+    if restart {
+        UploadRecord::discard(&to.beside("upload"), &target).await?;
+    }
     let record = Arc::new(UploadRecord::open(&to.beside("upload"), &target)?);
     let size = options.size.unwrap_or_else(|| device.geometry().size);
     let saving = async {

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::run::{Ran, program, run};
-use crate::support::{Desk, MIB, Node, Service, cheetah, need, text, until};
+use crate::support::tap::Tap;
+use crate::support::{Desk, MIB, Node, Service, cheetah, need, text, tool, until};
 
 /// A server of S3's protocol that verifies signatures. Its buckets are the folders in a desk's folder `store`.
 struct Store {
@@ -185,18 +186,35 @@ fn an_e01_in_a_bucket_is_byte_for_byte_the_file_that_is_acquired_beside_it() {
     assert!(fs::read(desk.at("x.E01")).unwrap() == fs::read(desk.at("store/lab/case/x.E01")).unwrap());
 }
 
-/// Starts to acquire into the bucket from a slow agent, and kills the acquisition when the store has a part.
-fn killed(desk: &Desk, store: &Store, disk: &str, to: &str, more: &[&str]) -> (Service, Vec<String>) {
-    let agent = Service::start(&["serve", disk, "--listen", "127.0.0.1:0", "--rate-max", "4MiB"]);
-    let uri = text(&agent.ready, "uri").to_owned();
-    let args = [&["acquire", &uri, to, "--checkpoint", "1MiB"], more].concat();
-    let mut command = store.command(&KEY, &args);
-    let mut child = command.current_dir(desk.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+/// Passes the first part of each object on to the store, and holds the others, so that no object is made. Returns the endpoint.
+fn first_part_only(store: &Store) -> String {
+    let hold = |said: &[u8]| {
+        // A request begins with its own piece of what is said: the one before it was answered.
+        let line = String::from_utf8_lossy(said.split(|byte| *byte == b'\r').next().unwrap_or_default()).into_owned();
+        line.starts_with("PUT ") && line.contains("partNumber=") && !line.contains("partNumber=1&")
+    };
+    let gate = Tap::holding(store.endpoint.trim_start_matches("http://"), hold);
+    format!("http://{}", gate.address)
+}
+
+/// Runs a command that uploads into the bucket, and kills it when the store has a part.
+fn kill_in_upload(desk: &Desk, store: &Store, to: &str, args: &[&str]) {
+    let mut command = store.command(&KEY, args);
+    command.env("AWS_ENDPOINT_URL", first_part_only(store)).current_dir(desk.path());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let record = desk.at(&format!("lab-{}.upload", to.rsplit('/').next().unwrap()));
     until("a part is stored", || fs::read_to_string(&record).unwrap_or_default().contains("\"etag\""));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(objects(desk).is_empty() && parts(desk) > 0);
+}
+
+/// Starts to acquire into the bucket from an agent, and kills the acquisition when the store has a part.
+fn killed(desk: &Desk, store: &Store, disk: &str, to: &str, more: &[&str]) -> (Service, Vec<String>) {
+    let agent = Service::start(&["serve", disk, "--listen", "127.0.0.1:0"]);
+    let uri = text(&agent.ready, "uri").to_owned();
+    let args = [&["acquire", &uri, to, "--checkpoint", "1MiB"], more].concat();
+    kill_in_upload(desk, store, to, &args);
     let args = args.iter().map(|arg| (*arg).to_owned()).collect();
     (agent, args)
 }
@@ -260,4 +278,59 @@ fn a_drive_is_saved_to_a_bucket_once() {
     store.run(&desk, &["save", &drive, "s3://lab/case/x.E01"]).says(2, &["cheetah acquire"]);
     store.run(&desk, &["save", &drive, "s3://lab/case/x.raw", "--partial"]).says(2, &["files only"]);
     assert!(beside(&desk).is_empty());
+}
+
+/// A drive whose upload to the bucket was killed, and its node.
+fn killed_save(desk: &Desk, store: &Store, to: &str) -> (Node, String, Vec<u8>) {
+    let (disk, whole) = desk.image("disk.img", 18 * MIB + 512);
+    let node = Node::start("64MiB");
+    let drive = desk.drive("case", &[&node], &disk, &[]);
+    kill_in_upload(desk, store, to, &["save", &drive, to]);
+    (node, drive, whole)
+}
+
+#[test]
+fn a_killed_save_to_a_bucket_is_resumed_by_the_same_command() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let to = "s3://lab/case/x.raw";
+    let (_node, drive, whole) = killed_save(&desk, &store, to);
+    let tap = Tap::new(store.endpoint.trim_start_matches("http://"));
+    let mut command = store.command(&KEY, &["save", &drive, to]);
+    command.env("AWS_ENDPOINT_URL", format!("http://{}", tap.address)).current_dir(desk.path());
+    let saved = run(command).ok().json();
+    let sha256 = tool("sha256sum", &[&desk.arg("disk.img")]).ok().out();
+    assert_eq!(text(&saved["hashes"], "sha256"), &sha256[..64]);
+    assert!(fs::read(desk.at("store/lab/case/x.raw")).unwrap() == whole);
+    assert_eq!((parts(&desk), beside(&desk)), (0, vec![]));
+    let said = tap.said().concat();
+    let sent = |part: u32| said.windows(13).any(|piece| piece == format!("partNumber={part}&").as_bytes());
+    assert_eq!([1, 2, 3].map(sent), [false, true, true]);
+}
+
+#[test]
+fn a_killed_save_to_a_bucket_begins_anew_after_discard_or_with_restart() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let to = "s3://lab/case/x.raw";
+    let (_node, drive, whole) = killed_save(&desk, &store, to);
+    store.run(&desk, &["save", &drive, to, "--discard"]).ok();
+    assert_eq!((parts(&desk), beside(&desk), objects(&desk)), (0, vec![], vec![]));
+    store.run(&desk, &["save", &drive, to, "--discard"]).ok();
+    kill_in_upload(&desk, &store, to, &["save", &drive, to]);
+    store.run(&desk, &["save", &drive, to, "--restart"]).ok();
+    assert!(fs::read(desk.at("store/lab/case/x.raw")).unwrap() == whole);
+    assert_eq!((parts(&desk), beside(&desk)), (0, vec![]));
+    let file = desk.arg("x.raw");
+    store.run(&desk, &["save", &drive, &file, "--restart"]).says(2, &[&file, "never resumed"]);
+}
+
+#[test]
+fn a_drive_that_changed_after_a_killed_save_to_a_bucket_is_saved_as_it_is() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let to = "s3://lab/case/x.raw";
+    let (_node, drive, _) = killed_save(&desk, &store, to);
+    let (other, whole) = desk.image("other.img", 17 * MIB);
+    cheetah(&["load", &drive, &other, "--force"]).ok();
+    store.run(&desk, &["save", &drive, to]).ok();
+    assert!(fs::read(desk.at("store/lab/case/x.raw")).unwrap() == whole);
+    assert_eq!((parts(&desk), beside(&desk)), (0, vec![]));
 }

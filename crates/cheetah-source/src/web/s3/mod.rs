@@ -7,9 +7,10 @@ use hyper::Request;
 use hyper::header::HeaderMap;
 use time::OffsetDateTime;
 
+pub(crate) mod answers;
 mod settings;
 mod signature;
-pub(super) mod xml;
+pub(crate) mod xml;
 
 pub(super) use settings::Settings;
 

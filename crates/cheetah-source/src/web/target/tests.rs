@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::super::s3::answers::PART_NUMBER_MAX;
 use super::super::s3::{Object, Settings};
 use super::*;
 use crate::upload::{Upload, UploadRecord};
@@ -33,6 +34,12 @@ enum Vice {
     ErrorBehind200,
     /// It says that an upload is complete, and does not make the object.
     MakesNothing,
+    /// It lists other ETags than those that it confirmed.
+    OtherEtags,
+    /// Its list of parts never ends.
+    EndlessList,
+    /// It lists a part that no upload has.
+    ImpossiblePart,
 }
 
 #[derive(Default)]
@@ -136,8 +143,25 @@ impl Store {
                 answer("200 OK", &format!("etag: {etag}\r\n{CHECKSUM}: {confirmed}\r\n"), "")
             }
             "GET" => {
-                // A page for each part.
                 let behind: u32 = query["part-number-marker"].parse().unwrap();
+                let next = behind + 1;
+                let page = |number: u32, more: &str| {
+                    answer(
+                        "200 OK",
+                        "",
+                        &format!(
+                            "<R><IsTruncated>true</IsTruncated><NextPartNumberMarker>{next}</NextPartNumberMarker><Part>\
+                             <PartNumber>{number}</PartNumber><Size>8388608</Size>{more}</Part></R>"
+                        ),
+                    )
+                };
+                match self.vice {
+                    Vice::OtherEtags if parts.contains_key(&next) => return page(next, "<ETag>\"other\"</ETag>"),
+                    Vice::EndlessList => return page(1, &" ".repeat(1 << 20)),
+                    Vice::ImpossiblePart => return page(PART_NUMBER_MAX + 1, ""),
+                    _ => {}
+                }
+                // A page for each part.
                 let listed = parts.range(behind + 1..).take(1).map(|(number, part)| {
                     let (len, sum) = (part.len(), sha256(part));
                     format!(
@@ -283,6 +307,49 @@ async fn a_part_that_differs_from_the_recorded_one_or_that_the_store_lost_is_sen
     assert_eq!(bench.sent(), 2);
     bench.upload(&bench.record()).await.unwrap();
     assert!(bench.is_whole() && bench.sent() == 3);
+}
+
+#[tokio::test]
+async fn a_part_that_the_store_lists_with_another_etag_is_sent_again() {
+    let bench = Bench::new(Vice::OtherEtags).await;
+    let record = bench.record();
+    let upload = bench.open(&record).await.unwrap();
+    upload.write(0, Bytes::copy_from_slice(&bench.content[..8 << 20]).into(), false).await.unwrap();
+    drop((upload, record));
+    assert_eq!(bench.sent(), 1);
+    bench.upload(&bench.record()).await.unwrap();
+    assert!(bench.is_whole() && bench.sent() == 3);
+}
+
+#[tokio::test]
+async fn a_list_without_end_or_of_impossible_parts_is_an_error() {
+    for (vice, why) in [(Vice::EndlessList, "more parts than"), (Vice::ImpossiblePart, "cannot have")] {
+        let bench = Bench::new(vice).await;
+        let record = bench.record();
+        drop(bench.open(&record).await.unwrap());
+        let error = bench.open(&record).await.err().unwrap().to_string();
+        assert!(error.contains("s3://lab/case/x.raw") && error.contains(why), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_upload_whose_parts_had_another_size_is_aborted_and_begun_anew() {
+    let bench = Bench::new(Vice::None).await;
+    let record = bench.record();
+    let larger = Upload::open(bench.target.clone(), 100_000 << 20, false, record.clone()).await.unwrap();
+    drop((larger, record));
+    assert_eq!(bench.store.state.lock().uploads.len(), 1);
+    bench.upload(&bench.record()).await.unwrap();
+    assert!(bench.is_whole() && bench.store.state.lock().uploads.is_empty());
+}
+
+#[tokio::test]
+async fn a_completed_object_that_lost_bytes_is_not_taken_for_the_whole() {
+    let bench = Bench::new(Vice::None).await;
+    bench.upload(&bench.record()).await.unwrap();
+    bench.store.state.lock().object.as_mut().unwrap().1.truncate(5);
+    let error = bench.upload(&bench.record()).await.unwrap_err();
+    assert!(matches!(&error, Error::Evidence(why) if why.contains("has 5 bytes")), "{error}");
 }
 
 #[tokio::test]

@@ -13,6 +13,11 @@ pub struct Tap {
 
 impl Tap {
     pub fn new(to: &str) -> Self {
+        Self::holding(to, |_| false)
+    }
+
+    /// Passes no more of a connection on once a client has sent a piece that is to be held.
+    pub fn holding(to: &str, hold: fn(&[u8]) -> bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, to) = (listener.local_addr().unwrap(), to.to_owned());
         let said: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
@@ -24,8 +29,12 @@ impl Tap {
                 kept.lock().unwrap().push(Vec::new());
                 let (near_again, far_again) = (near.try_clone().unwrap(), far.try_clone().unwrap());
                 let kept = Arc::clone(&kept);
-                thread::spawn(move || pass(near, far, |bytes| kept.lock().unwrap()[number].extend_from_slice(bytes)));
-                thread::spawn(move || pass(far_again, near_again, |_| ()));
+                let keep = move |bytes: &[u8]| {
+                    kept.lock().unwrap()[number].extend_from_slice(bytes);
+                    !hold(bytes)
+                };
+                thread::spawn(move || pass(near, far, keep));
+                thread::spawn(move || pass(far_again, near_again, |_| true));
             }
         });
         Self { address, said }
@@ -37,10 +46,16 @@ impl Tap {
     }
 }
 
-fn pass(mut from: TcpStream, mut into: TcpStream, keep: impl Fn(&[u8])) {
+/// Passes bytes on for as long as `may_pass` says so of each piece. A piece that may not, and all behind it, is never passed on,
+/// and the sender is not told.
+fn pass(mut from: TcpStream, mut into: TcpStream, may_pass: impl Fn(&[u8]) -> bool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(len @ 1..) = from.read(&mut buffer) {
-        keep(&buffer[..len]);
+        if !may_pass(&buffer[..len]) {
+            // Until the sender gives up.
+            while matches!(from.read(&mut buffer), Ok(1..)) {}
+            break;
+        }
         if into.write_all(&buffer[..len]).is_err() {
             break;
         }
