@@ -26,14 +26,16 @@ pub mod room;
 pub mod seal;
 pub mod server_handshake;
 pub mod split;
+pub mod store_answer;
 pub mod survey;
 pub mod tls_handshake;
+pub mod upload_record;
 
 /// A fuzz target: takes any input, and panics on a defect.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
@@ -52,6 +54,8 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("seal", seal::run),
     ("server_handshake", server_handshake::run),
     ("split", split::run),
+    ("store_answer", store_answer::run),
     ("survey", survey::run),
     ("tls_handshake", tls_handshake::run),
+    ("upload_record", upload_record::run),
 ];
