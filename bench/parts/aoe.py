@@ -73,8 +73,7 @@ def acquired(machine: Shell, source: str) -> dict[str, float]:
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part: each protocol in turn, at each delay and loss."""
-    absent = [name for name in PROGRAMS if not shutil.which(name)]
-    if why := guest.missing() or (f"{', '.join(absent)} is not installed" if absent else None):
+    if why := guest.missing(*PROGRAMS):
         raise BenchError(why)
     if not os.path.exists(PLUGIN):
         raise BenchError(f"there is no {PLUGIN}")

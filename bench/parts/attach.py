@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 
 from bench.scratch import Scratch
 from bench.settings import Settings
@@ -64,8 +63,7 @@ def measured(machine: Shell, device: str, job: fio.Job) -> dict[str, float]:
 
 def measure(settings: Settings) -> list[Figure]:
     """Measures the part: each contender in turn."""
-    absent = [name for name in PROGRAMS if not shutil.which(name)]
-    if why := guest.missing() or (f"{', '.join(absent)} is not installed" if absent else None):
+    if why := guest.missing(*PROGRAMS):
         raise BenchError(why)
     if not os.path.exists(PLUGIN):
         raise BenchError(f"there is no {PLUGIN}")

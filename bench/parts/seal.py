@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.parts import links
 from bench.parts.drive import NODES
@@ -79,6 +79,14 @@ def drives(scratch: Scratch, pattern: str, unit_bytes: int) -> dict[str, Endpoin
     return exports
 
 
+def rates(
+    settings: Settings, key: str, what: str, ours: str, turns: Mapping[str, Callable[[], dict[str, float]]], bar: float
+) -> list[Figure]:
+    """Measures the rate of each contender in turn."""
+    results = interleave(what, settings.rounds, turns)
+    return from_rounds(key, what, ours, (Metric("rate", "", "MiB/s", "higher", bar),), results)
+
+
 def measure_tls(settings: Settings) -> list[Figure]:
     """Measures a sealed drive over nodes of a room beside one that is not sealed over nodes in clear."""
     figures = []
@@ -99,9 +107,7 @@ def measure_tls(settings: Settings) -> list[Figure]:
                 for name, made in served.items()
             }
             what = f"1 MiB sequential {rw}, depth 16, image in a room, beside one in clear"
-            results = interleave(what, settings.rounds, turns)
-            metric = Metric("rate", "", "MiB/s", "higher", TLS_BAR)
-            figures += from_rounds(f"seal/seq-{rw}-1m/tls", what, SECURED, (metric,), results)
+            figures += rates(settings, f"seal/seq-{rw}-1m/tls", what, SECURED, turns, TLS_BAR)
     return figures
 
 
@@ -125,9 +131,7 @@ def measure_links(settings: Settings) -> list[Figure]:
                     carried: functools.partial(iperf.sum_of_links, lab, rw == "read", 1 if settings.quick else 3),
                 }
                 what = f"{count} {'node' if count == 1 else 'nodes'} behind {links.RATE}: sequential {rw}"
-                results = interleave(what, settings.rounds, turns)
-                metric = Metric("rate", "", "MiB/s", "higher", LINKS_BAR)
-                figures += from_rounds(f"seal/links-{rw}-{count}", what, SEALED, (metric,), results)
+                figures += rates(settings, f"seal/links-{rw}-{count}", what, SEALED, turns, LINKS_BAR)
     return figures
 
 

@@ -30,11 +30,11 @@ CHEETAH = os.environ.get("CHEETAH_STATIC") or str(Path(__file__).resolve().paren
 PROGRAMS = ("qemu-system-x86_64", "dnsmasq", "ip", "nsenter")
 
 
-def missing() -> str | None:
-    """Returns why guests cannot run here, or None."""
+def missing(*programs: str) -> str | None:
+    """Returns why guests, and programs of this machine, cannot run here, or None."""
     if os.geteuid() != 0:
         return "it needs root, for a network namespace"
-    absent = [name for name in PROGRAMS if not shutil.which(name)]
+    absent = [name for name in (*PROGRAMS, *programs) if not shutil.which(name)]
     return f"{', '.join(absent)} is not installed" if absent else None
 
 
