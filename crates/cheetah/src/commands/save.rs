@@ -130,7 +130,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let saved = match &object {
         Some(to) => {
             let how = (options, args.timeout.get(), args.restart);
-            upload(to, source.device.clone(), how, shown, stop.asked()).await?
+            upload(to, source.device.clone(), how, shown, &mut stop).await?
         }
         None => tokio::select! {
             saved = save(source.device.clone(), &args.image, options, shown) => saved?,
@@ -197,7 +197,7 @@ async fn upload(
     device: DynDevice,
     (options, timeout, restart): (SaveOptions, Duration, bool),
     progress: impl FnMut(CopyProgress) + Send,
-    stop: impl Future<Output = &'static str>,
+    stop: &mut Stop,
 ) -> Result<Saved> {
     let name = to.to_string();
     check_is_ours(to)?;
@@ -216,19 +216,25 @@ async fn upload(
         record.remove()?;
         Ok::<Saved, Error>(saved)
     };
-    tokio::select! {
+    let failure = tokio::select! {
         saved = saving => match saved {
-            Err(error @ (Error::Evidence(_) | Error::Misuse(_))) => {
-                record.abort(&target).await?;
-                Err(error.into())
-            }
-            Err(error) => Err(Failure::failed(format!("{error}; run the same command to resume"))),
-            Ok(saved) => Ok(saved),
+            Ok(saved) => return Ok(saved),
+            Err(error @ (Error::Evidence(_) | Error::Misuse(_))) => error.into(),
+            Err(error) => return Err(Failure::failed(format!("{error}; run the same command to resume"))),
         },
-        signal = stop => {
-            record.abort(&target).await?;
-            Err(stopped(signal))
-        }
+        signal = stop.asked() => stopped(signal),
+    };
+    // A store that does not answer neither hides the failure nor keeps the command from ending.
+    let aborted = tokio::select! {
+        aborted = record.abort(&target) => aborted.map_err(|error| error.to_string()),
+        signal = stop.asked() => Err(format!("stopped by {signal}")),
+    };
+    match aborted {
+        Ok(()) => Err(failure),
+        Err(why) => Err(Failure {
+            message: format!("{failure}; the store may still have parts, which save --discard removes ({why})"),
+            ..failure
+        }),
     }
 }
 

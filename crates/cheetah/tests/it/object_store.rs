@@ -1,12 +1,14 @@
 //! Images in object stores.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::run::{Ran, program, run};
 use crate::support::tap::Tap;
-use crate::support::{Desk, MIB, Node, Service, cheetah, need, text, tool, until};
+use crate::support::{Desk, MIB, Node, Peer, Service, cheetah, need, text, tool, until};
 
 /// A server of S3's protocol that verifies signatures. Its buckets are the folders in a desk's folder `store`.
 struct Store {
@@ -186,27 +188,48 @@ fn an_e01_in_a_bucket_is_byte_for_byte_the_file_that_is_acquired_beside_it() {
     assert!(fs::read(desk.at("x.E01")).unwrap() == fs::read(desk.at("store/lab/case/x.E01")).unwrap());
 }
 
-/// Passes the first part of each object on to the store, and holds the others, so that no object is made. Returns the endpoint.
-fn first_part_only(store: &Store) -> String {
+/// Passes the first part of each object on to the store, and holds the others, so that no object is made, and what would discard
+/// them.
+fn first_part_only(store: &Store) -> Tap {
     let hold = |said: &[u8]| {
         // A request begins with its own piece of what is said: the one before it was answered.
         let line = String::from_utf8_lossy(said.split(|byte| *byte == b'\r').next().unwrap_or_default()).into_owned();
-        line.starts_with("PUT ") && line.contains("partNumber=") && !line.contains("partNumber=1&")
+        let is_other = line.contains("partNumber=") && !line.contains("partNumber=1&");
+        line.starts_with("PUT ") && is_other || line.starts_with("DELETE ")
     };
-    let gate = Tap::holding(store.endpoint.trim_start_matches("http://"), hold);
-    format!("http://{}", gate.address)
+    Tap::holding(store.endpoint.trim_start_matches("http://"), hold)
+}
+
+/// Starts a command that reaches the store through a tap.
+fn start_through(tap: &Tap, desk: &Desk, store: &Store, args: &[&str]) -> Child {
+    let mut command = store.command(&KEY, args);
+    command.env("AWS_ENDPOINT_URL", format!("http://{}", tap.address)).current_dir(desk.path());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Runs a command that uploads into the bucket; returns once the store has its first part, and will get no other.
+fn start_upload(desk: &Desk, store: &Store, to: &str, args: &[&str]) -> Child {
+    let child = start_through(&first_part_only(store), desk, store, args);
+    let record = desk.at(&format!("lab-{}.upload", to.rsplit('/').next().unwrap()));
+    until("a part is stored", || fs::read_to_string(&record).unwrap_or_default().contains("\"etag\""));
+    child
 }
 
 /// Runs a command that uploads into the bucket, and kills it when the store has a part.
 fn kill_in_upload(desk: &Desk, store: &Store, to: &str, args: &[&str]) {
-    let mut command = store.command(&KEY, args);
-    command.env("AWS_ENDPOINT_URL", first_part_only(store)).current_dir(desk.path());
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let record = desk.at(&format!("lab-{}.upload", to.rsplit('/').next().unwrap()));
-    until("a part is stored", || fs::read_to_string(&record).unwrap_or_default().contains("\"etag\""));
+    let mut child = start_upload(desk, store, to, args);
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(objects(desk).is_empty() && parts(desk) > 0);
+}
+
+/// Asks a command to stop until it does; returns its exit code and what it said.
+fn stop(mut child: Child) -> (Option<i32>, String) {
+    let id = Pid::from_child(&child);
+    until("it stops", || kill_process(id, Signal::TERM).is_err() || child.try_wait().unwrap().is_some());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
 }
 
 /// Starts to acquire into the bucket from an agent, and kills the acquisition when the store has a part.
@@ -321,6 +344,66 @@ fn a_killed_save_to_a_bucket_begins_anew_after_discard_or_with_restart() {
     assert_eq!((parts(&desk), beside(&desk)), (0, vec![]));
     let file = desk.arg("x.raw");
     store.run(&desk, &["save", &drive, &file, "--restart"]).says(2, &[&file, "never resumed"]);
+}
+
+#[test]
+fn a_save_to_a_store_that_does_not_answer_can_be_stopped_and_resumed() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let to = "s3://lab/case/x.raw";
+    let (disk, whole) = desk.image("disk.img", 18 * MIB);
+    let node = Node::start("64MiB");
+    let drive = desk.drive("case", &[&node], &disk, &[]);
+    let (code, said) = stop(start_upload(&desk, &store, to, &["save", &drive, to]));
+    assert!(code == Some(1) && said.contains("nothing was saved") && said.contains("--discard"), "{code:?}: {said}");
+    store.run(&desk, &["save", &drive, to]).ok();
+    assert!(fs::read(desk.at("store/lab/case/x.raw")).unwrap() == whole);
+    assert_eq!((parts(&desk), beside(&desk)), (0, vec![]));
+}
+
+#[test]
+fn damage_that_is_found_during_a_save_to_a_store_that_does_not_answer_is_reported() {
+    if !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let Some((desk, store)) = desk_and_store() else { return };
+    let to = "s3://lab/case/x.raw";
+    let (disk, _) = desk.image("disk.img", 18 * MIB);
+    let memory = desk.file("memory", &[0; 24 << 20]);
+    let node = Peer::nbdkit_tcp(&["file", &memory]);
+    let drive = desk.arg("case.drive");
+    cheetah(&["create", &drive, "--nodes", &node.uri, "--layout", "linear", "--from", &disk]).ok();
+    let mut content = fs::read(&memory).unwrap();
+    content[9 << 20] ^= 1;
+    fs::write(&memory, content).unwrap();
+    // The second part is never sent, since its content is not that of the image.
+    let tap = first_part_only(&store);
+    let saving = start_through(&tap, &desk, &store, &["save", &drive, to]);
+    until("the upload is discarded", || tap.said().concat().windows(7).any(|piece| piece == b"DELETE "));
+    let (code, said) = stop(saving);
+    assert!(code == Some(3) && said.contains("9437184") && said.contains("--discard"), "{code:?}: {said}");
+    store.run(&desk, &["save", &drive, to]).ended_with(3);
+    assert_eq!((parts(&desk), beside(&desk), objects(&desk)), (0, vec![], vec![]));
+}
+
+#[test]
+fn a_save_whose_record_cannot_be_written_is_resumed_once_it_can() {
+    let Some((desk, store)) = desk_and_store() else { return };
+    let to = "s3://lab/case/x.raw";
+    let (disk, whole) = desk.image("disk.img", 34 * MIB);
+    let node = Node::start("64MiB");
+    let drive = desk.drive("case", &[&node], &disk, &[]);
+    let save = store.command(&KEY, &["save", &drive, to]);
+    // The record takes more than one block; a file that is too large is an error, as it is on a full disk.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh"]).arg(save.get_program()).args(save.get_args());
+    save.get_envs().for_each(|(name, value)| drop(value.map(|value| command.env(name, value))));
+    command.current_dir(desk.path());
+    run(command).says(1, &["writing lab-x.raw.upload", "run the same command to resume"]);
+    let record = fs::read_to_string(desk.at("lab-x.raw.upload")).unwrap();
+    assert!(record.ends_with('\n') && record.contains("\"etag\""), "{record}");
+    store.run(&desk, &["save", &drive, to]).ok();
+    assert!(fs::read(desk.at("store/lab/case/x.raw")).unwrap() == whole);
+    assert_eq!((parts(&desk), beside(&desk)), (0, vec![]));
 }
 
 #[test]
