@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[cfg(feature = "ublk")]
 use super::node::Driver;
@@ -73,6 +74,23 @@ impl Claim {
         Path::new(DIRECTORY).join(node.name()).exists()
     }
 
+    /// Continues the process that serves a device, if it was stopped (SIGSTOP): it could not end.
+    pub(crate) fn wake_holder(node: Node) -> io::Result<()> {
+        Self::wake_holder_in(Path::new(DIRECTORY), node)
+    }
+
+    fn wake_holder_in(directory: &Path, node: Node) -> io::Result<()> {
+        let path = directory.join(node.name());
+        let id = fs::read_to_string(&path)?.trim().parse().ok().and_then(Pid::from_raw);
+        let Some(id) = id else { return Ok(()) };
+        // The id of a process that was killed may be another process's by now; that one does not have the file.
+        let files = fs::read_dir(format!("/proc/{}/fd", id.as_raw_nonzero()))?.flatten();
+        if files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file == path) {
+            kill_process(id, Signal::CONT)?;
+        }
+        Ok(())
+    }
+
     /// Takes the right once its holder's process has ended; `None` if it has not within this time.
     pub(crate) async fn wait(node: Node, patience: Duration) -> io::Result<Option<Self>> {
         let until = tokio::time::Instant::now() + patience;
@@ -94,6 +112,8 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
     use super::*;
 
     #[test]
@@ -108,5 +128,35 @@ mod tests {
         second.remove();
         assert!(!dir.path().join("nbd7").exists());
         assert!(take().is_some());
+    }
+
+    #[test]
+    fn only_a_process_that_has_the_claim_is_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::named(Path::new("nbd7")).unwrap();
+        let path = dir.path().join("nbd7");
+        let stopped = |program: &mut std::process::Command| {
+            let child = program.spawn().unwrap();
+            let id = Pid::from_child(&child);
+            kill_process(id, Signal::STOP).unwrap();
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+            waitid(WaitId::Pid(id), options).unwrap();
+            fs::write(&path, format!("{}\n", child.id())).unwrap();
+            child
+        };
+        let continues = |mut child: std::process::Child| {
+            Claim::wake_holder_in(dir.path(), node).unwrap();
+            let options = WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
+            let continued = waitid(WaitId::Pid(Pid::from_child(&child)), options).unwrap().is_some();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            continued
+        };
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("1000");
+        assert!(!continues(stopped(&mut sleep)));
+        assert!(continues(stopped(sleep.stdin(File::open(&path).unwrap()))));
+        fs::write(&path, "no number").unwrap();
+        Claim::wake_holder_in(dir.path(), node).unwrap();
     }
 }

@@ -40,6 +40,9 @@ pub async fn detach(path: &Path, force: bool) -> Result<()> {
     if !is_ours(node) {
         return Err(Error::NotAttached(node.path()));
     }
+    if let Err(error) = blocking(move || Ok(Claim::wake_holder(node))).await? {
+        tracing::debug!("the process behind {node} was not continued: {error}");
+    }
     if node.is_connected() {
         disconnect(node, force).await?;
     }
