@@ -22,7 +22,10 @@ PACKAGES = str(Path(__file__).resolve().parents[2] / "target" / "live" / "packag
 # The adapter, and what the kernel itself looks for when a file system computes checksums.
 MODULES = ("e1000", "crc32c_generic", "libcrc32c")
 ADDRESS = "10.77.0.{number}"
-# Reads a command in one line, base64, and answers with its output, base64, and its exit code.
+# The number of times that a command is sent to a machine that does not get all of it.
+ATTEMPTS = 5
+# Reads a command in one line, its length and then itself, base64, and answers with its output, base64, and its exit code. The
+# line of a busy machine can lose bytes: such a command is not run, and sent again.
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /mnt /sbin /usr/bin /usr/sbin
 /bin/busybox --install -s
@@ -37,16 +40,14 @@ ip addr add {address}/24 dev eth0
 exec </dev/ttyS1 >/dev/ttyS1 2>/dev/null
 stty raw -echo
 echo "the shell is ready" >/dev/console
-while read -r line; do
-    if echo "$line" | base64 -d >/tmp/command && [ -s /tmp/command ]; then
+while read -r length line; do
+    if [ "${{#line}}" = "$length" ] && echo "$line" | base64 -d >/tmp/command; then
         sh /tmp/command >/tmp/output 2>&1 </dev/null
         code=$?
+        echo "$(base64 -w0 </tmp/output) $code"
     else
-        # An empty command would end well.
-        echo "the shell did not get its command: '$line'" >/tmp/output
-        code=125
+        echo " lost"
     fi
-    echo "$(base64 -w0 </tmp/output) $code"
 done
 """
 
@@ -97,9 +98,13 @@ class Shell(guest.Guest):
 
     def run(self, command: str, check: bool = True) -> Ended:
         """Runs a command of the shell to its end."""
-        self._stream.write(base64.b64encode(command.encode()) + b"\n")
-        self._stream.flush()
-        answer = self._stream.readline().decode(errors="replace")
+        line = base64.b64encode(command.encode())
+        for _ in range(ATTEMPTS):
+            self._stream.write(b"%d %s\n" % (len(line), line))
+            self._stream.flush()
+            answer = self._stream.readline().decode(errors="replace")
+            if answer.strip() != "lost":
+                break
         found = re.search(r"(\S*) (\d+)\s*$", answer)
         assert found, f"{command}: {answer!r}\n{self.console()[-2000:]}"
         ended = Ended(int(found[2]), base64.b64decode(found[1]).decode(errors="replace"))
@@ -111,6 +116,11 @@ class Shell(guest.Guest):
     def output(self, command: str) -> str:
         """Runs a command of the shell, and returns what it prints."""
         return self.run(command).output.strip()
+
+    def put(self, path: str, name: str) -> None:
+        """Copies a small file of this machine."""
+        content = base64.b64encode(Path(path).read_bytes()).decode()
+        self.run(f"echo {content} | base64 -d >{name}")
 
     def start(self, command: str, log: str = "/dev/null") -> int:
         """Starts a command in the background; returns the id of its process."""

@@ -1,49 +1,48 @@
-"""Block devices of the kernel, in a guest, of drives whose nodes are on another machine."""
+"""Block devices of the kernel that are only read, in a guest, of drives whose nodes are on another machine."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from boot.error import MissingError
-from boot.packages import Packages
 from boot.tests import disks, guest
-from boot.tests.guest import CHEETAH, HOST_ADDRESS
-from boot.tests.shell import PACKAGES, Shell
+from boot.tests.attached import DRIVERS, GRACE, attach, nothing_hangs, skip_without, start_nodes, why_not
+from boot.tests.guest import CHEETAH
+from boot.tests.shell import Shell
 
 PROGRAMS = ("e2fsck", "nbd-client")
-# The rules that look for file systems on a device, and ours, which keeps them off.
-UDEV_RULES = ("60-block.rules", "60-persistent-storage.rules")
-OUR_RULES = str(Path(__file__).resolve().parents[2] / "scripts" / "udev" / "59-cheetah.rules")
-MODULES = ("nbd", "ublk_drv", "ext4", "xfs", "ntfs3")
+MODULES = (*DRIVERS.values(), "ext4", "xfs", "ntfs3")
 NEEDED = ("mkfs.ext4", "mkfs.xfs", "mkntfs", "ntfscp", *PROGRAMS)
-# After this time, requests to a device whose process is dead fail: the kernel's time-out for an answer, and for a new process.
-GRACE = "--timeout 2 --grace 3"
 
 
-class Case(NamedTuple):
+class Disk(NamedTuple):
     """A guest, the disk whose image is on a drive, and the digests of the disk and of the file in each partition."""
 
     machine: Shell
-    room: guest.Room
     kinds: list[str]
     sha256: str
     sha256_data: str
 
+
+class Case(NamedTuple):
+    """The disk, and the driver that shows it."""
+
+    machine: Shell
+    disk: Disk
+    driver: str
+
     def attach(self, options: str = "", source: str = "case.drive") -> Any:
         """Attaches a source; returns what the command says."""
-        return json.loads(self.machine.output(f"cheetah --json attach /{source} --background {options}"))
+        return attach(self.machine, source, options, self.driver)
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
     """A guest that reaches two nodes with a drive."""
     if why := why_not(NEEDED):
         pytest.skip(why)
@@ -58,59 +57,49 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
         room.run(CHEETAH, "create", str(dir / "other.drive"), "--nodes", nodes, "--layout", "stripe", "--size", "8MiB")
         files = {f"{name}.drive": str(dir / f"{name}.drive") for name in ("case", "other")}
         try:
-            udev = Packages(PACKAGES).unpack("udev")
-            files |= {f"lib/udev/rules.d/{name}": f"{udev}/lib/udev/rules.d/{name}" for name in UDEV_RULES}
-            files["lib/udev/rules.d/59-cheetah.rules"] = OUR_RULES
-            machine = Shell(room, str(dir), (*PROGRAMS, f"{udev}/bin/udevadm"), MODULES, files)
-            machine.run(f"ln -s {udev}/bin/udevadm /sbin/systemd-udevd; ln -s {udev}/bin/udevadm /sbin/udevadm")
+            machine = Shell(room, str(dir), PROGRAMS, MODULES, files)
         except MissingError as error:
             pytest.skip(str(error))
-        yield Case(machine, room, kinds, disks.sha256(str(disk)), disks.sha256(str(data)))
+        yield Disk(machine, kinds, disks.sha256(str(disk)), disks.sha256(str(data)))
         machine.kill()
 
 
-def why_not(programs: Sequence[str]) -> str | None:
-    """Returns why these tests cannot run here, or None."""
-    absent = [name for name in programs if not shutil.which(name)]
-    if absent:
-        return f"{', '.join(absent)} is not installed"
-    return guest.missing() or (None if os.path.exists(CHEETAH) else "there is no static binary: run make static")
+@pytest.fixture(params=DRIVERS)
+def case(disk: Disk, request: pytest.FixtureRequest) -> Case:
+    """The disk, once with each driver."""
+    skip_without(request.param)
+    return Case(disk.machine, disk, request.param)
 
 
-class Nodes(NamedTuple):
-    """Nodes on this machine's side of the network."""
+@pytest.fixture
+def nbd(disk: Disk) -> Case:
+    """The disk with nbd, for what this driver alone has."""
+    return Case(disk.machine, disk, "nbd")
 
-    addresses: str
-    processes: list[subprocess.Popen[bytes]]
 
-
-def start_nodes(room: guest.Room, count: int, memory: str = "256MiB") -> Nodes:
-    """Starts nodes, and returns once they answer."""
-    addresses, processes = [f"{HOST_ADDRESS}:{7001 + 10 * number}" for number in range(count)], []
-    for number, address in enumerate(addresses):
-        options = ("--memory", memory, "--listen", address, "--insecure", "--name", f"n{number}")
-        processes.append(room.start(CHEETAH, "node", *options))
-    for number, address in enumerate(addresses):
-        url = f"http://{HOST_ADDRESS}:{7002 + 10 * number}/v1/status"
-        guest.wait_for(lambda url=url: room.run("curl", "-fsS", url, check=False).returncode == 0, f"node {address}")
-    return Nodes(",".join(addresses), processes)
+@pytest.fixture
+def ublk(disk: Disk) -> Case:
+    """The disk with ublk, for what this driver alone has."""
+    skip_without("ublk")
+    return Case(disk.machine, disk, "ublk")
 
 
 def test_without_the_module_the_next_step_is_named(case: Case) -> None:
-    machine = case.machine
+    machine, module = case.machine, DRIVERS[case.driver]
     # Otherwise the kernel loads the module when it is asked for it.
     loader = machine.output("cat /proc/sys/kernel/modprobe")
-    machine.run("rmmod nbd; echo /nonexistent >/proc/sys/kernel/modprobe")
-    refused = machine.run("timeout 60 cheetah attach /case.drive", check=False)
-    assert refused.code == 1 and "modprobe nbd" in refused.output and "cheetah mount" in refused.output, refused
-    machine.run(f"echo {loader} >/proc/sys/kernel/modprobe; modprobe nbd")
+    machine.run(f"rmmod {module}; echo /nonexistent >/proc/sys/kernel/modprobe")
+    chosen = "" if case.driver == "nbd" else f"--driver {case.driver}"
+    refused = machine.run(f"timeout 60 cheetah attach /case.drive {chosen}", check=False)
+    assert refused.code == 1 and f"modprobe {module}" in refused.output and "cheetah mount" in refused.output, refused
+    machine.run(f"echo {loader} >/proc/sys/kernel/modprobe; modprobe {module}")
 
 
 def test_a_drive_is_a_read_only_block_device_with_its_partitions(case: Case) -> None:
-    machine, said = case.machine, case.attach()
+    machine, disk, said = case.machine, case.disk, case.attach()
     device, parts = said["device"], said["partitions"]
     assert parts == [f"{device}p{number}" for number in (1, 2, 3)] and not said["writable"], said
-    assert machine.output(f"sha256sum {device}").startswith(case.sha256)
+    assert machine.output(f"sha256sum {device}").startswith(disk.sha256)
     # The kernel refuses writes; and if it is told not to, the drive does.
     for path in (device, *parts):
         assert machine.output(f"blockdev --getro {path}") == "1"
@@ -118,11 +107,11 @@ def test_a_drive_is_a_read_only_block_device_with_its_partitions(case: Case) -> 
     machine.run(f"blockdev --setrw {device}")
     assert machine.run(f"dd if=/bin/busybox of={device} bs=4096 count=1 conv=fsync", check=False).code != 0
     machine.run(f"blockdev --flushbufs {device}")
-    assert machine.output(f"sha256sum {device}").startswith(case.sha256)
-    for kind, part in zip(case.kinds, parts, strict=True):
+    assert machine.output(f"sha256sum {device}").startswith(disk.sha256)
+    for kind, part in zip(disk.kinds, parts, strict=True):
         options = {"ext4": "ro,noload", "xfs": "ro,norecovery"}.get(kind, "ro")
         machine.run(f"mount -t {kind} -o {options} {part} /mnt")
-        assert machine.output("sha256sum /mnt/data").startswith(case.sha256_data), kind
+        assert machine.output("sha256sum /mnt/data").startswith(disk.sha256_data), kind
         refused = machine.run(f"cheetah detach {device}", check=False)
         assert refused.code == 1 and "in use (mounted on /mnt)" in refused.output, refused
         machine.run("umount /mnt")
@@ -135,8 +124,73 @@ def test_a_drive_is_a_read_only_block_device_with_its_partitions(case: Case) -> 
     assert again.code == 1 and "not attached by Cheetah" in again.output, again
 
 
-def test_a_device_whose_process_was_killed_is_resumed_under_its_file_system(case: Case) -> None:
-    machine, said = case.machine, case.attach("--device /dev/nbd3 --timeout 2")
+def test_without_its_process_a_device_fails_in_time_and_leaves_nothing_hanging(case: Case) -> None:
+    machine, said = case.machine, case.attach(GRACE[case.driver])
+    device = said["device"]
+    machine.run(f"mount -t ext4 -o ro,noload {device}p1 /mnt; kill -9 {said['pid']}; echo 3 >/proc/sys/vm/drop_caches")
+    failed = machine.run("timeout 120 sha256sum /mnt/data", check=False)
+    assert failed.code == 1 and "error" in failed.output.lower(), failed
+    nothing_hangs(machine)
+    machine.run(f"umount /mnt && cheetah detach {device}")
+    assert machine.output("ls /run/cheetah") == ""
+
+
+def test_a_device_whose_process_is_stopped_can_be_detached(case: Case) -> None:
+    machine, said = case.machine, case.attach()
+    device = said["device"]
+    machine.run(f"kill -STOP {said['pid']}")
+    reading = machine.start(f"dd if={device} of=/dev/null bs=4096 count=1 iflag=direct", "/tmp/read")
+    machine.until(f"grep -q '[1-9]' /sys/block/{Path(device).name}/inflight")
+    machine.run(f"timeout 100 cheetah detach --force {device}")
+    machine.until(f"! kill -0 {reading}")
+    nothing_hangs(machine)
+    assert machine.output("ls /run/cheetah") == ""
+
+
+def test_an_overlay_takes_the_writes_of_a_file_system(case: Case) -> None:
+    machine = case.machine
+    device = case.attach("--overlay memory:64MiB")["device"]
+    machine.run(f"mount -t ext4 {device}p1 /mnt && cp /bin/busybox /mnt/new && umount /mnt && mount {device}p1 /mnt")
+    machine.run("cmp /bin/busybox /mnt/new && umount /mnt")
+    machine.run(f"e2fsck -fn {device}p1 && cheetah detach {device}")
+    said = case.attach()
+    assert machine.output(f"sha256sum {said['device']}").startswith(case.disk.sha256)
+    machine.run(f"kill {said['pid']}")
+    machine.until(f"! kill -0 {said['pid']}")
+    assert machine.run(f"cheetah detach {said['device']}", check=False).code != 0
+
+
+def test_sectors_have_the_size_that_was_asked_for(case: Case) -> None:
+    device = case.attach("--sector-size 4096")["device"]
+    assert case.machine.output(f"blockdev --getss {device}") == "4096"
+    case.machine.run(f"cheetah detach {device}")
+
+
+def test_the_process_of_a_device_locks_its_memory_and_says_that_it_serves_a_disk(case: Case) -> None:
+    machine, said = case.machine, case.attach()
+    locked = int(machine.output(f"awk '/VmLck/ {{print $2}}' /proc/{said['pid']}/status"))
+    assert locked > 0 and machine.output(f"cat /proc/{said['pid']}/oom_score_adj") == "-1000"
+    # PF_MEMALLOC_NOIO, which PR_SET_IO_FLUSHER sets.
+    flags = int(machine.output(f"cut -d' ' -f9 /proc/{said['pid']}/stat"))
+    assert flags & 0x00080000, hex(flags)
+    machine.run(f"cheetah detach {said['device']}")
+
+
+def test_a_writable_device_is_refused_where_a_node_of_the_drive_runs(case: Case) -> None:
+    machine = case.machine
+    node = machine.start("cheetah node --memory 64MiB --listen 127.0.0.1:7001 --insecure", "/tmp/node")
+    machine.until("rm -f /tmp/own.drive; cheetah create /tmp/own.drive --nodes 127.0.0.1:7001 --size 8MiB")
+    refused = machine.run("cheetah attach /tmp/own.drive --writable", check=False)
+    assert refused.code == 2 and "its node 127.0.0.1:7001 on this machine" in refused.output, refused
+    assert "cheetah mount --writable" in refused.output, refused
+    # Nothing waits for a device that is only read.
+    device = case.attach(source="tmp/own.drive")["device"]
+    machine.run(f"cheetah detach {device}; kill {node}")
+    machine.until(f"! kill -0 {node}")
+
+
+def test_an_nbd_device_whose_process_was_killed_is_resumed_under_its_file_system(nbd: Case) -> None:
+    machine, said = nbd.machine, nbd.attach("--device /dev/nbd3 --timeout 2")
     device = said["device"]
     assert device == "/dev/nbd3"
     machine.run(f"mount -t ext4 -o ro,noload {device}p1 /mnt")
@@ -146,23 +200,20 @@ def test_a_device_whose_process_was_killed_is_resumed_under_its_file_system(case
     machine.start("sha256sum /mnt/data", "/tmp/read")
     other = machine.run(f"cheetah attach /other.drive --resume {device}", check=False)
     assert other.code == 1 and "cheetah:read:drive:" in other.output, other
-    resumed = case.attach(f"--resume {device} --timeout 2")
+    resumed = nbd.attach(f"--resume {device} --timeout 2")
     assert resumed["device"] == device and resumed["pid"] != said["pid"]
-    assert machine.until("grep data /tmp/read").startswith(case.sha256_data)
+    assert machine.until("grep data /tmp/read").startswith(nbd.disk.sha256_data)
     machine.run("umount /mnt")
     machine.run(f"cheetah detach {device}")
 
 
-def test_without_its_process_a_device_fails_in_time_and_leaves_nothing_hanging(case: Case) -> None:
-    machine, said = case.machine, case.attach(GRACE)
+def test_an_nbd_device_that_has_failed_is_resumed_too(nbd: Case) -> None:
+    machine, said = nbd.machine, nbd.attach(GRACE["nbd"])
     device = said["device"]
     machine.run(f"mount -t ext4 -o ro,noload {device}p1 /mnt; kill -9 {said['pid']}; echo 3 >/proc/sys/vm/drop_caches")
-    failed = machine.run("timeout 120 sha256sum /mnt/data", check=False)
-    assert failed.code == 1 and "error" in failed.output.lower(), failed
-    assert machine.output("ps -o stat,comm | grep '^D' || true") == ""
-    # It can be served again even now.
-    resumed = case.attach(f"--resume {device} {GRACE}")
-    assert machine.output("sha256sum /mnt/data").startswith(case.sha256_data)
+    assert machine.run("timeout 120 sha256sum /mnt/data", check=False).code == 1
+    resumed = nbd.attach(f"--resume {device} {GRACE['nbd']}")
+    assert machine.output("sha256sum /mnt/data").startswith(nbd.disk.sha256_data)
     machine.run(f"kill -9 {resumed['pid']}")
     refused = machine.run(f"cheetah detach {device}", check=False)
     assert refused.code == 1 and "mounted on /mnt" in refused.output, refused
@@ -170,63 +221,38 @@ def test_without_its_process_a_device_fails_in_time_and_leaves_nothing_hanging(c
     assert machine.run(f"cat /sys/block/{Path(device).name}/pid", check=False).code != 0
 
 
-def test_an_overlay_takes_the_writes_of_a_file_system(case: Case) -> None:
-    machine = case.machine
-    machine.run("blockdev --setro /dev/nbd2")
-    refused = machine.run("cheetah attach /case.drive --overlay memory --device /dev/nbd2", check=False)
+def test_an_nbd_device_that_the_kernel_has_made_read_only_is_refused_for_writes(nbd: Case) -> None:
+    nbd.machine.run("blockdev --setro /dev/nbd2")
+    refused = nbd.machine.run("cheetah attach /case.drive --overlay memory --device /dev/nbd2", check=False)
     assert refused.code == 1 and "blockdev --setrw /dev/nbd2" in refused.output, refused
-    device = case.attach("--overlay memory:64MiB")["device"]
-    machine.run(f"mount -t ext4 {device}p1 /mnt && cp /bin/busybox /mnt/new && umount /mnt && mount {device}p1 /mnt")
-    machine.run("cmp /bin/busybox /mnt/new && umount /mnt")
-    machine.run(f"e2fsck -fn {device}p1; cheetah detach {device}")
-    said = case.attach()
-    assert machine.output(f"sha256sum {said['device']}").startswith(case.sha256)
-    machine.run(f"kill {said['pid']}")
-    machine.until(f"! kill -0 {said['pid']}")
-    assert machine.run(f"cat /sys/block/{Path(said['device']).name}/pid", check=False).code != 0
 
 
-def test_a_writable_device_is_refused_where_a_node_of_the_drive_runs(case: Case) -> None:
-    machine = case.machine
-    node = machine.start("cheetah node --memory 64MiB --listen 127.0.0.1:7001 --insecure", "/tmp/node")
-    machine.until("cheetah create /tmp/own.drive --nodes 127.0.0.1:7001 --size 8MiB")
-    refused = machine.run("cheetah attach /tmp/own.drive --writable", check=False)
-    assert refused.code == 2 and "its node 127.0.0.1:7001 on this machine" in refused.output, refused
-    assert "cheetah mount --writable" in refused.output, refused
-    # Nothing waits for a device that is only read.
-    device = case.attach(source="tmp/own.drive")["device"]
-    machine.run(f"cheetah detach {device}; kill {node}")
-
-
-def test_nbd_client_makes_the_same_device_of_an_export(case: Case) -> None:
-    machine, device = case.machine, "/dev/nbd5"
+def test_nbd_client_makes_the_same_device_of_an_export(nbd: Case) -> None:
+    machine, device = nbd.machine, "/dev/nbd5"
     export = machine.start("cheetah export /case.drive --unix /run/case.sock", "/tmp/export")
     machine.until(f"nbd-client -unix /run/case.sock -N case {device}")
-    assert machine.output(f"sha256sum {device}").startswith(case.sha256)
+    assert machine.output(f"sha256sum {device}").startswith(nbd.disk.sha256)
     assert machine.output(f"blockdev --getro {device}") == "1"
-    for number, kind in enumerate(case.kinds, 1):
+    for number, kind in enumerate(nbd.disk.kinds, 1):
         options = {"ext4": "ro,noload", "xfs": "ro,norecovery"}.get(kind, "ro")
         machine.run(f"mount -t {kind} -o {options} {device}p{number} /mnt")
-        assert machine.output("sha256sum /mnt/data").startswith(case.sha256_data), kind
+        assert machine.output("sha256sum /mnt/data").startswith(nbd.disk.sha256_data), kind
         machine.run("umount /mnt")
     machine.run(f"e2fsck -fn {device}p1; nbd-client -d {device}")
     machine.run(f"kill {export}")
     machine.until(f"! kill -0 {export}")
 
 
-def test_udev_looks_for_file_systems_on_every_nbd_device_but_ours(case: Case) -> None:
-    machine = case.machine
-    machine.run("systemd-udevd --daemon")
-    devices = [Path(case.attach(f"--driver {driver}")["device"]).name for driver in ("nbd", "ublk")]
-    export = machine.start("cheetah export /case.drive --unix /run/case.sock", "/tmp/export")
-    machine.until("nbd-client -unix /run/case.sock -N case /dev/nbd5")
-    machine.until("udevadm info --query=property --name=nbd5p1 | grep ID_FS_TYPE=ext4")
-    machine.run("udevadm settle")
-    for name in (f"{device}{part}" for device in devices for part in ("", "p1", "p2", "p3")):
-        shown = machine.output(f"udevadm info --query=property --name={name}").splitlines()
-        assert "UDISKS_IGNORE=1" in shown and "DM_MULTIPATH_DEVICE_PATH=0" in shown, shown
-        assert not [line for line in shown if line.startswith("ID_FS_")], shown
-    machine.run(f"nbd-client -d /dev/nbd5; kill {export}")
-    for device in devices:
-        machine.run(f"cheetah detach /dev/{device}")
-    machine.run("udevadm control --exit")
+def test_a_ublk_device_whose_process_is_dead_is_removed_by_the_next_attach(ublk: Case) -> None:
+    machine = ublk.machine
+    device = ublk.attach()["device"]
+    refused = machine.run(f"cheetah attach /case.drive --driver ublk --resume {device}", check=False)
+    assert refused.code == 2 and "--resume needs --driver nbd" in refused.output, refused
+    machine.run(f"cheetah detach {device}")
+    machine.run(f"kill -9 {ublk.attach()['pid']}")
+    said = ublk.attach()
+    assert machine.output(f"sha256sum {said['device']}").startswith(ublk.disk.sha256)
+    assert machine.output("ls /run/cheetah") == os.path.basename(said["device"])
+    machine.run(f"kill {said['pid']}")
+    machine.until(f"! kill -0 {said['pid']}")
+    assert machine.run(f"ls {said['device']}", check=False).code != 0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from boot.error import MissingError
 from boot.tests import guest
+from boot.tests.attached import DRIVERS, GRACE, Nodes, attach, nothing_hangs, skip_without, start_nodes, why_not
 from boot.tests.guest import CHEETAH
 from boot.tests.shell import Shell
-from boot.tests.test_attach import Nodes, start_nodes, why_not
 
 PROGRAMS = ("mkfs.ext4", "e2fsck")
-MODULES = ("nbd", "ext4")
+MODULES = (*DRIVERS.values(), "ext4")
 # What is written to a device, through the kernel's cache, and how.
 WRITTEN_BYTES = 64 << 20
 CONTENT = f"yes one-line-after-another | head -c {WRITTEN_BYTES}"
@@ -24,17 +24,30 @@ WRITE = f"{CONTENT} | dd of={{device}} bs=65536 conv=fsync"
 LEFT_KIB = 64 << 10
 
 
+class Machine(NamedTuple):
+    """A guest on a network."""
+
+    shell: Shell
+    room: guest.Room
+    dir: Path
+
+
 class Scratch(NamedTuple):
-    """A guest with little memory, and an empty drive that survives the loss of one of its three nodes."""
+    """An empty drive that survives the loss of one of its three nodes, in a guest, and the driver that shows it."""
 
     machine: Shell
-    room: guest.Room
     nodes: Nodes
+    driver: str
 
     def attach(self, options: str = "--writable") -> Any:
         """Attaches the drive; returns what the command says."""
-        command = f"cheetah --json attach /scratch.drive --background --prefetch 8MiB {options}"
-        return json.loads(self.machine.output(command))
+        return attach(self.machine, "scratch.drive", f"--prefetch 8MiB {options}", self.driver)
+
+    def start_writing(self, device: str) -> int:
+        """Starts WRITE, and returns the id of its process once the device has a request."""
+        writing = self.machine.start(WRITE.format(device=device), "/tmp/write")
+        self.machine.until(f"grep -q '[1-9]' /sys/block/{Path(device).name}/inflight")
+        return writing
 
     def written(self, device: str) -> None:
         """Asserts that the drive, not the kernel's cache, has what WRITE wrote."""
@@ -44,24 +57,63 @@ class Scratch(NamedTuple):
         assert found == expected
 
 
-@pytest.fixture
-def scratch(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scratch]:
-    """A guest that reaches three nodes with an empty drive. Its parameters are its memory in MiB, and more programs."""
-    memory_mib, *more = getattr(request, "param", (256,))
+def _guest(factory: pytest.TempPathFactory, memory_mib: int, *more: str) -> Iterator[Machine]:
     programs = (*PROGRAMS, *more)
     if why := why_not(programs):
         pytest.skip(why)
-    with guest.room(str(tmp_path)) as room:
-        drive = str(tmp_path / "scratch.drive")
-        nodes = start_nodes(room, 3)
-        room.run(CHEETAH, "create", drive, "--nodes", nodes.addresses, "--layout", "parity", "--size", "192MiB")
-        files = {"scratch.drive": drive}
-        machine = Shell(room, str(tmp_path), programs, MODULES, files, memory_mib=memory_mib)
-        yield Scratch(machine, room, nodes)
-        machine.kill()
+    dir = factory.mktemp("writable")
+    with guest.room(str(dir)) as room:
+        try:
+            shell = Shell(room, str(dir), programs, MODULES, memory_mib=memory_mib)
+        except MissingError as error:
+            pytest.skip(str(error))
+        yield Machine(shell, room, dir)
+        shell.kill()
 
 
-@pytest.mark.parametrize("scratch", [(768, "fio")], indirect=True)
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A guest with memory for file systems."""
+    yield from _guest(tmp_path_factory, 768, "fio")
+
+
+@pytest.fixture(scope="module")
+def small_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A guest with little memory."""
+    yield from _guest(tmp_path_factory, 256)
+
+
+def _drive(machine: Machine, driver: str) -> Iterator[Scratch]:
+    skip_without(driver)
+    nodes = start_nodes(machine.room, 3)
+    drive = machine.dir / "scratch.drive"
+    drive.unlink(missing_ok=True)
+    machine.room.run(
+        CHEETAH, "create", str(drive), "--nodes", nodes.addresses, "--layout", "parity", "--size", "192MiB"
+    )
+    machine.shell.put(str(drive), "/scratch.drive")
+    yield Scratch(machine.shell, nodes, driver)
+    nodes.end()
+
+
+@pytest.fixture(params=DRIVERS)
+def scratch(machine: Machine, request: pytest.FixtureRequest) -> Iterator[Scratch]:
+    """A drive in a guest with memory for file systems, once with each driver."""
+    yield from _drive(machine, request.param)
+
+
+@pytest.fixture(params=DRIVERS)
+def small(small_machine: Machine, request: pytest.FixtureRequest) -> Iterator[Scratch]:
+    """A drive in a guest with little memory, once with each driver."""
+    yield from _drive(small_machine, request.param)
+
+
+@pytest.fixture
+def small_nbd(small_machine: Machine) -> Iterator[Scratch]:
+    """A drive in a guest with little memory, with nbd."""
+    yield from _drive(small_machine, "nbd")
+
+
 def test_a_file_system_is_made_and_verified_on_a_drive(scratch: Scratch) -> None:
     machine, said = scratch.machine, scratch.attach()
     device = said["device"]
@@ -70,7 +122,8 @@ def test_a_file_system_is_made_and_verified_on_a_drive(scratch: Scratch) -> None
         f"fio --name=v --filename={device} --size=48M --bs=16k --rw=randwrite --iodepth=32 --ioengine=libaio --direct=1"
     )
     machine.run(f"{job} --verify=crc32c --verify_fatal=1 --do_verify=1")
-    machine.run(f"mkfs.ext4 -q -F {device} && mount -t ext4 {device} /mnt && cp /bin/cheetah /mnt/copy && umount /mnt")
+    machine.run(f"blkdiscard {device} && mkfs.ext4 -q -F {device} && mount -t ext4 {device} /mnt")
+    machine.run("cp /bin/cheetah /mnt/copy && umount /mnt")
     machine.run(f"cheetah detach {device}")
     device = scratch.attach("")["device"]
     machine.run(
@@ -79,20 +132,6 @@ def test_a_file_system_is_made_and_verified_on_a_drive(scratch: Scratch) -> None
     machine.run(f"cheetah detach {device}")
 
 
-def test_a_writable_device_whose_process_was_killed_is_resumed_without_losing_a_write(scratch: Scratch) -> None:
-    machine, said = scratch.machine, scratch.attach("--writable --timeout 2")
-    device = said["device"]
-    writing = machine.start(WRITE.format(device=device), "/tmp/write")
-    machine.until(f"grep -q '[1-9]' /sys/block/{Path(device).name}/inflight")
-    machine.run(f"kill -9 {said['pid']}")
-    resumed = scratch.attach(f"--writable --timeout 2 --force-lease --resume {device}")
-    assert resumed["device"] == device and resumed["pid"] != said["pid"]
-    machine.until(f"! kill -0 {writing}")
-    scratch.written(device)
-    machine.run(f"cheetah detach {device}")
-
-
-@pytest.mark.parametrize("scratch", [(768,)], indirect=True)
 def test_a_file_system_is_used_on_while_its_drive_loses_a_node(scratch: Scratch) -> None:
     machine, device = scratch.machine, scratch.attach("--writable --timeout 2")["device"]
     machine.run(f"mkfs.ext4 -q -F {device} && mount -t ext4 {device} /mnt && cp /bin/cheetah /mnt/before && sync")
@@ -103,15 +142,42 @@ def test_a_file_system_is_used_on_while_its_drive_loses_a_node(scratch: Scratch)
     machine.run(f"umount /mnt && e2fsck -fn {device} && cheetah detach {device}")
 
 
-def test_a_machine_short_of_memory_writes_on_while_the_drive_loses_a_node(scratch: Scratch) -> None:
-    machine, device = scratch.machine, scratch.attach("--writable --timeout 2")["device"]
+def test_a_machine_short_of_memory_writes_on_while_the_drive_loses_a_node(small: Scratch) -> None:
+    machine, device = small.machine, small.attach("--writable --timeout 2")["device"]
     free_kib = int(machine.output("awk '/MemAvailable/ {print $2}' /proc/meminfo"))
     machine.run(f"mount -t tmpfs -o size=100% tmpfs /mnt; head -c {(free_kib - LEFT_KIB) << 10} /dev/zero >/mnt/held")
-    writing = machine.start(WRITE.format(device=device), "/tmp/write")
-    machine.until(f"grep -q '[1-9]' /sys/block/{Path(device).name}/inflight")
-    scratch.nodes.processes[0].kill()
+    writing = small.start_writing(device)
+    small.nodes.processes[0].kill()
     machine.until(f"! kill -0 {writing}")
     machine.run("grep records /tmp/write && ! grep -i error /tmp/write && ! dmesg | grep oom-kill")
     machine.run("umount /mnt")
-    scratch.written(device)
+    small.written(device)
+    machine.run(f"cheetah detach {device}")
+
+
+def test_writes_to_a_device_whose_process_was_killed_fail_in_time_and_leave_nothing_hanging(small: Scratch) -> None:
+    machine, said = small.machine, small.attach(f"--writable {GRACE[small.driver]}")
+    device = said["device"]
+    writing = small.start_writing(device)
+    machine.run(f"kill -9 {said['pid']}")
+    machine.until(f"! kill -0 {writing}")
+    machine.run("grep -i error /tmp/write")
+    nothing_hangs(machine)
+    machine.run(f"cheetah detach {device}")
+    assert machine.output("ls /run/cheetah") == ""
+    device = small.attach("--writable --force-lease")["device"]
+    machine.run(f"{WRITE.format(device=device)}")
+    small.written(device)
+    machine.run(f"cheetah detach {device}")
+
+
+def test_a_writable_device_whose_process_was_killed_is_resumed_without_losing_a_write(small_nbd: Scratch) -> None:
+    machine, said = small_nbd.machine, small_nbd.attach("--writable --timeout 2")
+    device = said["device"]
+    writing = small_nbd.start_writing(device)
+    machine.run(f"kill -9 {said['pid']}")
+    resumed = small_nbd.attach(f"--writable --timeout 2 --force-lease --resume {device}")
+    assert resumed["device"] == device and resumed["pid"] != said["pid"]
+    machine.until(f"! kill -0 {writing}")
+    small_nbd.written(device)
     machine.run(f"cheetah detach {device}")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from boot.tests import guest
+from boot.tests.attached import start_nodes, why_not
 from boot.tests.guest import CHEETAH
 from boot.tests.shell import Shell
-from boot.tests.test_attach import start_nodes, why_not
 
 IMAGE_BYTES = 320 << 20
 PIECE_MIB = 8
