@@ -20,6 +20,8 @@ MODULES = (*DRIVERS.values(), "ext4")
 WRITTEN_BYTES = 64 << 20
 CONTENT = f"yes one-line-after-another | head -c {WRITTEN_BYTES}"
 WRITE = f"{CONTENT} | dd of={{device}} bs=65536 conv=fsync"
+# A node that was killed closes its connections, and no other may be given up because an emulated machine is slow.
+PATIENT = "--writable --timeout 60"
 # The memory that a machine under pressure has left.
 LEFT_KIB = 64 << 10
 
@@ -39,7 +41,7 @@ class Scratch(NamedTuple):
     nodes: Nodes
     driver: str
 
-    def attach(self, options: str = "--writable") -> Any:
+    def attach(self, options: str = PATIENT) -> Any:
         """Attaches the drive; returns what the command says."""
         return attach(self.machine, "scratch.drive", f"--prefetch 8MiB {options}", self.driver)
 
@@ -133,7 +135,7 @@ def test_a_file_system_is_made_and_verified_on_a_drive(scratch: Scratch) -> None
 
 
 def test_a_file_system_is_used_on_while_its_drive_loses_a_node(scratch: Scratch) -> None:
-    machine, device = scratch.machine, scratch.attach("--writable --timeout 2")["device"]
+    machine, device = scratch.machine, scratch.attach()["device"]
     machine.run(f"mkfs.ext4 -q -F {device} && mount -t ext4 {device} /mnt && cp /bin/cheetah /mnt/before && sync")
     scratch.nodes.processes[0].kill()
     machine.run("cp /bin/cheetah /mnt/after && sync && echo 3 >/proc/sys/vm/drop_caches")
@@ -143,7 +145,7 @@ def test_a_file_system_is_used_on_while_its_drive_loses_a_node(scratch: Scratch)
 
 
 def test_a_machine_short_of_memory_writes_on_while_the_drive_loses_a_node(small: Scratch) -> None:
-    machine, device = small.machine, small.attach("--writable --timeout 2")["device"]
+    machine, device = small.machine, small.attach()["device"]
     free_kib = int(machine.output("awk '/MemAvailable/ {print $2}' /proc/meminfo"))
     machine.run(f"mount -t tmpfs -o size=100% tmpfs /mnt; head -c {(free_kib - LEFT_KIB) << 10} /dev/zero >/mnt/held")
     writing = small.start_writing(device)
@@ -165,8 +167,8 @@ def test_writes_to_a_device_whose_process_was_killed_fail_in_time_and_leave_noth
     nothing_hangs(machine)
     machine.run(f"cheetah detach {device}")
     assert machine.output("ls /run/cheetah") == ""
-    device = small.attach("--writable --force-lease")["device"]
-    machine.run(f"{WRITE.format(device=device)}")
+    device = small.attach(f"{PATIENT} --force-lease")["device"]
+    machine.run(WRITE.format(device=device))
     small.written(device)
     machine.run(f"cheetah detach {device}")
 
@@ -176,7 +178,7 @@ def test_a_writable_device_whose_process_was_killed_is_resumed_without_losing_a_
     device = said["device"]
     writing = small_nbd.start_writing(device)
     machine.run(f"kill -9 {said['pid']}")
-    resumed = small_nbd.attach(f"--writable --timeout 2 --force-lease --resume {device}")
+    resumed = small_nbd.attach(f"{PATIENT} --force-lease --resume {device}")
     assert resumed["device"] == device and resumed["pid"] != said["pid"]
     machine.until(f"! kill -0 {writing}")
     small_nbd.written(device)

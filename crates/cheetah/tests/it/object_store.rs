@@ -375,8 +375,7 @@ fn damage_that_is_found_during_a_save_to_a_store_that_does_not_answer_is_reporte
     let mut content = fs::read(&memory).unwrap();
     content[9 << 20] ^= 1;
     fs::write(&memory, content).unwrap();
-    // The second part is never sent, since its content is not that of the image.
-    let tap = first_part_only(&store);
+    let tap = Tap::holding(store.endpoint.trim_start_matches("http://"), |said| said.starts_with(b"DELETE "));
     let saving = start_through(&tap, &desk, &store, &["save", &drive, to]);
     until("the upload is discarded", || tap.said().concat().windows(7).any(|piece| piece == b"DELETE "));
     let (code, said) = stop(saving);
