@@ -395,7 +395,12 @@ fn a_save_whose_record_cannot_be_written_is_resumed_once_it_can() {
     // The record takes more than one block; a file that is too large is an error, as it is on a full disk.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh"]).arg(save.get_program()).args(save.get_args());
-    save.get_envs().for_each(|(name, value)| drop(value.map(|value| command.env(name, value))));
+    for (name, value) in save.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command.current_dir(desk.path());
     run(command).says(1, &["writing lab-x.raw.upload", "run the same command to resume"]);
     let record = fs::read_to_string(desk.at("lab-x.raw.upload")).unwrap();
