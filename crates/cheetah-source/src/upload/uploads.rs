@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::web::s3::answers::PART_NUMBER_MAX;
 use crate::web::target::StoredPart;
 
-/// The maximum size of a part.
+/// The maximum size of a part, by the protocol; where pointers have 32 bits, some parts must fit into memory together.
 pub const PART_BYTES_MAX: u64 = if usize::BITS < 64 { 256 << 20 } else { 5 << 30 };
 /// The maximum length of a line: it has some short texts of the store.
 const LINE_BYTES_MAX: u64 = 64 << 10;
