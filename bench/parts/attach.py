@@ -26,7 +26,7 @@ SIZE_BYTES = 256 * MIB
 MEMORY_MIB = 2048
 PLUGIN = "/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-memory-plugin.so"
 PROGRAMS = ("fio", "nbd-client", "nbdkit")
-# id, what, pattern, block, depth, the least ratio of a drive to nbd-client.
+# id, what, pattern, block, depth, the least ratio to nbd-client.
 WORKLOADS = (
     ("seq-read-1m", "1 MiB sequential read, depth 4", "read", MIB, 4, 1.0),
     ("rand-read-4k-qd1", "4 KiB random read, depth 1", "randread", 4 * KIB, 1, 1.0),
@@ -82,7 +82,7 @@ def measure(settings: Settings) -> list[Figure]:
                 results = interleave(what, settings.rounds, turns, metric)
                 for ours, (suffix, _, _) in OURS.items():
                     pair = {name: results[name] for name in (ours, PEER)}
-                    metrics = (Metric(metric, "", unit, "higher", bar if ours == DRIVE else None),)
+                    metrics = (Metric(metric, "", unit, "higher", bar),)
                     figures += from_rounds(f"attach/{key}{suffix}", f"{what}, {ours}", ours, metrics, pair)
         finally:
             machine.kill()
