@@ -51,29 +51,17 @@ impl Connect {
 
 /// Connects to an export. The error names the node.
 pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
-    let Connect {
-        name,
-        uri,
-        contexts,
-        writable,
-        connections,
-        timeout,
-        wait_for_replacement,
-        trust_reconnects,
-        exclusive,
-    } = wanted;
-    let name = name.as_str().into();
     let config = ClientConfig {
-        name,
+        name: wanted.name.as_str().into(),
         expected: Expected::role(Role::Node),
-        contexts,
-        writable,
-        connections,
-        timeout,
-        wait_for_replacement,
-        trust_reconnects,
-        exclusive,
-        ..ClientConfig::new(uri)
+        contexts: wanted.contexts,
+        writable: wanted.writable,
+        connections: wanted.connections,
+        timeout: wanted.timeout,
+        wait_for_replacement: wanted.wait_for_replacement,
+        trust_reconnects: wanted.trust_reconnects,
+        exclusive: wanted.exclusive,
+        ..ClientConfig::new(wanted.uri)
     };
     // Its error names the node and the URI.
     let client = Client::connect(config).await.map_err(|error| match error.errno() {
