@@ -40,15 +40,18 @@ class WorkDirectory:
 
     def __enter__(self) -> Self:
         require_trusted(self._parent)
+        made: list[Path] = []
         try:
-            self.directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._parent))
-            try:
-                (self.directory / MARKER).write_text(json.dumps(_identity(self._out)), encoding="utf-8")
-            except BaseException:
-                shutil.rmtree(self.directory, ignore_errors=True)
-                raise
-        except OSError as error:
-            raise BenchError(f"{self._parent}: a directory cannot be created there: {error.strerror}") from error
+            with uninterrupted():
+                made.append(Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._parent)))
+                (made[0] / MARKER).write_text(json.dumps(_identity(self._out)), encoding="utf-8")
+        except BaseException as error:
+            for directory in made:
+                shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise BenchError(f"{self._parent}: a directory cannot be created there: {error.strerror}") from error
+            raise
+        self.directory = made[0]
         return self
 
     def __exit__(
@@ -90,8 +93,10 @@ class WorkDirectory:
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
         """Starts a process that is ended with this directory."""
-        process = Process(name, argv, self.path("log"))
-        self.at_exit(process.stop)
+        # Interrupted between its start and its entry here, it would be left running.
+        with uninterrupted():
+            process = Process(name, argv, self.path("log"))
+            self.at_exit(process.stop)
         return process
 
 
