@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from cheetah.bench.failure import BenchError
+from cheetah.bench.interrupts import uninterrupted
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 START_TIMEOUT_S = 60
@@ -36,7 +37,9 @@ class Process:
     @property
     def has_ended(self) -> bool:
         """Whether it has ended, for any reason."""
-        return self._child.poll() is not None
+        # Interrupted while it takes its lock, a Popen never releases it, and the process can never be waited for.
+        with uninterrupted():
+            return self._child.poll() is not None
 
     def wait_until(self, ready: Callable[[], object], what: str) -> None:
         """Waits until `ready()` is true. Raises BenchError if the child ends first or takes too long."""

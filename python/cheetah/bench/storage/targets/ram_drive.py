@@ -10,11 +10,12 @@ from pathlib import Path
 
 from cheetah.bench import verbs
 from cheetah.bench.failure import BenchError
+from cheetah.bench.interrupts import uninterrupted
 from cheetah.bench.storage.settings import DrivePlan
 from cheetah.bench.storage.targets import filesystem, mounts
 from cheetah.bench.storage.targets.directory import free
 from cheetah.bench.storage.targets.target import Missing, ReadyTarget
-from cheetah.bench.storage.targets.work import WorkDirectory, uninterrupted
+from cheetah.bench.storage.targets.work import WorkDirectory
 from cheetah.bench.units import GIB, MIB, iec
 
 # Memory left for tools and caches.
@@ -23,7 +24,9 @@ KEPT_BYTES = 256 * MIB
 
 def parent() -> Path:
     """Returns where mount points and drive files are while a drive exists."""
-    return Path(tempfile.gettempdir())
+    # Python tries the directory with a file, which it would leave when interrupted.
+    with uninterrupted():
+        return Path(tempfile.gettempdir())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,17 +5,16 @@ import json
 import os
 import pwd
 import shutil
-import signal
 import stat
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from cheetah.bench.failure import BenchError
+from cheetah.bench.interrupts import uninterrupted
 from cheetah.bench.process import Process
 from cheetah.bench.storage.targets import mounts
 
@@ -134,24 +133,6 @@ def _user(number: int) -> str:
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(number).pw_name
     return str(number)
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Delays SIGINT, SIGTERM and the loss of the terminal: interrupted halfway, taking down would leave a mess."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard: list[int] = []
-    ended_by = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in ended_by}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, signal.SIG_DFL if handler is None else handler)
-    if heard:
-        signal.raise_signal(heard[0])
 
 
 def remove(directory: Path) -> None:
