@@ -15,8 +15,8 @@ use crate::geometry::ArrayGeometry;
 use crate::members::{Failure, Members};
 use crate::range_lock::RangeLock;
 
-/// The most bytes that are zeroed at a time.
-const ZERO_BYTES_MAX: u64 = 16 << 20;
+/// The most bytes that are zeroed at a time: meanwhile, other requests to them wait.
+const ZERO_BYTES_MAX: u64 = 256 << 20;
 
 /// An array as a device.
 #[derive(Clone)]
@@ -147,7 +147,7 @@ impl Device for Array {
         if let Err(error) = self.check(range) {
             return Io::fail(error);
         }
-        // One request may zero a range of any length, but computing its redundancy takes memory.
+        // One request may zero a range of any length.
         Io::later(async move {
             for piece in range.split_at_multiples(ZERO_BYTES_MAX) {
                 self.write(piece.offset, Data::zeros(piece.len), how.fua).await?;

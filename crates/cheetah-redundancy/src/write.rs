@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use cheetah_device::data::Part as Run;
 use cheetah_device::{ByteRange, Data, Result};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
@@ -106,10 +107,12 @@ impl Inner {
             }
             let piece = |span: &UnitSpan| data.slice(span.at - range.offset, span.within.len);
             let pieces: Vec<(UnitSpan, Data)> = group.iter().map(|span| (*span, piece(span))).collect();
-            if self.geometry.has_digests() {
-                self.encode_group(range, &pieces, &mut edits).await?;
-            } else {
+            if !self.geometry.has_digests() {
                 self.copy_group(&pieces, &mut edits);
+            } else if self.is_group_of_zeros(&pieces) {
+                self.zero_group(&pieces, &mut edits);
+            } else {
+                self.encode_group(range, &pieces, &mut edits).await?;
             }
         }
         Ok(edits)
@@ -123,6 +126,28 @@ impl Inner {
                 let offset = self.geometry.redundancy_offset(span.group, index) + span.within.offset;
                 edits.push(self.geometry.redundancy_member(span.group, index), offset, data.clone());
             }
+        }
+    }
+
+    /// Whether the pieces of a group are all of it, and runs of zeros.
+    fn is_group_of_zeros(&self, pieces: &[(UnitSpan, Data)]) -> bool {
+        pieces.iter().all(|(_, data)| matches!(data.parts(), [Run::Zeros(_)]))
+            && pieces.iter().map(|(_, data)| data.len()).sum::<u64>() == self.geometry.group_bytes()
+    }
+
+    /// A group of zeros: its redundancy and its digests are zeros too, so nothing is computed, and no byte is sent. All its
+    /// bad pages become good.
+    fn zero_group(&self, pieces: &[(UnitSpan, Data)], edits: &mut Edits) {
+        let group = pieces[0].0.group;
+        self.digest_cells.remove(group..group + 1);
+        for (span, zeros) in pieces {
+            self.edit_data(span, zeros.clone(), edits);
+        }
+        for index in 0..self.geometry.redundancy_units() {
+            let member = self.geometry.redundancy_member(group, index);
+            edits.push(member, self.geometry.redundancy_offset(group, index), Data::zeros(self.geometry.unit()));
+            let cell = self.geometry.digest_range(group, index, 0..self.geometry.unit() / PAGE_BYTES);
+            edits.push(member, cell.offset, Data::zeros(cell.len));
         }
     }
 

@@ -7,6 +7,7 @@ use crate::common::*;
 use cheetah_control::ControlClient;
 use cheetah_control::api::LeaseRequest;
 use cheetah_device::{ByteRange, Data, Device as _};
+use cheetah_drive::check::{CheckOptions, check};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::refetch::{self, RefetchOptions};
 use cheetah_drive::repair::{RepairOptions, Repaired, repair};
@@ -45,6 +46,33 @@ async fn a_loaded_drive_is_read_in_full_after_as_many_losses_as_its_layout_survi
         lab.nodes.remove(0).shutdown().await;
         let refusal = Drive::open(&file, options(false)).await.err().unwrap().to_string();
         assert!(refusal.contains(&format!("its layout survives {losses}")), "{refusal}");
+    }
+}
+
+/// Payload bytes that the nodes have received for writes.
+fn received_bytes(lab: &Lab) -> u64 {
+    lab.nodes.iter().flat_map(|node| node.exports().stats()).map(|(_, stats)| stats.written_bytes).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zeros_over_a_whole_drive_send_no_redundancy_as_bytes_and_survive_a_loss() {
+    for (layout, nodes) in [(MIRROR, 2), (PARITY, 3), (DOUBLE_PARITY, 5)] {
+        let mut lab = Lab::new(&vec![16 * MIB; nodes]);
+        let file = lab.loaded(layout, &image(6 * MIB - 100)).await;
+        let before = received_bytes(&lab);
+        let writer = Drive::open(&file, options(true)).await.unwrap();
+        let whole = ByteRange::new(0, file.size);
+        writer.device().trim(whole).await.unwrap();
+        // The last group is zeroed in part, so it is encoded from bytes.
+        let sent = received_bytes(&lab) - before;
+        assert!(sent <= 6 * UNIT, "{layout:?}: {sent} bytes");
+        writer.close().await.unwrap();
+        assert!(read_all(&file).await.is_zero());
+        let checked =
+            check(&file, CheckOptions { force_lease: false, timeout: TIMEOUT }, |_| {}).await.unwrap().checked;
+        assert!(checked.is_sound() && !checked.has_found(), "{layout:?}: {checked:?}");
+        lab.nodes.remove(1).shutdown().await;
+        assert!(read_all(&file).await.is_zero());
     }
 }
 

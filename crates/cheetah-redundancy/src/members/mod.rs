@@ -39,8 +39,8 @@ const SILENCE_CHECK: Duration = Duration::from_millis(40);
 const SILENT_CHECKS: u32 = 3;
 /// The shortest pause between attempts to reach a member that was late or lost.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
-/// How long a probe may take.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a member may be silent that owes the answer to a probe. A member that is merely slow is kept.
+const PROBE_SILENCE_MAX: Duration = Duration::from_secs(1);
 /// After the loss of a member, reads wait this long for members that were lost before and may be back. Longer than the
 /// pauses between attempts to reach them.
 const RETURN_PATIENCE: Duration = Duration::from_secs(5);
@@ -487,21 +487,21 @@ impl Members {
                 let Some(link) = members.link(member) else { return };
                 members.members[member].read_bytes.fetch_add(PROBE.len, Ordering::Relaxed);
                 drop(members);
-                let answer = match timeout(PROBE_TIMEOUT, link.device().read(PROBE)).await {
-                    Ok(answer) => answer.map_err(Failure::of),
-                    Err(_) => Err(Failure::Lost(Error::Invalid("a probe is not answered".into()))),
-                };
+                let answer = unless_silent(&link, PROBE_SILENCE_MAX, link.device().read(PROBE)).await;
                 let Some(members) = weak.upgrade() else { return };
-                // A damaged page is also an answer.
-                if let Err(Failure::Lost(why)) = &answer {
-                    // A member that is merely slow is kept.
-                    let is_lost = matches!(why, Error::Lost { .. }) || link.silent_for() > Some(SILENCE_MAX);
-                    if is_lost && members.is_writer() && members.has_link(member, &link) {
-                        members.missed(member, why).await.ok();
+                let answer = answer.unwrap_or_else(|| Err(members.lost(member, PROBE, "it is silent")));
+                match answer.map_err(Failure::of) {
+                    Err(Failure::Lost(why @ Error::Lost { .. }))
+                        if members.is_writer() && members.has_link(member, &link) =>
+                    {
+                        members.missed(member, &why).await.ok();
                     }
-                } else {
-                    members.change_member(member, |member| member.suspect.store(false, Ordering::Release));
-                    return;
+                    Err(Failure::Lost(_)) => {}
+                    // A damaged page is also an answer.
+                    _ => {
+                        members.change_member(member, |member| member.suspect.store(false, Ordering::Release));
+                        return;
+                    }
                 }
             }
         });
