@@ -43,7 +43,7 @@ pub fn run(data: &[u8]) {
     let now = Instant::now();
     let cookies = ASKS.map(|(command, offset, len)| {
         let ask = ExpectedReply { command, range: ByteRange::new(offset, len) };
-        table.insert(ask, now, now + Duration::from_secs(10))
+        table.insert(ask, now, now + Duration::from_secs(10), 0)
     });
     if choice & 2 != 0 {
         table.abandon(cookies[2]);

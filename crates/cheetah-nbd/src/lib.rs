@@ -3,7 +3,7 @@
 //! Every hop between machines speaks NBD. [`proto`] is the codec and [`handshake`] the negotiation; neither does
 //! any I/O, they turn bytes into decisions and back. [`client`] makes a device of an export elsewhere.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod answering;
 pub mod busy;

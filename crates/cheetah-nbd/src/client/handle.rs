@@ -13,6 +13,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::delivery::Delivery;
 use super::inflight::{Answer, Cookie, ExpectedReply, Failed, Inflight, Wakers};
 use super::outbox::{Batch, Outbox};
 use super::receive::Receiver;
@@ -56,6 +57,7 @@ struct State {
     writer: Option<Arc<WriteHalf>>,
     inflight: Inflight,
     outbox: Outbox,
+    delivery: Delivery,
     /// A caller or the task is writing, without holding the lock.
     writing: bool,
     broken: Option<io::Error>,
@@ -128,7 +130,8 @@ impl ConnectionHandle {
         let mut state = self.state.lock();
         let Some(writer) = state.writer.clone() else { return Pending { link: self, cookie: None } };
         let alone = state.inflight.is_empty();
-        let cookie = state.inflight.insert(call.ask, call.issued, call.deadline);
+        let end = state.delivery.queue(Request::LEN as u64 + call.payload.map_or(0, Data::len));
+        let cookie = state.inflight.insert(call.ask, call.issued, call.deadline, end);
         let request = Request {
             flags: call.flags,
             command: call.ask.command,
@@ -176,6 +179,7 @@ impl ConnectionHandle {
     /// Writes until nothing is left or the socket is full. The caller has set `state.writing`.
     fn write(&self, writer: &WriteHalf, epoch: u64, mut batch: Batch) -> Written {
         loop {
+            let mut written_bytes = 0;
             let result = loop {
                 if batch.is_empty() {
                     break match writer.try_flush() {
@@ -186,7 +190,10 @@ impl ConnectionHandle {
                 let (slices, used) = batch.slices();
                 match writer.try_write_vectored(&slices[..used]) {
                     Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
-                    Ok(len) => batch.advance(len),
+                    Ok(len) => {
+                        batch.advance(len);
+                        written_bytes += len as u64;
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(Written::Blocked),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => break Err(error),
@@ -197,6 +204,7 @@ impl ConnectionHandle {
                 return Written::All;
             }
             state.outbox.put_back(batch);
+            state.delivery.wrote(written_bytes);
             match result {
                 Ok(Written::All) if !state.outbox.is_empty() => batch = state.outbox.take(),
                 Ok(written) => {
@@ -249,6 +257,7 @@ impl ConnectionHandle {
         state.writing = false;
         state.broken = None;
         state.outbox.clear();
+        state.delivery = Delivery::default();
         // The server has fenced the connections before this one.
         self.has_unfenced_change.store(false, Ordering::Release);
         self.has_abandoned_change.store(false, Ordering::Release);
@@ -296,9 +305,14 @@ impl ConnectionHandle {
         self.read_len_mean.store(state.inflight.read_len_mean(), Ordering::Relaxed);
     }
 
-    /// When the oldest unanswered request was issued.
-    pub fn oldest(&self) -> Option<Instant> {
-        self.state.lock().inflight.oldest()
+    /// Since when the server owes the answer to the oldest unanswered request: since it was issued or, if that took longer
+    /// than one look, since more of it was last found to have arrived.
+    pub fn owed_since(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let oldest = state.inflight.oldest()?;
+        let unacknowledged = state.writer.as_ref().map_or(0, |writer| writer.unacknowledged());
+        let progress = state.delivery.look(unacknowledged, oldest.end, Instant::now());
+        Some(progress.map_or(oldest.issued, |progress| progress.max(oldest.issued)))
     }
 
     /// Fails requests whose deadline is before `now`. Returns when the oldest unanswered request was issued.
@@ -307,7 +321,7 @@ impl ConnectionHandle {
         let mut state = self.state.lock();
         let gave_up_changes = state.inflight.expire(now, &mut woken);
         self.note_given_up(gave_up_changes);
-        let oldest = state.inflight.oldest();
+        let oldest = state.inflight.oldest().map(|oldest| oldest.issued);
         drop(state);
         wake(woken);
         oldest

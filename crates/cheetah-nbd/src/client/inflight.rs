@@ -115,7 +115,17 @@ struct Slot {
     ask: ExpectedReply,
     issued: Instant,
     deadline: Instant,
+    end: u64,
     reply: Reply,
+}
+
+/// The oldest request whose reply is outstanding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oldest {
+    /// When it was issued.
+    pub issued: Instant,
+    /// The number of bytes that its connection sends up to its end.
+    pub end: u64,
 }
 
 #[derive(Debug)]
@@ -159,8 +169,8 @@ impl Inflight {
         self.read_bytes.checked_div(self.reads).unwrap_or(0)
     }
 
-    /// Adds a request.
-    pub fn insert(&mut self, ask: ExpectedReply, issued: Instant, deadline: Instant) -> Cookie {
+    /// Adds a request; its connection sends `end` bytes up to its end.
+    pub fn insert(&mut self, ask: ExpectedReply, issued: Instant, deadline: Instant, end: u64) -> Cookie {
         self.outstanding += 1;
         if ask.command == Command::Read {
             self.reads += 1;
@@ -171,12 +181,12 @@ impl Inflight {
             && let Some(slot) = self.slots.get_mut(index as usize)
         {
             let generation = slot.generation.wrapping_add(1);
-            *slot = Slot { generation, state, ask, issued, deadline, reply: Reply::default() };
+            *slot = Slot { generation, state, ask, issued, deadline, end, reply: Reply::default() };
             return Cookie::new(index, generation);
         }
         // 2³² requests at once do not fit in memory.
         let index = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        self.slots.push(Slot { generation: 0, state, ask, issued, deadline, reply: Reply::default() });
+        self.slots.push(Slot { generation: 0, state, ask, issued, deadline, end, reply: Reply::default() });
         Cookie::new(index, 0)
     }
 
@@ -353,9 +363,10 @@ impl Inflight {
         changes
     }
 
-    /// When the oldest request whose reply is outstanding was issued.
-    pub fn oldest(&self) -> Option<Instant> {
-        self.slots.iter().filter(|slot| slot.awaits_reply()).map(|slot| slot.issued).min()
+    /// The oldest request whose reply is outstanding.
+    pub fn oldest(&self) -> Option<Oldest> {
+        let outstanding = self.slots.iter().filter(|slot| slot.awaits_reply());
+        outstanding.map(|slot| Oldest { issued: slot.issued, end: slot.end }).min_by_key(|oldest| oldest.issued)
     }
 
     fn slot(&mut self, cookie: u64) -> Result<&mut Slot, Violation> {

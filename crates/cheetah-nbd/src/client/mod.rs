@@ -20,6 +20,7 @@
 
 mod connection;
 mod counters;
+mod delivery;
 mod digests;
 mod handle;
 mod health;
@@ -268,13 +269,14 @@ impl Client {
     }
 
     /// How long the server has been silent while it owes an answer: the time since the last byte received over any
-    /// connection, or since the oldest unanswered request was made, whichever is later. `None` if it owes none. Requests
-    /// whose callers have gone count until they are answered; so do requests that wait for a connection, while they do.
+    /// connection, or since the oldest unanswered request was made or, while it is sent, since more of it was found to have
+    /// arrived, whichever is latest. `None` if it owes none. Requests whose callers have gone count until they are answered;
+    /// so do requests that wait for a connection, while they do.
     ///
     /// In a process that was stopped for a while, the time is too long until the connections' tasks have run again.
     pub fn silent_for(&self) -> Option<Duration> {
-        let oldest_in_flight = self.shared.links.iter().filter_map(ConnectionHandle::oldest).min();
-        self.shared.silence.so_far(oldest_in_flight)
+        let owed_since = self.shared.links.iter().filter_map(ConnectionHandle::owed_since).min();
+        self.shared.silence.so_far(owed_since)
     }
 
     /// How the server packs content; `None` if it does not.

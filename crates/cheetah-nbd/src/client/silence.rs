@@ -38,11 +38,11 @@ impl Silence {
         Waiting { silence: self, issued }
     }
 
-    /// Time since the later of the last byte received and the issue of the oldest unanswered request; `oldest_in_flight`
-    /// is the oldest one that was sent.
-    pub fn so_far(&self, oldest_in_flight: Option<Instant>) -> Option<Duration> {
+    /// Time since the later of the last byte received, and the time since when an answer is owed: `owed_since` over a
+    /// connection, and otherwise since the oldest request that waits for one was issued.
+    pub fn so_far(&self, owed_since: Option<Instant>) -> Option<Duration> {
         let waiting = self.waiting.lock().iter().copied().min();
-        let oldest = oldest_in_flight.into_iter().chain(waiting).min()?;
+        let oldest = owed_since.into_iter().chain(waiting).min()?;
         let heard = self.started + Duration::from_nanos(self.heard_ns.load(Ordering::Relaxed));
         Some(oldest.max(heard).elapsed())
     }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
+use super::delivery::unacknowledged;
 use crate::starttls::{self, Secured};
 use crate::tune::tune;
 use crate::uri::Address;
@@ -170,6 +171,14 @@ impl WriteHalf {
     /// Whether there is something for [`try_flush`](Self::try_flush).
     pub fn is_pending(&self) -> bool {
         self.sender.as_ref().is_some_and(|sender| sender.lock().is_pending())
+    }
+
+    /// Bytes that were written, with TLS after encryption, and have not arrived at the server's machine.
+    pub fn unacknowledged(&self) -> u64 {
+        match &self.socket {
+            WriteSocket::Tcp(stream) => unacknowledged(stream.as_ref()),
+            WriteSocket::Unix(stream) => unacknowledged(stream.as_ref()),
+        }
     }
 
     /// Ready when the socket is writable. Only one task may poll it.

@@ -48,7 +48,7 @@ impl Core {
 
     fn ask(&mut self, command: Command, offset: u64, len: u64) -> Cookie {
         let (ask, now) = (ExpectedReply { command, range: ByteRange::new(offset, len) }, Instant::now());
-        self.table.insert(ask, now, now + Duration::from_secs(10))
+        self.table.insert(ask, now, now + Duration::from_secs(10), 0)
     }
 
     fn read(&mut self, offset: u64, len: u64) -> Cookie {

@@ -51,6 +51,14 @@ impl Cable {
         }
     }
 
+    /// Makes it a slow one, in bits a second in the terms of tc.
+    pub fn limit(&self, rate: &str) {
+        for machine in [&self.writers, &self.readers] {
+            let limit = ["root", "tbf", "rate", rate, "burst", "256k", "latency", "50ms"];
+            tool("ip", &[&["netns", "exec", machine, "tc", "qdisc", "add", "dev", "eth0"], &limit[..]].concat()).ok();
+        }
+    }
+
     pub fn unplug(&self) {
         tool("ip", &["-n", &self.readers, "link", "set", "eth0", "down"]).ok();
     }

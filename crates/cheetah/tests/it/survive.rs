@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cable::Cable;
 use crate::support::bytes::noise;
 use crate::support::run::program;
-use crate::support::{Desk, MIB, Mounted, Node, cheetah, need, node, three, tool, until};
+use crate::support::{Desk, MIB, Mounted, Node, Service, cheetah, need, node, text, three, tool, until};
 
 const SIZE: u64 = 24 * MIB;
 
@@ -371,6 +371,32 @@ fn a_check_finds_flipped_bits_and_mends_them_and_says_if_it_cannot() {
     let drive = made(&desk, &[&first, &second, &third], &["--layout", "parity"]);
     third.kill();
     cheetah(&["repair", &drive, "--check"]).says(3, &["cheetah repair"]);
+}
+
+#[test]
+fn no_node_is_lost_while_a_long_write_is_sent_over_a_slow_link() {
+    if !need::programs(&["tc", "nbdcopy"]) {
+        return;
+    }
+    let Some(cable) = Cable::new() else { return };
+    // A write of 32 MiB, the longest of NBD, then takes two seconds to arrive, longer than a node may be silent.
+    cable.limit("200mbit");
+    let desk = Desk::new();
+    let nodes = [(); 3].map(|()| Cable::node(&cable.readers, Cable::READERS));
+    let drive = desk.arg("case.drive");
+    let listed = node::list(&[&nodes[0], &nodes[1], &nodes[2]]);
+    let create = ["create", &drive, "--nodes", &listed, "--size", "32MiB", "--layout", "parity", "--no-seal"];
+    assert!(Cable::command(&cable.writers, &create).output().unwrap().status.success());
+    let socket = desk.arg("socket");
+    let export = ["export", &drive, "--unix", &socket, "--writable", "--no-repair"];
+    let service = Service::spawn(Cable::command(&cable.writers, &export), "ready").unwrap();
+    let (image, copy) = (desk.file("image", &noise(32 * MIB, 5)), desk.arg("copy"));
+    let (uri, long) = (text(&service.ready, "uri"), "--request-size=33554432");
+    tool("nbdcopy", &[long, "--requests=1", "--connections=1", &image, uri]).ok();
+    tool("nbdcopy", &[uri, &copy]).ok();
+    assert!(std::fs::read(&copy).unwrap() == std::fs::read(&image).unwrap());
+    let said = service.stderr();
+    assert!(!said.contains("is lost"), "{said}");
 }
 
 /// A machine with a reader and a node is cut off from the writer and the other nodes. The writer goes on. The reader still reaches
