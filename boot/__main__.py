@@ -62,14 +62,14 @@ def build(out: str, cheetah: str, level: int = cpio.LEVEL, packages_dir: str | N
             with open(os.path.join(files, name), "wb") as file:
                 file.write(content)
         netboot.build(os.path.join(scratch, "pxe"), files, packages)
-        medium.build(os.path.join(scratch, "cheetah.iso"), tree, packages, _epoch_s())
+        medium.build(os.path.join(scratch, "cheetah.iso"), tree, packages, epoch_s())
         shutil.rmtree(pxe, ignore_errors=True)
         os.rename(os.path.join(scratch, "pxe"), pxe)
         os.rename(os.path.join(scratch, "cheetah.iso"), iso)
     return [iso, pxe]
 
 
-def _epoch_s() -> int:
+def epoch_s() -> int:
     """Returns the time stamp of the image: SOURCE_DATE_EPOCH, or that of the last commit."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:

@@ -27,6 +27,8 @@ def live() -> str:
         return built
     if why := guest.missing():
         pytest.skip(why)
+    # A commit meanwhile does not change the time stamp of the next image.
+    os.environ.setdefault("SOURCE_DATE_EPOCH", str(build.epoch_s()))
     out = ROOT / "target" / ("live" if LEVEL == cpio.LEVEL else f"live-{LEVEL}")
     try:
         build.build(str(out), CHEETAH, LEVEL, PACKAGES)
