@@ -205,7 +205,8 @@ PARTS = (
         "A block device of the kernel",
         "`cheetah attach` of a drive (one node) and of an image, through the kernel's nbd and its ublk, beside `nbd-client` on "
         "`nbdkit memory` (Unix socket), all in one emulated machine (QEMU without hardware virtualisation, one processor, "
-        "Debian's kernel); read by fio without the page cache. Measured on an Intel Xeon, not on the processor above.",
+        "Debian's kernel); read by fio without the page cache. Between a program and the bytes of a drive there is one process "
+        "more, the node, so a drive is also measured beside an `nbdkit nbd` that is in front of `nbdkit memory`.",
     ),
     Part(
         "aoe",
