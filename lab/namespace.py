@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 NETNS_DIR = "/run/netns"
 END_TIMEOUT_S = 5.0
+REMOVE_TRIES = 5
+REMOVE_PAUSE_S = 0.1
 
 
 class LabError(Exception):
@@ -53,13 +55,17 @@ class Namespace:
 
     def remove(self) -> None:
         """Ends the processes in it, then removes it; does nothing if it does not exist."""
-        if self.exists():
+        tries_left = REMOVE_TRIES
+        while self.exists():
             _end(self.processes())
+            tries_left -= 1
             try:
                 run(["ip", "netns", "del", self.name])
             except LabError:
-                if self.exists():
+                # Another process removes it as well, or the last command of a killed owner still creates it.
+                if self.exists() and tries_left == 0:
                     raise
+                time.sleep(REMOVE_PAUSE_S)
 
     def processes(self) -> list[int]:
         """Returns the processes in it, except this one and its ancestors."""

@@ -73,7 +73,8 @@ def sweep() -> list[str]:
 def sweep_one(name: str) -> bool:
     """Removes the remains of a lab, unless its owner is alive or it is to stay; returns whether it did."""
     file = StateFile(name)
-    if not file.claim(create=False):
+    # A lab that is to stay is not even claimed: `down` would find it claimed.
+    if file.read().stays or not file.claim(create=False):
         return False
     if file.read().stays:
         file.release()

@@ -34,9 +34,13 @@ class StateFile:
         """Locks the file, creating it if wanted; returns False if it is locked or missing."""
         os.makedirs(STATE_DIR, exist_ok=True)
         while True:
+            if create and self._create():
+                return True
             try:
-                descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             except FileNotFoundError:
+                if create:
+                    continue
                 return False
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,6 +52,20 @@ class StateFile:
                 return True
             # Its owner removed it just now.
             os.close(descriptor)
+
+    def _create(self) -> bool:
+        """Creates the file, locked from its first moment, so that no sweep finds it without an owner; returns False if
+        it exists."""
+        descriptor = os.open(STATE_DIR, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            # Python follows the symbolic link in /proc only if a descriptor of a directory is given as well.
+            os.link(f"/proc/self/fd/{descriptor}", self.path, src_dir_fd=descriptor, follow_symlinks=True)
+        except FileExistsError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
 
     def _is_still(self, descriptor: int) -> bool:
         try:
