@@ -39,10 +39,16 @@ test-others: ## build for aarch64 and armv7, quickly, and run the binaries in em
 
 lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
 
+# Crates outside of the workspace: programs that only the lab and the benchmarks need, and the libFuzzer targets.
+APART = bench/packets lab/relay fuzz
+
 lint-rust:
 	@scripts/install-deps --build --python
 	cargo fmt --all --check
+	$(foreach crate,$(APART),cargo fmt --manifest-path $(crate)/Cargo.toml --check && ) true
 	cargo clippy --workspace --all-targets --features cheetah/ublk -- -D warnings
+	$(foreach crate,$(filter-out fuzz,$(APART)),cargo clippy --locked --manifest-path $(crate)/Cargo.toml --target-dir target/apart --all-targets -- -D warnings && ) true
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --quiet --workspace --no-deps --document-private-items --features cheetah/ublk
 
 lint-dependencies:
 	@scripts/install-deps --build --python

@@ -7,7 +7,7 @@
 //! * **Contained** ([`contain`], [`contained`], [`spawn_blocking`]): a connection, a request, accepting a client. A
 //!   panic ends that alone. It is logged and counted, and the peer or the caller sees an error.
 //! * **Everything else** is essential: worker threads, background tasks of a device. Once a program has
-//!   called [`watch`], a panic there is a failure of the process: [`failed`] returns, so that the program can end in
+//!   called [`watch()`], a panic there is a failure of the process: [`failed`] returns, so that the program can end in
 //!   order (wipe memory, unmount, flush) with an error, and [`WIND_UP_MAX`] later the process exits in any case. An
 //!   essential task that ends without a panic reports that with [`fail`].
 //!
@@ -146,7 +146,7 @@ pub fn watch() {
     });
 }
 
-/// Reports that something essential has ended. Programs that called [`watch`] then end; others only see it in the log.
+/// Reports that something essential has ended. Programs that called [`watch()`] then end; others only see it in the log.
 pub fn fail(why: impl Display) {
     let why = why.to_string();
     if !WATCHED.load(Ordering::Relaxed) {

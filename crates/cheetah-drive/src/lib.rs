@@ -26,7 +26,7 @@
 //! | function | effect |
 //! |---|---|
 //! | [`find::find`]`(&[NodeSpec], &FindOptions) -> Vec<AvailableNode>` | ask named, announced and foreign nodes for their free memory |
-//! | [`gather::Gather::listen`]`(addr, wanted, insecure)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
+//! | [`gather::JoinListener::listen`]`(addr, wanted, insecure)`, `.next() -> Option<AvailableNode>` | wait for nodes that join by themselves |
 //! | [`plan::plan`]`(DriveSize, Layout, &[NodeMemory]) -> Vec<u64>` | how much of each node a drive will take |
 //! | [`create::create`]`(CreateRequest) -> DriveFile` | allocate, and write the drive file; all or nothing |
 //! | [`create::enlarge`]`(&mut DriveFile, EnlargeRequest)` | append a set of further nodes |

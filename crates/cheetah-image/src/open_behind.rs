@@ -39,7 +39,7 @@ pub(crate) type FileBehind = (String, DynDevice);
 ///
 /// # Errors
 ///
-/// [`Error::Failed`] for a file in another format, which is named; otherwise as [`open`](crate::open).
+/// [`Error::Failed`] for a file in another format, which is named; otherwise as [`open`](fn@crate::open).
 pub async fn open_behind(
     device: DynDevice,
     location: &str,

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`units`] | where units lie: sizes, offsets |
 //! | [`stamp`] | the version of a unit: an epoch and a counter |
-//! | [`unit`] | sealing and opening one unit |
+//! | [`mod@unit`] | sealing and opening one unit |
 //! | [`record`] | the record of a drive: its epochs, the stamp of each unit, and the root over them |
 //! | [`log`] | what follows the record in its file: changed stamps, and copies of units that a crash could tear |
 //! | [`age`] | the drive's key, wrapped in the `age` format |

@@ -9,7 +9,7 @@
 //!    time.
 //! 3. **Does it hold the bytes read before?** An agent makes new digests of all of them, which takes a pass over its
 //!    disk and hardly any bandwidth ([`Comparing::by_digests`]). From any other source a random sample is read
-//!    ([`Comparing::by_samples`]), and the bound on the rest ([`sample_size`]) is recorded ([`Opening`]).
+//!    ([`Comparing::by_samples`]), and the bound on the rest ([`mod@sample_size`]) is recorded ([`Opening`]).
 //!
 //! [`Identity::differences`]: cheetah_image::Identity::differences
 

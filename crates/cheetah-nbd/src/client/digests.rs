@@ -1,6 +1,6 @@
 //! Digests of an export's content, made at the server from a fresh read, without the content.
 //!
-//! A client that was connected with [`Method::Omit`](crate::packing::Method::Omit) reads nothing else: replies to its
+//! A client that was connected with [`Method::Omit`] reads nothing else: replies to its
 //! reads hold a BLAKE3 digest of each MiB, 68 bytes on the wire. So a client that has read an export before can tell
 //! whether the export still holds the same, at the cost of the server's disk and not of the link.
 

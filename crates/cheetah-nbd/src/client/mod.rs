@@ -11,7 +11,7 @@
 //! * **Among others**, a request is queued and the task is woken. The task lets all ready callers queue their requests
 //!   first, then writes all of them at once; the server does the same with the replies.
 //! * **Large payloads** are received straight into the memory that is handed to the reader, and are never copied. The
-//!   memory is reused (`pool`).
+//!   memory is reused (`cheetah_device::buffers`).
 //!
 //! A lost connection is replaced, and its in-flight requests are repeated on the new one (`recover`), if the server is
 //! still the instance that holds the content. No request outlives its time-out; a client that does not wait for
@@ -285,7 +285,7 @@ impl Client {
     }
 
     /// The server's description of the export (NBD_INFO_DESCRIPTION), if any. A Cheetah agent describes its source, as
-    /// one line of JSON behind [`X_CHEETAH`](crate::proto::X_CHEETAH).
+    /// one line of JSON behind [`X_CHEETAH`].
     pub fn description(&self) -> Option<&str> {
         self.shared.description.as_deref()
     }

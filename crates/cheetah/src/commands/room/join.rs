@@ -25,7 +25,7 @@ directory, and other commands find it there.
   cheetah room join examiner:10812 --role analyst"
 )]
 pub struct Args {
-    /// The invitation, a file that holds it, or HOST[:PORT] of the machine where cheetah room serve runs
+    /// The invitation, a file that holds it, or HOST or HOST:PORT of the machine where cheetah room serve runs
     #[arg(value_name = "INVITATION|HOST")]
     place: String,
 
