@@ -144,7 +144,8 @@ class Stage:
             os.close(descriptor)
 
     def _env(self) -> dict[str, str]:
-        return {**os.environ, "CHEETAH_KEY": str(self.folder / "custody.key")}
+        key, state = self.folder / "custody.key", self.folder / "state"
+        return {**os.environ, "CHEETAH_KEY": str(key), "XDG_STATE_HOME": str(state)}
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cheetah_device::{ByteRange, Data, DynDevice, Size};
 use cheetah_error::{Error, Result};
+use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternative, Alternatives, Opening, RecordStore, Version};
@@ -347,6 +348,15 @@ pub(crate) fn destroy_key(file: &DriveFile) -> Result<bool> {
     Ok(true)
 }
 
+/// Overwrites the drive file in place, wrapped keys included: needs no space. The file must then be removed.
+pub(crate) fn overwrite(file: &DriveFile) -> Result<()> {
+    let failed = |error: std::io::Error| Error::io(format_args!("overwriting {}", file.path.display()), &error);
+    let mut there = File::options().write(true).open(&file.path).map_err(failed)?;
+    let len = there.metadata().map_err(failed)?.len();
+    let zeros = vec![0; usize::try_from(len).unwrap_or_default()];
+    there.write_all(&zeros).and_then(|()| there.sync_all()).map_err(failed)
+}
+
 /// The path of the seal record.
 pub fn record_path(file: &DriveFile) -> PathBuf {
     beside(&file.path, "seal")
@@ -380,7 +390,7 @@ fn error_of(file: &DriveFile, error: &SealError) -> Error {
     match error {
         SealError::NoKey(_) => Error::misuse(text),
         SealError::NotAuthentic(_) | SealError::Malformed(_) => Error::Evidence(text),
-        SealError::Exhausted(_) | SealError::System(_) => Error::failed(text),
+        SealError::Exhausted(_) | SealError::NoSpace(_) | SealError::System(_) => Error::failed(text),
     }
 }
 
@@ -392,7 +402,7 @@ struct RecordFile {
     /// The units of the drive when it was opened.
     units: Units,
     /// The file that this process has stored last, open for appending.
-    own: Mutex<Option<File>>,
+    own: Mutex<Option<Appender>>,
 }
 
 impl RecordFile {
@@ -416,23 +426,25 @@ impl RecordStore for RecordFile {
 
     fn store(&self, record: &[u8]) -> std::io::Result<Version> {
         let mut own = self.own.lock();
-        *own = None;
         let other = |error: Error| std::io::Error::other(error.to_string());
         RECORD.replace(&self.path, record).map_err(other)?;
         let file = RECORD.open(&self.path).map_err(other)?.ok_or_else(|| missing(&self.path))?;
-        let version = version(&file.metadata()?);
-        *own = Some(file);
-        Ok(version)
+        let metadata = file.metadata()?;
+        *own = Some(Appender::new(file, metadata.len()));
+        Ok(version(&metadata))
     }
 
     fn append(&self, entry: &[u8], durable: bool) -> std::io::Result<Version> {
         let mut own = self.own.lock();
         let file = own.as_mut().ok_or_else(|| missing(&self.path))?;
-        file.write_all(entry)?;
-        if durable {
-            file.sync_data()?;
-        }
-        Ok(version(&file.metadata()?))
+        file.append(entry, durable)?;
+        Ok(version(&file.file().metadata()?))
+    }
+
+    fn undo_append(&self) -> Option<Version> {
+        let mut own = self.own.lock();
+        let file = own.as_mut()?;
+        file.mend().and_then(|()| file.file().metadata()).map(|metadata| version(&metadata)).ok()
     }
 
     fn version(&self) -> Option<Version> {

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 pub mod aff4;
+pub mod append;
 mod ata;
 pub mod clean;
 pub mod compressed;

@@ -1,5 +1,7 @@
 //! The errors of keys and records.
 
+use std::io::ErrorKind;
+
 /// A reason why a sealed drive cannot be opened, as a clause that continues a sentence about the drive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
@@ -15,6 +17,9 @@ pub enum SealError {
     /// A limit of the format is reached.
     #[error("{0}")]
     Exhausted(&'static str),
+    /// There is no space to store the record.
+    #[error("{0}")]
+    NoSpace(String),
     /// The operating system reported an error.
     #[error("{0}")]
     System(String),
@@ -23,6 +28,10 @@ pub enum SealError {
 impl SealError {
     /// Wraps an error of the operating system.
     pub fn system(doing: &str, error: &std::io::Error) -> Self {
-        Self::System(format!("{doing}: {}", cheetah_device::os_error::describe(error)))
+        let text = format!("{doing}: {}", cheetah_device::os_error::describe(error));
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::NoSpace(text),
+            _ => Self::System(text),
+        }
     }
 }

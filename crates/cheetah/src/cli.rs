@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cheetah_acquire::custody::FillLog;
+use cheetah_acquire::custody::{FillLog, ledger};
 use cheetah_drive::sealed;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
@@ -10,8 +10,8 @@ use cheetah_seal::{SealError, keyring};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, attach, bench, create, demo, destroy, detach, drain, drive, enlarge, export, generate, load, mount, node,
-    probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
+    acquire, attach, bench, create, custody, demo, destroy, detach, drain, drive, enlarge, export, generate, load,
+    mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, enter};
@@ -86,6 +86,7 @@ pub enum Command {
     Load(load::Args),
     Save(save::Args),
     Verify(verify::Args),
+    Custody(custody::Args),
     Status(status::Args),
     Destroy(destroy::Args),
     Drive(drive::Args),
@@ -108,6 +109,7 @@ impl Cli {
         let unusable = |error: SealError| Failure::misused(error.to_string());
         self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
         self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
+        ledger::usual_directory().into_iter().for_each(ledger::keep_in);
         if self.accept_unverified {
             sealed::accept_unverified(|file, ranges| FillLog::beside(&file.path).accepted_unverified(ranges));
         }
@@ -137,9 +139,13 @@ impl Command {
         match self {
             Self::Node(args) => Some(args.participation()),
             Self::Serve(args) => Some(args.participation()),
-            Self::Room(_) | Self::Demo(_) | Self::Generate(_) | Self::Bench(_) | Self::Unmount(_) | Self::Detach(_) => {
-                None
-            }
+            Self::Custody(_)
+            | Self::Room(_)
+            | Self::Demo(_)
+            | Self::Generate(_)
+            | Self::Bench(_)
+            | Self::Unmount(_)
+            | Self::Detach(_) => None,
             _ => Some(client()),
         }
     }
@@ -158,6 +164,7 @@ impl Command {
             Self::Room(args) => room::run(args, room, ui).await,
             Self::Save(args) => save::run(args, ui).await,
             Self::Verify(args) => verify::run(args, ui).await,
+            Self::Custody(args) => custody::run(&args, ui),
             Self::Status(args) => status::run(args, ui).await,
             Self::Destroy(args) => destroy::run(args, ui).await,
             Self::Drive(args) => drive::run(args, ui),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cheetah_device::coverage::State;
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_drive::DriveFile;
+use cheetah_drive::digests::Digests;
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::Ewf;
@@ -116,7 +117,7 @@ pub async fn verify_all(
             shown = std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(event));
         };
         let found = match destination.form {
-            Form::Drive => verify_drive(request, destination, &coverage, show).await,
+            Form::Drive => verify_drive(request, destination, (&state.digests, &coverage), show).await,
             Form::Raw | Form::E01 => {
                 let opened = open_image(destination, &report.files, request.timeout).await;
                 match opened {
@@ -214,12 +215,18 @@ fn forget_cached(path: &Path) {
 async fn verify_drive(
     request: &Request,
     destination: &Destination,
-    coverage: &Coverage,
+    (digests, coverage): (&Digests, &Coverage),
     mut show: impl FnMut(Progress) + Send,
 ) -> Result<ReadBack> {
     let file = DriveFile::load(&destination.path)?;
+    let recorded = file.image.as_ref().and_then(|image| image.digests.as_ref());
+    if recorded.is_none_or(|recorded| recorded.blake3 != digests.root()) {
+        let problems = vec![format!("{destination}: its drive file does not name the digests of what was acquired")];
+        return Ok(ReadBack { problems, ..ReadBack::default() });
+    }
     // Only the digests of the chunks are compared, and the report says so.
-    let options = VerifyOptions { hashes: HashChoice::NONE, timeout: request.timeout };
+    let (hashes, signed) = (HashChoice::NONE, Hashes::default());
+    let options = VerifyOptions { hashes, signed, timeout: request.timeout };
     let (mut pace, begun) = (EtaMeter::new(file.size, 0), Instant::now());
     let mut last = 0;
     let progress = |so_far: cheetah_drive::CopyProgress| {

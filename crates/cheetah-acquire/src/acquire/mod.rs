@@ -27,7 +27,7 @@ mod event;
 mod recorder;
 mod request;
 mod run;
-mod side_files;
+pub(crate) mod side_files;
 
 pub use begin::discard;
 pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};

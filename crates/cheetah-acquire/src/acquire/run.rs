@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
+use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use time::OffsetDateTime;
@@ -13,7 +14,7 @@ use super::begin::{Prepared, begin, sector_size};
 use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
 use super::side_files::REPORT;
-use super::{AcquireEvent, Report, Request};
+use super::{AcquireEvent, Destination, Form, Report, Request};
 use crate::custody;
 use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, StopSignal, Tally};
 use crate::journal::{AcquisitionState, Journal, Opening};
@@ -181,8 +182,19 @@ impl Finished {
         let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
-        let finished = custody::Finished { size: self.state.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
-        recorder.record(&custody::CustodyEvent::Finished(Box::new(finished)))?;
+        let finished = custody::Finished {
+            size: self.state.at,
+            unreadable_bytes,
+            hashes: self.hashes.clone(),
+            notes,
+            digests: Some(self.state.digests.root()),
+            drive: None,
+            report: true,
+        };
+        for (index, destination) in request.destinations.iter().enumerate() {
+            let finished = custody::Finished { drive: drive_id(destination)?, ..finished.clone() };
+            recorder.record_for(index, &custody::CustodyEvent::Finished(Box::new(finished)))?;
+        }
         if request.verify {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
         }
@@ -229,6 +241,12 @@ impl Finished {
             sinks,
         }
     }
+}
+
+/// The id of the drive that a destination is, if it is one.
+fn drive_id(destination: &Destination) -> Result<Option<String>> {
+    let is_drive = destination.form == Form::Drive;
+    is_drive.then(|| DriveFile::load(&destination.path).map(|file| file.id)).transpose()
 }
 
 fn rfc3339(time: Option<OffsetDateTime>) -> String {

@@ -7,23 +7,26 @@ use cheetah_device::coverage::State as Covered;
 use cheetah_device::{DynDevice, Size};
 use cheetah_error::Result;
 use cheetah_image::coverage::{map_path, read_map};
-use cheetah_image::{HashChoice, HashKind, Hashes, Source};
+use cheetah_image::{HashChoice, HashKind, Hashes, Kind, Source};
 use serde::Serialize;
 
-use super::event::{Span, Verified};
-use super::key::PublicKey;
+use super::agreement;
+use super::event::{Finished, Span, Verified};
 use super::log::CustodyLog;
 use super::read::{Damage, read_in_full};
-use super::report::LogReport;
-use super::verify_log;
+use super::report::{LogReport, State};
+use super::{Known, ledger, verify_log};
+
+/// The name of the log among the records of a hash.
+const LOG_SHOWN: &str = "custody log";
 
 /// How to verify an image.
 #[derive(Debug, Clone, Default)]
 pub struct AuditOptions {
     /// The hashes to compute, of those recorded; of all kinds if none is recorded.
     pub hashes: HashChoice,
-    /// The trusted keys.
-    pub trusted: Vec<PublicKey>,
+    /// What is known of its log.
+    pub known: Known,
 }
 
 /// The result of an audit.
@@ -33,6 +36,9 @@ pub struct Audit {
     pub size: u64,
     /// Its hashes; none if a part of it is damaged.
     pub hashes: Hashes,
+    /// BLAKE3 of the digests of its chunks, if the digests in its log were to be compared.
+    #[serde(skip)]
+    root: Option<String>,
     /// The comparisons with recorded hashes.
     pub compared: Vec<Comparison>,
     /// Ranges that were unreadable when the image was made. Hashes are made with zeros for them.
@@ -52,6 +58,8 @@ pub struct Audit {
     /// Whether the image is as it was made: no record of it, and no problem of its log, contradicts that. Ranges that
     /// were unreadable or unread when it was made do not count.
     pub unchanged: bool,
+    /// Whether the image was compared with a hash or digests that its custody log signed.
+    pub compared_with_signed: bool,
 }
 
 /// A comparison with a recorded hash.
@@ -86,6 +94,11 @@ impl Audit {
             problems: self.problems.clone(),
         }
     }
+
+    /// Whether the result may be signed: the image was compared with something signed, or contradicts it.
+    pub fn may_be_signed(&self) -> bool {
+        self.compared_with_signed || !self.unchanged
+    }
 }
 
 /// Reads the whole image in one pass and compares it with its records. Its log and its map are looked for beside
@@ -104,18 +117,22 @@ pub async fn audit(
 ) -> Result<Audit> {
     let identity = &source.identity;
     let log_path = path.map(CustodyLog::path_for).filter(|path| path.symlink_metadata().is_ok());
-    let log = log_path.as_deref().map(|path| verify_log(path, &options.trusted)).transpose()?;
+    let log = log_path.as_deref().map(|path| verify_log(path, &options.known)).transpose()?;
     let map = path.map(map_path).map(|path| read_map(&path)).transpose()?.flatten();
-    let finished = log.as_ref().and_then(|log| log.finished.as_ref()).map(|at| &at.finished);
-    let recorded: Vec<_> =
-        [("custody log", finished.map(|finished| &finished.hashes)), ("image", Some(&identity.hashes))]
-            .into_iter()
-            .filter_map(|(place, hashes)| Some((place, hashes?)))
-            .collect();
+    // An image keeps its name until the next acquisition to that name is whole.
+    let finished = log.as_ref().and_then(|log| log.finished.as_ref().or(log.earlier.as_ref())).map(|at| &at.finished);
+    let recorded: Vec<_> = [(LOG_SHOWN, finished.map(|finished| &finished.hashes)), ("image", Some(&identity.hashes))]
+        .into_iter()
+        .filter_map(|(place, hashes)| Some((place, hashes?)))
+        .collect();
     let wanted =
         recorded.iter().flat_map(|(_, hashes)| hashes.iter()).fold(HashChoice::NONE, |all, (kind, _)| all.with(kind));
     let wanted = if wanted == HashChoice::NONE { HashChoice::ALL } else { wanted };
-    let mut audit = read(&source.device, wanted & options.hashes, progress).await?;
+    let wanted = wanted & options.hashes;
+    let signed = finished.map(|finished| finished.hashes.choice() & wanted);
+    // Digests are compared where no signed hash is: they cost a pass of BLAKE3.
+    let root = finished.and_then(|finished| finished.digests.as_ref()).filter(|_| signed == Some(HashChoice::NONE));
+    let mut audit = read(&source.device, (wanted, root.is_some()), progress).await?;
     audit.unreadable.extend(identity.unreadable.iter().map(|range| Span::from(*range)));
     if let Some(map) = &map {
         audit.unreadable.extend(map.in_state(Covered::Unreadable).map(Span::from));
@@ -124,6 +141,10 @@ pub async fn audit(
     audit.unreadable = union(audit.unreadable);
     audit.compared = recorded.iter().flat_map(|(place, hashes)| compare(&audit.hashes, place, hashes)).collect();
     audit.problems.extend(audit.changes());
+    audit.compare_with_signed(root);
+    if let (Some(log), Some(path)) = (&log, path) {
+        audit.problems.extend(disagreements(&audit, (log, finished), source, path));
+    }
     if let Some(map) = map.filter(|map| map.size() != audit.size) {
         let (map, size) = (Size(map.size()), Size(audit.size));
         audit.problems.push(format!("the coverage map beside the image is of {map}, the image has {size}"));
@@ -132,6 +153,12 @@ pub async fn audit(
         let (then, now) = (finished.size, audit.size);
         audit.problems.push(format!("the image has {now} bytes; when it was finished it had {then}"));
     }
+    if log.is_none()
+        && let Some(path) = path
+    {
+        audit.problems.extend(ledger::missing(&CustodyLog::path_for(path)));
+        audit.problems.extend(agreement::report_without_log(path));
+    }
     audit.problems.extend(log.iter().flat_map(LogReport::problems).map(|problem| format!("custody log: {problem}")));
     audit.unchanged = audit.problems.is_empty();
     audit.problems.splice(0..0, audit.gaps());
@@ -139,9 +166,53 @@ pub async fn audit(
     Ok(audit)
 }
 
-async fn read(device: &DynDevice, hashes: HashChoice, progress: impl FnMut(u64) + Send) -> Result<Audit> {
-    let read = read_in_full(device, hashes, progress).await?;
+/// How the records beside an image differ from its log.
+fn disagreements(
+    audit: &Audit,
+    (log, finished): (&LogReport, Option<&Finished>),
+    source: &Source,
+    path: &Path,
+) -> Vec<String> {
+    if log.problem.is_some() {
+        return Vec::new();
+    }
+    let Some(finished) = finished else {
+        // The other states are problems of the log itself.
+        let ended = matches!(log.state, State::Stopped | State::Use);
+        return Vec::from_iter(ended.then(|| {
+            "the custody log does not record that an image was finished, and there is one: the end of the log was cut off, \
+             or the image is another"
+                .to_owned()
+        }));
+    };
+    let mut found = Vec::new();
+    if !audit.compared_with_signed {
+        found.push("was compared with nothing that its custody log signed: no hash in the log was computed".to_owned());
+    }
+    let identity = &source.identity;
+    let stored = HashKind::Md5;
+    if matches!(identity.kind, Kind::E01 | Kind::Ex01) && finished.hashes.get(stored).is_some() {
+        found.extend(agreement::hashes(&identity.hashes, &finished.hashes, "last section", [stored]));
+    }
+    let unreadable = audit.unreadable.iter().map(|span| span.len).sum::<u64>();
+    if unreadable < finished.unreadable_bytes {
+        let signed = finished.unreadable_bytes;
+        found.push(format!(
+            "lacks a part of its coverage map: {unreadable} bytes are unreadable in it, and {signed} in its custody log"
+        ));
+    }
+    found.extend(agreement::report(path, finished));
+    found.into_iter().map(|predicate| format!("the image {predicate}")).collect()
+}
+
+async fn read(
+    device: &DynDevice,
+    (hashes, digests): (HashChoice, bool),
+    progress: impl FnMut(u64) + Send,
+) -> Result<Audit> {
+    let read = read_in_full(device, (hashes, digests), progress).await?;
     Ok(Audit {
+        root: read.root,
         size: device.geometry().size,
         hashes: read.hashes,
         compared: Vec::new(),
@@ -152,6 +223,7 @@ async fn read(device: &DynDevice, hashes: HashChoice, progress: impl FnMut(u64) 
         log: None,
         problems: Vec::new(),
         unchanged: true,
+        compared_with_signed: false,
     })
 }
 
@@ -178,6 +250,18 @@ fn compare(now: &Hashes, recorded_in: &'static str, then: &Hashes) -> Vec<Compar
 }
 
 impl Audit {
+    /// Notes whether a signed hash was compared, and compares the digests with those of the log, `signed`.
+    fn compare_with_signed(&mut self, signed: Option<&String>) {
+        self.compared_with_signed = self.compared.iter().any(|one| one.recorded_in == LOG_SHOWN);
+        if let Some((now, then)) = self.root.as_ref().zip(signed) {
+            self.compared_with_signed = true;
+            if now != then {
+                self.problems
+                    .push("the digests of the image's chunks are not those that its custody log says they were".into());
+            }
+        }
+    }
+
     /// How the image differs from the record.
     fn changes(&self) -> Vec<String> {
         let differing = self.compared.iter().filter(|one| !one.same);

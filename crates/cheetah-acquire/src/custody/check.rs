@@ -15,7 +15,9 @@ use cheetah_image::own_file::OwnFile;
 use sha2::{Digest as _, Sha256};
 
 use super::event::CustodyEvent;
+use super::head::NotedHead;
 use super::key::{KeyId, PublicKey};
+use super::ledger;
 use super::lines::{LogLine, for_each};
 use super::record::{ORIGIN, Parsed, PrevDigest};
 use super::report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
@@ -28,18 +30,33 @@ const RECORD_BEGINS_MAX: usize = 28;
 /// The maximum number of keys that a log may introduce.
 const KEYS_MAX: usize = 64;
 
-/// Checks the log at `path`. Keys in `trusted` may sign any record. Of other keys, only the one that signed the first record
-/// may, and the report says that it is not trusted.
+/// Checks the log at `path`, and compares it with each [head](super::head) that is known of it: that in the user's ledger, if
+/// this process keeps one, and those given. The given keys may sign any record. Of other keys, only the one that signed
+/// the first record may, and the report says that it is not trusted.
 ///
 /// # Errors
 ///
 /// If the file cannot be read, or is a symbolic link. Problems of the log are in the report.
-pub fn verify_log(path: &Path, trusted: &[PublicKey]) -> Result<LogReport> {
+pub fn verify_log(path: &Path, known: &Known) -> Result<LogReport> {
     let shown = path.display();
     let file = LOG.open_with(path, OpenOptions::new().read(true))?;
     let file = file.ok_or_else(|| Error::failed(format!("there is no custody log {shown}")))?;
     let doing = |error| Error::io(format_args!("reading the custody log {shown}"), &error);
-    check(BufReader::new(file), trusted).map_err(doing)
+    let mut report = check(BufReader::new(file), &known.keys).map_err(doing)?;
+    ledger::compare(&mut report, path, &known.keys);
+    for (from, head) in &known.heads {
+        report.compare_with_head(head, from, None);
+    }
+    Ok(report)
+}
+
+/// What is known before a log is read.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The trusted keys.
+    pub keys: Vec<PublicKey>,
+    /// The heads that are known, and from where.
+    pub heads: Vec<(String, NotedHead)>,
 }
 
 /// As [`verify_log`], for any reader.
@@ -258,6 +275,9 @@ impl<'a> Checker<'a> {
         self.last_key = Some(parsed.key);
         let place = RecordPlace { line: self.report.lines, sha256: hex(&self.link) };
         self.report.last = Some(place.clone());
+        self.report.last_time = Some(parsed.record.time.clone());
+        self.report.id.get_or_insert_with(|| place.sha256.clone());
+        self.report.chain.push(self.link);
         self.count_signer(parsed.key);
         self.note_facts(parsed, place);
     }
@@ -288,7 +308,8 @@ impl<'a> Checker<'a> {
         match record.event() {
             Some(CustodyEvent::Started(started)) => {
                 report.state = State::Unfinished;
-                report.finished = None;
+                report.destroyed = false;
+                report.earlier = report.finished.take().or(report.earlier.take());
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
@@ -299,13 +320,18 @@ impl<'a> Checker<'a> {
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
             }
             Some(CustodyEvent::AcceptedUnverified { .. }) if report.state == State::Empty => report.state = State::Use,
+            Some(CustodyEvent::Destroyed { .. }) => {
+                report.destroyed = true;
+                if report.state == State::Empty {
+                    report.state = State::Unfinished;
+                }
+            }
             Some(CustodyEvent::Wiped(receipt)) => {
                 let line = report.lines;
                 report.wipes.add(line, *receipt, record.credential.as_ref().map(|acting| acting.room.as_str()));
             }
-            Some(
-                CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_) | CustodyEvent::Destroyed { .. },
-            ) if report.state == State::Use => {}
+            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_)) if report.state == State::Use => {
+            }
             _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
             _ => {}
         }

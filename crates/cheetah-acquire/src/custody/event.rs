@@ -187,6 +187,15 @@ pub struct Finished {
     /// may differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// BLAKE3 of the BLAKE3 digests of its chunks: 32 bytes for each MiB, in order. In hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digests: Option<String>,
+    /// The id of the drive, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<String>,
+    /// Whether a report is written beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub report: bool,
 }
 
 /// The result of a verification.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillEvent, FillObserver};
-use cheetah_drive::{HashChoice, Image};
+use cheetah_drive::{DriveFile, HashChoice, Image};
 use cheetah_error::Result;
 use cheetah_image::Identity;
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ const RANGES_LOGGED_MAX: usize = 10_000;
 /// loses the race for a drive fails with the drive's error, not with that of a locked log.
 #[derive(Debug)]
 pub struct FillLog {
+    drive: PathBuf,
     path: PathBuf,
     log: Mutex<Option<CustodyLog>>,
 }
@@ -27,7 +28,7 @@ pub struct FillLog {
 impl FillLog {
     /// Returns the log beside the drive file at `drive`, to be signed with the examiner's own key.
     pub fn beside(drive: &Path) -> Self {
-        Self { path: CustodyLog::path_for(drive), log: Mutex::default() }
+        Self { drive: drive.to_owned(), path: CustodyLog::path_for(drive), log: Mutex::default() }
     }
 
     /// Records that `drive` is filled from `found`.
@@ -50,8 +51,15 @@ impl FillLog {
     /// If it cannot be recorded.
     pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
         self.append(CustodyEvent::Hashes { hashes: image.hashes.clone() })?;
-        let (hashes, notes) = (image.hashes.clone(), image.note().into_iter().collect());
-        let finished = Finished { size: image.size, unreadable_bytes, hashes, notes };
+        let finished = Finished {
+            size: image.size,
+            unreadable_bytes,
+            hashes: image.hashes.clone(),
+            notes: image.note().into_iter().collect(),
+            digests: image.digests.as_ref().map(|digests| digests.blake3.clone()),
+            drive: Some(DriveFile::load(&self.drive)?.id),
+            report: false,
+        };
         self.append(CustodyEvent::Finished(Box::new(finished)))
     }
 

@@ -13,7 +13,9 @@ use time::macros::format_description;
 
 use super::check::{CheckedLog, LOG, Trust, read};
 use super::event::CustodyEvent;
+use super::head::Head;
 use super::key::{KeyId, SigningKey};
+use super::ledger;
 use super::record::{ActingAs, Draft};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 use crate::journal::sync_directory_of;
@@ -42,6 +44,8 @@ struct End {
     lines: u64,
     bytes: u64,
     prev: [u8; 32],
+    /// The digest of the first record.
+    first: Option<[u8; 32]>,
     open_line: bool,
     key: Option<KeyId>,
 }
@@ -142,7 +146,21 @@ impl CustodyLog {
         }
         let next = self.write(event, &end)?;
         self.end = Some(next);
+        self.note_head(&next, !matches!(event, CustodyEvent::Verified(_)));
         Ok(Receipt { seq: next.seq, sha256: hex(&next.prev) })
+    }
+
+    /// Notes the head in the user's ledger.
+    fn note_head(&self, end: &End, is_evidence: bool) {
+        if let Some(first) = end.first {
+            ledger::note(&self.path, Head::sign(first, end.seq, end.prev, now(), &self.key), is_evidence);
+        }
+    }
+
+    /// The log's head; `None` of an empty log. After a failed append, it is that before.
+    pub fn head(&self) -> Option<Head> {
+        let end = self.end?;
+        Some(Head::sign(end.first?, end.seq, end.prev, now(), &self.key))
     }
 
     /// Writes and flushes one record; returns where the log ends then.
@@ -197,7 +215,8 @@ impl CustodyLog {
         }
         let prev = Sha256::digest(&line).into();
         let key = Some(public.id());
-        Ok((line, End { seq: end.seq + 1, lines: end.lines + 1, prev, open_line: false, key, ..*end }))
+        let first = end.first.or(Some(prev));
+        Ok((line, End { seq: end.seq + 1, lines: end.lines + 1, prev, first, open_line: false, key, ..*end }))
     }
 
     /// The SHA-256 of everything from `offset` on.
@@ -213,7 +232,7 @@ impl CustodyLog {
     fn find_end(&mut self) -> Result<End> {
         let doing = |error| Error::io(format_args!("reading the custody log {}", self.path.display()), &error);
         self.file.rewind().map_err(doing)?;
-        let CheckedLog { report, prev, whole_bytes, open_line, key } =
+        let CheckedLog { mut report, prev, whole_bytes, open_line, key } =
             read(BufReader::new(&self.file), Trust::Anyone).map_err(doing)?;
         if let Some(problem) = &report.problem {
             return Err(Error::Evidence(format!(
@@ -222,12 +241,20 @@ impl CustodyLog {
                 self.path.display()
             )));
         }
+        ledger::compare(&mut report, &self.path, &[self.key.public()]);
+        if let Some(problem) = report.heads.iter().find_map(|head| head.problem.as_ref()) {
+            return Err(Error::Evidence(format!(
+                "nothing is added to the custody log {}: {problem}; keep it, and acquire to another name",
+                self.path.display()
+            )));
+        }
         let unfinished = report.unfinished_line.map(|line| line.bytes);
         if let Some(bytes) = unfinished {
             self.unfinished = Some(Unfinished { bytes, sha256: self.digest_from(whole_bytes).map_err(doing)? });
         }
         let lines = report.records + report.torn_lines;
-        Ok(End { seq: report.records, lines, bytes: whole_bytes, prev, open_line, key })
+        let first = report.chain.first().copied();
+        Ok(End { seq: report.records, lines, bytes: whole_bytes, prev, first, open_line, key })
     }
 }
 

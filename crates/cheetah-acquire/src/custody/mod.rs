@@ -14,13 +14,17 @@
 //! | [`audit()`] | reads an image in full and compares it with its log: an [`Audit`] |
 //!
 //! A chain cannot show that its end was cut off. A log therefore ends with a final record ([`CustodyEvent::Finished`],
-//! [`CustodyEvent::Stopped`]); a log without one is reported as unfinished.
+//! [`CustodyEvent::Stopped`]); a log without one is reported as unfinished. And its [`Head`] is kept where the folder of the
+//! evidence is out of reach ([`ledger`]).
 
+mod agreement;
 mod audit;
 mod check;
 mod event;
 mod filling;
+mod head;
 mod key;
+pub mod ledger;
 mod lines;
 mod log;
 mod read;
@@ -28,11 +32,13 @@ mod record;
 mod report;
 mod wipes;
 
+pub use agreement::DriveRecords;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
-pub use check::{check, verify_log};
+pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
 pub use event::{CustodyEvent, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
+pub use head::{Head, KnownHead, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Error as DeviceError};
+use cheetah_drive::digests::{CHUNK_BYTES, Digests, digest};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
 use cheetah_image::{HashChoice, Hashes};
@@ -12,8 +13,6 @@ use serde::Serialize;
 
 use super::event::Span;
 
-/// The length of a read.
-const CHUNK_BYTES: u64 = 1 << 20;
 /// The number of reads in flight.
 const READ_AHEAD: usize = 8;
 /// The lengths of the smaller reads that replace a failed one, in turn, down to a sector.
@@ -33,20 +32,23 @@ pub struct Damage {
 pub struct FullRead {
     /// Hashes of the whole, with zeros for unreadable ranges; none if anything is damaged.
     pub hashes: Hashes,
+    /// BLAKE3 of the digests of its chunks, if it was asked for and everything could be read.
+    pub root: Option<String>,
     /// Ranges that the device calls unreadable evidence.
     pub unreadable: Vec<ByteRange>,
     /// Ranges that fail for another reason.
     pub damaged: Vec<Damage>,
 }
 
-/// Reads all of `device`.
+/// Reads all of `device`; computes hashes, and the digests of its chunks if asked for.
 pub async fn read_in_full(
     device: &DynDevice,
-    hashes: HashChoice,
+    (hashes, digests): (HashChoice, bool),
     mut progress: impl FnMut(u64) + Send,
 ) -> Result<FullRead> {
     let mut hashing = Some(Hashing::start(hashes)?);
-    let mut found = FullRead { hashes: Hashes::default(), unreadable: Vec::new(), damaged: Vec::new() };
+    let mut digests = digests.then(|| Digests::new(device.geometry().size)).transpose()?;
+    let mut found = FullRead { hashes: Hashes::default(), root: None, unreadable: Vec::new(), damaged: Vec::new() };
     let read = |range: ByteRange| {
         let device = device.clone();
         let task = tokio::spawn(async move { device.read(range).await });
@@ -61,6 +63,9 @@ pub async fn read_in_full(
             Err(error) if is_local(&error) => found.read_in_pieces(device, range).await?,
             Err(error) => return Err(Error::device("reading the image")(error)),
         };
+        if let (Some(data), Some(digests)) = (&data, &mut digests) {
+            digests.set(range.offset, digest(data));
+        }
         match (data, &hashing) {
             (Some(data), Some(hashing)) => hashing.push(&data).await?,
             // The hashes of the whole mean nothing without this part.
@@ -71,6 +76,7 @@ pub async fn read_in_full(
     }
     if let Some(hashing) = hashing {
         found.hashes = hashing.finish().await?;
+        found.root = digests.map(|digests| digests.root());
     }
     Ok(found)
 }
@@ -166,7 +172,7 @@ mod tests {
 
     async fn read(disk: Disk) -> FullRead {
         let device: DynDevice = Arc::new(disk);
-        read_in_full(&device, HashChoice::NONE.with(HashKind::Sha256), |_| {}).await.unwrap()
+        read_in_full(&device, (HashChoice::NONE.with(HashKind::Sha256), false), |_| {}).await.unwrap()
     }
 
     #[tokio::test]

@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::event::Finished;
+use super::head::KnownHead;
 use super::key::KeyId;
-use super::record::ActingAs;
+use super::record::{ActingAs, PrevDigest};
 use super::wipes::Wipes;
 
 /// The result of checking a log. Facts come only from records before the first problem.
@@ -32,6 +33,21 @@ pub struct LogReport {
     pub state: State,
     /// The last record's line and its SHA-256, newline included, to which the next record would refer.
     pub last: Option<RecordPlace>,
+    /// Which log this is: SHA-256 of the line of its first record.
+    pub id: Option<String>,
+    /// The time of the last record.
+    pub last_time: Option<String>,
+    /// SHA-256 of the line of each record in order.
+    #[serde(skip)]
+    pub(super) chain: Vec<PrevDigest>,
+    /// The heads that were known elsewhere, and compared with the log.
+    pub heads: Vec<KnownHead>,
+    /// Another log was expected at this path: a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<String>,
+    /// Whether the drive was destroyed, and nothing acquired since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub destroyed: bool,
     /// The number of events, by name.
     pub events: BTreeMap<String, u64>,
     /// The source in the last `started` record.
@@ -42,6 +58,9 @@ pub struct LogReport {
     pub began: Option<Began>,
     /// The last `finished` record.
     pub finished: Option<FinishedAt>,
+    /// The `finished` record before the last `started` record. An image keeps its place until the next one is whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<FinishedAt>,
     /// The receipts of nodes that wiped the drive.
     #[serde(skip_serializing_if = "Wipes::is_empty")]
     pub wipes: Wipes,
@@ -192,6 +211,8 @@ impl LogReport {
                 signer.key, signer.public_key
             ));
         }
+        problems.extend(self.replaced.iter().cloned());
+        problems.extend(self.heads.iter().filter_map(|head| head.problem.clone()));
         problems.extend(self.wipes.problems.iter().cloned());
         let end = self.last.as_ref().map_or(0, |last| last.line);
         match self.state {

@@ -1,10 +1,11 @@
 //! The journal on disk.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
+use cheetah_image::append::Appender;
 use cheetah_image::own_file::{Locked, OwnFile};
 
 use super::{AcquisitionState, JournalRecord, Start, VERSION};
@@ -33,7 +34,7 @@ type JournalScan = std::result::Result<(Option<AcquisitionState>, u64), (u64, St
 /// A journal open for appending, by this process alone.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
+    file: Appender,
     path: PathBuf,
 }
 
@@ -42,7 +43,7 @@ impl Journal {
     pub fn create(path: &Path, start: &Start) -> Result<Self> {
         drop(JOURNAL.create(path)?);
         let Locked::Held { file, .. } = JOURNAL.open_locked(path)? else { return Err(in_use(path)) };
-        let mut journal = Self { file, path: path.to_owned() };
+        let mut journal = Self { file: Appender::new(file, 0), path: path.to_owned() };
         journal.append(&JournalRecord::Start(Box::new(start.clone())))?;
         sync_directory_of(path)
             .map_err(|error| Error::io(format_args!("making the journal {}", path.display()), &error))?;
@@ -56,7 +57,11 @@ impl Journal {
     /// If another process has it open, or the file is not a journal.
     pub fn lock(path: &Path) -> Result<Option<Self>> {
         match JOURNAL.open_locked(path)? {
-            Locked::Held { file, .. } => Ok(Some(Self { file, path: path.to_owned() })),
+            Locked::Held { file, .. } => {
+                let doing = |error| Error::io(format_args!("reading the journal {}", path.display()), &error);
+                let end = file.metadata().map_err(doing)?.len();
+                Ok(Some(Self { file: Appender::new(file, end), path: path.to_owned() }))
+            }
             Locked::InUse => Err(in_use(path)),
             Locked::Absent => Ok(None),
         }
@@ -65,25 +70,31 @@ impl Journal {
     /// Opens the journal at `path` and reads it; `None` if there is none, or a crash cut off its first record.
     pub fn open(path: &Path) -> Result<Option<(Self, AcquisitionState)>> {
         let doing = |error: std::io::Error| Error::io(format_args!("reading the journal {}", path.display()), &error);
-        let Some(mut journal) = Self::lock(path)? else { return Ok(None) };
+        let Some(journal) = Self::lock(path)? else { return Ok(None) };
         let (state, end) = journal.read().map_err(doing)?.map_err(|(line, why)| {
             Error::failed(format!(
                 "the journal {} is damaged: line {line} is {why}; begin again with --restart",
                 path.display()
             ))
         })?;
-        journal.file.set_len(end).map_err(doing)?;
+        let journal = journal.cut(end).map_err(doing)?;
         match state {
             Some(state) => Ok(Some((journal, state))),
             None => journal.remove().map(|()| None),
         }
     }
 
+    /// Cuts off what follows the first `end` bytes.
+    fn cut(self, end: u64) -> std::io::Result<Self> {
+        Ok(Self { file: Appender::cut(self.file.into_file(), end)?, path: self.path })
+    }
+
     /// Reads all records.
-    fn read(&mut self) -> std::io::Result<JournalScan> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let size = self.file.metadata()?.len();
-        let mut lines = BufReader::new(&self.file);
+    fn read(&self) -> std::io::Result<JournalScan> {
+        let mut file = self.file.file();
+        file.seek(SeekFrom::Start(0))?;
+        let size = file.metadata()?.len();
+        let mut lines = BufReader::new(file);
         let (mut state, mut end, mut number) = (None::<AcquisitionState>, 0, 0);
         let mut line = Vec::new();
         loop {
@@ -114,12 +125,7 @@ impl Journal {
         };
         let json = serde_json::to_string(record).map_err(|error| doing(&error))?;
         let line = format!("{} {json}\n", check(json.as_bytes()));
-        let end = self.file.metadata().map_err(|error| doing(&error))?.len();
-        if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()) {
-            // An incomplete record may only be the last.
-            let _ = self.file.set_len(end);
-            return Err(doing(&error));
-        }
+        self.file.append(line.as_bytes(), true).map_err(|error| doing(&error))?;
         Ok(line.len() as u64)
     }
 

@@ -10,7 +10,7 @@ use crate::common::{names, read_e01, request, run, run_telling, run_until_it_han
 use cheetah_acquire::acquire::{
     AcquireEvent, Cause, Comparison, ErrorsMax, Evidence, Opener, Opening, Report, Request, acquire,
 };
-use cheetah_acquire::custody::{SigningKey, verify_log};
+use cheetah_acquire::custody::{Known, SigningKey, verify_log};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_image::{HashChoice, HashKind};
@@ -255,7 +255,7 @@ fn custody_logs_record_every_kind_of_event() {
     for (name, sink) in ["x.raw", "x.E01"].iter().zip(&report.sinks) {
         let path = dir.path().join(format!("{name}.custody"));
         assert_eq!(sink.custody.as_deref(), Some(&*path));
-        assert!(verify_log(&path, &[key.public()]).unwrap().is_ok());
+        assert!(verify_log(&path, &Known { keys: vec![key.public()], ..Known::default() }).unwrap().is_ok());
         let log = std::fs::read_to_string(&path).unwrap();
         for event in
             ["started", "error", "stopped", "source_changed", "resumed", "retry", "unreadable", "finished", "verified"]

@@ -86,16 +86,16 @@ impl Digests {
         usize::try_from(offset / CHUNK_BYTES).ok().and_then(|index| self.chunks.get(index))
     }
 
+    /// The BLAKE3 of all digests in order, in hexadecimal: it stands for the content of the whole image.
+    pub fn root(&self) -> String {
+        blake3::hash(self.chunks.as_flattened()).to_hex().to_string()
+    }
+
     /// Writes the file beside the drive file at `drive`; returns the reference to store in the drive file.
     pub fn save(&self, drive: &Path) -> Result<DigestsRef> {
         let path = beside(drive, "digests");
-        let bytes = self.chunks.as_flattened();
-        DIGESTS.replace(&path, bytes)?;
-        Ok(DigestsRef {
-            file: recorded_name(&path),
-            chunk: CHUNK_BYTES,
-            blake3: blake3::hash(bytes).to_hex().to_string(),
-        })
+        DIGESTS.replace(&path, self.chunks.as_flattened())?;
+        Ok(DigestsRef { file: recorded_name(&path), chunk: CHUNK_BYTES, blake3: self.root() })
     }
 
     /// Reads the file that `drive` refers to, for an image of `size` bytes. Refuses another file than the recorded one.

@@ -20,8 +20,10 @@ use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 /// How to verify.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
-    /// The hashes to recompute, of those recorded at load. Chunk digests are always compared.
+    /// The hashes to recompute, of those recorded at load and of `signed`. Chunk digests are always compared.
     pub hashes: HashChoice,
+    /// The hashes that a signed record has of the image. The drive file is not signed.
+    pub signed: Hashes,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
@@ -51,7 +53,7 @@ pub struct VerifyReport {
     pub altered_units: BTreeMap<Arc<str>, u64>,
     /// The recomputed hashes; empty if part of the image could not be read.
     pub hashes: Hashes,
-    /// The recomputed hashes that differ from those recorded.
+    /// The recomputed hashes that differ from those recorded in the drive file or signed.
     pub hashes_differing: Vec<String>,
 }
 
@@ -138,10 +140,14 @@ pub async fn verify(
         size: file.size,
         image: recorded.map_or(0, |image| image.size),
         expected,
-        hashes: hashes.choice() & options.hashes,
+        hashes: hashes.iter().fold(options.signed.choice(), |all, (kind, _)| all.with(kind)) & options.hashes,
     };
     let mut report = scrub.run(compared, progress).await?;
-    let differs = |kind: &HashKind| report.hashes.get(*kind).is_some_and(|now| Some(now) != hashes.get(*kind));
+    let differs = |kind: &HashKind| {
+        let differs_from =
+            |now| [&hashes, &options.signed].iter().any(|then| then.get(*kind).is_some_and(|then| then != now));
+        report.hashes.get(*kind).is_some_and(differs_from)
+    };
     report.hashes_differing = HashKind::ALL.into_iter().filter(differs).map(|kind| kind.name().to_owned()).collect();
     if let Some(sealed) = drive.sealed() {
         let unverified = sealed.unverified().await.map_err(Error::device("looking for unverified units"))?;

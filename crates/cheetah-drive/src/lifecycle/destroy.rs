@@ -16,7 +16,7 @@ use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
-use crate::node::wipe::{NoReceipt, wipe};
+use crate::node::wipe::{KeptReceipt, NoReceipt, wipe};
 use crate::redundancy::newest::refresh;
 use crate::sealed;
 use cheetah_error::{Error, Result};
@@ -41,6 +41,9 @@ pub struct Destroyed {
     /// Whether the drive was sealed, and its key is destroyed: the content that nodes may still hold cannot be read,
     /// unless there is another copy of the drive file.
     pub key_destroyed: bool,
+    /// Why the key could not be destroyed, if it could not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_problem: Option<String>,
 }
 
 /// The outcome on one node.
@@ -63,6 +66,9 @@ pub enum WipeOutcome {
     Wiped {
         /// The node's receipt, checked.
         receipt: Box<Receipt>,
+        /// Whether the receipt is from the drive file, and not signed. The node has been asked, and has no such export.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        kept: bool,
     },
     /// Gone already: the node has restarted, so that its memory went back to the system without a receipt, or the
     /// export was freed before.
@@ -85,7 +91,7 @@ impl Destroyed {
     /// Whether no Cheetah node can still hold any of the drive.
     pub fn is_clean(&self) -> bool {
         self.nodes.iter().all(|node| match &node.outcome {
-            WipeOutcome::Wiped { receipt } => receipt.statement.verified_zero,
+            WipeOutcome::Wiped { receipt, .. } => receipt.statement.verified_zero,
             WipeOutcome::Gone | WipeOutcome::Foreign => true,
             WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => false,
         })
@@ -103,8 +109,8 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     };
     let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
     // First: whatever a node does from here on, the content cannot be read any more.
-    let key_destroyed = match sealed::destroy_key(file) {
-        Ok(destroyed) => destroyed,
+    let key = match destroy_key(file) {
+        Ok(key) => key,
         Err(error) => {
             leases.release().await;
             return Err(error);
@@ -135,6 +141,13 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         WipeOutcome::Unreachable { .. } => !options.force,
         _ => false,
     });
+    let key_destroyed = match &key {
+        Key::None => false,
+        Key::Destroyed => true,
+        // Nothing else needs the file any more, so that its content may be lost if this is interrupted.
+        Key::Kept(_) if file_removed => sealed::overwrite(file).is_ok(),
+        Key::Kept(_) => false,
+    };
     if file_removed {
         for removed in [DIGESTS.remove(&file.digests_path()), files::remove_all(file), sealed::remove_record(file)] {
             // Nothing refers to these files any more.
@@ -144,7 +157,33 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
     } else if let Err(error) = keep_receipts(file, &nodes) {
         tracing::warn!("the receipts of the nodes that were wiped are not in the drive file: {error}");
     }
-    Ok(Destroyed { nodes, file_removed, key_destroyed })
+    let key_problem = match key {
+        Key::Kept(why) if !key_destroyed => Some(why),
+        _ => None,
+    };
+    Ok(Destroyed { nodes, file_removed, key_destroyed, key_problem })
+}
+
+/// The key of a drive that is being destroyed.
+enum Key {
+    /// It is not sealed.
+    None,
+    /// It is destroyed.
+    Destroyed,
+    /// It could not be destroyed, as on a full disk: a sentence. The nodes are wiped all the same.
+    Kept(String),
+}
+
+fn destroy_key(file: &DriveFile) -> Result<Key> {
+    match sealed::destroy_key(file) {
+        Ok(true) => Ok(Key::Destroyed),
+        Ok(false) => Ok(Key::None),
+        // The file of another drive must stay as it is.
+        Err(error) if DriveFile::load(&file.path).is_ok_and(|now| now.id == file.id) => {
+            Ok(Key::Kept(error.to_string()))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Nodes that hold no part of the drive, and may still do so: those that were replaced or left, and those to which a part
@@ -165,7 +204,7 @@ fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
             others.extend(set.former.iter_mut().chain(set.incoming.iter_mut().map(|incoming| &mut incoming.node)));
         }
         for (node, outcome) in nodes.into_iter().chain(others).zip(outcomes) {
-            if let WipeOutcome::Wiped { receipt } = &outcome.outcome {
+            if let WipeOutcome::Wiped { receipt, .. } = &outcome.outcome {
                 node.receipt = Some(receipt.clone());
             }
         }
@@ -173,27 +212,40 @@ fn keep_receipts(file: &DriveFile, outcomes: &[NodeOutcome]) -> Result<()> {
 }
 
 async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>, timeout: Duration) -> WipeOutcome {
-    if let Some(receipt) = &node.receipt {
-        return WipeOutcome::Wiped { receipt: receipt.clone() };
+    // The node is asked even if the drive file has a receipt: anyone may have written that into it.
+    let before = KeptReceipt::of(drive, node);
+    if let KeptReceipt::Invalid(why) = &before {
+        tracing::warn!("{why}; it is disregarded");
     }
     let why = || {
         let problem = now.problem.clone().unwrap_or_default();
         problem.strip_prefix(&format!("node {}: ", node.name)).map(str::to_owned).unwrap_or(problem)
     };
     let Some(export) = NodeExport::of(node, timeout) else { return WipeOutcome::Foreign };
+    if let (KeptReceipt::Proof(receipt), NodeState::Empty | NodeState::Unreachable) = (&before, now.state) {
+        return WipeOutcome::Wiped { receipt: receipt.clone(), kept: false };
+    }
     match now.state {
         NodeState::Foreign => WipeOutcome::Foreign,
-        NodeState::Empty => WipeOutcome::Gone,
+        NodeState::Empty => gone(before),
         NodeState::Unreachable => WipeOutcome::Unreachable { why: why() },
         NodeState::Ok => match wipe(drive, node, &export, token).await {
-            Ok(receipt) => WipeOutcome::Wiped { receipt: Box::new(receipt) },
-            Err(NoReceipt::Control(error)) if error.is_not_found() => WipeOutcome::Gone,
+            Ok(receipt) => WipeOutcome::Wiped { receipt: Box::new(receipt), kept: false },
+            Err(NoReceipt::Control(error)) if error.is_not_found() => gone(before),
             Err(NoReceipt::Control(error @ ControlError::Unreachable { .. })) => {
                 WipeOutcome::Unreachable { why: reason(&error) }
             }
             Err(NoReceipt::Control(error)) => WipeOutcome::Refused { why: reason(&error) },
             Err(NoReceipt::Invalid(why)) => WipeOutcome::Refused { why },
         },
+    }
+}
+
+/// The outcome at a node that answers and has no such export.
+fn gone(before: KeptReceipt) -> WipeOutcome {
+    match before {
+        KeptReceipt::Claim(receipt) | KeptReceipt::Proof(receipt) => WipeOutcome::Wiped { receipt, kept: true },
+        KeptReceipt::None | KeptReceipt::Invalid(_) => WipeOutcome::Gone,
     }
 }
 

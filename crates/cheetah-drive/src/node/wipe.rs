@@ -3,7 +3,7 @@
 use cheetah_control::ControlError;
 use cheetah_control::receipt::{Asked, Receipt};
 use cheetah_nbd::Security;
-use cheetah_tls::Identity;
+use cheetah_tls::{Identity, credential_store};
 
 use super::export::NodeExport;
 use crate::file::SetNode;
@@ -35,6 +35,46 @@ pub(crate) async fn wipe(
         return Err(NoReceipt::Invalid("its receipt is signed by another member, or in another room".into()));
     }
     Ok(receipt)
+}
+
+/// What a receipt in a drive file is worth. A drive file is not signed, and anyone may have written the receipt into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeptReceipt {
+    /// There is none.
+    None,
+    /// It is about something else, or its signature is not valid: a sentence. It counts as none.
+    Invalid(String),
+    /// It is about the node's part of the drive, and nobody signed it whom this process knows: the node must be asked.
+    Claim(Box<Receipt>),
+    /// A member of this process's room that the drive file names signed it.
+    Proof(Box<Receipt>),
+}
+
+impl KeptReceipt {
+    /// The receipt of a node of the drive with this id.
+    pub(crate) fn of(drive: &str, node: &SetNode) -> Self {
+        let Some(receipt) = &node.receipt else { return Self::None };
+        let invalid = |why: &str| Self::Invalid(format!("the receipt of {} in the drive file: {why}", node.name));
+        let statement = &receipt.statement;
+        let export = node.uri().map(|uri| uri.export).unwrap_or_default();
+        // It answered a request that this process no longer knows, and is one to no other export: their names are unique.
+        let asked = Asked { drive: drive.to_owned(), nonce: statement.nonce.clone() };
+        let signer = match receipt.check(&asked, &export, node.instance.as_deref().unwrap_or_default()) {
+            Ok(signer) => signer,
+            Err(error) => return invalid(&error.to_string()),
+        };
+        let wiped = statement.ranges.iter().filter(|range| range.offset == 0).map(|range| range.len).max();
+        if !asked.is_valid() || asked.nonce.is_empty() || wiped.is_none_or(|bytes| bytes < node.size) {
+            return invalid("it is not about the whole part");
+        }
+        let own = credential_store::default().and_then(|own| own.identity().map(|identity| identity.room.clone()));
+        match signer {
+            Some(signer) if own.is_some_and(|room| room == signer.room) && is_of(&signer, node) => {
+                Self::Proof(receipt.clone())
+            }
+            _ => Self::Claim(receipt.clone()),
+        }
+    }
 }
 
 /// Whether the drive file permits that this member holds the node's part.
@@ -97,6 +137,35 @@ mod tests {
             NoReceipt::Control(error) => error.to_string(),
             NoReceipt::Invalid(why) => why,
         })
+    }
+
+    #[tokio::test]
+    async fn a_receipt_in_a_drive_file_is_a_claim_unless_our_room_signed_it_and_void_if_it_is_about_something_else() {
+        let credential = Room::new().credential("lab1", Role::Node);
+        let drive = "12".repeat(16);
+        for signer in [None, Some(credential)] {
+            let mut node = node(signer, false, "nbd").await;
+            let receipt = wiped(&node).await.unwrap();
+            node.receipt = Some(Box::new(receipt.clone()));
+            // This process is in no room.
+            assert_eq!(KeptReceipt::of(&drive, &node), KeptReceipt::Claim(Box::new(receipt.clone())));
+            assert!(matches!(KeptReceipt::of(&"13".repeat(16), &node), KeptReceipt::Invalid(_)));
+            for change in [
+                (|node| node.instance = Some("cd".repeat(16))) as fn(&mut SetNode),
+                |node| node.nbd = node.nbd.replace("/e", "/f"),
+                |node| node.size += 1,
+                |node| node.receipt.as_mut().unwrap().statement.ranges.clear(),
+                |node| node.receipt.as_mut().unwrap().statement.nonce.clear(),
+            ] {
+                let mut node = node.clone();
+                change(&mut node);
+                assert!(matches!(KeptReceipt::of(&drive, &node), KeptReceipt::Invalid(_)), "{node:?}");
+            }
+            if receipt.signature.is_some() {
+                node.receipt.as_mut().unwrap().statement.wiped_bytes += 1;
+                assert!(matches!(KeptReceipt::of(&drive, &node), KeptReceipt::Invalid(_)));
+            }
+        }
     }
 
     #[tokio::test]

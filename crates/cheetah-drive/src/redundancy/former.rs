@@ -12,7 +12,7 @@ use cheetah_control::receipt::Receipt;
 use crate::file::{Set, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::reason;
-use crate::node::wipe::{self, NoReceipt};
+use crate::node::wipe::{self, KeptReceipt, NoReceipt};
 
 /// How long a node may take to list its exports.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -20,8 +20,9 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Has replaced nodes wipe their parts, and records their receipts in the drive file. Call this only once every member of the set
 /// is in sync: until then, an examiner may need the content of a lost node.
 pub(crate) async fn wipe(shared: &Shared) {
-    let kept = |node: &&SetNode| node.receipt.is_none();
     let (file, index) = (shared.newest_file(), shared.set().index);
+    // A receipt that is not signed is a mere claim; `destroy` asks the node again.
+    let kept = |node: &&SetNode| matches!(KeptReceipt::of(&file.id, node), KeptReceipt::None | KeptReceipt::Invalid(_));
     let Some(set) = file.sets.get(index) else { return };
     let former: Vec<SetNode> = set.former.iter().filter(kept).cloned().collect();
     let wiped = join_all(former.iter().map(|node| {

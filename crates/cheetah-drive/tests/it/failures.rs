@@ -7,7 +7,7 @@ use cheetah_drive::destroy::{DestroyOptions, WipeOutcome, destroy};
 use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
-use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, OpenOptions};
+use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, Hashes, ImageState, Layout, OpenOptions};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_loses_exactly_its_ranges() {
@@ -220,7 +220,7 @@ async fn content_changed_at_a_node_is_a_mismatch() {
     let now = DriveFile::load(&lab.path()).unwrap();
     assert_eq!(now.image.as_ref().map(|image| image.state), Some(ImageState::Modified), "the true record knows");
     std::fs::write(file.digests_path(), [0; 128]).unwrap();
-    let options = VerifyOptions { hashes: HashChoice::NONE, timeout: TIMEOUT };
+    let options = VerifyOptions { hashes: HashChoice::NONE, signed: Hashes::default(), timeout: TIMEOUT };
     let error = verify(&file, options, |_| {}).await.unwrap_err();
     assert_eq!(error.exit_code(), 3, "{error}");
 }

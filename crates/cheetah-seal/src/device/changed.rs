@@ -6,7 +6,7 @@ use std::ops::Range;
 const UNJOINED_MIN: usize = 1024;
 
 /// A set of units. It takes memory for the units in it, however often they were added.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Changed {
     /// In any order; they may overlap.
     ranges: Vec<Range<u64>>,
@@ -25,6 +25,11 @@ impl Changed {
         if self.ranges.len() >= 2 * self.joined.max(UNJOINED_MIN) {
             self.join();
         }
+    }
+
+    /// Adds the units of another set.
+    pub fn add_all(&mut self, other: Self) {
+        other.ranges.into_iter().for_each(|range| self.add(range));
     }
 
     /// The units in rising order, each once.

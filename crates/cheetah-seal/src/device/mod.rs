@@ -57,7 +57,15 @@ pub trait RecordStore: Send + Sync {
 
     /// Appends to what this process has stored last, even if another process has replaced that since. It is durable when
     /// this returns, if `durable`; otherwise it outlives this process only. Returns the version.
+    /// If it fails, [`Self::undo_append`] follows.
     fn append(&self, entry: &[u8], durable: bool) -> std::io::Result<Version>;
+
+    /// Removes what an append that failed has left behind what this process has stored before, even if another process has
+    /// replaced that since. Returns the version of that. `None` if there is nothing to remove, or it cannot be removed: the
+    /// record must then be stored as a whole.
+    fn undo_append(&self) -> Option<Version> {
+        None
+    }
 
     /// The version of what is stored now; `None` if that is unknown.
     fn version(&self) -> Option<Version>;
@@ -137,6 +145,8 @@ struct Inner {
     stored: tokio::sync::Mutex<Stored>,
     /// Changes of the stamps so far.
     changes: AtomicU64,
+    /// Whether the record could not be stored last time: nothing is written before it can.
+    is_stuck: AtomicBool,
     /// The first reason for which a unit was refused, for the log.
     refused: Mutex<Option<String>>,
 }
@@ -248,6 +258,7 @@ impl Sealed {
             // A writer begins with a record of its own.
             stored: tokio::sync::Mutex::new(Stored { changes: 0, version, root, log_bytes: 0, whole: true }),
             changes: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
             refused: Mutex::default(),
         };
         if writable {

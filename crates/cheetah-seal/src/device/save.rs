@@ -23,7 +23,19 @@ impl Inner {
     /// Stores the stamps that have changed since the record was stored: behind the record, or with a new record where
     /// the log would become longer than the record.
     pub(super) async fn save(&self) -> std::result::Result<(), SealError> {
-        self.save_as(&mut *self.stored.lock().await).await
+        let saved = self.save_as(&mut *self.stored.lock().await).await;
+        self.is_stuck.store(saved.is_err(), Ordering::Relaxed);
+        saved
+    }
+
+    /// Before a write: stores the record if that failed last time. A write is refused as long as its stamps could not be
+    /// stored, since it would be lost with this process.
+    pub(super) async fn unstick(&self) -> Result<()> {
+        if !self.is_stuck.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // What it would record must be on stable storage first.
+        self.flush().await
     }
 
     /// The same, by the holder of the lock.
@@ -41,30 +53,45 @@ impl Inner {
         }
         // Until it is known that this was stored, nothing can be appended to it.
         let whole = std::mem::replace(&mut stored.whole, true);
-        let (entry, root, copies_bytes) = {
+        let (entry, root, copies_bytes, changed) = {
             let mut state = self.state.write();
             state.record.sequence += 1;
             let changed = std::mem::take(&mut state.changed);
+            let kept = changed.clone();
             let log_max = log::stamps_bytes_max(Record::bytes_max(&self.units));
             let entry = match whole {
                 true => None,
                 false => Some(log::stamps(&stored.root, &self.key, &state.record, changed.into_units())?),
             };
             match entry.filter(|(entry, _)| stored.log_bytes + entry.len() as u64 <= log_max) {
-                Some((entry, root)) => (entry, root, None),
+                Some((entry, root)) => (entry, root, None, kept),
                 None => {
                     let mut encoded = state.record.encode(&self.key)?;
                     let begins = encoded.len();
                     let root = root(&encoded).unwrap_or_default();
                     let root = self.keep_copies(&state, root, &mut encoded)?;
                     let copies_bytes = encoded.len() - begins;
-                    (encoded, root, Some(copies_bytes as u64))
+                    (encoded, root, Some(copies_bytes as u64), kept)
                 }
             }
         };
         let (len, is_whole) = (entry.len() as u64, copies_bytes.is_some());
-        let version =
-            self.in_store(move |store| if is_whole { store.store(&entry) } else { store.append(&entry, true) }).await?;
+        let put =
+            self.in_store(move |store| if is_whole { store.store(&entry) } else { store.append(&entry, true) }).await;
+        let version = match put {
+            Ok(version) => version,
+            Err(error) => {
+                {
+                    let mut state = self.state.write();
+                    state.record.sequence -= 1;
+                    state.changed.add_all(changed);
+                }
+                if !is_whole {
+                    self.undo_append(stored).await;
+                }
+                return Err(error);
+            }
+        };
         let log_bytes = copies_bytes.unwrap_or(stored.log_bytes + len);
         *stored = Stored { changes, version: Some(version), root, log_bytes, whole: false };
         Ok(())
@@ -117,10 +144,26 @@ impl Inner {
             }
         }
         stored.whole = true;
-        let version = self.in_store(move |store| store.append(&entries, false)).await?;
+        let version = match self.in_store(move |store| store.append(&entries, false)).await {
+            Ok(version) => version,
+            Err(error) => {
+                self.is_stuck.store(true, Ordering::Relaxed);
+                self.undo_append(&mut stored).await;
+                return Err(error);
+            }
+        };
         stored.log_bytes += len;
         (stored.version, stored.root, stored.whole) = (Some(version), root, false);
         Ok(())
+    }
+
+    /// After an append that failed: the stored record is as it was, and can be appended to, or must be stored as a whole.
+    async fn undo_append(&self, stored: &mut Stored) {
+        let store = self.store.clone();
+        let undone = tokio::task::spawn_blocking(move || store.undo_append()).await.ok().flatten();
+        if let Some(version) = undone {
+            (stored.version, stored.whole) = (Some(version), false);
+        }
     }
 
     async fn in_store(
@@ -135,6 +178,9 @@ impl Inner {
     }
 
     pub(super) fn record_failed(&self, error: &SealError) -> Error {
+        if let SealError::NoSpace(why) = error {
+            return Error::NoSpace(format!("{}: {why}", self.name).into());
+        }
         Error::Io { context: self.name.clone(), why: error.to_string().into(), errno: cheetah_device::error::EIO }
     }
 
@@ -145,6 +191,8 @@ impl Inner {
         let _turn = self.turns.take(0..self.units.count()).await;
         writer.counter.store(crate::stamp::COUNTER_MAX, Ordering::Relaxed);
         self.settle().await;
+        // Where there is no space for a whole record, there may be for what has changed: that is verified then.
+        self.save().await.map_err(|error| self.record_failed(&error))?;
         // The log cannot end an epoch.
         self.stored.lock().await.whole = true;
         {

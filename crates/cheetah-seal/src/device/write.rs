@@ -19,6 +19,7 @@ const PIECES_MAX: usize = 4;
 /// Writes `data` to `range`, which is as long.
 pub(super) async fn write(inner: Arc<Inner>, range: ByteRange, data: Data, fua: bool) -> Result<()> {
     in_task(async move {
+        inner.unstick().await?;
         let pieces = stream::iter(range.split_at_multiples(PIECE_BYTES));
         let write =
             |piece: ByteRange| inner.write_piece(piece, data.slice(piece.offset - range.offset, piece.len), fua);
@@ -48,6 +49,7 @@ pub(super) async fn punch(inner: Arc<Inner>, range: ByteRange, how: Zeroing) -> 
         }
     }
     in_task(async move {
+        inner.unstick().await?;
         let turn = inner.turns.take(first..end).await;
         {
             // From here on these units are zeros, whatever the device below says.

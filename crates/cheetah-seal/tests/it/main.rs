@@ -5,6 +5,7 @@
 
 mod crash;
 mod crash_points;
+mod full_disk;
 mod hostile;
 mod model;
 mod support;

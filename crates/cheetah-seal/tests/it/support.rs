@@ -12,14 +12,30 @@ use parking_lot::Mutex;
 
 pub const ID: [u8; 16] = *b"0123456789abcdef";
 
-/// A record in memory.
-#[derive(Default)]
+/// A record in memory, on a disk that may be full.
 pub struct MemoryStore {
+    /// Bytes that may still be appended; what is beyond is cut off.
+    pub room: AtomicU64,
+    /// The length before an append that failed.
+    torn: Mutex<Option<usize>>,
     pub bytes: Mutex<Vec<u8>>,
     version: AtomicU64,
     pub fails: AtomicBool,
     /// Bytes written so far.
     pub written: AtomicU64,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self {
+            room: AtomicU64::new(u64::MAX),
+            torn: Mutex::default(),
+            bytes: Mutex::default(),
+            version: AtomicU64::default(),
+            fails: AtomicBool::default(),
+            written: AtomicU64::default(),
+        }
+    }
 }
 
 impl MemoryStore {
@@ -39,11 +55,27 @@ impl RecordStore for MemoryStore {
     }
 
     fn store(&self, record: &[u8]) -> std::io::Result<Version> {
+        if self.room.load(Ordering::Relaxed) < record.len() as u64 {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
         self.put(|bytes| *bytes = record.to_vec(), record.len())
     }
 
     fn append(&self, entry: &[u8], _durable: bool) -> std::io::Result<Version> {
+        let part = self.room.load(Ordering::Relaxed).min(entry.len() as u64) as usize;
+        if part < entry.len() {
+            let mut bytes = self.bytes.lock();
+            *self.torn.lock() = Some(bytes.len());
+            bytes.extend_from_slice(&entry[..part]);
+            self.version.fetch_add(1, Ordering::Relaxed);
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
         self.put(|bytes| bytes.extend_from_slice(entry), entry.len())
+    }
+
+    fn undo_append(&self) -> Option<Version> {
+        let len = self.torn.lock().take()?;
+        self.put(|bytes| bytes.truncate(len), 0).ok()
     }
 
     fn version(&self) -> Option<Version> {

@@ -4,10 +4,11 @@
 //! appended to. An incomplete line at the end, left by a crash, is ignored.
 
 use std::fs::File;
-use std::io::{BufReader, Write as _};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
+use cheetah_image::append::Appender;
 use cheetah_image::own_file::{Locked, OwnFile};
 use parking_lot::Mutex;
 
@@ -30,7 +31,7 @@ pub struct UploadRecord {
 }
 
 struct State {
-    file: File,
+    file: Appender,
     uploads: Uploads,
 }
 
@@ -43,9 +44,9 @@ impl UploadRecord {
     /// process uploads, or the record is damaged or cannot be written.
     pub fn open(path: &Path, target: &ObjectTarget) -> Result<Self> {
         let Locked::Held { file, .. } = RECORD.open_or_create_locked(path)? else { return Err(in_use(path)) };
-        let record = Self { path: path.to_owned(), state: Mutex::new(State { file, uploads: Uploads::default() }) };
+        let state = State::read(file, path)?;
+        let record = Self { path: path.to_owned(), state: Mutex::new(state) };
         let to = target.shown();
-        record.read()?;
         let recorded = record.state.lock().uploads.to.clone();
         match recorded {
             None => record.add(Line::UploadsTo(to))?,
@@ -120,34 +121,28 @@ impl UploadRecord {
         let mut text = serde_json::to_string(&line).map_err(|error| doing(&error))?;
         text.push('\n');
         let mut state = self.state.lock();
-        let end = state.file.metadata().map_err(|error| doing(&error))?.len();
-        if let Err(error) = state.file.write_all(text.as_bytes()).and_then(|()| state.file.sync_data()) {
-            // Other parts are recorded after this one fails, and an incomplete line may only be the last.
-            let _ = state.file.set_len(end);
-            return Err(doing(&error));
-        }
-        state.uploads.apply(line).map_err(|why| self.damaged(why))
+        state.file.append(text.as_bytes(), true).map_err(|error| doing(&error))?;
+        state.uploads.apply(line).map_err(|why| damaged(&self.path, why))
     }
+}
 
+impl State {
     /// Reads the record, and removes what a crash left of its last line.
-    fn read(&self) -> Result<()> {
-        let doing = |error: std::io::Error| Error::io(format_args!("reading {}", self.path.display()), &error);
-        let mut state = self.state.lock();
-        let size = state.file.metadata().map_err(doing)?.len();
+    fn read(file: File, path: &Path) -> Result<Self> {
+        let doing = |error: std::io::Error| Error::io(format_args!("reading {}", path.display()), &error);
+        let size = file.metadata().map_err(doing)?.len();
         if size > BYTES_MAX {
-            return Err(self.damaged("it is too large"));
+            return Err(damaged(path, "it is too large"));
         }
-        let read = Uploads::read(BufReader::new(&state.file), size).map_err(doing)?;
-        let (uploads, end) = read.map_err(|why| self.damaged(why))?;
-        state.file.set_len(end).map_err(doing)?;
-        state.uploads = uploads;
-        Ok(())
+        let read = Uploads::read(BufReader::new(&file), size).map_err(doing)?;
+        let (uploads, end) = read.map_err(|why| damaged(path, why))?;
+        Ok(Self { file: Appender::cut(file, end).map_err(doing)?, uploads })
     }
+}
 
-    fn damaged(&self, why: &str) -> Error {
-        let path = self.path.display();
-        Error::failed(format!("{path} is damaged: {why}; remove it, and the unfinished upload at the store"))
-    }
+fn damaged(path: &Path, why: &str) -> Error {
+    let path = path.display();
+    Error::failed(format!("{path} is damaged: {why}; remove it, and the unfinished upload at the store"))
 }
 
 fn in_use(path: &Path) -> Error {

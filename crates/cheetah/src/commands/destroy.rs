@@ -23,7 +23,8 @@ copy of the drive file exists.
 
 If a node cannot be reached, the drive file is kept to try again, unless --force. The nodes' receipts are recorded in \
 the drive's custody log, which is kept. A node in a room signs its receipt. A receipt is the word of the node; the \
-destroyed key of a sealed drive is the guarantee. Refused while the drive is in use, unless --force.
+destroyed key of a sealed drive is the guarantee. A receipt from an earlier attempt, which the drive file keeps, is believed \
+only if a node of this room signed it; otherwise the node is asked again. Refused while the drive is in use, unless --force.
 
   cheetah destroy case42.drive"
 )]
@@ -54,12 +55,22 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (false, false) => "is kept, so that destroy can be repeated",
     };
     let fate = wrapped(&format!("{} {fate}", args.drive.display()), 0);
-    let key = if destroyed.key_destroyed { wrapped(KEY_DESTROYED, 0) } else { String::new() };
+    let key = match &destroyed.key_problem {
+        _ if destroyed.key_destroyed => wrapped(KEY_DESTROYED, 0),
+        Some(why) => wrapped(&format!("its key is NOT destroyed: {why}"), 0),
+        None => String::new(),
+    };
     let fate = [fate, key].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
     let shown: Vec<_> = lines.iter().map(|line| wrapped(line, 2)).collect();
     ui.answer(format_args!("{fate}\n{}", shown.join("\n")), &destroyed);
     let in_doubt: Vec<_> =
         destroyed.nodes.iter().filter(|node| in_doubt(node)).map(|node| node.node.as_str()).collect();
+    if let (true, Some(why)) = (in_doubt.is_empty(), &destroyed.key_problem) {
+        return Err(Failure::failed(format!(
+            "the key of {} is not destroyed: {why}; run it again",
+            args.drive.display()
+        )));
+    }
     if in_doubt.is_empty() {
         return Ok(());
     }
@@ -80,7 +91,8 @@ fn note(drive: &Path, destroyed: &Destroyed, lines: &[String], ui: Ui) {
         return;
     }
     let receipts = destroyed.nodes.iter().filter_map(|node| match &node.outcome {
-        WipeOutcome::Wiped { receipt } => Some(CustodyEvent::Wiped(receipt.clone())),
+        // A claim in the drive file is not signed here; if it is true, it is in the log already.
+        WipeOutcome::Wiped { receipt, kept: false } => Some(CustodyEvent::Wiped(receipt.clone())),
         _ => None,
     });
     let mut events = receipts.chain([CustodyEvent::Destroyed { nodes: lines.to_vec() }]);
@@ -94,14 +106,18 @@ fn note(drive: &Path, destroyed: &Destroyed, lines: &[String], ui: Ui) {
 fn in_doubt(node: &NodeOutcome) -> bool {
     match &node.outcome {
         WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => true,
-        WipeOutcome::Wiped { receipt } => !receipt.statement.verified_zero,
+        WipeOutcome::Wiped { receipt, .. } => !receipt.statement.verified_zero,
         WipeOutcome::Gone | WipeOutcome::Foreign => false,
     }
 }
 
 fn describe(node: &NodeOutcome) -> String {
     let what = match &node.outcome {
-        WipeOutcome::Wiped { receipt } => {
+        WipeOutcome::Wiped { receipt, kept: true } => format!(
+            "has no such part any more; wiped {} before, says a receipt in the drive file that was not checked",
+            Size(receipt.statement.wiped_bytes)
+        ),
+        WipeOutcome::Wiped { receipt, kept: false } => {
             let verified = if receipt.statement.verified_zero { "verified zero" } else { "NOT verified zero" };
             let signed = if receipt.signature.is_some() { "signed" } else { "not signed: the node is in no room" };
             format!("wiped {}, {verified}; receipt {signed}", Size(receipt.statement.wiped_bytes))

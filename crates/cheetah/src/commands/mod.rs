@@ -7,6 +7,7 @@ pub mod background;
 pub mod bench;
 pub mod compared;
 pub mod create;
+pub mod custody;
 pub mod demo;
 pub mod destroy;
 pub mod detach;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_acquire::acquire::Destination;
+use cheetah_acquire::custody::DriveRecords;
 use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Device as _, DynDevice, Size};
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use super::compared::{hash_lines, since_load};
 use super::options::TimeoutArgs;
+use super::verify::Keys;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -29,8 +31,8 @@ use crate::ui::Ui;
     long_about = "Writes a drive to a raw, sparse image file or to an object (s3://BUCKET/KEY), and hashes it in the same pass. For an E01 \
 image, use acquire.
 
-Every chunk is compared with its digest made at load; if one differs, nothing is saved. If the drive was opened for \
-writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
+Every chunk is compared with its digest made at load; if one differs, or if the drive file does not agree with the signed \
+custody log beside it, nothing is saved. If the drive was opened for writing since, nothing is compared, with a warning. The file gets its name only once it is complete and on stable \
 storage. An interrupted upload of an object is resumed by the same command, and its record is BUCKET-NAME.upload \
 in the current folder.
 
@@ -72,6 +74,10 @@ pub struct Args {
     #[arg(long, conflicts_with = "restart")]
     discard: bool,
 
+    /// Trust a custody log signed with this key, besides your own: base64, or a PEM file
+    #[arg(long, value_name = "PUBLIC")]
+    key: Vec<String>,
+
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -98,9 +104,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     let file = DriveFile::load(&args.drive)?;
+    let records = DriveRecords::read(&file, &Keys::of(&args.key, &[])?.known)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {
-        return partial(&args, &file, &mut stop, ui).await;
+        return partial(&args, (&file, &records), &mut stop, ui).await;
     }
     if let Some(image) = file.image.as_ref().filter(|_| file.fill.is_some() || file.map.is_some()) {
         return Err(Failure::evidence(format!(
@@ -115,6 +122,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             args.drive.display()
         )));
     }
+    refuse_disagreement(&args, &file, &records)?;
     let size = image.map(|image| image.size);
     let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
     let source = OpenedSource::open(&path_to_text(&args.drive), &access).await?;
@@ -124,7 +132,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let recorded = intact.and_then(|image| image.digests.as_ref().map(|digests| (digests, image.size)));
     let digests = recorded.map(|(digests, size)| Digests::load(&file, digests, size)).transpose()?;
     let compared = digests.is_some();
-    let expected = intact.filter(|_| !args.whole).map(|image| image.hashes.clone()).unwrap_or_default();
+    // The log's, because it is signed; the drive file has the same.
+    let expected = intact.filter(|_| !args.whole).map(|_| records.hashes()).unwrap_or_default();
     let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let saved = match &object {
@@ -157,6 +166,22 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             image.source
         ))),
         _ => Ok(()),
+    }
+}
+
+/// Fails if the drive file does not agree with its custody log, or if nothing signed would be compared.
+fn refuse_disagreement(args: &Args, file: &DriveFile, records: &DriveRecords) -> Result<()> {
+    let is_intact = file.image.as_ref().is_some_and(|image| image.state == ImageState::Intact);
+    let uncompared = records.signed().filter(|_| is_intact).is_some_and(|signed| {
+        signed.digests.is_none() && (args.whole || signed.hashes.choice() & args.hash == HashChoice::NONE)
+    });
+    let uncompared = uncompared.then(|| "would be compared with nothing that its custody log signed".to_owned());
+    match records.problems.first().cloned().or(uncompared) {
+        None => Ok(()),
+        Some(problem) => Err(Failure::evidence(format!(
+            "{} {problem}; nothing was saved, and save --partial saves it as it is",
+            args.drive.display()
+        ))),
     }
 }
 
@@ -239,7 +264,7 @@ async fn upload(
 }
 
 /// Saves the ranges that can be read.
-async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
+async fn partial(args: &Args, (file, records): (&DriveFile, &DriveRecords), stop: &mut Stop, ui: Ui) -> Result<()> {
     let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let options = PartialOptions { force: args.force, timeout: args.timeout.get() };
@@ -252,9 +277,14 @@ async fn partial(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
         ui.warn(lost);
     }
     warn_of_doubt(file, ui);
+    let drive = args.drive.display();
+    records.problems.iter().for_each(|problem| ui.warn(format_args!("{drive} {problem}")));
     answer_partial((&args.image, note(file)), &saved, ui);
     if saved.coverage.is_whole() {
-        return Ok(());
+        return match records.problems.first() {
+            None => Ok(()),
+            Some(problem) => Err(Failure::evidence(format!("{drive} {problem}"))),
+        };
     }
     let (image, map) = (args.image.display(), saved.map.display());
     Err(Failure::evidence(format!("{image} is not a whole image: {map} lists the missing ranges")))

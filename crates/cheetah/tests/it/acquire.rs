@@ -5,14 +5,14 @@ mod side_files;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use serde_json::Value;
 
-use crate::support::run::{Ran, cheetah_signing};
+use crate::support::run::{Ran, cheetah_signing, program};
 use crate::support::service::PATIENCE;
 use crate::support::{Desk, MIB, Node, Peer, Port, Service, cheetah, need, noise, number, text, tool};
 
@@ -36,7 +36,7 @@ impl Examiner {
 
     /// Starts the same in the background.
     fn start(&self, args: &[&str]) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+        let mut command = program();
         command.env("CHEETAH_KEY", &self.key).args(["--json", "acquire"]).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
@@ -225,7 +225,7 @@ fn an_agent_that_connects_is_acquired_with_packing() {
     let disk = examiner.desk.file("disk.img", &content);
     let raw = examiner.desk.arg("x.raw");
     let args = ["--listen", "127.0.0.1:0", &raw, "--compress", "zstd"];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    let mut command = program();
     command.env("CHEETAH_KEY", &examiner.key).args(["--json", "acquire"]).args(args);
     let mut waiting = Service::spawn(command, "waiting").unwrap();
     let _agent = Service::start(&["serve", &disk, "--connect", text(&waiting.ready, "listen")]);

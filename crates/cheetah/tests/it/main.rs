@@ -38,6 +38,7 @@ mod object_store;
 mod other_machines;
 mod panics;
 mod probe;
+mod proof;
 mod rebalance;
 mod receipts;
 mod roles;

@@ -11,7 +11,7 @@ use cheetah_drive::create::{CreateRequest, create};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::load::{LoadOptions, load};
 use cheetah_drive::verify::{VerifyOptions, VerifyReport, verify};
-use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Layout, NodeSpec, OpenOptions};
+use cheetah_drive::{AvailableNode, DriveFile, DriveSize, HashChoice, Hashes, Layout, NodeSpec, OpenOptions};
 use cheetah_node::{Node, NodeConfig};
 
 pub const MIB: u64 = 1 << 20;
@@ -79,7 +79,9 @@ pub fn load_options() -> LoadOptions {
 }
 
 pub async fn verified(file: &DriveFile) -> VerifyReport {
-    verify(file, VerifyOptions { hashes: HashChoice::ALL, timeout: TIMEOUT }, |_| {}).await.unwrap()
+    verify(file, VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), timeout: TIMEOUT }, |_| {})
+        .await
+        .unwrap()
 }
 
 impl Lab {

@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn cheetah(dir: &Path) -> Result<Command> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
-    // A key of its own, since a demonstration leaves nothing behind.
-    command.env("CHEETAH_KEY", dir.join("custody.key"));
+    // A key and a ledger of its own, since a demonstration leaves nothing behind.
+    command.env("CHEETAH_KEY", dir.join("custody.key")).env("XDG_STATE_HOME", dir.join("state"));
     // And a room of its own.
     command.env("XDG_CONFIG_HOME", dir.join("config")).env_remove("CHEETAH_ROOM");
     command.current_dir(dir).arg("--json").stdin(Stdio::null()).kill_on_drop(true).process_group(0);

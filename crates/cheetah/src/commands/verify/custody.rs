@@ -17,7 +17,7 @@ use crate::ui::Ui;
 pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     // The user names it, so a link is followed; one beside an image is not.
     let log = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let report = verify_log(&log, &keys.trusted)?;
+    let report = verify_log(&log, &keys.known)?;
     let name = path.display().to_string();
     let problems = report.problems();
     let mut lines = vec![describe(&name, &report)];
@@ -61,14 +61,33 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     lines.extend(case.map(|case| wrapped(&format!("case: {case}"), 2)));
     lines.extend(report.signers.iter().map(|signer| format!("  {} records signed by {}", signer.records, signer.key)));
     lines.extend(wipes(&report.wipes).map(|wipes| wrapped(&wipes, 2)));
+    lines.extend(heads(report).map(|heads| wrapped(&heads, 2)));
     if let Some(finished) = &report.finished {
         let place = &finished.place;
         let printable = |note: &String| note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
         lines.extend(finished.finished.notes.iter().map(|note| wrapped(&format!("NOTE: {}", printable(note)), 2)));
-        lines.push(format!("  for your notes: line {} finishes it; its SHA-256:", place.line));
+        lines.push(format!("  line {} finishes it; its SHA-256:", place.line));
         lines.push(format!("  {}", place.sha256));
     }
+    if let Some(head) = report.head().filter(|_| report.problems().is_empty()) {
+        lines.push("  for your notes, its head:".to_owned());
+        lines.push(format!("  {head}"));
+    }
     lines.join("\n")
+}
+
+/// Says which heads of the log were known elsewhere. Those that it lacks are problems.
+fn heads(report: &LogReport) -> Option<String> {
+    let known = report.heads.iter().filter(|head| head.problem.is_none());
+    let known: Vec<_> = known.map(|head| format!("{} ({} records)", head.from, head.records)).collect();
+    match known.is_empty() {
+        false => Some(format!("its end is as known from {}", known.join(", "))),
+        true if report.heads.is_empty() => Some(
+            "note: no head of it is known here, so records may have been cut off its end (see `cheetah custody`)"
+                .to_owned(),
+        ),
+        true => None,
+    }
 }
 
 /// Describes the receipts of wipes, if there are any.

@@ -2,21 +2,26 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{LogReport, Verified, verify_log};
+use cheetah_acquire::custody::{DriveRecords, Finished, LogReport, Verified};
 use cheetah_device::Size;
 use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
 use cheetah_drive::{CopyProgress, DriveFile, Image, ImageState};
 use serde::Serialize;
 
-use super::{Args, Keys, custody, log_beside};
+use super::{Args, Keys, custody};
 use crate::commands::compared::{hash_lines, range_lines, since_load, wrapped};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
+/// The end of a problem whose details are printed before it.
+const SEE_ABOVE: &str = "; see above";
+
 /// The result, for programs.
 #[derive(Serialize)]
 struct Answer<'a> {
+    ok: bool,
+    problems: &'a [String],
     #[serde(flatten)]
     report: &'a VerifyReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,32 +36,32 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let file = DriveFile::load(path)?;
     let name = path.display().to_string();
     let progress = ui.progress(format!("verifying {name}"), file.size);
-    let options = VerifyOptions { hashes: args.hash, timeout: args.timeout.get() };
+    let records = DriveRecords::read(&file, &keys.known)?;
+    let options = VerifyOptions { hashes: args.hash, signed: records.hashes(), timeout: args.timeout.get() };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let report = tokio::select! {
         report = cheetah_drive::verify::verify(&file, options, shown) => report?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
-    let log_path = log_beside(&file.path);
-    let log = log_path.as_deref().map(|path| verify_log(path, &keys.trusted)).transpose()?;
     let state = file.image.as_ref().map(|image| image.state);
-    let problems = problems(&report, state, log.as_ref());
+    let compared = signed_comparison(&report, records.signed());
+    let problems = problems(&report, state, (&records, compared));
     let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
+    lines.extend(problems.iter().filter(|problem| !problem.ends_with(SEE_ABOVE)).map(|problem| wrapped(problem, 2)));
     let note = file.image.as_ref().and_then(Image::note);
     // The log has it, too, if it has the end of the fill.
-    let is_in_log = log.as_ref().and_then(|log| log.finished.as_ref()).is_some_and(|at| !at.finished.notes.is_empty());
+    let is_in_log = records.signed().is_some_and(|signed| !signed.notes.is_empty());
     lines.extend(note.iter().filter(|_| !is_in_log).map(|note| wrapped(&format!("NOTE: {note}"), 2)));
-    let note = note.as_deref();
-    if let (Some(path), Some(log)) = (&log_path, &log) {
-        lines.push(custody::describe(&path.display().to_string(), log));
-        lines.extend(log.problems().iter().map(|problem| wrapped(problem, 2)));
-        ui.answer(lines.join("\n"), &Answer { report: &report, note, custody: Some(log) });
-        if !args.no_log {
-            custody::note(path, log, keys, verdict(&report, &problems), ui);
-        }
-    } else {
-        ui.answer(lines.join("\n"), &Answer { report: &report, note, custody: None });
+    if let Some(log) = &records.log {
+        lines.push(custody::describe(&records.log_path.display().to_string(), log));
+    }
+    let (ok, log) = (problems.is_empty(), records.log.as_ref());
+    let answer = Answer { ok, problems: &problems, report: &report, note: note.as_deref(), custody: log };
+    ui.answer(lines.join("\n"), &answer);
+    // What was compared with nothing signed is not signed.
+    if let Some(log) = log.filter(|_| !args.no_log && (compared || !ok && records.signed().is_some())) {
+        custody::note(&records.log_path, log, keys, verdict(&report, &problems), ui);
     }
     match problems.first() {
         None => Ok(()),
@@ -64,23 +69,44 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     }
 }
 
-/// Lists the problems; each continues a sentence that begins with the drive's name.
-fn problems(report: &VerifyReport, state: Option<ImageState>, log: Option<&LogReport>) -> Vec<String> {
+/// Whether the content was compared with a hash or digests that the custody log signed.
+fn signed_comparison(report: &VerifyReport, signed: Option<&Finished>) -> bool {
+    let Some(signed) = signed else { return false };
+    // The drive file names the same digests; otherwise that is a problem.
+    let by_digests = matches!(report.compared, Compared::Digests | Compared::Modified) && signed.digests.is_some();
+    by_digests || signed.hashes.iter().any(|(kind, _)| report.hashes.get(kind).is_some())
+}
+
+/// Lists the problems; each continues a sentence that begins with the drive's name. `compared`: whether the content was
+/// compared with something signed.
+fn problems(
+    report: &VerifyReport,
+    state: Option<ImageState>,
+    (records, compared): (&DriveRecords, bool),
+) -> Vec<String> {
     let since = state.and_then(since_load).map(|since| format!(": {since}")).unwrap_or_default();
     // Ranges that were unreadable at the source are missing, even if the rest is intact.
     let bad = !report.is_ok() || state == Some(ImageState::Incomplete);
     let altered = report.altered_units.keys().next();
     let altered = altered.map(|node| format!("is read in full, but node {node} returns altered content: replace it"));
     let bad = bad && !(report.is_ok_but_for_nodes() && state != Some(ImageState::Incomplete));
-    let drive = bad.then(|| format!("is not what was loaded{since}; see above"));
-    let finished = log.and_then(|log| log.finished.as_ref());
-    let differing = finished.into_iter().flat_map(|at| {
+    let drive = bad.then(|| format!("is not what was loaded{since}{SEE_ABOVE}"));
+    let signed = records.signed();
+    let differing = signed.into_iter().flat_map(|signed| {
         let differs = move |(kind, then): &(_, &str)| report.hashes.get(*kind).is_some_and(|now| now != *then);
-        at.finished.hashes.iter().filter(differs)
+        signed.hashes.iter().filter(differs)
     });
     let differing = differing.map(|(kind, _)| format!("has a {} that differs from its custody log", kind.name()));
-    let log = log.into_iter().flat_map(LogReport::problems).map(|problem| format!("has a bad custody log: {problem}"));
-    drive.into_iter().chain(altered).chain(differing).chain(log).collect()
+    let uncompared = signed
+        .filter(|_| !compared && !bad)
+        .map(|_| "was compared with nothing that its custody log signed; verify it without --hash".to_owned());
+    drive
+        .into_iter()
+        .chain(altered)
+        .chain(differing)
+        .chain(uncompared)
+        .chain(records.problems.iter().cloned())
+        .collect()
 }
 
 /// Returns the record for the log.

@@ -39,7 +39,7 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     };
     let source = stop.unless(&format!("opening {name}"), open(name, &how)).await?.source;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
-    let options = AuditOptions { hashes: args.hash, trusted: keys.trusted.clone() };
+    let options = AuditOptions { hashes: args.hash, known: keys.known.clone() };
     let found = tokio::select! {
         found = audit(&source, path, &options, |done| progress.set(done)) => found?,
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
@@ -47,7 +47,10 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     drop(progress);
     ui.answer(describe(name, &found), &Answer { image: name, ok: found.is_ok(), audit: &found });
     if let (false, Some(path), Some(log)) = (args.no_log, &found.log_path, &found.log) {
-        custody::note(path, log, keys, found.verdict(), ui);
+        match found.may_be_signed() {
+            true => custody::note(path, log, keys, found.verdict(), ui),
+            false => ui.warn("the result is not recorded in the custody log: nothing signed was compared"),
+        }
     }
     match found.problems.first() {
         None => Ok(()),

@@ -4,10 +4,8 @@ mod custody;
 mod drive;
 mod image;
 
-use std::path::{Path, PathBuf};
-
 use cheetah_acquire::acquire::Destination;
-use cheetah_acquire::custody::{PublicKey, SigningKey};
+use cheetah_acquire::custody::{Known, NotedHead, PublicKey, SigningKey};
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
 
@@ -25,9 +23,10 @@ when it was made.
 A drive is compared with the digests and hashes made when it was loaded; space after the image is read, too. An image \
 (raw, split, E01, AFF4 …) is compared with the hashes in its custody log and with those stored in it; ranges that its \
 coverage map calls unreadable or unread are listed. The custody log beside either is checked: its chain, its signatures, \
-its end. A log can also be checked alone.
+its end. The log is the reference, because it is signed: the drive file, the digests, the report and the hashes stored in \
+an image must agree with it, and none that it names may be missing. A log can also be checked alone.
 
-The result is added to the log, if the log is signed with your key.
+The result is added to the log, if the log is signed with your key and something in it was compared.
 
 Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampered with, and says where.
 
@@ -48,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "PUBLIC")]
     key: Vec<String>,
 
+    /// The head of the custody log, as `cheetah custody` printed it for your notebook: the log must have it
+    #[arg(long, value_name = "RECORDS:SHA256")]
+    head: Vec<NotedHead>,
+
     /// Add nothing to the image's custody log
     #[arg(long)]
     no_log: bool,
@@ -58,7 +61,7 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let keys = Keys::of(&args)?;
+    let keys = Keys::of(&args.key, &args.head)?;
     match spec::path_of(&args.target) {
         Some((path, false)) if path.extension().is_some_and(|extension| extension == "custody") => {
             custody::run(&path, &keys, ui)
@@ -73,19 +76,21 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 }
 
 /// The verifier's own key, and the keys they trust.
-struct Keys {
+pub struct Keys {
     /// The verifier's own key, if it exists.
     own: Option<SigningKey>,
-    /// That key, and those named by --key.
-    trusted: Vec<PublicKey>,
+    /// That key, those named by --key, and the heads named by --head.
+    pub known: Known,
 }
 
 impl Keys {
-    fn of(args: &Args) -> Result<Self> {
+    /// Reads the user's own key, and those that `--key` names; `heads` are those that `--head` names.
+    pub fn of(named: &[String], heads: &[NotedHead]) -> Result<Self> {
         let own = SigningKey::existing()?;
-        let named = args.key.iter().map(|text| PublicKey::named(text)).collect::<Result<Vec<_>, _>>()?;
-        let trusted = own.iter().map(SigningKey::public).chain(named).collect();
-        Ok(Self { own, trusted })
+        let named = named.iter().map(|text| PublicKey::named(text)).collect::<Result<Vec<_>, _>>()?;
+        let keys = own.iter().map(SigningKey::public).chain(named).collect();
+        let heads = heads.iter().map(|head| ("--head".to_owned(), head.clone())).collect();
+        Ok(Self { own, known: Known { keys, heads } })
     }
 
     /// Returns the verifier's own key, if it signed records of this log.
@@ -93,9 +98,4 @@ impl Keys {
         let own = self.own.as_ref()?;
         log.signers.iter().any(|signer| signer.key == own.public().id()).then(|| own.clone())
     }
-}
-
-/// Returns the log beside `path`, if there is one.
-fn log_beside(path: &Path) -> Option<PathBuf> {
-    Some(cheetah_acquire::custody::CustodyLog::path_for(path)).filter(|log| log.symlink_metadata().is_ok())
 }

@@ -74,7 +74,7 @@ fn an_agent_with_another_disk_is_refused_without_same_source() {
 
 /// The output of a command for people.
 fn tool_with_key(examiner: &Examiner, args: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
+    let mut command = program();
     command.env("CHEETAH_KEY", &examiner.key).args(args);
     crate::support::run::run(command).ok().out()
 }

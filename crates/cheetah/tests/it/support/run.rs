@@ -15,10 +15,11 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// The program, signing with a key that is not the user's own.
+/// The program, signing with a key that is not the user's own, and with a ledger that is not, either.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cheetah"));
     command.env("CHEETAH_KEY", concat!(env!("CARGO_TARGET_TMPDIR"), "/custody.key"));
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 

@@ -1,0 +1,275 @@
+//! Whether the records beside an image agree with its custody log.
+//!
+//! Only the log is signed, so only the log says what the image should be. A drive file, a file of digests, a report, a
+//! coverage map and the hashes stored in an image are claims: each must agree with the log, and each that the log says was
+//! made must be there. Otherwise whoever can write to the folder could alter all of them together.
+
+use std::path::{Path, PathBuf};
+
+use cheetah_device::Size;
+use cheetah_drive::{DriveFile, Image, ImageState};
+use cheetah_error::Result;
+use cheetah_image::{HashKind, Hashes};
+
+use super::CustodyLog;
+use super::event::Finished;
+use super::report::LogReport;
+use super::{Known, ledger, verify_log};
+use crate::acquire::side_files::REPORT;
+
+/// The maximum length of a report that is compared. One with all that a report lists is far shorter.
+const REPORT_BYTES_MAX: u64 = 4 << 20;
+
+/// The signed record of the image in a drive, and how the files beside it differ from that.
+#[derive(Debug, Clone)]
+pub struct DriveRecords {
+    /// The path of the log, whether or not there is one.
+    pub log_path: PathBuf,
+    /// The log, checked; `None` if there is none.
+    pub log: Option<LogReport>,
+    /// The problems, each as a predicate to the name of the drive: those of the log, and disagreements with it.
+    pub problems: Vec<String>,
+}
+
+impl DriveRecords {
+    /// Reads the log beside the drive file and compares the drive file and the report with it. `known` is what is
+    /// known of the log.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read.
+    pub fn read(file: &DriveFile, known: &Known) -> Result<Self> {
+        let log_path = CustodyLog::path_for(&file.path);
+        let log = log_path.symlink_metadata().is_ok().then(|| verify_log(&log_path, known)).transpose()?;
+        let bad_log =
+            log.iter().flat_map(LogReport::problems).map(|problem| format!("has a bad custody log: {problem}"));
+        let mut problems: Vec<_> = bad_log.collect();
+        if log.as_ref().is_none_or(|log| log.problem.is_none()) {
+            problems.extend(drive_file(file, log.as_ref()));
+        }
+        if log.is_none() {
+            problems.extend(ledger::missing(&log_path).map(|what| format!("has lost its custody log: {what}")));
+        }
+        if let Some(finished) = log.as_ref().and_then(LogReport::signed) {
+            problems.extend(report(&file.path, finished));
+        }
+        Ok(Self { log_path, log, problems })
+    }
+
+    /// What the log says of the image; `None` if it records none.
+    pub fn signed(&self) -> Option<&Finished> {
+        self.log.as_ref().and_then(LogReport::signed)
+    }
+
+    /// The hashes in the log; empty if it records none.
+    pub fn hashes(&self) -> Hashes {
+        self.signed().map(|signed| signed.hashes.clone()).unwrap_or_default()
+    }
+}
+
+impl LogReport {
+    /// What the log says of the image beside it: its last `finished` record, unless an acquisition began after that, or the
+    /// drive was destroyed.
+    pub fn signed(&self) -> Option<&Finished> {
+        self.finished.as_ref().filter(|_| !self.destroyed).map(|at| &at.finished)
+    }
+}
+
+/// Whether a drive file records a whole image.
+const fn is_whole(image: &Image) -> bool {
+    matches!(image.state, ImageState::Intact | ImageState::Modified | ImageState::Incomplete)
+}
+
+/// How a drive file differs from the log.
+fn drive_file(file: &DriveFile, log: Option<&LogReport>) -> Vec<String> {
+    let image = file.image.as_ref().filter(|image| is_whole(image));
+    let signed = log.and_then(LogReport::signed);
+    match (image, signed) {
+        (Some(image), Some(signed)) => image_and_log(file, image, signed),
+        (Some(_), None) if log.is_none() => {
+            let path = CustodyLog::path_for(&file.path);
+            vec![format!(
+                "has no custody log: nothing signed says what was loaded into it; put {} back beside the drive file",
+                path.display()
+            )]
+        }
+        (Some(_), None) => vec![
+            "holds a whole image according to its drive file, but its custody log does not record that one was finished: \
+             the end of the log was cut off, or the drive file was altered"
+                .into(),
+        ],
+        (None, Some(signed)) if file.image.is_none() => vec![format!(
+            "holds no image according to its drive file, but its custody log records one of {}: the drive file was altered",
+            Size(signed.size)
+        )],
+        (None, _) => Vec::new(),
+    }
+}
+
+fn image_and_log(file: &DriveFile, image: &Image, signed: &Finished) -> Vec<String> {
+    let mut found = Vec::new();
+    if signed.drive.as_ref().is_some_and(|id| *id != file.id) {
+        found.push("is not the drive that its custody log is of".to_owned());
+    }
+    if image.size != signed.size {
+        let (then, now) = (signed.size, image.size);
+        found.push(format!("has {now} bytes of an image in its drive file, and {then} in its custody log"));
+    }
+    found.extend(hashes(&image.hashes, &signed.hashes, "drive file", HashKind::ALL));
+    let digests = image.digests.as_ref().map(|digests| &digests.blake3);
+    if signed.digests.is_some() && signed.digests.as_ref() != digests {
+        found.push("has other digests in its drive file than in its custody log".into());
+    }
+    if signed.unreadable_bytes > 0 && image.state == ImageState::Intact {
+        let bytes = signed.unreadable_bytes;
+        found.push(format!(
+            "is whole according to its drive file, but {bytes} bytes of it are unreadable in its custody log"
+        ));
+    }
+    found
+}
+
+/// How the hashes of these kinds in a `place` differ from those in the log.
+pub fn hashes(
+    claimed: &Hashes,
+    signed: &Hashes,
+    place: &str,
+    kinds: impl IntoIterator<Item = HashKind>,
+) -> Vec<String> {
+    let differs = |kind: HashKind| {
+        let name = kind.name();
+        match (claimed.get(kind), signed.get(kind)) {
+            (Some(claimed), Some(signed)) if !claimed.eq_ignore_ascii_case(signed) => {
+                Some(format!("has another {name} in its {place} than in its custody log"))
+            }
+            (None, Some(_)) => Some(format!("has no {name} in its {place}, but one in its custody log")),
+            (Some(_), None) => Some(format!("has a {name} in its {place}, but none in its custody log")),
+            _ => None,
+        }
+    };
+    kinds.into_iter().filter_map(differs).collect()
+}
+
+/// How the report beside the image at `path` differs from the log.
+pub fn report(path: &Path, signed: &Finished) -> Vec<String> {
+    if !signed.report {
+        return Vec::new();
+    }
+    let path = report_path(path);
+    let bytes = match REPORT.read(&path, REPORT_BYTES_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            let path = path.display();
+            return vec![format!("has lost its report, which its custody log says was written; put {path} back")];
+        }
+        Err(error) => return vec![format!("has a report that cannot be compared with its custody log: {error}")],
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let claims = ReportClaims::of(&text);
+    let mut found = hashes(&claims.hashes, &signed.hashes, "report", HashKind::ALL);
+    if claims.twice {
+        found.push("has a report that states a hash twice".into());
+    }
+    if claims.size != Some(signed.size) {
+        found.push("has another size in its report than in its custody log".into());
+    }
+    if claims.unreadable_bytes != Some(signed.unreadable_bytes) {
+        found.push("has another number of unreadable bytes in its report than in its custody log".into());
+    }
+    found
+}
+
+/// A sentence for a report of ours whose custody log is gone.
+pub fn report_without_log(path: &Path) -> Option<String> {
+    let report = report_path(path);
+    let bytes = REPORT.read(&report, REPORT_BYTES_MAX).ok()??;
+    String::from_utf8_lossy(&bytes).lines().any(|line| line.starts_with("custody log ")).then(|| {
+        let report = report.display();
+        format!("the report {report} names a custody log, which is missing: nothing signed says what was acquired; put it back")
+    })
+}
+
+/// The path of the report of the image at `path`.
+pub fn report_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".report.txt");
+    name.into()
+}
+
+/// What a report says of the image.
+#[derive(Debug, Default)]
+struct ReportClaims {
+    size: Option<u64>,
+    unreadable_bytes: Option<u64>,
+    hashes: Hashes,
+    /// Whether a hash is stated twice.
+    twice: bool,
+}
+
+impl ReportClaims {
+    /// Parses the text that `Report` prints: a name and its value on each line.
+    fn of(text: &str) -> Self {
+        let mut claims = Self::default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+            let value = value.trim_start();
+            match name {
+                "acquired" => claims.size = value.split_once('(').and_then(|(_, bytes)| first_number(bytes)),
+                "unreadable" => claims.unreadable_bytes = Some(0),
+                "UNREADABLE" => claims.unreadable_bytes = first_number(value),
+                _ => claims.hash(name, value),
+            }
+        }
+        claims
+    }
+
+    fn hash(&mut self, name: &str, value: &str) {
+        let Some(kind) = HashKind::ALL.into_iter().find(|kind| kind.name() == name) else { return };
+        let place = match kind {
+            HashKind::Md5 => &mut self.hashes.md5,
+            HashKind::Sha1 => &mut self.hashes.sha1,
+            HashKind::Sha256 => &mut self.hashes.sha256,
+            HashKind::Blake3 => &mut self.hashes.blake3,
+        };
+        self.twice |= place.replace(value.to_owned()).is_some();
+    }
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signed() -> Finished {
+        let hashes = Hashes { md5: Some("0".repeat(32)), ..Hashes::default() };
+        Finished { size: 1 << 20, hashes, report: true, ..Finished::default() }
+    }
+
+    fn text(digest: &str) -> String {
+        format!(
+            "Acquisition report, Cheetah 0\n\nacquired        1MiB (1048576 bytes)\nunreadable      nothing\n\n\
+             md5             {digest}\n"
+        )
+    }
+
+    #[test]
+    fn a_report_that_is_missing_or_says_otherwise_is_a_finding() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("x.raw");
+        let found = |content: &str| {
+            std::fs::write(report_path(&image), content).unwrap();
+            report(&image, &signed()).join("; ")
+        };
+        assert!(report(&image, &signed())[0].contains("lost its report"));
+        assert_eq!(found(&text(&"0".repeat(32))), "");
+        assert!(found(&text(&"1".repeat(32))).contains("another md5 in its report"));
+        assert!(found(&text(&"0".repeat(32)).replace("1048576", "1048577")).contains("another size"));
+        assert!(found(&text(&"0".repeat(32)).replace("md5 ", "md4 ")).contains("no md5 in its report"));
+        let unreadable =
+            text(&"0".repeat(32)).replace("unreadable      nothing", "UNREADABLE      512 bytes in 1 ranges");
+        assert!(found(&unreadable).contains("unreadable bytes"));
+        assert!(found(&(text(&"0".repeat(32)) + &text(&"0".repeat(32)))).contains("twice"));
+    }
+}

@@ -1,0 +1,168 @@
+//! The head of a custody log: the number of its records and the hash of the last.
+//!
+//! A chain shows that nothing was altered before its last record, not that there was no later one. Who knows a head, knows
+//! that. Heads are therefore kept where the folder of the evidence is out of reach: in the examiner's [ledger](super::ledger),
+//! on paper, with the room.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cheetah_image::hash::{hex, is_hex};
+use serde::{Deserialize, Serialize};
+
+use super::key::{PublicKey, SigningKey};
+use super::record::PrevDigest;
+use super::report::LogReport;
+
+/// A head, as an examiner writes it down: `12:3f5a…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotedHead {
+    /// The number of records.
+    pub records: u64,
+    /// SHA-256 of the line of the last of them, newline included, in hexadecimal.
+    pub sha256: String,
+}
+
+impl fmt::Display for NotedHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.records, self.sha256)
+    }
+}
+
+impl FromStr for NotedHead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(':').and_then(|(records, sha256)| {
+            let sha256 = sha256.to_ascii_lowercase();
+            Some(Self { records: records.parse().ok().filter(|records| *records > 0)?, sha256 })
+        });
+        parsed.filter(|head| is_hex(&head.sha256, 64)).ok_or_else(|| {
+            format!("'{text}' is no head of a log; `cheetah custody` prints one: 12:3f5a…, with 64 digits")
+        })
+    }
+}
+
+/// A head, signed by the writer of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Which log: SHA-256 of the line of its first record, in hexadecimal.
+    pub log: String,
+    /// The number of records.
+    pub records: u64,
+    /// SHA-256 of the line of the last of them, newline included, in hexadecimal.
+    pub sha256: String,
+    /// When it was the head, RFC 3339, UTC.
+    pub time: String,
+    /// The key that signed this, base64 of DER.
+    pub public_key: String,
+    /// Its Ed25519 signature over `cheetah custody head v1`, `log`, `records`, `sha256` and `time`, each with a newline;
+    /// in base64.
+    pub signature: String,
+}
+
+impl Head {
+    /// Signs a head.
+    pub(super) fn sign(log: PrevDigest, records: u64, last: PrevDigest, time: String, key: &SigningKey) -> Self {
+        let mut head = Self {
+            log: hex(&log),
+            records,
+            sha256: hex(&last),
+            time,
+            public_key: key.public().to_string(),
+            signature: String::new(),
+        };
+        head.signature = STANDARD.encode(key.sign(head.message().as_bytes()));
+        head
+    }
+
+    fn message(&self) -> String {
+        let Self { log, records, sha256, time, .. } = self;
+        format!("cheetah custody head v1\n{log}\n{records}\n{sha256}\n{time}\n")
+    }
+
+    /// The key that signed it; `None` if the signature is not valid.
+    pub fn signer(&self) -> Option<PublicKey> {
+        let key: PublicKey = self.public_key.parse().ok()?;
+        let signature = STANDARD.decode(&self.signature).ok()?.try_into().ok()?;
+        key.has_signed(self.message().as_bytes(), &signature).then_some(key)
+    }
+
+    /// What an examiner would write down of it.
+    pub fn noted(&self) -> NotedHead {
+        NotedHead { records: self.records, sha256: self.sha256.clone() }
+    }
+}
+
+/// A head that was known, and whether the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KnownHead {
+    /// Where it was known from, such as `your ledger`.
+    pub from: String,
+    /// The number of records of the log then.
+    pub records: u64,
+    /// The time of the head, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// How the log differs, as a sentence; `None` if it has this head.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl LogReport {
+    /// The head of the log, as far as it is in order; `None` if it has no record.
+    pub fn head(&self) -> Option<NotedHead> {
+        let sha256 = self.last.as_ref()?.sha256.clone();
+        Some(NotedHead { records: self.records, sha256 })
+    }
+
+    /// Compares the log with a head that is known `from` somewhere, and notes the result.
+    pub fn compare_with_head(&mut self, head: &NotedHead, from: &str, time: Option<&str>) {
+        let then = time.map(|time| format!(", of {time},")).unwrap_or_default();
+        let (known, has) = (head.records, self.records);
+        let index = usize::try_from(known).unwrap_or(usize::MAX).saturating_sub(1);
+        let problem = match self.chain.get(index) {
+            Some(digest) if hex(digest) == head.sha256 => None,
+            Some(_) => Some(format!(
+                "{from}{then} knows another record {known} of this log: the log is not the one that was written"
+            )),
+            None => {
+                Some(format!("{from}{then} knows {known} records of this log, and it has {has}: its end was cut off"))
+            }
+        };
+        self.heads.push(KnownHead { from: from.to_owned(), records: known, time: time.map(str::to_owned), problem });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signed_head_is_valid_until_any_member_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = SigningKey::load_or_make(&dir.path().join("k")).unwrap();
+        let head = Head::sign([1; 32], 12, [2; 32], "2026-11-20T12:00:00.123Z".into(), &key);
+        assert_eq!(head.signer(), Some(key.public()));
+        for changed in [
+            Head { log: hex(&[2; 32]), ..head.clone() },
+            Head { records: 11, ..head.clone() },
+            Head { sha256: hex(&[1; 32]), ..head.clone() },
+            Head { time: "2026-11-20T12:00:00.124Z".into(), ..head.clone() },
+        ] {
+            assert_eq!(changed.signer(), None);
+        }
+    }
+
+    #[test]
+    fn a_noted_head_reads_as_it_prints() {
+        let head = NotedHead { records: 12, sha256: "ab".repeat(32) };
+        assert_eq!(head.to_string().parse(), Ok(head.clone()));
+        assert_eq!(head.to_string().to_uppercase().parse(), Ok(head));
+        for bad in ["", "12", ":", "0:", "12:ab", &format!("0:{}", "ab".repeat(32))] {
+            assert!(bad.parse::<NotedHead>().is_err(), "{bad}");
+        }
+    }
+}
