@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `GET /v1/status` | | [`Status`] |
 //! | `POST /v1/exports` | [`NewExport`] | 201 [`ExportStatus`]; 409 the name is taken; 507 no room |
+//! | `POST /v1/exports?confirm_s=SECONDS` | [`NewExport`] | the same; the export is deleted unless it is confirmed in time |
+//! | `PUT /v1/exports/NAME/confirmed` | | 204: it stays; with `?confirm_s=SECONDS`, that long to begin with |
 //! | `DELETE /v1/exports/NAME?lease=TOKEN&drive=ID&nonce=NONCE` | | [`Receipt`](crate::receipt::Receipt); 409 the export is leased to another |
 //! | `POST /v1/exports/NAME/lease` | [`LeaseRequest`] | [`LeaseGrant`]; 409 held by another |
 //! | `PUT /v1/exports/NAME/lease` | [`LeaseRenewal`] | [`LeaseGrant`]; 409 lost to another, or expired |
@@ -146,6 +148,9 @@ pub struct ExportStatus {
     /// after this many seconds. It drops it at once if the machine has almost no memory left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leave_in_s: Option<u64>,
+    /// Set until its creator has recorded it: it is deleted after this many seconds unless that confirms it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_in_s: Option<u64>,
 }
 
 /// A lease in force.

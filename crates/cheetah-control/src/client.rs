@@ -204,6 +204,19 @@ impl ControlClient {
         self.send(Method::POST, "/v1/exports", export).await
     }
 
+    /// Creates an export that the node deletes again unless it is confirmed within `confirm_s` seconds, at most 300
+    /// ([`Self::confirm_export`]): its creator may be killed before it records the export. An older node keeps it.
+    pub async fn create_unconfirmed(&self, export: &NewExport, confirm_s: u64) -> Result<ExportStatus> {
+        self.send(Method::POST, &format!("/v1/exports?confirm_s={confirm_s}"), export).await
+    }
+
+    /// Confirms an export that its creator has recorded or, with `again_s`, has the node wait for as many more seconds.
+    pub async fn confirm_export(&self, name: &str, again_s: Option<u64>) -> Result<()> {
+        let again = again_s.map(|seconds| format!("?confirm_s={seconds}")).unwrap_or_default();
+        let path = format!("/v1/exports/{}/confirmed{again}", escape(name));
+        self.call(Method::PUT, &path, Bytes::new(), self.timeout).await.map(drop)
+    }
+
     /// Deletes an export and wipes its memory. A leased export needs its `lease` token. The caller checks the receipt.
     pub async fn delete_export(&self, name: &str, lease: Option<&str>, asked: &Asked) -> Result<Receipt> {
         let Asked { drive, nonce } = asked;

@@ -11,11 +11,9 @@ use serde::Serialize;
 use crate::file::coverage;
 use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
-use crate::node::export::KeptExports;
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
-use crate::redundancy::map::DriveMap;
-use crate::redundancy::newest::newest_soon;
+use crate::redundancy::newest::newest_of_any;
 pub use crate::redundancy::request::Recovery;
 use crate::redundancy::request::{Leaving, Step};
 use cheetah_error::Result;
@@ -45,6 +43,9 @@ pub struct DriveStatus {
     /// read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refetching: bool,
+    /// Two writers wrote to the drive apart from each other, and it is not used until an examiner decides: a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diverged: Option<String>,
     /// Ranges whose content is lost for good, although the nodes answer. Reads of them fail; writes of whole pages make
     /// them good.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -129,7 +130,7 @@ pub struct CoveredStatus {
 /// Asks every node, waiting at most `timeout` for each. The result includes nodes that do not answer, as such. If the
 /// drive has redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let (file, refetching, mut nodes) = newest_nodes(file, timeout).await?;
+    let NewestNodes { file, refetching, diverged, mut nodes } = newest_nodes(file, timeout).await?;
     let file = &file;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
     let covered = coverage::recorded(file)?.map(|coverage| CoveredStatus {
@@ -153,7 +154,8 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         sealed_for: file.sealed.as_ref().map(|seal| seal.keys.iter().map(|key| key.recipient.clone()).collect()),
         image: file.image.as_ref().map(|image| ImageStatus::new(image, survives.is_none())),
         covered,
-        healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty(),
+        healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty() && diverged.is_none(),
+        diverged,
         bad,
         recovery: Recovery::latest(&answering).await.filter(|_| file.is_redundant()),
         refetching,
@@ -167,23 +169,32 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
 /// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each
 /// node that answers, in file order.
 pub async fn connections(file: &DriveFile, timeout: Duration) -> Result<Vec<String>> {
-    let (_, _, nodes) = newest_nodes(file, timeout).await?;
+    let NewestNodes { nodes, .. } = newest_nodes(file, timeout).await?;
     let described = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, node.transport.as_ref()?)));
     Ok(described.collect())
 }
 
-/// Returns the drive file with the nodes of the newest maps, whether lost ranges are being fetched again, and the nodes'
-/// states. The maps are asked for concurrently, and from a deciding set of nodes only, so that a node that does not
-/// answer costs one time-out.
-async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<(DriveFile, bool, Vec<NodeStatus>)> {
+/// The nodes of the newest maps, and their states.
+struct NewestNodes {
+    /// The drive file with these nodes.
+    file: DriveFile,
+    /// Whether lost ranges are being fetched again.
+    refetching: bool,
+    /// Two writers wrote apart from each other: a sentence.
+    diverged: Option<String>,
+    nodes: Vec<NodeStatus>,
+}
+
+/// Asks the nodes for the newest maps and for their states, concurrently, so that a node that does not answer costs one
+/// time-out.
+async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<NewestNodes> {
     let mut now = file.clone();
     if !file.is_redundant() {
-        return Ok((now, false, node_statuses(file, timeout).await));
+        let nodes = node_statuses(file, timeout).await;
+        return Ok(NewestNodes { file: now, refetching: false, diverged: None, nodes });
     }
-    let exports = KeptExports::default();
     let sets: Vec<DriveSet> = DriveSet::all(file).collect();
-    let known: Vec<DriveMap> = sets.iter().map(DriveMap::of_file).collect();
-    let looks = sets.iter().zip(&known).map(|(set, known)| newest_soon(set, known, &exports, timeout));
+    let looks = sets.iter().map(|set| newest_of_any(set, timeout));
     let (found, mut nodes) = tokio::join!(try_join_all(looks), node_statuses(file, timeout));
     let found = found?;
     found.iter().enumerate().for_each(|(index, found)| found.map.update(&mut now, index));
@@ -191,7 +202,10 @@ async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<(DriveFile,
         true => nodes.iter_mut().zip(now.nodes()).for_each(|(status, node)| status.sync = node.state),
         false => nodes = node_statuses(&now, timeout).await,
     }
-    Ok((now, found.iter().any(|found| found.map.refetching), nodes))
+    let refetching = found.iter().any(|found| found.map.refetching);
+    let diverged =
+        sets.iter().zip(&found).find_map(|(set, found)| Some(found.diverged.as_ref()?.refusal(set).to_string()));
+    Ok(NewestNodes { file: now, refetching, diverged, nodes })
 }
 
 /// Says what becomes of the part of a node whose machine needs the memory.
@@ -206,7 +220,7 @@ async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStat
             file.path.display()
         ),
         (true, Some(writer)) => match Leaving::at(node).await.map(|leaving| leaving.step) {
-            Some(Step::Stuck { why }) => format!("{wants}: {writer} cannot move it: {why}"),
+            Some(Step::Stuck { why, .. }) => format!("{wants}: {writer} cannot move it: {why}"),
             _ => format!("{wants}: {writer} moves it"),
         },
     });

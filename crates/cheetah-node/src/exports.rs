@@ -56,6 +56,8 @@ struct Entry {
     notes: Mutex<Notes>,
     /// When it is dropped at the earliest, if the machine needs its memory.
     leave_by: Mutex<Option<Instant>>,
+    /// When it is deleted unless its creator confirms it before.
+    confirm_by: Mutex<Option<Instant>>,
 }
 
 /// Why an operation on exports failed.
@@ -170,6 +172,41 @@ impl Exports {
 
     /// Creates an export, all holes.
     pub fn create(&self, new: &NewExport) -> Result<ExportStatus> {
+        self.create_unconfirmed(new, None)
+    }
+
+    /// Notes that the creator of an export has recorded it or, with a time, that it is deleted unless confirmed by then.
+    /// An export that was confirmed stays so.
+    pub fn confirm(&self, name: &str, confirm_by: Option<Instant>) -> Result<()> {
+        let entry = self.entry(name)?;
+        let mut due = entry.confirm_by.lock();
+        *due = due.and(confirm_by);
+        Ok(())
+    }
+
+    /// When an export is deleted unless it is confirmed; `None` if it is confirmed, or gone.
+    pub fn confirm_by(&self, name: &str) -> Option<Instant> {
+        *self.entry(name).ok()?.confirm_by.lock()
+    }
+
+    /// Deletes an export that was not confirmed in time; `None` if it was, or has a writer.
+    pub fn delete_unconfirmed(&self, name: &str) -> Option<Wiped> {
+        let _wiping = self.open.read();
+        let entry = self.entry(name).ok()?;
+        {
+            let lease = entry.lease.write();
+            let now = Instant::now();
+            let is_due = entry.confirm_by.lock().is_some_and(|due| due <= now);
+            if !is_due || lease.holder(now).is_some() {
+                return None;
+            }
+            self.take(name, &entry).ok()?;
+        }
+        Some(entry.export.delete())
+    }
+
+    /// The same as [`Self::create`], of an export that is deleted unless it is confirmed by this time.
+    pub fn create_unconfirmed(&self, new: &NewExport, confirm_by: Option<Instant>) -> Result<ExportStatus> {
         if !is_name(&new.name) {
             return Err(ExportsError::BadName(shown(&new.name)));
         }
@@ -191,8 +228,9 @@ impl Exports {
         }
         let export = Export::new(&self.store, &new.name, new.size_bytes, new.reserve, new.digests)?;
         let (lease, named) = (RwLock::default(), Connections::default());
-        let (connections, notes, leave_by) = (AtomicUsize::new(0), Mutex::default(), Mutex::default());
-        let entry = Entry { export, lease, named, connections, notes, leave_by };
+        let (connections, notes) = (AtomicUsize::new(0), Mutex::default());
+        let (leave_by, confirm_by) = (Mutex::default(), Mutex::new(confirm_by));
+        let entry = Entry { export, lease, named, connections, notes, leave_by, confirm_by };
         let status = entry.status(None, Instant::now());
         by_name.insert(new.name.clone(), Arc::new(entry));
         Ok(status)
@@ -352,6 +390,7 @@ impl Entry {
             map_epoch,
             read_bytes: self.export.stats().read_bytes,
             leave_in_s: self.leave_by.lock().map(|by| by.saturating_duration_since(now).as_secs()),
+            confirm_in_s: self.confirm_by.lock().map(|by| by.saturating_duration_since(now).as_secs()),
         }
     }
 }

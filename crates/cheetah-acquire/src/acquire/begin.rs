@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cheetah_device::DynDevice;
+use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use cheetah_image::ewf::write::E01Options;
@@ -58,8 +59,13 @@ fn is_same_file(source: &str, destination: &Destination) -> bool {
         return source == uri;
     }
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    let source = cheetah_image::spec::path_of(source).and_then(|(path, _)| id(&path));
-    source.is_some() && source == id(&destination.path)
+    let Some((source, _)) = cheetah_image::spec::path_of(source) else { return false };
+    // Copies of a drive's file are the same drive.
+    let drive = |path: &Path| DriveFile::load(path).ok().map(|file| file.id);
+    let is_same_drive =
+        || destination.form == Form::Drive && drive(&source).is_some_and(|id| drive(&destination.path) == Some(id));
+    let there = id(&source);
+    there.is_some() && there == id(&destination.path) || is_same_drive()
 }
 
 async fn begin_new(

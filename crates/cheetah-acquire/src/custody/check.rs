@@ -319,7 +319,11 @@ impl<'a> Checker<'a> {
                 report.state = State::Finished;
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
             }
-            Some(CustodyEvent::AcceptedUnverified { .. }) if report.state == State::Empty => report.state = State::Use,
+            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Kept { .. })
+                if report.state == State::Empty =>
+            {
+                report.state = State::Use;
+            }
             Some(CustodyEvent::Destroyed { .. }) => {
                 report.destroyed = true;
                 if report.state == State::Empty {
@@ -330,8 +334,8 @@ impl<'a> Checker<'a> {
                 let line = report.lines;
                 report.wipes.add(line, *receipt, record.credential.as_ref().map(|acting| acting.room.as_str()));
             }
-            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_)) if report.state == State::Use => {
-            }
+            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Kept { .. } | CustodyEvent::Verified(_))
+                if report.state == State::Use => {}
             _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
             _ => {}
         }

@@ -93,6 +93,13 @@ pub enum CustodyEvent {
         /// Bytes in all of them.
         bytes: u64,
     },
+    /// Two writers wrote to a drive apart from each other, and the examiner decided which content is kept.
+    Kept {
+        /// The nodes whose content is kept.
+        kept: Vec<String>,
+        /// The nodes whose content was overwritten with it.
+        overwritten: Vec<String>,
+    },
     /// Hashes of the whole.
     Hashes {
         /// The hashes.

@@ -76,6 +76,15 @@ impl FillLog {
         })
     }
 
+    /// Records the decision between writers that wrote to the drive apart from each other, before it is carried out.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded.
+    pub fn kept(&self, kept: &[String], overwritten: &[String]) -> Result<()> {
+        self.append(CustodyEvent::Kept { kept: kept.to_vec(), overwritten: overwritten.to_vec() })
+    }
+
     /// Records that unverified ranges of a sealed drive are used.
     ///
     /// # Errors

@@ -242,7 +242,8 @@ impl CustodyLog {
             )));
         }
         ledger::compare(&mut report, &self.path, &[self.key.public()]);
-        if let Some(problem) = report.heads.iter().find_map(|head| head.problem.as_ref()) {
+        let replaced = report.replaced.as_ref().filter(|_| report.records > 0);
+        if let Some(problem) = report.heads.iter().find_map(|head| head.problem.as_ref()).or(replaced) {
             return Err(Error::Evidence(format!(
                 "nothing is added to the custody log {}: {problem}; keep it, and acquire to another name",
                 self.path.display()

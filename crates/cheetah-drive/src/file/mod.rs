@@ -493,6 +493,14 @@ impl DriveFile {
         self.path.with_file_name(text_to_path(name))
     }
 
+    /// The drive file, and the files that are or may be kept beside it. None of them may be overwritten with other content.
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let extensions = ["seal", "digests", "custody", "map", "acquire", "report.txt"];
+        let beside = extensions.map(|extension| beside(&self.path, extension));
+        let fill = [coverage::path(self), crate::fill::grains_path(self), self.digests_path()];
+        [self.path.clone()].into_iter().chain(beside).chain(fill).collect()
+    }
+
     /// The path of the file of chunk digests.
     pub fn digests_path(&self) -> PathBuf {
         let recorded = self.image.as_ref().and_then(|image| image.digests.as_ref());

@@ -340,3 +340,8 @@ mod tests {
         copy.close().await.unwrap();
     }
 }
+
+/// The file of the digests of what the source sent.
+pub(crate) fn grains_path(file: &DriveFile) -> std::path::PathBuf {
+    grains::path(file)
+}

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use cheetah_control::ControlClient;
 use cheetah_control::api::NewExport;
 use cheetah_control::receipt::Asked;
+use cheetah_control::{ControlClient, ControlError};
 use cheetah_nbd::uri::{NbdUri, Security};
 use futures::future::{Either, join_all, select};
+use tokio::task::JoinHandle;
 
 use super::destroy::{DestroyOptions, destroy};
 use super::usage::user;
@@ -27,6 +28,11 @@ use crate::redundancy::newest::refresh;
 use crate::sealed::{self, SealRequest};
 use cheetah_error::{Error, Result};
 use cheetah_seal::Units;
+
+/// How long a node keeps an export whose creator is killed before it is recorded, in seconds.
+const CONFIRM_S: u64 = 60;
+/// The interval at which nodes are asked to go on waiting.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(CONFIRM_S / 4);
 
 /// A drive to create.
 #[derive(Debug, Clone)]
@@ -104,7 +110,16 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
     };
     let sealed = request.seal.map_or(Ok(()), |seal| sealed::begin(&mut file, &seal));
     match sealed.and_then(|()| file.save_new()) {
-        Ok(()) => Ok(file),
+        Ok(()) => match made.confirm().await {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                sealed::remove(&file);
+                if let Err(error) = std::fs::remove_file(&file.path) {
+                    tracing::warn!("{} is left: {error}", file.path.display());
+                }
+                Err(made.undo(error).await)
+            }
+        },
         Err(error) => {
             sealed::remove(&file);
             Err(made.undo(error).await)
@@ -231,7 +246,7 @@ async fn append(file: &DriveFile, request: &EnlargeRequest) -> Result<DriveFile>
         }
     });
     match updated {
-        Ok(()) if is_as_known => Ok(larger),
+        Ok(()) if is_as_known => made.confirm().await.map(|()| larger),
         Ok(()) => {
             let why = format!("{} was enlarged or changed by another process meanwhile; try again", file.name);
             Err(made.undo(Error::failed(why)).await)
@@ -253,9 +268,55 @@ struct Addition<'a> {
 struct Made {
     sets: Vec<Set>,
     exports: Vec<NodeExport>,
+    /// Has the nodes wait for the confirmation as long as this exists.
+    waiting: Option<Waiting>,
+}
+
+/// Asks nodes again and again to wait for the confirmation of exports.
+struct Waiting(JoinHandle<()>);
+
+impl Waiting {
+    fn start(exports: &[NodeExport]) -> Self {
+        let exports: Vec<_> = exports.iter().map(|export| (export.control.clone(), export.name.clone())).collect();
+        Self(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(CONFIRM_AGAIN).await;
+                let asking = exports.iter().map(|(control, name)| control.confirm_export(name, Some(CONFIRM_S)));
+                for error in join_all(asking).await.into_iter().filter_map(|asked| asked.err()) {
+                    tracing::debug!("a node is not asked to wait: {error}");
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Confirms an export that is recorded. An older node knows no confirmation, and keeps the export.
+pub(crate) async fn confirm(export: &NodeExport) -> Result<()> {
+    let failed = |error: ControlError| Error::failed(format!("node {}: {error}", export.node));
+    match export.control.confirm_export(&export.name, None).await {
+        Err(error) if error.is_not_found() => {
+            let status = export.control.status().await.map_err(failed)?;
+            match status.exports.iter().any(|found| found.name == export.name) {
+                true => Ok(()),
+                false => Err(failed(error)),
+            }
+        }
+        confirmed => confirmed.map_err(failed),
+    }
 }
 
 impl Made {
+    /// Confirms all exports, once they are recorded.
+    async fn confirm(&self) -> Result<()> {
+        join_all(self.exports.iter().map(confirm)).await.into_iter().collect()
+    }
+
     /// Frees everything. Returns `why`, extended by the exports that could not be freed.
     async fn undo(self, why: Error) -> Error {
         free_exports(&self.exports, why).await
@@ -275,7 +336,7 @@ impl Addition<'_> {
         }
         let shares = self.shares(size)?;
         let bundle = (self.parts > 1).then(|| places::next_bundle(&file.sets));
-        let mut made = Made { sets: Vec::new(), exports: Vec::new() };
+        let mut made = Made { sets: Vec::new(), exports: Vec::new(), waiting: None };
         let mut first = file.nodes().count();
         for _ in 0..self.parts {
             match self.allocate_set(file, first, &shares).await {
@@ -286,6 +347,7 @@ impl Addition<'_> {
                 }
                 Err(error) => return Err(made.undo(error).await),
             }
+            made.waiting = Some(Waiting::start(&made.exports));
         }
         Ok(made)
     }
@@ -349,7 +411,7 @@ async fn allocate_one(
         NodePlace::Node { nbd, http, instance } => {
             let (uri, control) = name_one(node, nbd, http, name, timeout).await?;
             let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
-            control.create_export(&wanted).await.map_err(|error| Error::failed(error.to_string()))?;
+            control.create_unconfirmed(&wanted, CONFIRM_S).await.map_err(|error| Error::failed(error.to_string()))?;
             let export = NodeExport { node: node.name.clone(), name: name.to_owned(), control };
             Ok((entry(uri.to_string(), Some(http), Some(instance)), Some(export)))
         }

@@ -17,7 +17,7 @@ use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
 use crate::node::wipe::{KeptReceipt, NoReceipt, wipe};
-use crate::redundancy::newest::refresh;
+use crate::redundancy::newest::refresh_any;
 use crate::sealed;
 use cheetah_error::{Error, Result};
 
@@ -102,7 +102,7 @@ impl Destroyed {
 /// then kept to try again, unless forced. Refused while the drive is in use, unless forced.
 pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destroyed> {
     // A node may have been replaced since the file was written.
-    let file = &refresh(file, options.timeout).await?;
+    let file = &refresh_any(file, options.timeout).await?;
     let now = match options.force {
         true => node_statuses(file, options.timeout).await,
         false => unused(file, options.timeout).await?,

@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::file::DriveFile;
+use crate::lease::TTL_S;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::options::OpenOptions;
@@ -23,8 +24,13 @@ use crate::redundancy::request::{Leaving, Step};
 
 /// The interval of looks at the node.
 const LOOK: Duration = Duration::from_millis(300);
-/// The longest wait for word from a process that holds an export's lease. Such a process looks every second.
-const WORD_WAIT: Duration = Duration::from_secs(10);
+/// How long the writer of an export may say nothing where nothing shows whether it moves parts. A writer that does looks
+/// every second, but the machine may be busy.
+const WORD_WAIT: Duration = Duration::from_secs(60);
+/// How long a writer's lease may have ended before the writer counts as gone: it takes it again if it was only slow.
+const LEASE_WAIT: Duration = Duration::from_secs(2 * TTL_S);
+/// How long a part may not move for reasons that a busy machine may have, too.
+const DOUBT_WAIT: Duration = Duration::from_secs(60);
 /// How long the node may fail to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -101,10 +107,12 @@ pub async fn drain(
             )));
         }
     }
+    // Words that are there already are of an earlier attempt.
+    let before = words(&control(node, options.timeout)?).await?;
     mark(node, Some(&Draining { to: options.to.clone() }), options.timeout).await?;
     let mut opened = Vec::new();
     let drained = match open_unwritten(&options, &mut opened).await {
-        Ok(()) => watch(node, &options, &mut progress).await,
+        Ok(()) => watch(node, &options, before, &mut progress).await,
         Err(error) => Err(error),
     };
     for drive in opened {
@@ -128,17 +136,70 @@ async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Arrays>) -> Res
     Ok(())
 }
 
-/// The last word about an export.
+/// The last words at a node, by export.
+type Words = BTreeMap<String, Leaving>;
+
+async fn words(control: &ControlClient) -> Result<Words> {
+    let status = control.status().await.map_err(|error| Error::failed(error.to_string()))?;
+    let mut words = Words::new();
+    for export in status.exports {
+        if let Some(word) = word(control, &export.name).await {
+            words.insert(export.name, word);
+        }
+    }
+    Ok(words)
+}
+
+async fn word(control: &ControlClient, export: &str) -> Option<Leaving> {
+    let notes = control.notes(export).await.ok()?;
+    serde_json::from_str::<Leaving>(notes.notes.get(Leaving::NOTE)?).ok()
+}
+
+/// What is known about an export.
 struct Known {
-    /// The last word of its writer, and since when it is known.
+    /// The last word of its writer in this attempt.
     word: Option<Leaving>,
-    since: Instant,
-    is_fresh: bool,
+    /// When it was heard, or since when it is waited for.
+    heard: Instant,
+    /// When the export was last leased.
+    leased: Option<Instant>,
+    /// Since when it does not move for reasons that a busy machine may have, too.
+    doubted: Option<Instant>,
+    /// Whether its drive has redundancy, because a writer stored a map: its writer moves it, however slow it is.
+    is_redundant: bool,
+}
+
+impl Known {
+    fn new() -> Self {
+        Self { word: None, heard: Instant::now(), leased: None, doubted: None, is_redundant: false }
+    }
+
+    /// Takes what the node says now.
+    async fn look(&mut self, control: &ControlClient, export: &ExportStatus, to: &[String], before: &Words) {
+        let word = word(control, &export.name).await.filter(|word| word.to == to);
+        if let Some(word) =
+            word.filter(|word| before.get(&export.name) != Some(word) && self.word.as_ref() != Some(word))
+        {
+            (self.word, self.heard) = (Some(word), Instant::now());
+        }
+        if export.lease.is_some() {
+            self.leased = Some(Instant::now());
+        }
+        self.is_redundant |= matches!(control.map(&export.name).await, Ok(Some(_)));
+        match self.word.as_ref().map(|word| &word.step) {
+            Some(Step::Stuck { is_certain: false, .. }) => {
+                self.doubted.get_or_insert_with(Instant::now);
+            }
+            Some(_) => self.doubted = None,
+            None => {}
+        }
+    }
 }
 
 async fn watch(
     node: &AvailableNode,
     options: &DrainOptions,
+    before: Words,
     progress: &mut (impl FnMut(DrainProgress) + Send),
 ) -> Result<Drained> {
     let control = control(node, options.timeout)?;
@@ -159,19 +220,8 @@ async fn watch(
         let (mut remaining, mut copied_bytes) = (Vec::new(), 0);
         let count = exports.len();
         for export in exports {
-            let entry = known.entry(export.name.clone()).or_insert(Known {
-                word: None,
-                since: Instant::now(),
-                is_fresh: false,
-            });
-            let word = control.notes(&export.name).await.ok();
-            let word = word.and_then(|notes| serde_json::from_str::<Leaving>(notes.notes.get(Leaving::NOTE)?).ok());
-            let word = word.filter(|word| word.to == options.to);
-            if word != entry.word {
-                // The first word may be that of an earlier attempt.
-                entry.is_fresh = entry.word.is_some() || entry.since.elapsed() >= LOOK / 2;
-                (entry.word, entry.since) = (word, Instant::now());
-            }
+            let entry = known.entry(export.name.clone()).or_insert_with(Known::new);
+            entry.look(&control, &export, &options.to, &before).await;
             if let Some(Step::Moving { regions_left, regions }) = entry.word.as_ref().map(|word| &word.step) {
                 copied_bytes += export.size_bytes / (*regions).max(1) * regions.saturating_sub(*regions_left);
             }
@@ -186,17 +236,22 @@ async fn watch(
     }
 }
 
-/// Why an export does not move, if it does not.
+/// Why an export does not move, if it does not. That it takes long is no reason.
 fn stuck(export: ExportStatus, known: &Known) -> Option<Remaining> {
     let why = match (&export.lease, &known.word) {
-        (None, _) => "no process has its drive open for writing; name its file with --drive".to_owned(),
-        (Some(_), Some(Leaving { step: Step::Stuck { why }, writer, .. })) if known.is_fresh => {
+        (_, Some(Leaving { step: Step::Stuck { why, is_certain }, writer, .. }))
+            if *is_certain || known.doubted.is_some_and(|since| since.elapsed() >= DOUBT_WAIT) =>
+        {
             format!("{writer} says: {why}")
         }
-        (Some(lease), _) if known.since.elapsed() >= WORD_WAIT => format!(
-            "{} has it open for writing and does not move it: its drive has no redundancy (only mirror and parity can \
-             be moved), or that program is older",
-            lease.holder
+        (None, _) if known.leased.is_none_or(|leased| leased.elapsed() >= LEASE_WAIT) => {
+            "no process has its drive open for writing; name its file with --drive".to_owned()
+        }
+        (Some(lease), None) if !known.is_redundant && known.heard.elapsed() >= WORD_WAIT => format!(
+            "{} has it open for writing, and has not said within {} s that it moves it: its drive has no redundancy (only \
+             mirror and parity can be moved), or that program is older",
+            lease.holder,
+            WORD_WAIT.as_secs()
         ),
         _ => return None,
     };

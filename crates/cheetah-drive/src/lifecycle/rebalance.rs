@@ -23,8 +23,13 @@ use crate::redundancy::spare::{available, name_of};
 
 /// The interval of looks at a move.
 const LOOK: Duration = Duration::from_millis(300);
-/// The longest wait for word from the process that has the drive open for writing. It looks every second.
-const WORD_WAIT: Duration = Duration::from_secs(15);
+/// The longest wait for word from another process that has the drive open for writing. It looks every second, but the machine
+/// may be busy.
+const WORD_WAIT: Duration = Duration::from_secs(120);
+/// How long a part may not move for reasons that a busy machine may have, too.
+const DOUBT_WAIT: Duration = Duration::from_secs(60);
+/// How long a node may take no message.
+const LEAVE_WAIT: Duration = Duration::from_secs(30);
 /// The interval of questions whether a process has the drive open for writing.
 const ASK_WRITER: Duration = Duration::from_secs(2);
 /// How long a node that a part has left may take to wipe it.
@@ -196,10 +201,14 @@ impl Work<'_> {
         let node = &now.sets[part.set].nodes[part.member].clone();
         let failed = |why: &str| Error::failed(format!("the part of {} cannot move to {}: {why}", node.name, to.name));
         let before = Leaving::at(node).await;
-        if !(MoveRequest { to: name_of(to) }).leave(node).await {
-            return Err(failed("no message can be left at that node"));
+        let asking = Instant::now();
+        while !(MoveRequest { to: name_of(to) }).leave(node).await {
+            if asking.elapsed() >= LEAVE_WAIT {
+                return Err(failed("no message can be left at that node"));
+            }
+            sleep(LOOK).await;
         }
-        let (mut heard, mut left_node) = (Instant::now(), None);
+        let (mut heard, mut left_node, mut doubted) = (Instant::now(), None, None);
         tell(0);
         loop {
             self.ensure_writer(&now).await;
@@ -214,22 +223,30 @@ impl Work<'_> {
                 continue;
             }
             match Leaving::at(node).await.filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)]) {
-                Some(Leaving { step: Step::Stuck { why }, .. }) => {
-                    take_back(node).await;
-                    return Err(failed(&why));
+                Some(Leaving { step: Step::Stuck { why, is_certain }, .. }) => {
+                    heard = Instant::now();
+                    let since = *doubted.get_or_insert_with(Instant::now);
+                    if is_certain || since.elapsed() >= DOUBT_WAIT {
+                        take_back(node).await;
+                        return Err(failed(&why));
+                    }
                 }
                 Some(Leaving { step: Step::Moving { regions_left, regions }, .. }) => {
-                    heard = Instant::now();
+                    (heard, doubted) = (Instant::now(), None);
                     tell(part.bytes / regions.max(1) * regions.saturating_sub(regions_left));
                 }
                 Some(Leaving { step: Step::Waiting, .. }) => heard = Instant::now(),
                 None => {}
             }
+            // This process is the writer: it moves the part, however long that takes.
+            if self.own.as_ref().is_some_and(|own| own.fence().is_none_or(|fence| !fence.is_up())) {
+                heard = Instant::now();
+            }
             if heard.elapsed() >= WORD_WAIT {
                 take_back(node).await;
                 return Err(failed(
-                    "the process that has the drive open for writing does not move it: it is an older program, or does \
-                     not answer",
+                    "the process that has the drive open for writing has not said anything about it for two minutes; close the \
+                     drive there, or try again",
                 ));
             }
         }

@@ -47,6 +47,14 @@ struct Failed {
     member: usize,
     mark: Mark,
     why: String,
+    is_certain: bool,
+}
+
+/// Why a move could not begin.
+struct Refusal {
+    why: String,
+    /// Whether every node answered, and none can take the part.
+    is_certain: bool,
 }
 
 /// The state of this work between looks.
@@ -92,7 +100,8 @@ impl Drainer {
             && let Some(mark) = marks[member].clone()
         {
             let begun = self.begin(shared, members, member, &mark).await;
-            self.failed = begun.err().map(|why| Failed { at: Instant::now(), member, mark, why });
+            let failed = |Refusal { why, is_certain }| Failed { at: Instant::now(), member, mark, why, is_certain };
+            self.failed = begun.err().map(failed);
         }
         self.tell(shared, members, &draining, &marks).await;
     }
@@ -104,14 +113,17 @@ impl Drainer {
         members: &Arc<Members>,
         member: usize,
         mark: &Mark,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let (drive, nodes) = (shared.drive_name(), shared.nodes());
         let spares = if matches!(mark, Mark::Leave(_)) { shared.newest_spares() } else { Vec::new() };
         let named = [mark.to(), spares].concat();
-        let mut why = Vec::new();
+        let (mut why, mut is_certain) = (Vec::new(), true);
         // Announced nodes are used only if none is named: looking for them takes seconds.
         for names in [named.clone(), vec!["auto".to_owned()]] {
-            for target in available(&names, TARGET_TIMEOUT).await {
+            let targets = available(&names, TARGET_TIMEOUT).await;
+            // One that does not answer in time may only be slow.
+            is_certain &= named.is_empty() || targets.len() >= distinct(&names);
+            for target in targets {
                 match suits(&target, &drive, &nodes, member) {
                     Ok(()) => {}
                     Err(unsuitable) => {
@@ -124,7 +136,10 @@ impl Drainer {
                         tracing::info!("the part of {} moves to {}", nodes[member].name, target.name);
                         return Ok(());
                     }
-                    Err(error) => why.push(error.to_string()),
+                    Err(error) => {
+                        is_certain = false;
+                        why.push(error.to_string());
+                    }
                 }
             }
             if !named.is_empty() {
@@ -132,10 +147,12 @@ impl Drainer {
             }
         }
         let needed = format!("{drive} needs {} of free memory elsewhere", cheetah_device::Size(nodes[member].size));
-        Err(match &why[..] {
+        let why = match &why[..] {
+            [] if !is_certain => format!("{needed}, and the nodes that are named do not answer"),
             [] => format!("{needed}, and no node offers any: name nodes with --to"),
             why => format!("{needed}: {}", why.join("; ")),
-        })
+        };
+        Err(Refusal { why, is_certain })
     }
 
     /// Leaves word of the progress at the draining nodes.
@@ -144,23 +161,30 @@ impl Drainer {
         let moving = members.moving();
         let Some(map) = members.map() else { return };
         let regions = map.unsettled.whole().len();
-        let failed = self.failed.as_ref().map(|failed| (failed.member, failed.why.clone()));
+        let failed = self.failed.as_ref().map(|failed| (failed.member, failed.why.clone(), failed.is_certain));
         for member in draining {
             let own = moving.iter().find(|moving| moving.member == *member);
             let step = match (own, &failed) {
                 (Some(moving), _) => Step::Moving { regions_left: moving.regions_left, regions },
-                (None, Some((of, why))) if of == member => Step::Stuck { why: why.clone() },
+                (None, Some((of, why, is_certain))) if of == member => {
+                    Step::Stuck { why: why.clone(), is_certain: *is_certain }
+                }
                 (None, _) => Step::Waiting,
             };
             let to = marks[*member].as_ref().map(Mark::to).unwrap_or_default();
             Leaving::new(shared.drive_name(), to, step).leave(&nodes[*member]).await;
         }
-        let said = failed.map(|(_, why)| why).unwrap_or_default();
+        let said = failed.map(|(_, why, _)| why).unwrap_or_default();
         if !said.is_empty() && said != self.told {
             tracing::warn!("a part of the drive cannot be moved: {said}");
         }
         self.told = said;
     }
+}
+
+/// The number of different names.
+fn distinct(names: &[String]) -> usize {
+    names.iter().enumerate().filter(|(index, name)| !names[..*index].contains(name)).count()
 }
 
 /// Whether a node can take a member's part. The error is a clause.

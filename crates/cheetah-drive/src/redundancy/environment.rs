@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::confirmation::{Confirmation, Confirmed, FENCED};
+use super::divergence::Divergence;
 use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::map::DriveMap;
 use super::stores::Stores;
@@ -47,6 +48,11 @@ pub(crate) struct Shared {
     pub(super) id: String,
     /// The highest epoch that former writers may have used. Later writers, too, begin above it.
     pub(super) former_epochs: AtomicU64,
+    /// The writers before this one and this one, as its maps name them.
+    pub(super) lineage: Mutex<Vec<String>>,
+    /// Whether nodes that another writer wrote to apart from the others are overwritten: the examiner has decided.
+    pub(super) overwrites: AtomicBool,
+    has_warned_of_divergence: AtomicBool,
     /// The set, with the drive file as last saved.
     set: Mutex<DriveSet>,
     pub(super) places: Mutex<Vec<Place>>,
@@ -141,8 +147,12 @@ impl Holder {
         let begun = Instant::now();
         let place =
             |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None, incoming: None };
+        let id = random_id()?;
         let shared = Arc::new(Shared {
-            id: random_id()?,
+            lineage: Mutex::new(map.lineage_of_next(&id)),
+            overwrites: AtomicBool::new(false),
+            has_warned_of_divergence: AtomicBool::new(false),
+            id,
             former_epochs: AtomicU64::new(newest_of_writer(map.map.epoch)),
             set: Mutex::new(set.clone()),
             places: Mutex::new(map.nodes.iter().map(place).collect()),
@@ -213,10 +223,16 @@ impl Holder {
         self.shared.connect(member).await
     }
 
-    /// Records the epoch of the map by which the drive is opened, and the members, whose connections are renewed with
+    /// Has this writer overwrite what another one wrote to nodes apart from the others.
+    pub fn overwrite(&self) {
+        self.shared.overwrites.store(true, Ordering::Release);
+    }
+
+    /// Records the map by which the drive is opened, and the members, whose connections are renewed with
     /// the leases.
-    pub fn opened(&self, epoch: Epoch, members: &Arc<Members>) {
-        self.shared.former_epochs.store(newest_of_writer(epoch), Ordering::Release);
+    pub fn opened(&self, map: &DriveMap, members: &Arc<Members>) {
+        self.shared.former_epochs.store(newest_of_writer(map.map.epoch), Ordering::Release);
+        *self.shared.lineage.lock() = map.lineage_of_next(&self.shared.id);
         self.shared.members.set(Arc::downgrade(members)).ok();
     }
 
@@ -352,6 +368,50 @@ impl Shared {
         (place.token, place.unconfirmed, place.former) = (token, None, Some(former));
     }
 
+    /// Fails if another writer wrote to a node that comes back, apart from this one: resynchronizing it would lose those
+    /// writes.
+    pub(super) async fn refuse_diverged(&self, node: &SetNode) -> std::result::Result<(), String> {
+        if self.overwrites.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let Some(stored) = self.stored_map(node).await? else { return Ok(()) };
+        let set = self.set();
+        let Some(own) = self.own_map() else { return Ok(()) };
+        match Divergence::among(&own, [&stored]) {
+            None => Ok(()),
+            Some(divergence) => {
+                let why = divergence.refusal(&set).to_string();
+                if !self.has_warned_of_divergence.swap(true, Ordering::Relaxed) {
+                    tracing::warn!("{why}");
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// The map at a node, if it has one.
+    async fn stored_map(&self, node: &SetNode) -> std::result::Result<Option<DriveMap>, String> {
+        let Some(export) = self.exports.of(node, self.access.timeout) else { return Ok(None) };
+        match export.control.map(&export.name).await {
+            Ok(stored) => stored.map(|stored| DriveMap::parse(&stored.map, &self.set())).transpose(),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The map of this writer now.
+    fn own_map(&self) -> Option<DriveMap> {
+        let map = self.members.get()?.upgrade()?.map()?;
+        let nodes = self.nodes();
+        let none = || vec![None; nodes.len()];
+        let mut lineage = self.lineage.lock().clone();
+        // Before its first change, a writer has the map of the one before.
+        if map.epoch <= self.former_epochs.load(Ordering::Acquire) {
+            lineage.pop();
+        }
+        let writer = lineage.last().cloned().unwrap_or_default();
+        Some(DriveMap { map, incoming: none(), former: none(), nodes, refetching: false, writer, lineage })
+    }
+
     async fn store(&self, map: Map) -> std::result::Result<(), String> {
         self.confirmation.wait().await?;
         let places = self.places.lock().clone();
@@ -359,7 +419,9 @@ impl Shared {
         let incoming = places.iter().zip(&map.members).map(|(place, entry)| place.incoming_in(entry)).collect();
         let refetching = self.refetching.load(Ordering::Acquire);
         let former = self.stored_nodes.lock().clone();
-        let mut map = DriveMap { map, nodes, incoming, former: Vec::new(), refetching, writer: self.id.clone() };
+        let lineage = self.lineage.lock().clone();
+        let mut map =
+            DriveMap { map, nodes, incoming, former: Vec::new(), refetching, writer: self.id.clone(), lineage };
         let other = |(former, now): (&SetNode, &SetNode)| Some(former.clone()).filter(|former| !former.is_same(now));
         map.former = former.iter().zip(&map.nodes).map(other).collect();
         let text = map.text(&self.set.lock());
@@ -482,6 +544,7 @@ impl cheetah_redundancy::Environment for Keeper {
                 return Err("it is no Cheetah node: what it missed cannot be known".into());
             }
             self.0.acquire(member).await?;
+            self.0.refuse_diverged(&node).await?;
             self.0.connect(member).await.map_err(|error| error.to_string())
         })
     }

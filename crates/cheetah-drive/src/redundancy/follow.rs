@@ -12,6 +12,7 @@ use futures::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::divergence::agreed;
 use super::environment::NodeLink;
 use super::map::DriveMap;
 use super::newest::newest_soon;
@@ -148,7 +149,9 @@ impl Follow {
         let on_disk = on_disk.and_then(|drive| DriveSet::of(drive, self.set.index));
         let newer = on_disk.as_ref().filter(|found| found.entry().epoch > self.set.entry().epoch);
         let timeout = LOOK_TIMEOUT.min(self.access.timeout);
-        match newest_soon(newer.unwrap_or(&self.set), &self.known, &self.exports, timeout).await {
+        let set = newer.unwrap_or(&self.set);
+        let found = newest_soon(set, &self.known, &self.exports, timeout).await;
+        match found.and_then(|found| agreed(set, found.diverged.as_deref()).map(|()| found)) {
             Ok(found) if votes(&found.map.nodes, losses_max).decide(found.heard, on_disk.is_some()) => {
                 Look::Enough(found.map)
             }

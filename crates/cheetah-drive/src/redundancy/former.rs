@@ -27,7 +27,11 @@ pub(crate) async fn wipe(shared: &Shared) {
     let former: Vec<SetNode> = set.former.iter().filter(kept).cloned().collect();
     let wiped = join_all(former.iter().map(|node| {
         let (token, drive) = (shared.former_token(&node.nbd), &file.id);
-        async move { wipe_one(drive, node, token.as_deref()).await }
+        async move {
+            // What another writer wrote there, apart from this one, exists nowhere else.
+            shared.refuse_diverged(node).await.ok()?;
+            wipe_one(drive, node, token.as_deref()).await
+        }
     }))
     .await;
     let done: Vec<_> = former.into_iter().zip(wiped).filter_map(|(node, wiped)| Some((node, wiped?))).collect();

@@ -226,7 +226,8 @@ impl Shared {
                 Err(error) => return Err(why(error)),
             },
             None if place.unconfirmed.is_none() => {
-                let grant = export.control.acquire_lease(&export.name, &request(false)).await.map_err(why)?;
+                let force = self.overwrites.load(Ordering::Acquire);
+                let grant = export.control.acquire_lease(&export.name, &request(force)).await.map_err(why)?;
                 self.keep_unconfirmed(member, &place.node, grant.token).await;
             }
             None => {}

@@ -4,6 +4,7 @@ use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{BadRanges, Map, MemberState, Regions};
 use serde::{Deserialize, Serialize};
 
+use super::divergence::LINEAGE_MAX;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, IncomingNode, SetNode};
 
@@ -28,6 +29,9 @@ pub(crate) struct DriveMap {
     pub refetching: bool,
     /// The id of the writer that made the map; empty for the map of a new drive.
     pub writer: String,
+    /// The writers before and this one, the last one last, in short: by these, a map that does not come from another one is
+    /// recognised.
+    pub lineage: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +45,8 @@ struct MapText {
     open: bool,
     #[serde(default)]
     writer: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lineage: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     refetching: bool,
     unsettled: String,
@@ -110,7 +116,7 @@ impl DriveMap {
             incoming[*member] = Some(node.clone());
         }
         let former = vec![None; nodes.len()];
-        Self { map, nodes, incoming, former, refetching: false, writer: String::new() }
+        Self { map, nodes, incoming, former, refetching: false, writer: String::new(), lineage: Vec::new() }
     }
 
     /// Notes that no node has this map, which the drive file records. The file does not say where redundancy may disagree
@@ -133,6 +139,9 @@ impl DriveMap {
         let is_of_set = text.drive == set.drive.id && text.set == set.index && text.members.len() == known;
         if text.version != VERSION || !is_of_set {
             return Err("its map is that of another drive, or of another version of this program".into());
+        }
+        if text.lineage.len() > LINEAGE_MAX {
+            return Err("its map names more writers than a map may".into());
         }
         let regions = |text: &str| Regions::parse(text, capacity).ok_or("its map names regions that do not exist");
         let mut map = Map::new(known, capacity);
@@ -159,7 +168,8 @@ impl DriveMap {
                 None => None,
             });
         }
-        Ok(Self { map, nodes, incoming, former, refetching: text.refetching, writer: text.writer })
+        let (refetching, writer, lineage) = (text.refetching, text.writer, text.lineage);
+        Ok(Self { map, nodes, incoming, former, refetching, writer, lineage })
     }
 
     /// The text to store.
@@ -187,6 +197,7 @@ impl DriveMap {
             epoch: self.map.epoch,
             open: self.map.open,
             writer: self.writer.clone(),
+            lineage: self.lineage.clone(),
             refetching: self.refetching,
             unsettled: self.map.unsettled.to_string(),
             bad: self.map.bad.to_string(),

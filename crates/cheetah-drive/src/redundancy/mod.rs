@@ -16,6 +16,7 @@
 //! | `environment` | a writer's connections and stored maps |
 //! | `leases` | a writer's leases, taken and renewed |
 //! | `confirmation` | how long a writer relies on its leases |
+//! | `divergence` | writers that wrote apart from each other are found |
 //! | `stores` | requests that store maps at the nodes |
 //! | `open` | opening a set |
 //! | `arrays` | the sets of a drive, opened |
@@ -37,11 +38,13 @@
 //! with more than half of all votes; a drive is opened for writing with the leases of as many. Two such sets share a
 //! member, so two writers cannot both continue, and a reader that asked such a set has seen the newest map. A drive
 //! over two nodes continues with one of them and the drive file. An old copy of the drive file would then vote for an
-//! old state, so keep a single drive file, without copies, of a drive that is written.
+//! old state, so keep a single drive file, without copies, of a drive that is written. If two copies let two writers go on
+//! apart from each other, that is found when both nodes answer, and the drive is refused until an examiner decides.
 
 pub(crate) mod arrays;
 pub mod check;
 mod confirmation;
+pub(crate) mod divergence;
 mod draining;
 mod ended;
 pub(crate) mod environment;

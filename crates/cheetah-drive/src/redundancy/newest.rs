@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout_at};
 
+use super::divergence::{Divergence, agreed};
 use super::map::DriveMap;
 use super::votes::votes;
 use crate::file::set::DriveSet;
@@ -28,6 +29,8 @@ pub(crate) struct Newest {
     /// The number of Cheetah nodes that answered. A node that has ended does not count: it may have been the only one of
     /// this map's nodes that had a newer map.
     pub heard: usize,
+    /// Two writers that wrote apart from each other, if there were any.
+    pub diverged: Option<Box<Divergence>>,
 }
 
 /// Which answers to wait for.
@@ -42,6 +45,13 @@ enum Patience {
 /// Asks the nodes that the drive file names, and those that newer maps name. A node that does not answer within
 /// `timeout` is left out.
 pub(crate) async fn newest(set: &DriveSet, timeout: Duration) -> Result<Newest> {
+    let found = newest_of_any(set, timeout).await?;
+    agreed(set, found.diverged.as_deref())?;
+    Ok(found)
+}
+
+/// The same, whether writers wrote apart from each other or not.
+pub(crate) async fn newest_of_any(set: &DriveSet, timeout: Duration) -> Result<Newest> {
     find(set, DriveMap::of_file(set), &KeptExports::default(), timeout, Patience::All).await
 }
 
@@ -67,6 +77,8 @@ async fn find(
     timeout: Duration,
     patience: Patience,
 ) -> Result<Newest> {
+    // Those of all rounds, and what the drive file says.
+    let mut maps = vec![DriveMap::of_file(set)];
     for _ in 0..ROUNDS_MAX {
         let asked = best.clone();
         let mut answered = vec![false; asked.nodes.len()];
@@ -91,6 +103,9 @@ async fn find(
             answered[index] = matches!(answer, Answer::Map(_) | Answer::NoMap);
             heard += usize::from(!matches!(answer, Answer::Nothing) && asked.nodes[index].http.is_some());
             has_map |= matches!(answer, Answer::Map(_));
+            if let Answer::Map(map) = &answer {
+                maps.push((**map).clone());
+            }
             if let Answer::Map(map) = answer
                 && (map.map.epoch > best.map.epoch
                     || best.map.epoch == set.entry().epoch && map.map.epoch == set.entry().epoch)
@@ -109,7 +124,8 @@ async fn find(
             if has_map && best.writer.is_empty() {
                 best.is_of_file_only();
             }
-            return Ok(Newest { map: best, answered, heard });
+            let diverged = Divergence::among(&best, &maps);
+            return Ok(Newest { map: best, answered, heard, diverged });
         }
     }
     let name = &set.drive.name;
@@ -118,10 +134,22 @@ async fn find(
 
 /// Brings a drive file up to date with the newest maps. Files of drives without redundancy are left as they are.
 pub(crate) async fn refresh(file: &DriveFile, timeout: Duration) -> Result<DriveFile> {
+    refresh_agreed(file, timeout, true).await
+}
+
+/// The same, even if writers wrote apart from each other: for a drive of which nothing is to be kept.
+pub(crate) async fn refresh_any(file: &DriveFile, timeout: Duration) -> Result<DriveFile> {
+    refresh_agreed(file, timeout, false).await
+}
+
+async fn refresh_agreed(file: &DriveFile, timeout: Duration, must_agree: bool) -> Result<DriveFile> {
     let mut file = file.clone();
     if file.is_redundant() {
         let sets: Vec<DriveSet> = DriveSet::all(&file).collect();
-        let found = try_join_all(sets.iter().map(|set| newest(set, timeout))).await?;
+        let found = try_join_all(sets.iter().map(|set| newest_of_any(set, timeout))).await?;
+        if must_agree {
+            sets.iter().zip(&found).try_for_each(|(set, found)| agreed(set, found.diverged.as_deref()))?;
+        }
         found.iter().enumerate().for_each(|(index, found)| found.map.update(&mut file, index));
     }
     Ok(file)

@@ -196,6 +196,22 @@ pub(crate) async fn open_writer(set: &DriveSet, force: bool, access: NodeAccess,
     Err(Error::failed(format!("{}: its nodes keep changing; is another process moving it?", set.drive.name)))
 }
 
+/// Opens a set for writing by this map, whatever other maps say, and overwrites what other writers wrote to its stale
+/// members.
+pub(crate) async fn open_keeping(set: &DriveSet, map: &DriveMap, force: bool, access: NodeAccess) -> Result<Opened> {
+    let Taken { holder, held } = Holder::take(set, map, force, access, Arc::default()).await?;
+    holder.overwrite();
+    match assemble_writer(set, &holder, &held, map).await {
+        Ok((redundant, missing)) => {
+            Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })
+        }
+        Err(error) => {
+            holder.release().await;
+            Err(error)
+        }
+    }
+}
+
 async fn assemble_writer(
     set: &DriveSet,
     holder: &Holder,
@@ -244,7 +260,7 @@ async fn assemble_writer(
     for (index, link) in incoming {
         members.attach(index, link);
     }
-    holder.opened(map.map.epoch, &members);
+    holder.opened(map, &members);
     Ok((Arc::new(assemble(set, members)?), missing))
 }
 
@@ -274,7 +290,7 @@ pub(crate) async fn open_refetching(
     }
     let engine = Engine::new(map.map.clone(), set.capacity(), set.losses_max());
     let members = Members::writer(connected, engine, holder.environment());
-    holder.opened(map.map.epoch, &members);
+    holder.opened(map, &members);
     let redundant = Arc::new(assemble(set, members)?);
     let missing = Vec::new();
     Ok(Opened { redundant, holder: Some(holder), follower: None, upkeep: None, missing, readable: true })

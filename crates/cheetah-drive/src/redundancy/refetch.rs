@@ -26,7 +26,8 @@ use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks, read_exactly};
 use crate::file::digests::{CHUNK_BYTES, Digests, digest};
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, Image, ImageState, SetNode};
-use crate::lifecycle::create::{allocate_spare, free_spare};
+use crate::lifecycle::create::{allocate_spare, confirm, free_spare};
+use crate::node::export::NodeExport;
 use crate::node::find::AvailableNode;
 use crate::node::health::{NodeState, NodeStatus, set_statuses};
 use crate::node::open::NodeAccess;
@@ -267,6 +268,11 @@ async fn replace(
         };
         match made {
             Ok(node) => {
+                for export in NodeExport::of(&node, options.timeout) {
+                    if let Err(error) = confirm(&export).await {
+                        return Err(free(&map, &allocated, error, options.timeout).await);
+                    }
+                }
                 replaced.push(Replacement { lost: name, by: node.name.clone() });
                 map.nodes[index] = node;
                 allocated.push(index);

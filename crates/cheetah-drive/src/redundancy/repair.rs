@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
-use cheetah_redundancy::MemberState;
+use cheetah_redundancy::map::Member;
+use cheetah_redundancy::{MemberState, Regions};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::divergence::Divergence;
 use super::former::wipe;
 use super::map::DriveMap;
-use super::newest::newest;
-use super::open::{Opened, open_writer};
+use super::newest::{newest, newest_of_any};
+use super::open::{Opened, open_keeping, open_writer};
 use super::request::Request;
 use super::spare::{available, name_of, replace, restarted};
 use crate::file::DriveFile;
@@ -27,8 +29,10 @@ use crate::node::open::NodeAccess;
 
 /// The interval of looks at the writer's progress.
 const LOOK: Duration = Duration::from_millis(500);
-/// The longest wait for the writer to notice a loss. The writer looks every second.
-const NOTICE_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait for the writer to notice a loss. The writer looks every second, but the machine may be busy.
+const NOTICE_WAIT: Duration = Duration::from_secs(20);
+/// How long the nodes may take no message.
+const LEAVE_WAIT: Duration = Duration::from_secs(30);
 /// The interval of checks that there still is a writer.
 const ASK_WRITER: Duration = Duration::from_secs(3);
 /// The longest wait for the writer's answer. The writer looks for requests every second, but may be frozen.
@@ -151,6 +155,109 @@ pub async fn repair(
     whole.ok_or_else(|| Error::failed(format!("{} has no sets", file.name)))
 }
 
+/// Decides between writers that wrote to a drive apart from each other: keeps the content of the side with `node`, and
+/// overwrites that of the other one. `record` gets the decision before anything is overwritten. Returns the sides, by the
+/// names of their nodes.
+///
+/// # Errors
+///
+/// If no writers did, the node is of neither side, a process has the drive open for writing, or a node cannot be written.
+pub async fn keep(
+    file: &mut DriveFile,
+    node: &str,
+    options: &RepairOptions,
+    record: impl FnOnce(&Kept) -> Result<()>,
+    mut progress: impl FnMut(RepairProgress) + Send,
+) -> Result<Kept> {
+    let (mut kept, mut maps) = (Kept::default(), Vec::new());
+    for set in DriveSet::all(file).collect::<Vec<_>>() {
+        let Some(divergence) = newest_of_any(&set, options.timeout).await?.diverged else { continue };
+        let [one, other] = divergence.sides();
+        let (keeps, loses) = match (one.is_held_by(node), other.is_held_by(node)) {
+            (true, false) => (one, other),
+            (false, true) => (other, one),
+            _ => return Err(Error::misuse(format!("--keep {node} names no side: {}", divergence.refusal(&set)))),
+        };
+        let names = |side: &DriveMap, known: &mut Vec<String>| {
+            for name in side.holder_names() {
+                if !known.iter().any(|other| other == name) {
+                    known.push(name.to_owned());
+                }
+            }
+        };
+        names(keeps, &mut kept.kept);
+        names(loses, &mut kept.overwritten);
+        let map = overwriting(&set, keeps, &divergence);
+        maps.push((set, map));
+    }
+    if maps.is_empty() {
+        return Err(Error::misuse(format!(
+            "{}: no two of its nodes that answer were written to apart from each other, so there is nothing to decide; leave \
+             out --keep",
+            file.name
+        )));
+    }
+    record(&kept)?;
+    for (mut set, map) in maps {
+        keep_of_set(&mut set, &map, options, &mut progress).await?;
+    }
+    *file = DriveFile::load(&file.path)?;
+    Ok(kept)
+}
+
+/// The sides of a drive between which was decided, by the names of their nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The nodes whose content was kept.
+    pub kept: Vec<String>,
+    /// The nodes whose content was overwritten.
+    pub overwritten: Vec<String>,
+}
+
+/// The map of the side that is kept, newer than both, in which all other members have missed everything.
+fn overwriting(set: &DriveSet, keeps: &DriveMap, divergence: &Divergence) -> DriveMap {
+    let mut map = keeps.clone();
+    let epochs = divergence.sides().map(|side| side.map.epoch);
+    map.map.epoch = epochs.into_iter().fold(set.entry().epoch, u64::max);
+    map.map.open = true;
+    map.map.unsettled = map.map.unsettled.whole();
+    for member in map.map.members.iter_mut().filter(|member| member.state != MemberState::InSync) {
+        *member = Member::new(MemberState::Stale, Regions::all(set.capacity()));
+    }
+    map
+}
+
+async fn keep_of_set(
+    set: &mut DriveSet,
+    map: &DriveMap,
+    options: &RepairOptions,
+    progress: &mut (impl FnMut(RepairProgress) + Send),
+) -> Result<()> {
+    if let Some(writer) = writer(set, options.timeout).await.filter(|_| !options.force_lease) {
+        return Err(Error::failed(format!(
+            "{} is written by {writer}; close the drive there first, or use --force-lease",
+            set.drive.name
+        )));
+    }
+    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
+    let opened = open_keeping(set, map, options.force_lease, access).await?;
+    let worked = work(set, options, &opened, progress).await;
+    let closed = opened.close().await;
+    let problems = worked?;
+    closed?;
+    let now = newest(set, options.timeout).await?.map;
+    let index = set.index;
+    set.update(|file| now.update(file, index))?;
+    match now.map.members_in_sync() == now.nodes.len() {
+        true => Ok(()),
+        false => Err(Error::failed(format!(
+            "{}: the content that was chosen is kept, but not every node has it yet: {}; run cheetah repair",
+            set.drive.name,
+            problems.join("; ")
+        ))),
+    }
+}
+
 /// Repairs a set, and brings its entry in the drive file up to date.
 pub(super) async fn repair_set(
     set: &mut DriveSet,
@@ -187,7 +294,13 @@ async fn watch_writer(
     let lost: Vec<String> = nodes.into_iter().filter(|node| !node.is_whole()).map(|node| node.nbd).collect();
     let is_lost = |map: &DriveMap| map.nodes.iter().any(|node| lost.contains(&node.nbd));
     let request = Request::new(spares, lost.clone())?;
-    if request.leave(&before.nodes).await == 0 {
+    let asking = Instant::now();
+    while request.leave(&before.nodes).await == 0 {
+        // A busy node may not have taken it in time.
+        if asking.elapsed() < LEAVE_WAIT {
+            sleep(LOOK).await;
+            continue;
+        }
         return Err(Error::failed(format!(
             "{} is written by {writer}, and no node takes a message to that process; close the drive there first",
             set.drive.name

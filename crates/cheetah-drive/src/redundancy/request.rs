@@ -189,7 +189,14 @@ pub(crate) enum Step {
     Stuck {
         /// The reason, as a clause.
         why: String,
+        /// Whether waiting does not help: false if a node did not answer in time, which a busy machine may cause.
+        #[serde(default = "yes")]
+        is_certain: bool,
     },
+}
+
+const fn yes() -> bool {
+    true
 }
 
 impl Leaving {

@@ -11,7 +11,8 @@ use cheetah_redundancy::Members;
 
 use super::environment::Shared;
 use crate::file::SetNode;
-use crate::lifecycle::create::{allocate_spare, free_spare};
+use crate::lifecycle::create::{allocate_spare, confirm, free_spare};
+use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, FindOptions, NodePlace, find};
 use crate::node::spec::NodeSpec;
 
@@ -50,7 +51,15 @@ pub(crate) async fn replace(
             }
         };
         match shared.replace(members, index, node.clone()).await {
-            Ok(()) => return Ok(Replaced { lost, by: node.name }),
+            Ok(()) => {
+                // The map names it now.
+                for export in NodeExport::of(&node, timeout) {
+                    if let Err(error) = confirm(&export).await {
+                        tracing::warn!("{error}");
+                    }
+                }
+                return Ok(Replaced { lost, by: node.name });
+            }
             Err(error) => why.push(free_spare(&node, error, timeout).await.to_string()),
         }
     }

@@ -20,7 +20,7 @@ async fn a_dead_node_loses_exactly_its_ranges() {
     assert!(!report.is_ok());
     let unreadable: Vec<_> = report.unreadable.iter().map(|found| (found.offset, found.len)).collect();
     assert_eq!(unreadable, stripe_ranges(1, 3, file.size));
-    assert!(report.mismatched.is_empty() && report.hashes == cheetah_drive::Hashes::default());
+    assert!(report.mismatched.is_empty() && report.hashes == Hashes::default());
     let lost: u64 = unreadable.iter().map(|(_, len)| len).sum();
     assert_eq!(report.ok_bytes + report.uncompared_bytes + lost, file.size, "every byte is accounted for");
 

@@ -58,7 +58,7 @@ async fn a_loaded_image_is_verified_and_saved_unchanged() {
 
         let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap();
         assert!(destroyed.is_clean() && destroyed.file_removed);
-        let wiped = |outcome: &WipeOutcome| matches!(outcome, WipeOutcome::Wiped { receipt } if receipt.statement.wiped_bytes > 0 && receipt.statement.verified_zero);
+        let wiped = |outcome: &WipeOutcome| matches!(outcome, WipeOutcome::Wiped { receipt, .. } if receipt.statement.wiped_bytes > 0 && receipt.statement.verified_zero);
         assert!(destroyed.nodes.iter().all(|node| wiped(&node.outcome)), "{destroyed:?}");
         assert_eq!((lab.files(), lab.exports()), (vec!["image.raw".to_owned(), "out.raw".to_owned()], 0));
     }

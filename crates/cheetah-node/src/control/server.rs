@@ -5,7 +5,7 @@
 //! gets no answer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
@@ -19,7 +19,7 @@ use cheetah_probe::far::{self, Caller};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout};
 
 use super::metrics;
 use crate::exports::{Exports, ExportsError};
@@ -37,6 +37,10 @@ use cheetah_tls::{Role, Roles, ServerTls};
 
 /// Limits for callers. A deletion of all of a node's memory fits, and so does a connection of each process that uses a drive.
 const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Duration::from_secs(600) };
+/// The longest time for which an export may wait to be confirmed, in seconds.
+const CONFIRM_S_MAX: u64 = 300;
+/// The pause between looks at an export that is not confirmed.
+const EXPIRE_PAUSE: Duration = Duration::from_secs(1);
 /// How long a caller may take to send a request's body.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -55,6 +59,7 @@ fn router(node: Arc<Shared>) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/exports", post(create))
         .route("/v1/exports/{name}", delete(remove))
+        .route("/v1/exports/{name}/confirmed", put(confirm))
         .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
         .route("/v1/exports/{name}/map", store_map.get(map))
         .route("/v1/exports/{name}/notes", get(notes).put(store_note))
@@ -101,9 +106,41 @@ async fn show_metrics(State(node): Node) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render(&node)).into_response()
 }
 
-async fn create(State(node): Node, Body(new): Body<NewExport>) -> Answer<(StatusCode, Json<ExportStatus>)> {
-    let made = blocking(node, move |exports| exports.create(&new)).await?;
+async fn create(State(node): Node, uri: Uri, Body(new): Body<NewExport>) -> Answer<(StatusCode, Json<ExportStatus>)> {
+    let (due, name) = (confirm_by(&uri)?, new.name.clone());
+    let made = blocking(Arc::clone(&node), move |exports| exports.create_unconfirmed(&new, due)).await?;
+    if due.is_some() {
+        tokio::spawn(expire(node, name));
+    }
     Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// When a new export is to be deleted unless it is confirmed, by its creator's request.
+fn confirm_by(uri: &Uri) -> Answer<Option<Instant>> {
+    let Some(text) = query(uri, "confirm_s") else { return Ok(None) };
+    let seconds = text.parse().ok().filter(|seconds| (1..=CONFIRM_S_MAX).contains(seconds));
+    let why = || Refusal::new(StatusCode::BAD_REQUEST, format!("'confirm_s' is from 1 to {CONFIRM_S_MAX}"));
+    Ok(Some(Instant::now() + Duration::from_secs(seconds.ok_or_else(why)?)))
+}
+
+/// Deletes an export that nobody confirms: its creator was killed before it recorded the export.
+async fn expire(node: Arc<Shared>, name: String) {
+    while let Some(due) = node.exports.confirm_by(&name) {
+        // An export with a writer is looked at again.
+        sleep_until(due.max(Instant::now() + EXPIRE_PAUSE).into()).await;
+        let (node, of) = (Arc::clone(&node), name.clone());
+        let deleted = spawn_blocking(move || node.exports.delete_unconfirmed(&of)).await;
+        if let Ok(Some(wiped)) = deleted {
+            let bytes = wiped.wiped_bytes;
+            tracing::warn!(export = name, wiped_bytes = bytes, "export deleted: its creator has not confirmed it");
+            return;
+        }
+    }
+}
+
+async fn confirm(State(node): Node, Path(name): Path<String>, uri: Uri) -> Answer<StatusCode> {
+    node.exports.confirm(&name, confirm_by(&uri)?)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn remove(State(node): Node, Path(name): Path<String>, uri: Uri) -> Answer<Json<Receipt>> {

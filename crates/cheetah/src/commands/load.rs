@@ -8,8 +8,8 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_device::{DynDevice, Size};
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
-use cheetah_image::Identity;
-use cheetah_source::{LinkUse, SourceOptions, open};
+use cheetah_image::{Identity, spec};
+use cheetah_source::{LinkUse, SourceOptions, is_drive, open};
 use serde_json::json;
 
 use super::lazy;
@@ -80,6 +80,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return lazy::fill_up(&file, args.force_lease, link, timeout, &mut stop, ui).await;
     };
     may_overwrite(&file, args.force)?;
+    refuse_itself(&file, source)?;
     let link = args.tune.link(source, ui).await?;
     let opening = OpenImage::open(source, link, timeout);
     let source = stop.unless(&format!("opening {source}"), opening).await?;
@@ -103,6 +104,15 @@ fn may_overwrite(file: &DriveFile, force: bool) -> Result<()> {
             image.source
         ))),
         _ => Ok(()),
+    }
+}
+
+/// Refuses to load a drive into itself, also by a copy of its file.
+fn refuse_itself(file: &DriveFile, source: &str) -> Result<()> {
+    let path = spec::path_of(source).filter(|(path, is_raw)| !is_raw && is_drive(path)).map(|(path, _)| path);
+    match path.and_then(|path| DriveFile::load(&path).ok()).filter(|from| from.id == file.id) {
+        Some(_) => Err(Failure::misused(format!("{source} is the drive {} itself; name another source", file.name))),
+        None => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::check::{CheckOptions, CheckReport, check};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::refetch::{RefetchOptions, is_needed, refetch};
-use cheetah_drive::repair::{RepairOptions, RepairProgress, Repaired, repair};
+use cheetah_drive::repair::{Kept, RepairOptions, RepairProgress, Repaired, keep, repair};
 use cheetah_drive::{AvailableNode, DriveFile, NodeSpec};
 use cheetah_source::LinkUse;
 use serde_json::json;
@@ -72,6 +72,11 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["from_source", "nodes"])]
     check: bool,
 
+    /// If two writers wrote to the drive apart from each other, keep the content of this node's side, and overwrite the
+    /// other's
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["from_source", "check", "nodes"])]
+    keep: Option<String>,
+
     /// Take the write lease from its holder, whose writes are refused from then on
     #[arg(long)]
     force_lease: bool,
@@ -94,6 +99,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return fetch_again(&args, named, &mut file, &mut stop, ui).await;
     }
     let options = RepairOptions { spares: spares(&args, timeout).await?, force_lease: args.force_lease, timeout };
+    if let Some(node) = &args.keep {
+        return decide(&args, (&mut file, node), &options, &mut stop, ui).await;
+    }
     let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
     let size = file.capacity();
     let shown = |so_far: RepairProgress| {
@@ -112,6 +120,36 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     Err(Failure::failed(incomplete(&repaired)))
+}
+
+/// Keeps the content of one side of a drive to which two writers wrote apart from each other.
+async fn decide(
+    args: &Args,
+    (file, node): (&mut DriveFile, &str),
+    options: &RepairOptions,
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
+    let progress = ui.progress(format!("repairing {}", args.drive.display()), file.capacity());
+    let size = file.capacity();
+    let shown = |so_far: RepairProgress| progress.set(size / (so_far.done + so_far.left).max(1) * so_far.done);
+    let log = FillLog::beside(&file.path);
+    let record = |kept: &Kept| log.kept(&kept.kept, &kept.overwritten);
+    let kept = tokio::select! {
+        kept = keep(file, node, options, record, shown) => kept?,
+        signal = stop.asked() => {
+            return Err(Failure::failed(format!("stopped by {signal}; run the same command again to go on")));
+        }
+    };
+    drop(progress);
+    let text = format!(
+        "{}: the content of {} is kept, and {} now has it, too",
+        args.drive.display(),
+        kept.kept.join(" and "),
+        kept.overwritten.join(" and ")
+    );
+    ui.answer(text, &json!({ "drive": path_to_text(&args.drive), "keep": kept }));
+    Ok(())
 }
 
 /// Compares all data with its redundancy.

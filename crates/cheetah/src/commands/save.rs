@@ -1,5 +1,8 @@
 //! `cheetah save`: writes a drive to an image file.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +94,46 @@ fn check_is_raw(args: &Args) -> Result<()> {
     )))
 }
 
+/// The beginnings of files that `--force` does not replace either: nothing else holds what is in them.
+const RECORDS: [(&[u8], &str); 6] = [
+    (b"# A Cheetah drive", "a drive file"),
+    (b"cheetah-seal-v", "the seal record of a drive"),
+    (b"{\"seq\":1,", "a custody log"),
+    (b"-----BEGIN", "a key or a certificate"),
+    (b"AGE-SECRET-KEY-", "a key"),
+    (b"# created: ", "a key"),
+];
+
+/// Refuses to overwrite the files of the drive itself, under any name, and records of other drives and images.
+fn check_replaces_no_record(args: &Args, file: &DriveFile) -> Result<()> {
+    let map = std::ffi::OsString::from_iter([args.image.as_os_str(), ".map".as_ref()]);
+    let targets = [args.image.clone(), PathBuf::from(map)];
+    for target in targets.iter().take(if args.partial { 2 } else { 1 }) {
+        let name = target.display();
+        let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        let there = id(target);
+        let is_own = |own: &PathBuf| own == target || there.is_some() && id(own) == there;
+        if let Some(own) = file.own_files().iter().chain([&args.drive]).find(|own| is_own(own)) {
+            let own = own.display();
+            return Err(Failure::misused(format!("{name} is {own}, a file of the drive itself; choose another name")));
+        }
+        let mut head = [0; 32];
+        let read = File::open(target).and_then(|file| file.take(32).read(&mut head)).unwrap_or(0);
+        if let Some((_, what)) = RECORDS.iter().find(|(begins, _)| head[..read].starts_with(begins)) {
+            return Err(Failure::misused(format!(
+                "{name} is {what}, which is not replaced by an image; move it away, or choose another name"
+            )));
+        }
+        let extension = target.extension().and_then(|extension| extension.to_str());
+        if let Some(extension) = extension.filter(|found| ["drive", "seal", "custody", "digests"].contains(found)) {
+            return Err(Failure::misused(format!(
+                "{name} is named like a .{extension} file, and would hold an image; name it .raw"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
@@ -104,6 +147,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         return Ok(());
     }
     let file = DriveFile::load(&args.drive)?;
+    check_replaces_no_record(&args, &file)?;
     let records = DriveRecords::read(&file, &Keys::of(&args.key, &[])?.known)?;
     let image = file.image.as_ref().filter(|_| !args.whole);
     if args.partial {

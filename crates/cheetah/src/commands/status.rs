@@ -42,6 +42,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let found = status(&file, args.timeout.get()).await?;
     ui.answer(describe(&found, &args.drive), &found);
     let drive = args.drive.display();
+    if let Some(diverged) = &found.diverged {
+        return Err(Failure::evidence(diverged.clone()));
+    }
     match found.survives_losses {
         None => Err(Failure::evidence(format!("part of {drive} is lost; see above"))),
         Some(_) if !found.healthy => {
@@ -103,6 +106,9 @@ fn describe_recovery(recovery: &Recovery) -> String {
 fn describe_survival(found: &DriveStatus) -> String {
     let bad = found.nodes.iter().filter(|node| !node.is_whole()).count();
     let bad = format!("{bad} of {} nodes {} lost or behind", found.nodes.len(), if bad == 1 { "is" } else { "are" });
+    if let Some(diverged) = &found.diverged {
+        return format!("NOT READABLE: {diverged}");
+    }
     if found.refetching {
         return "NOT READABLE: lost ranges are being fetched again from the source (cheetah repair --from-source)"
             .to_owned();
@@ -250,6 +256,7 @@ mod tests {
             }),
             covered: None,
             refetching: false,
+            diverged: None,
             bad: Vec::new(),
             recovery: None,
             healthy: false,

@@ -118,7 +118,9 @@ fn words(value: &Value) -> String {
 
 /// Adds the result to the log at `path`, if the log is in order and signed with the verifier's own key.
 pub fn note(path: &Path, log: &LogReport, keys: &Keys, verified: Verified, ui: Ui) {
-    let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none()) else { return };
+    // Nor is anything added to a log whose end was cut off, or that is another than was known.
+    let is_known = log.heads.iter().all(|head| head.problem.is_none()) && log.replaced.is_none();
+    let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none() && is_known) else { return };
     let noted = CustodyLog::open_existing(path, key)
         .and_then(|mut log| log.append(&CustodyEvent::Verified(Box::new(verified))));
     if let Err(error) = noted {
