@@ -68,10 +68,11 @@ impl DriveRecords {
 }
 
 impl LogReport {
-    /// What the log says of the image beside it: its last `finished` record, unless an acquisition began after that, or the
-    /// drive was destroyed.
+    /// What the log says of the image beside it: its last `finished` record, unless the drive was destroyed. One that began
+    /// after that and was refused has changed nothing; if it did change something, that differs.
     pub fn signed(&self) -> Option<&Finished> {
-        self.finished.as_ref().filter(|_| !self.destroyed).map(|at| &at.finished)
+        let at = self.finished.as_ref().or(self.earlier.as_ref()).filter(|_| !self.destroyed);
+        at.map(|at| &at.finished)
     }
 }
 

@@ -268,10 +268,10 @@ async fn replace(
         };
         match made {
             Ok(node) => {
-                for export in NodeExport::of(&node, options.timeout) {
-                    if let Err(error) = confirm(&export).await {
-                        return Err(free(&map, &allocated, error, options.timeout).await);
-                    }
+                if let Some(export) = NodeExport::of(&node, options.timeout)
+                    && let Err(error) = confirm(&export).await
+                {
+                    return Err(free(&map, &allocated, error, options.timeout).await);
                 }
                 replaced.push(Replacement { lost: name, by: node.name.clone() });
                 map.nodes[index] = node;

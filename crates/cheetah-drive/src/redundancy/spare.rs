@@ -53,10 +53,10 @@ pub(crate) async fn replace(
         match shared.replace(members, index, node.clone()).await {
             Ok(()) => {
                 // The map names it now.
-                for export in NodeExport::of(&node, timeout) {
-                    if let Err(error) = confirm(&export).await {
-                        tracing::warn!("{error}");
-                    }
+                if let Some(export) = NodeExport::of(&node, timeout)
+                    && let Err(error) = confirm(&export).await
+                {
+                    tracing::warn!("{error}");
                 }
                 return Ok(Replaced { lost, by: node.name });
             }

@@ -34,16 +34,18 @@ fn save_replaces_no_file_of_the_drive_under_any_name_and_no_record_of_another() 
     ];
     let before: Vec<_> = names.iter().map(|name| fs::read(desk.at(name)).unwrap()).collect();
     for (name, before) in names.iter().zip(before) {
+        let target = desk.arg(name);
         for how in [&["--hash", "none"][..], &["--partial"]] {
-            let args =
-                [&["save", &drive, &desk.arg(name), "--force", "--passphrase-file", &passphrase][..], how].concat();
+            let args = [&["save", &drive, &target, "--force", "--passphrase-file", &passphrase][..], how].concat();
             cheetah(&args).says(2, &[name]);
         }
         assert!(fs::read(desk.at(name)).unwrap() == before, "{name}");
     }
     cheetah(&["save", &drive, &desk.arg("new.seal"), "--passphrase-file", &passphrase]).says(2, &["new.seal"]);
     let copy = desk.arg("copy.drive");
-    fs::copy(&drive, &copy).unwrap();
+    for beside in ["", ".seal"] {
+        fs::copy(format!("{drive}{beside}"), format!("{copy}{beside}")).unwrap();
+    }
     for source in [&drive, &copy] {
         cheetah(&["load", &drive, source, "--force", "--passphrase-file", &passphrase]).says(2, &["itself"]);
         cheetah(&["acquire", source, &drive, "--force", "--passphrase-file", &passphrase]).says(2, &["itself"]);
