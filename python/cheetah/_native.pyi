@@ -42,6 +42,7 @@ class Device:
     name: str
     size: int
     lost: list[str]
+    doubts: list[str]
 
     def __new__(cls, source: str, options: OpenOptions) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
@@ -64,6 +65,7 @@ class Share:
     name: str
     size: int
     lost: list[str]
+    doubts: list[str]
 
     def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:

@@ -23,7 +23,8 @@ class Device(io.RawIOBase):
     """An open source: a read-only file with random access, for any number of threads.
 
     `name` is the source's name, `size` its size in bytes, `source` the path or URI that was opened, `lost` sentences
-    about parts that are lost.
+    about parts that are lost, `doubts` sentences about what is in doubt although all of it can be read, such as a
+    partition table that reaches beyond the end.
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
@@ -39,6 +40,7 @@ class Device(io.RawIOBase):
         self.name = opened.name
         self.size = opened.size
         self.lost = opened.lost
+        self.doubts = opened.doubts
         self.mode = "rb"
         self._native = opened
         self._position = 0

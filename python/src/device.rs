@@ -29,6 +29,9 @@ pub struct Device {
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
+    /// Sentences about what is in doubt although all of it can be read: a partition table that reaches beyond its end, say.
+    #[pyo3(get)]
+    doubts: Vec<String>,
 }
 
 #[pymethods]
@@ -40,7 +43,8 @@ impl Device {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })
+        let doubts = opened.doubts.clone();
+        Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost, doubts })
     }
 
     /// Returns `length` bytes from `offset`, fewer only at the end.

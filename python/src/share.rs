@@ -35,6 +35,9 @@ pub struct Share {
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
+    /// Sentences about what is in doubt although all of it can be read.
+    #[pyo3(get)]
+    doubts: Vec<String>,
 }
 
 struct Serving {
@@ -54,6 +57,7 @@ impl Share {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
+        let doubts = opened.doubts.clone();
         let uri = NbdUri::new(Address::Unix(socket.clone()), name.clone()).to_string();
 
         let runtime = runtime::get()?;
@@ -68,7 +72,7 @@ impl Share {
             let stopped = async { _ = stopped.await };
             Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
-        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost })
+        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost, doubts })
     }
 
     /// Counters: see `cheetah.Share.stats`.

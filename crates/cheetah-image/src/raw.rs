@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::ata;
 use crate::disk::{self, Disk};
+use crate::regular;
 use cheetah_error::{Error, Result};
 
 mod cached;
@@ -49,20 +50,26 @@ pub(crate) type Stamp = (u64, i64, i64);
 impl RawFile {
     /// Opens the image at `path`; refuses one that is missing, empty, unreadable or not a file or block device.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::with(path, regular::open_named)
+    }
+
+    /// Opens a file that belongs to the one that the user named: a regular file, not a link to one.
+    pub(crate) fn open_beside(path: &Path) -> Result<Self> {
+        Self::with(path, regular::open_beside)
+    }
+
+    fn with(path: &Path, open: fn(&Path) -> std::io::Result<File>) -> Result<Self> {
         let name: Arc<str> = path.display().to_string().into();
         let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::InvalidInput => Error::misuse(format!("{name} is not an image: {error}")),
             ErrorKind::NotFound => Error::failed(format!("{name}: there is no such image; check the path")),
             ErrorKind::PermissionDenied => {
                 Error::failed(format!("{name}: no permission to read it; a disk usually takes root"))
             }
             _ => Error::io(format_args!("opening the image {name}"), &error),
         };
-        // Checked before it is opened: opening a pipe would wait for its writer.
-        let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(Error::misuse(format!("{name}: neither a file nor a block device, so not an image")));
-        }
-        let file = File::open(path).map_err(failed)?;
+        let file = open(path).map_err(failed)?;
+        let kind = file.metadata().map_err(failed)?.file_type();
         let (size, stamp, folder) = if kind.is_file() {
             let stamp = stamp(&file).map_err(failed)?;
             (stamp.0, Some(stamp), None)
@@ -308,7 +315,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refusal = |path: &Path| RawFile::open(path).err().unwrap().to_string();
         assert!(refusal(&dir.path().join("absent.raw")).contains("no such image"));
-        assert!(refusal(dir.path()).contains("neither a file nor a block device"));
+        assert!(refusal(dir.path()).contains("it is a directory"));
         let empty = dir.path().join("empty.raw");
         File::create(&empty).unwrap();
         assert!(refusal(&empty).contains("the image is empty"));

@@ -38,6 +38,12 @@ pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
     })
 }
 
+/// Returns the custody log beside the image at `path`, if there is one.
+pub fn custody_log(path: &Path) -> Option<PathBuf> {
+    let log = PathBuf::from(OsStr::from_bytes(&[path.as_os_str().as_bytes(), b".custody"].concat()));
+    log.symlink_metadata().is_ok().then_some(log)
+}
+
 fn image_of(path: &Path, suffix: &str) -> Option<PathBuf> {
     let name = path.file_name()?.as_bytes().strip_suffix(suffix.as_bytes())?;
     (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))

@@ -53,7 +53,7 @@ async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source
     // The device of a drive that is only read keeps all that its reads need.
     let device = Drive::open(&file, options).await?.device();
     let identity = Identity { serial: Some(file.id), ..Identity::new(Kind::Drive, spec, file.size) };
-    Ok(Source { device, identity, name: file.name })
+    Ok(Source::new(device, identity, file.name))
 }
 
 /// How a drive that is filled while it is used opens its source: a server that cannot show that it is the same process is

@@ -11,5 +11,6 @@ pub mod foresight;
 mod ntfs;
 pub mod offline;
 pub mod partition;
+pub mod reach;
 pub mod recognise;
 pub mod survey;

@@ -93,6 +93,7 @@ impl<'a> Recorder<'a> {
                 let (source, changed) = (custody::source(source)?, Vec::new());
                 self.record(&custody::CustodyEvent::Reconnected { source, changed, opened: serde_json::Value::Null })
             }
+            AcquireEvent::Doubts { doubts } => self.record(&custody::CustodyEvent::Doubts { doubts: doubts.clone() }),
             AcquireEvent::SourceChanged { what } => {
                 self.record(&custody::CustodyEvent::SourceChanged { what: what.clone() })
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_error::{Error, Result};
-use cheetah_image::Identity;
+use cheetah_image::{HashKind, Identity};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -14,8 +14,8 @@ use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
 use super::side_files::REPORT;
 use super::{AcquireEvent, Report, Request};
-use crate::custody;
-use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, StopSignal, Tally};
+use crate::custody::{self, FileRead};
+use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally};
 use crate::journal::{AcquisitionState, Journal, Opening};
 use crate::reader::{BadRange, Salvage};
 use crate::sink::Sink;
@@ -58,6 +58,11 @@ pub async fn acquire(
         }
     };
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
+    let doubts = cheetah_source::doubts(&evidence.source, request.timeout).await;
+    if !doubts.is_empty() {
+        recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
+    }
+    let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
     let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
     let mut pass = Pass {
         source: request.source.clone(),
@@ -93,7 +98,9 @@ pub async fn acquire(
                 report = async {
                     let hashes = hashing.finish().await?;
                     recorder.tell(AcquireEvent::Completing { hashes: hashes.clone() })?;
-                    let whole = Finished { state, hashes, active, tally };
+                    let unreadable = Damage::of(&state.bad).bytes;
+                    let files = files.finish(&hashes, unreadable).await;
+                    let whole = Finished { state, hashes, active, tally, doubts, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
@@ -162,12 +169,19 @@ async fn give_up(
 /// record of its own, too.
 const NOTES_LOGGED_MAX: usize = 100;
 
+/// The number of the source's files in one record of a custody log: a record has a maximum length.
+const FILES_LOGGED_TOGETHER: usize = 1000;
+
 /// A pass that reached the end of the source.
 struct Finished {
     state: AcquisitionState,
     hashes: cheetah_image::Hashes,
     active: Duration,
     tally: Tally,
+    /// What is in doubt about the source.
+    doubts: Vec<String>,
+    /// The files that it was read from.
+    files: Vec<FileRead>,
 }
 
 impl Finished {
@@ -181,6 +195,9 @@ impl Finished {
         let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
+        for files in self.files.chunks(FILES_LOGGED_TOGETHER) {
+            recorder.record(&custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
+        }
         let finished = custody::Finished { size: self.state.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
         recorder.record(&custody::CustodyEvent::Finished(Box::new(finished)))?;
         if request.verify {
@@ -200,7 +217,7 @@ impl Finished {
     }
 
     fn report(self, sinks: Vec<super::SinkReport>) -> Report {
-        let Self { state, hashes, active, tally } = self;
+        let Self { state, hashes, active, tally, doubts, files } = self;
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
@@ -209,6 +226,8 @@ impl Finished {
         Report {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
+            doubts,
+            files,
             size: state.at,
             hashes_differing: Report::differing(&state.start.source.hashes, &hashes),
             hashes,

@@ -304,7 +304,10 @@ impl<'a> Checker<'a> {
                 report.wipes.add(line, *receipt, record.credential.as_ref().map(|acting| acting.room.as_str()));
             }
             Some(
-                CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Verified(_) | CustodyEvent::Destroyed { .. },
+                CustodyEvent::AcceptedUnverified { .. }
+                | CustodyEvent::Verified(_)
+                | CustodyEvent::Doubts { .. }
+                | CustodyEvent::Destroyed { .. },
             ) if report.state == State::Use => {}
             _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
             _ => {}

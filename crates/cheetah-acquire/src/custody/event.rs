@@ -93,6 +93,16 @@ pub enum CustodyEvent {
         /// Bytes in all of them.
         bytes: u64,
     },
+    /// What is in doubt about the source although it can be read: a partition table that reaches beyond its end, say.
+    Doubts {
+        /// The doubts, a sentence each.
+        doubts: Vec<String>,
+    },
+    /// The files that the source was read from, up to 1000 in a record.
+    SourceFiles {
+        /// The files, in order.
+        files: Vec<FileRead>,
+    },
     /// Hashes of the whole.
     Hashes {
         /// The hashes.
@@ -170,6 +180,21 @@ impl Started {
             options: BTreeMap::new(),
         })
     }
+}
+
+/// A file that a source was read from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRead {
+    /// Its path as text, or its URI.
+    pub file: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The SHA-256 of the file itself, in hexadecimal. It is the hash of the content only if the file is a raw image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Why there is no hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
 }
 
 /// The end of an acquisition.

@@ -31,7 +31,7 @@ mod wipes;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{check, verify_log};
 pub use cheetah_image::coverage::map_path;
-pub use event::{CustodyEvent, Finished, Span, Started, Verified, source};
+pub use event::{CustodyEvent, FileRead, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};

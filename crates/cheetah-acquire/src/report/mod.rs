@@ -8,6 +8,7 @@ use cheetah_image::{CaseData, HashKind, Hashes, Identity};
 use serde::Serialize;
 
 use crate::acquire::{Form, LinkCounters};
+use crate::custody::FileRead;
 use crate::journal::Opening;
 use crate::reader::BadRange;
 
@@ -18,6 +19,10 @@ pub struct Report {
     pub tool: String,
     /// The source's identity.
     pub source: Identity,
+    /// What is in doubt about the source although it could be read, a sentence each.
+    pub doubts: Vec<String>,
+    /// The files that the source was read from, each with its own hash.
+    pub files: Vec<FileRead>,
     /// The case data.
     pub case: CaseData,
     /// Bytes acquired.

@@ -11,6 +11,8 @@ use crate::journal::Cause;
 
 /// Unreadable ranges listed; the coverage map has all of them.
 const RANGES_SHOWN_MAX: usize = 100;
+/// Doubts listed; a table may have thousands of partitions.
+const DOUBTS_SHOWN_MAX: usize = 20;
 /// Openings listed.
 const OPENINGS_SHOWN_MAX: usize = 20;
 /// Columns of the names. A SHA-256 behind them ends in column 80.
@@ -21,6 +23,15 @@ impl fmt::Display for Report {
         writeln!(f, "Acquisition report, {}\n", self.tool)?;
         case(f, &self.case)?;
         source(f, &self.source)?;
+        self.doubts.iter().take(DOUBTS_SHOWN_MAX).try_for_each(|doubt| line(f, "IN DOUBT", doubt))?;
+        for read in &self.files {
+            line(f, "read from", format_args!("{} ({} bytes)", read.file, read.size))?;
+            match (&read.sha256, &read.why_not) {
+                (Some(sha256), _) => line(f, "  its sha256", sha256)?,
+                (None, Some(why_not)) => line(f, "  its sha256", format_args!("not made: {why_not}"))?,
+                (None, None) => {}
+            }
+        }
         writeln!(f)?;
         line(f, "acquired", format_args!("{} ({} bytes)", Size(self.size), self.size))?;
         line(f, "started", &self.started)?;

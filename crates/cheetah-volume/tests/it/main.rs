@@ -12,6 +12,7 @@ mod ext;
 mod fat;
 mod ntfs;
 mod partitions;
+mod reach;
 mod tools;
 mod walk;
 

@@ -116,7 +116,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         refuse_own_nodes(&args.source).await?;
     }
     let opened = OpenedSource::open(&args.source, &access).await?;
-    for lost in &opened.lost {
+    for lost in opened.lost.iter().chain(&opened.doubts) {
         ui.warn(lost);
     }
     let timeout = access.timeout * 2 + KERNEL_PATIENCE;

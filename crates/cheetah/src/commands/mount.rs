@@ -59,7 +59,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let access = args.access.get(&args.source, ui).await?;
     let opened = OpenedSource::open(&args.source, &access).await?;
-    for lost in &opened.lost {
+    for lost in opened.lost.iter().chain(&opened.doubts) {
         ui.warn(lost);
     }
     let as_usual = MountOptions::new(opened.name.clone());

@@ -37,6 +37,7 @@ mod mount;
 mod object_store;
 mod other_machines;
 mod panics;
+mod parts;
 mod probe;
 mod rebalance;
 mod receipts;

@@ -14,6 +14,7 @@ use super::names::Names;
 use super::walk;
 use crate::own_file::{FileId, not_following_links};
 use crate::publish::{Unpublished, publish, rename_new};
+use crate::regular;
 use cheetah_error::{Error, Result};
 
 /// The maximum number of finished segments that wait to be synced, which bounds open files.
@@ -246,7 +247,7 @@ fn take_back(names: &Names, guid: [u8; 16]) -> Result<()> {
         let (Ok(partial), Ok(whole)) = (names.partial(number), names.whole(number)) else { break };
         match (exists(&partial), exists(&whole)) {
             (true, _) => {}
-            (false, true) if File::open(&whole).is_ok_and(|file| walk::guid(&file) == Some(guid)) => {
+            (false, true) if regular::open_beside(&whole).is_ok_and(|file| walk::guid(&file) == Some(guid)) => {
                 take_back_one(&whole, &partial)?;
             }
             (false, _) => break,

@@ -14,6 +14,7 @@ use super::names::Names;
 use super::options::CHUNK_BYTES_MAX;
 use super::sections::{COMPRESSED, ENTRIES_MAX, TABLE_HEADER_BYTES};
 use super::walk::{self, walk};
+use crate::regular;
 use cheetah_error::{Error, Result};
 
 /// The evidence before a checkpoint, as a device. Each chunk read is checked with the image's own checksums.
@@ -214,9 +215,9 @@ impl Segment {
     /// Opens it under its partial name, or under its final one if finishing was interrupted.
     fn open(names: &Names, number: u16) -> Result<Self> {
         let (partial, whole) = (names.partial(number)?, names.whole(number)?);
-        let opened = File::open(&partial).map(|file| Self { file, path: partial.clone() });
+        let opened = regular::open_beside(&partial).map(|file| Self { file, path: partial.clone() });
         opened
-            .or_else(|_| File::open(&whole).map(|file| Self { file, path: whole }))
+            .or_else(|_| regular::open_beside(&whole).map(|file| Self { file, path: whole }))
             .map_err(|error| Error::io(format_args!("reading back {}", partial.display()), &error))
     }
 

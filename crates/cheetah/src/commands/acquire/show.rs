@@ -36,6 +36,7 @@ impl Show {
                     at => self.ui.say(format_args!("resuming {} at {}, into {to}", source.location, Size(*at))),
                 }
             }
+            AcquireEvent::Doubts { doubts } => doubts.iter().for_each(|doubt| self.say(&format!("IN DOUBT: {doubt}"))),
             AcquireEvent::Checking(progress) => self.show("comparing".to_owned(), progress),
             AcquireEvent::Progress(progress) => self.show("acquiring".to_owned(), progress),
             AcquireEvent::Verifying { destination, progress } => {
