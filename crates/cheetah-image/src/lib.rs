@@ -23,9 +23,11 @@ mod raw;
 pub mod served;
 mod side_file;
 mod source;
+pub mod space;
 pub mod spec;
 pub mod split;
 mod unpack;
+mod watch;
 
 pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};

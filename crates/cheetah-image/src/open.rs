@@ -24,6 +24,7 @@ use crate::qemu::{Qemu, Virtual};
 use crate::raw::RawFile;
 use crate::source::{OpenOptions, Source};
 use crate::split::Split;
+use crate::watch;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
@@ -43,7 +44,8 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         Detected::Open(source) => Ok(*source),
         Detected::Virtual(path, format) => {
             let device = Qemu::open(&path, format, options).await?;
-            let identity = Identity::new(format.kind(), spec, device.geometry().size);
+            let watched = Some("not watched: another program (qemu-nbd) reads its files".to_owned());
+            let identity = Identity { watched, ..Identity::new(format.kind(), spec, device.geometry().size) };
             Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(device))), identity, name: stem(&path) })
         }
     }
@@ -64,18 +66,24 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
     if is_raw || file.is_block() {
         return Ok(Detected::Open(Box::new(raw(spec, path, file))));
     }
-    let open =
-        |device: DynDevice, identity| Ok(Detected::Open(Box::new(Source { device, identity, name: stem(path) })));
+    let files = Some(format!("{} (of each of its files)", watch::TIMES));
+    let open = |device: DynDevice, identity: Identity| {
+        let identity = Identity { watched: files.clone(), ..identity };
+        Ok(Detected::Open(Box::new(Source { device, identity, name: stem(path) })))
+    };
     // These may be incomplete images of our own, or of ddrescue's.
     let mapped = |source: Source| {
         let source = if options.apply_map { coverage::applied(source, path)? } else { source };
         Ok(Detected::Open(Box::new(source)))
     };
+    if let Some(unfinished) = side_file::unfinished(path) {
+        return Err(Error::Evidence(format!("{unfinished} (its own bytes are read as raw:{spec})")));
+    }
     let (format, start) = format(&file)?;
     match format {
         Format::Ewf => {
             let image = Ewf::open(path)?;
-            let identity = of_ewf(spec, &image);
+            let identity = Identity { watched: files.clone(), ..of_ewf(spec, &image) };
             mapped(Source { device: Arc::new(image), identity, name: stem(path) })
         }
         Format::Zip => {
@@ -85,7 +93,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
         }
         Format::Compressed(compression) => {
             let image = Compressed::open(path, compression, options.in_order)?;
-            let identity = of_compressed(spec, &image, compression);
+            let identity = Identity { watched: files.clone(), ..of_compressed(spec, &image, compression) };
             mapped(Source { device: Arc::new(image), identity, name: stem_of_compressed(path) })
         }
         Format::Qcow2 => Ok(Detected::Virtual(path.into(), Virtual::Qcow2)),
@@ -118,6 +126,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
 
 fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
     let size = file.geometry().size;
+    let watched = Some(file.watched());
     let identity = match file.disk() {
         None => Identity::new(Kind::Raw, spec, size),
         Some(disk) => Identity {
@@ -131,6 +140,7 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
         }
         .cleaned(),
     };
+    let identity = Identity { watched, ..identity };
     Source { device: Arc::new(file), identity, name: stem(path) }
 }
 

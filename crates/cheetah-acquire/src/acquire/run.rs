@@ -58,7 +58,12 @@ pub async fn acquire(
         }
     };
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
-    let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
+    let identity = &evidence.source.identity;
+    let salvage = Salvage {
+        sector: sector_size(identity).into(),
+        retries: request.retries,
+        is_checked: identity.kind.has_checksums(),
+    };
     let mut pass = Pass {
         source: request.source.clone(),
         salvage,
@@ -66,6 +71,7 @@ pub async fn acquire(
         errors_max: request.errors_max,
         retry_for: request.retry_for,
         same_source: request.same_source,
+        compare_all: request.compare_all,
         damage: Damage::of(&state.bad),
         queues: SinkQueues::start(sinks),
         hashing,
@@ -150,7 +156,7 @@ async fn give_up(
     let mut coverage = state.coverage();
     coverage.set(ByteRange::between(safe_at, coverage.size()), State::Unread);
     for destination in &request.destinations {
-        if let Err(error) = keep_map(destination, &coverage) {
+        if let Err(error) = keep_map(destination, &coverage, &state.bad) {
             tracing::warn!("{error}");
         }
     }
@@ -180,8 +186,10 @@ impl Finished {
     ) -> Result<Report> {
         let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
+        let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
-        let finished = custody::Finished { size: self.state.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
+        let (size, hashes) = (self.state.at, self.hashes.clone());
+        let finished = custody::Finished { size, unreadable_bytes, corrupt_bytes, hashes, notes };
         recorder.record(&custody::CustodyEvent::Finished(Box::new(finished)))?;
         if request.verify {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
@@ -210,8 +218,13 @@ impl Finished {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
             size: state.at,
-            hashes_differing: Report::differing(&state.start.source.hashes, &hashes),
+            // The stored hashes are of content that is not there.
+            hashes_differing: match unreadable.iter().any(|bad| bad.corrupt) {
+                true => Vec::new(),
+                false => Report::differing(&state.start.source.hashes, &hashes),
+            },
             hashes,
+            corrupt_bytes: unreadable.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum(),
             unreadable,
             unreadable_bytes: damage.bytes,
             retries: state.retries,
