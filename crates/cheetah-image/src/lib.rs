@@ -24,9 +24,11 @@ pub mod regular;
 pub mod served;
 mod side_file;
 mod source;
+pub mod space;
 pub mod spec;
 pub mod split;
 mod unpack;
+mod watch;
 
 pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};

@@ -24,6 +24,7 @@ use crate::qemu::{Qemu, Virtual};
 use crate::raw::RawFile;
 use crate::source::{OpenOptions, Source, SourceFile};
 use crate::split::{self, Found, Split};
+use crate::watch;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
@@ -43,7 +44,8 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         Detected::Open(source) => Ok(*source),
         Detected::Virtual(path, format) => {
             let device = Qemu::open(&path, format, options).await?;
-            let identity = Identity::new(format.kind(), spec, device.geometry().size);
+            let watched = Some("not watched: another program (qemu-nbd) reads its files".to_owned());
+            let identity = Identity { watched, ..Identity::new(format.kind(), spec, device.geometry().size) };
             let (files, notes) = (device.files().to_vec(), device.notes().to_vec());
             let device = Arc::new(ReadOnly::new(Arc::new(device)));
             Ok(Source { device, identity, name: stem(&path), files, notes })
@@ -68,27 +70,31 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
     }
     let size = file.geometry().size;
     let only = || vec![SourceFile { path: path.to_owned(), size }];
+    let watched = Some(format!("{} (of each of its files)", watch::TIMES));
     // These may be incomplete images of our own, or of ddrescue's.
     let mapped = |source: Source| {
         let source = if options.apply_map { coverage::applied(source, path)? } else { source };
         Ok(Detected::Open(Box::new(source)))
     };
+    if let Some(unfinished) = side_file::unfinished(path) {
+        return Err(Error::Evidence(format!("{unfinished} (its own bytes are read as raw:{spec})")));
+    }
     let (format, start) = format(&file)?;
     match format {
         Format::Ewf => {
             let image = Ewf::open(path)?;
-            let identity = of_ewf(spec, &image);
+            let identity = Identity { watched, ..of_ewf(spec, &image) };
             let files = image.files();
             mapped(Source::new(Arc::new(image), identity, stem(path)).with_files(files))
         }
         Format::Zip => {
             let image = Aff4::open(path)?;
-            let identity = image.identity(spec);
+            let identity = Identity { watched, ..image.identity(spec) };
             Ok(Detected::Open(Box::new(Source::new(Arc::new(image), identity, stem(path)).with_files(only()))))
         }
         Format::Compressed(compression) => {
             let image = Compressed::open(path, compression, options.in_order)?;
-            let identity = of_compressed(spec, &image, compression);
+            let identity = Identity { watched, ..of_compressed(spec, &image, compression) };
             mapped(Source::new(Arc::new(image), identity, stem_of_compressed(path)).with_files(only()))
         }
         Format::Qcow2 => Ok(Detected::Virtual(path.into(), Virtual::Qcow2)),
@@ -112,7 +118,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
             match split::look(path)? {
                 Found::Parts(paths) => {
                     let image = Split::open(paths)?;
-                    let identity = Identity::new(Kind::Split, spec, image.geometry().size);
+                    let identity = Identity { watched, ..Identity::new(Kind::Split, spec, image.geometry().size) };
                     let files = image.files().to_vec();
                     let source = Source::new(Arc::new(image), identity, stem(path)).with_files(files);
                     Ok(Detected::Open(Box::new(source)))
@@ -125,6 +131,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
 
 fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
     let size = file.geometry().size;
+    let watched = Some(file.watched());
     let identity = match file.disk() {
         None => Identity::new(Kind::Raw, spec, size),
         Some(disk) => Identity {
@@ -139,6 +146,7 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
         .cleaned(),
     };
     let files = if file.is_block() { Vec::new() } else { vec![SourceFile { path: path.to_owned(), size }] };
+    let identity = Identity { watched, ..identity };
     Source::new(Arc::new(file), identity, stem(path)).with_files(files)
 }
 

@@ -47,7 +47,7 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
         }
     };
     let source = Source::new(Arc::new(ReadOnly::new(client)), identity, name);
-    Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+    crate::open::not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
 }
 
 /// Returns a function that connects to an agent for digests. Its description must be `description`, which proves that

@@ -24,6 +24,21 @@ use cheetah_error::{Error, Result};
 /// [`Error::Misuse`] if `spec` names no source, [`Error::Evidence`] for an image that is incomplete or damaged,
 /// [`Error::Failed`] for anything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
+    open_any(spec, options).await.and_then(not_empty)
+}
+
+/// Fails if a source has no content: nothing could be told from an image of it.
+pub(crate) fn not_empty(evidence: Evidence) -> Result<Evidence> {
+    let Identity { location, size, .. } = &evidence.source.identity;
+    if *size == 0 {
+        return Err(Error::failed(format!(
+            "{location} is empty: it has 0 bytes; check that the right disk, file or export is served, and that it is ready"
+        )));
+    }
+    Ok(evidence)
+}
+
+async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
     match spec.split_once("://") {
         Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => {

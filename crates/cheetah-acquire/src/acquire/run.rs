@@ -63,7 +63,12 @@ pub async fn acquire(
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
     let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
-    let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
+    let identity = &evidence.source.identity;
+    let salvage = Salvage {
+        sector: sector_size(identity).into(),
+        retries: request.retries,
+        is_checked: identity.kind.has_checksums(),
+    };
     let mut pass = Pass {
         source: request.source.clone(),
         salvage,
@@ -71,6 +76,7 @@ pub async fn acquire(
         errors_max: request.errors_max,
         retry_for: request.retry_for,
         same_source: request.same_source,
+        compare_all: request.compare_all,
         damage: Damage::of(&state.bad),
         queues: SinkQueues::start(sinks),
         hashing,
@@ -157,7 +163,7 @@ async fn give_up(
     let mut coverage = state.coverage();
     coverage.set(ByteRange::between(safe_at, coverage.size()), State::Unread);
     for destination in &request.destinations {
-        if let Err(error) = keep_map(destination, &coverage) {
+        if let Err(error) = keep_map(destination, &coverage, &state.bad) {
             tracing::warn!("{error}");
         }
     }
@@ -194,11 +200,13 @@ impl Finished {
     ) -> Result<Report> {
         let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
+        let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
         for files in self.files.chunks(FILES_LOGGED_TOGETHER) {
             recorder.record(&custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
         }
-        let finished = custody::Finished { size: self.state.at, unreadable_bytes, hashes: self.hashes.clone(), notes };
+        let (size, hashes) = (self.state.at, self.hashes.clone());
+        let finished = custody::Finished { size, unreadable_bytes, corrupt_bytes, hashes, notes };
         recorder.record(&custody::CustodyEvent::Finished(Box::new(finished)))?;
         if request.verify {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
@@ -229,8 +237,13 @@ impl Finished {
             doubts,
             files,
             size: state.at,
-            hashes_differing: Report::differing(&state.start.source.hashes, &hashes),
+            // The stored hashes are of content that is not there.
+            hashes_differing: match unreadable.iter().any(|bad| bad.corrupt) {
+                true => Vec::new(),
+                false => Report::differing(&state.start.source.hashes, &hashes),
+            },
             hashes,
+            corrupt_bytes: unreadable.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum(),
             unreadable,
             unreadable_bytes: damage.bytes,
             retries: state.retries,

@@ -18,7 +18,9 @@ use super::event::CustodyEvent;
 use super::key::{KeyId, PublicKey};
 use super::lines::{LogLine, for_each};
 use super::record::{ORIGIN, Parsed, PrevDigest};
-use super::report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
+use super::report::{
+    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 
 /// A custody log beside an image. Its records show whether it is one; nothing is appended to any other file.
@@ -289,10 +291,15 @@ impl<'a> Checker<'a> {
             Some(CustodyEvent::Started(started)) => {
                 report.state = State::Unfinished;
                 report.finished = None;
+                report.journal = None;
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
             Some(CustodyEvent::Resumed { .. }) => report.state = State::Unfinished,
+            Some(CustodyEvent::Checkpoint { at, journal: Some(sha256) }) => {
+                report.journal = Some(SignedJournal { line: place.line, key: parsed.key, at, sha256 });
+                report.state = State::Unfinished;
+            }
             Some(CustodyEvent::Stopped { .. }) => report.state = State::Stopped,
             Some(CustodyEvent::Finished(finished)) => {
                 report.state = State::Finished;

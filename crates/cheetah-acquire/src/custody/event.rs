@@ -47,6 +47,10 @@ pub enum CustodyEvent {
     Checkpoint {
         /// Bytes from the start.
         at: u64,
+        /// SHA-256, in hexadecimal, of the journal up to here: of all of its bytes. An acquisition is resumed only from
+        /// a journal that begins with these bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        journal: Option<String>,
     },
     /// Something failed.
     Error {
@@ -69,6 +73,9 @@ pub enum CustodyEvent {
         range: Span,
         /// The source's reason.
         why: String,
+        /// Whether the image that is the source is corrupt there, rather than unreadable.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        corrupt: bool,
     },
     /// The source is not the one that the acquisition began with.
     SourceChanged {
@@ -202,9 +209,12 @@ pub struct FileRead {
 pub struct Finished {
     /// Bytes in the image.
     pub size: u64,
-    /// The number of unreadable bytes; hashes are made with zeros for them.
+    /// The number of unreadable bytes, corrupt ones included; hashes are made with zeros for them.
     #[serde(default)]
     pub unreadable_bytes: u64,
+    /// The number of bytes that are corrupt in the image that is the source.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corrupt_bytes: u64,
     /// Hashes of the whole.
     #[serde(default)]
     pub hashes: Hashes,
@@ -233,6 +243,12 @@ pub struct Verified {
     /// The problems, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// A range of bytes in a record.

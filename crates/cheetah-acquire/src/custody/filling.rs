@@ -51,7 +51,7 @@ impl FillLog {
     pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
         self.append(CustodyEvent::Hashes { hashes: image.hashes.clone() })?;
         let (hashes, notes) = (image.hashes.clone(), image.note().into_iter().collect());
-        let finished = Finished { size: image.size, unreadable_bytes, hashes, notes };
+        let finished = Finished { size: image.size, unreadable_bytes, corrupt_bytes: 0, hashes, notes };
         self.append(CustodyEvent::Finished(Box::new(finished)))
     }
 
@@ -120,7 +120,7 @@ impl FillObserver for FillLog {
             FillEvent::Complete { image, unreadable } => {
                 for range in unreadable.iter().take(RANGES_LOGGED_MAX) {
                     let why = "the source could not read it".to_owned();
-                    self.append(CustodyEvent::Unreadable { range: Span::from(*range), why })?;
+                    self.append(CustodyEvent::Unreadable { range: Span::from(*range), why, corrupt: false })?;
                 }
                 self.finished(&image, unreadable.iter().map(|range| range.len).sum())
             }

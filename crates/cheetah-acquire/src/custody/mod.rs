@@ -36,7 +36,9 @@ pub use filling::FillLog;
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;
-pub use report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
+pub use report::{
+    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+};
 pub use wipes::Wipes;
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a

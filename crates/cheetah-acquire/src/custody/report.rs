@@ -42,6 +42,9 @@ pub struct LogReport {
     pub began: Option<Began>,
     /// The last `finished` record.
     pub finished: Option<FinishedAt>,
+    /// The last record since the last `started` record that vouches for a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<SignedJournal>,
     /// The receipts of nodes that wiped the drive.
     #[serde(skip_serializing_if = "Wipes::is_empty")]
     pub wipes: Wipes,
@@ -102,6 +105,19 @@ pub struct FinishedAt {
     /// The record's details.
     #[serde(flatten)]
     pub finished: Finished,
+}
+
+/// A journal that a record vouches for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SignedJournal {
+    /// The line of the record, from 1.
+    pub line: u64,
+    /// The key that signed the record.
+    pub key: KeyId,
+    /// Bytes that were on stable storage.
+    pub at: u64,
+    /// SHA-256 of the journal, in hexadecimal.
+    pub sha256: String,
 }
 
 /// A key that signed records.

@@ -82,13 +82,19 @@ impl Report {
         if self.unreadable.is_empty() {
             return line(f, "unreadable", "nothing");
         }
-        let count = self.unreadable.len();
-        line(f, "UNREADABLE", format_args!("{} bytes in {count} ranges; zeros stand for them", self.unreadable_bytes))?;
-        for bad in self.unreadable.iter().take(RANGES_SHOWN_MAX) {
-            line(f, "", format_args!("{} bytes at {}: {}", bad.len, bad.offset, bad.why))?;
-        }
-        if count > RANGES_SHOWN_MAX {
-            line(f, "", format_args!("and {} more: see the map", count - RANGES_SHOWN_MAX))?;
+        for (corrupt, name) in [(false, "UNREADABLE"), (true, "CORRUPT")] {
+            let (bytes, count) = self.bad(corrupt);
+            if count == 0 {
+                continue;
+            }
+            let place = if corrupt { " of the source, itself an image" } else { "" };
+            line(f, name, format_args!("{bytes} bytes in {count} ranges{place}; zeros stand for them"))?;
+            for bad in self.unreadable.iter().filter(|bad| bad.corrupt == corrupt).take(RANGES_SHOWN_MAX) {
+                line(f, "", format_args!("{} bytes at {}: {}", bad.len, bad.offset, bad.why))?;
+            }
+            if count > RANGES_SHOWN_MAX {
+                line(f, "", format_args!("and {} more: see the map", count - RANGES_SHOWN_MAX))?;
+            }
         }
         Ok(())
     }
@@ -170,5 +176,6 @@ fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
             Some(false) => "no; it was opened read-only, and never written to",
             None => "unknown; it was opened read-only, and never written to",
         },
-    )
+    )?;
+    line(f, "watched", source.watched.as_deref().unwrap_or("not watched for changes: it is at the other end of a link"))
 }

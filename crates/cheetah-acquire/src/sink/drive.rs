@@ -68,7 +68,7 @@ pub async fn resume(destination: &Destination, setup: &Setup) -> Result<Resumed>
         return Err(gone(destination, "the drive does not hold part of this image"));
     };
     let held = loader.device();
-    Ok(Resumed { sink: sink(destination, loader), held: Some(held) })
+    Ok(Resumed::Drive(held, sink(destination, loader)))
 }
 
 fn sink(destination: &Destination, loader: Loader) -> Box<dyn Sink> {

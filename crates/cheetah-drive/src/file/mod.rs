@@ -276,8 +276,9 @@ impl Image {
     pub fn note(&self) -> Option<String> {
         (self.differ_bytes_max > 0).then(|| {
             format!(
-                "the source was opened again while it was read, and not all that it had sent before was compared: with \
-                 {CONFIDENCE_PERCENT} % confidence at most {} of that differ",
+                "the source was opened again while it was read; a sample of what it had sent before was compared, and no \
+                 difference was found; had more than {} of that changed, a difference would have been found with \
+                 {CONFIDENCE_PERCENT} % probability",
                 Size(self.differ_bytes_max)
             )
         })

@@ -55,6 +55,8 @@ struct Stamp {
     inode: u64,
     len: u64,
     modified: (i64, i64),
+    /// No program can set it.
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -68,6 +70,7 @@ impl Stamp {
             inode: metadata.ino(),
             len: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
 }

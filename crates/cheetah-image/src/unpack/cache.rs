@@ -147,12 +147,14 @@ impl Work {
         runs
     }
 
-    /// Finishes a chunk. A failure reaches the waiters and is not cached.
+    /// Finishes a chunk. A failure reaches the waiters and is not cached, unless the chunk is corrupt.
     pub(crate) fn put(&mut self, chunk: u64, result: Result<Data>) {
         let Some(at) = self.todo.iter().position(|(other, _)| *other == chunk) else { return };
         let Some((_, slot)) = self.todo.remove(at) else { return };
         match &result {
             Ok(data) => self.cache.keep(chunk, data),
+            // It is so each time. Readers that look for its ends ask for it thousands of times.
+            Err(Error::Corrupt { .. }) => self.cache.keep(chunk, &Data::new()),
             Err(_) => self.cache.forget(chunk),
         }
         // Only the claimant fills it.

@@ -42,7 +42,7 @@ impl Show {
             AcquireEvent::Verifying { destination, progress } => {
                 self.show(format!("reading back {destination}"), progress)
             }
-            AcquireEvent::Unreadable(bad) => self.say(&format!("unreadable: {}: {}", bad.range(), bad.why)),
+            AcquireEvent::Unreadable(bad) => self.say(&format!("{}: {}: {}", bad.is(), bad.range(), bad.why)),
             AcquireEvent::Lost { why, retry_for_s } => {
                 self.say(&format!("the source is lost: {why}; reconnecting for up to {retry_for_s} s"));
             }
