@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from attack import boundaries, custody, floods, images, losses, survival, targets, web
+from attack import boundaries, custody, floods, images, losses, redirects, survival, targets, web
 from attack.stage import ROOT, STDERRS, Broken, Skipped, Stage, stage
 
 ON_SERVERS: dict[str, Callable[[Stage, targets.Target], None]] = {
@@ -24,6 +24,7 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "images": images.mutated_images,
     "drive-files": images.mutated_drive_files,
     "custody": custody.tampering,
+    "redirections": redirects.redirections,
 }
 
 
