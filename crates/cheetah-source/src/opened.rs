@@ -105,7 +105,7 @@ impl OpenedSource {
         let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
             return Ok(None);
         };
-        let (device, name, identity) = (filling.device(), file.name.clone(), drive_identity(file));
+        let (device, name, identity) = (filling.device(), name_of(file), drive_identity(file));
         let closing = Closing::Filling(Box::new(filling));
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
         Ok(Some(Self { device, name, identity, lost, reached, closing, meter: None, layers: Layers::default() }))
@@ -128,11 +128,11 @@ impl OpenedSource {
             ..OpenOptions::default()
         };
         let drive = Drive::open(file, options).await?;
-        let (device, mut lost) = (drive.device(), drive.lost().to_vec());
+        let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         Ok(Self {
             device,
-            name: file.name.clone(),
+            name: name_of(file),
             identity: drive_identity(file),
             lost,
             reached: SourceConnections::nodes(file, access),
@@ -267,6 +267,11 @@ fn unreadable(identity: &Identity) -> Option<String> {
             Size(bytes)
         )
     })
+}
+
+/// Returns the name under which a drive is shown: that of its file, which may be a copy with another name.
+fn name_of(file: &DriveFile) -> String {
+    file.path.file_stem().and_then(|stem| stem.to_str()).map_or_else(|| file.name.clone(), str::to_owned)
 }
 
 /// Returns the identity of a drive.
