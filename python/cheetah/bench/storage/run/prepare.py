@@ -36,7 +36,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     for the user. Nothing is written to a target yet."""
     warnings = safety.check(settings)
     places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram_drive.parent()]
-    warnings += [*_shared_disks(settings), *leftover.others(places)]
+    warnings += [*shared_disks(settings), *leftover.others(places)]
     for sentence in [*warnings, *leftover.cleared(places)]:
         say(sentence)
     try:
@@ -55,7 +55,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     return Prepared(source, need_bytes(settings, size), targets, tuple(warnings))
 
 
-def _shared_disks(settings: Settings) -> list[str]:
+def shared_disks(settings: Settings) -> list[str]:
     """Returns a warning for each disk that several directories are on."""
     by_disk: dict[str, list[str]] = {}
     for target in settings.targets:
