@@ -97,7 +97,7 @@ fn a_mount_by_root_is_roots_alone_unless_others_are_allowed() {
     let desk = Desk::new();
     let (image, _) = desk.image("disk.raw", MIB);
     for path in [desk.path().to_owned(), PathBuf::from(desk.dir("mnt"))] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let as_nobody = |file: &Path| {
         let mut command = Command::new("setpriv");
