@@ -23,7 +23,7 @@ use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::filesystem::{REQUEST_BYTES_MAX, ViewFiles};
+use self::filesystem::{FileAccess, REQUEST_BYTES_MAX, ViewFiles};
 use self::kernel::{MountRequest, Unmounted};
 pub use self::unmount::unmount;
 use self::view::FileView;
@@ -54,8 +54,8 @@ pub struct MountOptions {
     pub name: String,
     /// Whether the files can be written; the device must be writable, too.
     pub writable: bool,
-    /// Whether other users may use the files. Root may allow that, and other users if `user_allow_other` is in
-    /// `/etc/fuse.conf`; otherwise only this user can use the files, which is logged.
+    /// Whether all users may use the files, which are evidence. Root may allow that, and other users if `user_allow_other`
+    /// is in `/etc/fuse.conf`.
     pub allow_other: bool,
     /// The number of threads that read the kernel's requests; 0 for one per processor, up to 4.
     pub threads: usize,
@@ -66,9 +66,9 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// A read-only mount for all users.
+    /// A read-only mount for this user alone.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), writable: false, allow_other: true, threads: 0, read_ahead_bytes: REQUEST_BYTES_MAX }
+        Self { name: name.into(), writable: false, allow_other: false, threads: 0, read_ahead_bytes: REQUEST_BYTES_MAX }
     }
 }
 
@@ -94,7 +94,8 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
     let views = views(&device, &options.name).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
-    let filesystem = ViewFiles::new(views, writable, options.read_ahead_bytes, Handle::current());
+    let access = FileAccess { writable, allow_other: options.allow_other };
+    let filesystem = ViewFiles::new(views, access, options.read_ahead_bytes, Handle::current());
     let (number, ended) = {
         let dir = dir.clone();
         blocking(move || start(filesystem, &dir, &options, writable)).await?
@@ -121,9 +122,9 @@ async fn views(device: &DynDevice, name: &str) -> Result<Vec<FileView>> {
 
 /// Mounts, and starts serving requests. Blocks.
 fn start(filesystem: ViewFiles, dir: &Path, options: &MountOptions, writable: bool) -> Result<(u64, Ended)> {
-    let allow_other = options.allow_other && kernel::may_allow_other();
-    if options.allow_other && !allow_other {
-        tracing::info!("only this user can use the mount; 'user_allow_other' in /etc/fuse.conf would change that");
+    let allow_other = options.allow_other;
+    if allow_other && !kernel::may_allow_other() {
+        return Err(Error::MayNotAllowOther);
     }
     let request = MountRequest { source: &options.name, writable, allow_other };
     let connection = kernel::mount(dir, &request)?;

@@ -108,7 +108,7 @@ impl OpenedSource {
         let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
             return Ok(None);
         };
-        let (device, name, identity) = (filling.device(), file.name.clone(), drive_identity(file));
+        let (device, name, identity) = (filling.device(), name_of(file), drive_identity(file));
         let closing = Closing::Filling(Box::new(filling));
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
         let (doubts, layers) = (Vec::new(), Layers::default());
@@ -132,14 +132,14 @@ impl OpenedSource {
             ..OpenOptions::default()
         };
         let drive = Drive::open(file, options).await?;
-        let (device, mut lost) = (drive.device(), drive.lost().to_vec());
+        let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         // A drive that is written to is no evidence.
         let source = Source::new(device.clone(), drive_identity(file), file.name.clone());
         let doubts = if access.writable { Vec::new() } else { doubts(&source, access.timeout).await };
         Ok(Self {
             device,
-            name: file.name.clone(),
+            name: name_of(file),
             identity: drive_identity(file),
             lost,
             doubts,
@@ -286,6 +286,11 @@ fn unreadable(identity: &Identity) -> Option<String> {
             Size(bytes)
         )
     })
+}
+
+/// Returns the name under which a drive is shown: that of its file, which may be a copy with another name.
+fn name_of(file: &DriveFile) -> String {
+    file.path.file_stem().and_then(|stem| stem.to_str()).map_or_else(|| file.name.clone(), str::to_owned)
 }
 
 /// Returns the identity of a drive.

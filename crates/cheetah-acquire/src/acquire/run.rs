@@ -141,7 +141,7 @@ fn resumable(error: Error) -> Error {
         }
         Error::Device { doing, error } => (format!("{doing}: {error}"), ""),
         Error::Failed(what) if what.ends_with("run the same command to resume") => return Error::Failed(what),
-        Error::Failed(what) | Error::Revoked(what) => (what, ""),
+        Error::Failed(what) | Error::Node { why: what, .. } => (what, ""),
     };
     Error::Failed(format!("{what}; {next}run the same command to resume"))
 }

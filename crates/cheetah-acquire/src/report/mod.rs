@@ -26,6 +26,7 @@ pub struct Report {
     /// The case data.
     pub case: CaseData,
     /// Bytes acquired.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Their hashes, with zeros for unreadable ranges.
     pub hashes: Hashes,

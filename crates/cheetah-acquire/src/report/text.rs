@@ -153,6 +153,9 @@ fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
 
 fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
     line(f, "source", &source.location)?;
+    for redirection in source.server.iter().flat_map(|server| &server.redirections) {
+        line(f, "redirected to", redirection)?;
+    }
     line(f, "kind", source.kind)?;
     if let Some(transport) = source.server.as_ref().and_then(|server| server.transport.as_ref()) {
         line(f, "connection", transport)?;

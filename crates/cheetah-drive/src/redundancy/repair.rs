@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 use cheetah_redundancy::MemberState;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -187,9 +187,12 @@ async fn watch_writer(
     let lost: Vec<String> = nodes.into_iter().filter(|node| !node.is_whole()).map(|node| node.nbd).collect();
     let is_lost = |map: &DriveMap| map.nodes.iter().any(|node| lost.contains(&node.nbd));
     let request = Request::new(spares, lost.clone())?;
-    if request.leave(&before.nodes).await == 0 {
+    if let Err(error) = request.leave(&before.nodes).await {
+        if error.fact() == Some(Fact::Refused) {
+            return Err(error);
+        }
         return Err(Error::failed(format!(
-            "{} is written by {writer}, and no node takes a message to that process; close the drive there first",
+            "{} is written by {writer}, which cannot be told to repair it ({error}); close the drive there first",
             set.drive.name
         )));
     }

@@ -125,13 +125,14 @@ fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Res
     command.arg("--").arg(format.node(path)?);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.env("LC_ALL", "C").process_group(0).kill_on_drop(true);
-    command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::failed(format!(
+    command.spawn().map_err(|error| match cheetah_device::program::find(PROGRAM) {
+        // Whatever the system says: that permission is denied, if a folder of PATH cannot be read.
+        None => Error::failed(format!(
             "{}: {format} images are read through {PROGRAM}, which is not installed; install qemu-utils (Debian, Ubuntu), \
              qemu-img (Fedora) or qemu-tools (openSUSE)",
             path.display()
         )),
-        _ => Error::io(format_args!("starting {PROGRAM}"), &error),
+        Some(_) => Error::io(format_args!("starting {PROGRAM}"), &error),
     })
 }
 

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -49,8 +49,11 @@ pub(super) enum OpenError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Negotiation(#[from] Failure),
+    /// The server's machine accepted the connection, and the server did not answer.
     #[error("no answer within {0:?}")]
-    TimedOut(Duration),
+    Silent(Duration),
+    #[error("no connection within {0:?}")]
+    NoConnection(Duration),
 }
 
 /// Connects and negotiates.
@@ -65,8 +68,9 @@ pub(super) async fn open_with(
     limit: Duration,
     is_far: impl FnOnce(),
 ) -> Result<Opened, OpenError> {
+    let reached = AtomicBool::new(false);
     let opening = async {
-        let mut dialling = pin!(dial(to));
+        let mut dialling = pin!(dial(to, &reached));
         let far = if to.tls.is_some() { FAR_TLS } else { FAR };
         let dialled = match timeout(far, dialling.as_mut()).await {
             Ok(dialled) => dialled,
@@ -77,7 +81,10 @@ pub(super) async fn open_with(
         };
         negotiate(dialled?, wanted).await
     };
-    timeout(limit, opening).await.unwrap_or(Err(OpenError::TimedOut(limit)))
+    timeout(limit, opening).await.unwrap_or_else(|_| match reached.load(Ordering::Relaxed) {
+        true => Err(OpenError::Silent(limit)),
+        false => Err(OpenError::NoConnection(limit)),
+    })
 }
 
 /// Waits, without a limit, for the first server that calls, and negotiates.
@@ -87,10 +94,10 @@ pub(super) async fn open_first(
     limit: Duration,
 ) -> Result<Opened, OpenError> {
     loop {
-        let dialled = dial(inbox).await?;
+        let dialled = dial(inbox, &AtomicBool::default()).await?;
         let negotiated = timeout(limit, negotiate(dialled, wanted)).await;
-        match negotiated.unwrap_or(Err(OpenError::TimedOut(limit))) {
-            Err(error @ OpenError::Io(_) | error @ OpenError::TimedOut(_)) => {
+        match negotiated.unwrap_or(Err(OpenError::Silent(limit))) {
+            Err(error @ OpenError::Io(_) | error @ OpenError::Silent(_)) => {
                 tracing::warn!("a server that connected disappeared again: {error}");
             }
             opened => return opened,
@@ -275,7 +282,7 @@ impl Refused {
                 (true, "the write lease is not ours any more".into())
             }
             Failure::NotGranted(_) | Failure::UnknownExport { .. } => (false, format!("it came back, but {failure}")),
-            Failure::Refused(_) | Failure::Violation(_) => return None,
+            Failure::Forbidden(_) | Failure::Refused(_) | Failure::Violation(_) => return None,
         };
         Some(Self { fenced, why: why.into() })
     }

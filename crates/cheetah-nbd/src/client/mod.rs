@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use cheetah_device::error::{EIO, EKEYREVOKED};
+use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, EKEYREVOKED, ENOENT, ESTALE, ETIMEDOUT};
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 use cheetah_tls::{Credential, Expected, Refusal, Role, Roles, Transport};
 use parking_lot::Mutex;
@@ -362,9 +362,19 @@ fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
         false => format!("{} ({})", config.name, config.uri),
     };
     let errno = match error {
-        OpenError::Io(error) if Refusal::of_error(error) == Some(Refusal::Revoked) => EKEYREVOKED,
-        OpenError::Io(error) => error.raw_os_error().unwrap_or(EIO),
-        _ => EIO,
+        OpenError::Io(error) => match Refusal::of_error(error) {
+            Some(Refusal::Revoked) => EKEYREVOKED,
+            Some(_) => EACCES,
+            // The operating system's time-out is that of a connection that nobody accepts.
+            None if error.kind() == std::io::ErrorKind::TimedOut => EHOSTUNREACH,
+            None => error.raw_os_error().unwrap_or(EIO),
+        },
+        OpenError::Silent(_) => ETIMEDOUT,
+        OpenError::NoConnection(_) => EHOSTUNREACH,
+        OpenError::Negotiation(Failure::Forbidden(_)) => EACCES,
+        OpenError::Negotiation(Failure::UnknownExport { .. }) => ENOENT,
+        OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:instance/") => ESTALE,
+        OpenError::Negotiation(_) => EIO,
     };
     let why = match error {
         OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:lease/") => {

@@ -21,7 +21,7 @@ use crate::ui::Ui;
 #[command(long_about = "Shows a drive or an image as files in a directory, until it is unmounted or stopped.
 
 case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw, for any tool that reads raw \
-images. The files are read-only, unless --writable. For tools that must be able to write, --overlay keeps their \
+images. The files are read-only, unless --writable. Only you can use them, also if you are root, unless --allow-other. For tools that must be able to write, --overlay keeps their \
 writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted.
 
   cheetah mount case42.drive /mnt/case42
@@ -44,6 +44,10 @@ pub struct Args {
     #[arg(long, hide = true, conflicts_with = "background")]
     detached: bool,
 
+    /// Let all users of this machine use the files, not only this one. Needs root, or user_allow_other in /etc/fuse.conf
+    #[arg(long)]
+    allow_other: bool,
+
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -65,6 +69,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
+        allow_other: args.allow_other,
         // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
         // follow.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },

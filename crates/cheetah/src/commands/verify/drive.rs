@@ -17,6 +17,8 @@ use crate::ui::Ui;
 /// The result, for programs.
 #[derive(Serialize)]
 struct Answer<'a> {
+    /// Whether nothing differs and nothing is unreadable.
+    ok: bool,
     #[serde(flatten)]
     report: &'a VerifyReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +44,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let log = log_path.as_deref().map(|path| verify_log(path, &keys.trusted)).transpose()?;
     let state = file.image.as_ref().map(|image| image.state);
     let problems = problems(&report, state, log.as_ref());
+    let ok = problems.is_empty();
     let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
     let note = file.image.as_ref().and_then(Image::note);
     // The log has it, too, if it has the end of the fill.
@@ -51,12 +54,12 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     if let (Some(path), Some(log)) = (&log_path, &log) {
         lines.push(custody::describe(&path.display().to_string(), log));
         lines.extend(log.problems().iter().map(|problem| wrapped(problem, 2)));
-        ui.answer(lines.join("\n"), &Answer { report: &report, note, custody: Some(log) });
+        ui.answer(lines.join("\n"), &Answer { ok, report: &report, note, custody: Some(log) });
         if !args.no_log {
             custody::note(path, log, keys, verdict(&report, &problems), ui);
         }
     } else {
-        ui.answer(lines.join("\n"), &Answer { report: &report, note, custody: None });
+        ui.answer(lines.join("\n"), &Answer { ok, report: &report, note, custody: None });
     }
     match problems.first() {
         None => Ok(()),
