@@ -155,7 +155,7 @@ impl OpenedSource {
         let (device, meter) = ReadCounter::over(source.device);
         let (name, identity) = (source.name, source.identity);
         let (device, layers) = match is_remote {
-            true => Layers::over(device, access)?,
+            true => Layers::over(device, access, identity.sector_size)?,
             false => (device, Layers::default()),
         };
         Ok(Self { device, name, identity, lost, reached, closing: Closing::Nothing, meter: Some(meter), layers })
@@ -272,7 +272,8 @@ fn unreadable(identity: &Identity) -> Option<String> {
 /// Returns the identity of a drive.
 fn drive_identity(file: &DriveFile) -> Identity {
     let identity = Identity::new(Kind::Drive, path_to_text(&file.path), file.size);
-    Identity { serial: Some(file.id.clone()), ..identity }
+    let sector_size = file.image.as_ref().and_then(|image| image.sector_size);
+    Identity { serial: Some(file.id.clone()), sector_size, ..identity }
 }
 
 fn overlay(base: DynDevice, place: &OverlayPlace) -> Result<DynDevice> {
