@@ -22,7 +22,7 @@ PIECE_BYTES = 16 << 20
 class Device(io.RawIOBase):
     """An open source: a read-only file with random access, for any number of threads.
 
-    `name` is the source's name, `size` its size in bytes, `source` the path or URI that was opened, `lost` sentences
+    `name` is the source's name, `size` its size in bytes, `sector_size` that of its sectors, or None if unknown, `source` the path or URI that was opened, `lost` sentences
     about parts that are lost.
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
@@ -38,6 +38,7 @@ class Device(io.RawIOBase):
         self.source = source
         self.name = opened.name
         self.size = opened.size
+        self.sector_size = opened.sector_size
         self.lost = opened.lost
         self.mode = "rb"
         self._native = opened

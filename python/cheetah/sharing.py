@@ -18,7 +18,7 @@ CACHE = "memory"
 class Share:
     """A source that this process serves over NBD, on a Unix socket in a directory of its own.
 
-    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size` and `lost` are the source's. The share
+    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size` and `lost` are the source's. The share
     ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits normally.
     """
 
@@ -34,6 +34,7 @@ class Share:
         self.uri = self._native.uri
         self.name = self._native.name
         self.size = self._native.size
+        self.sector_size = self._native.sector_size
         self.lost = self._native.lost
         self._end = weakref.finalize(self, _end, self._native, directory, os.getpid())
 

@@ -289,6 +289,7 @@ impl<'a> Checker<'a> {
             Some(CustodyEvent::Started(started)) => {
                 report.state = State::Unfinished;
                 report.finished = None;
+                report.triaged = None;
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
@@ -297,6 +298,10 @@ impl<'a> Checker<'a> {
             Some(CustodyEvent::Finished(finished)) => {
                 report.state = State::Finished;
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
+            }
+            Some(CustodyEvent::Triaged(triaged)) => {
+                report.state = State::Finished;
+                report.triaged = Some(*triaged);
             }
             Some(CustodyEvent::AcceptedUnverified { .. }) if report.state == State::Empty => report.state = State::Use,
             Some(CustodyEvent::Wiped(receipt)) => {
