@@ -90,7 +90,7 @@ def parse(words: Sequence[str]) -> Settings:
         max_file=given.max_file,
         unallocated=not given.no_unallocated,
         sector_size=given.sector_size,
-        case=tuple((name, text) for name in CASE if (text := getattr(given, name))),
+        case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
         fresh=given.fresh,
         json=given.json,
     )

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from cheetah import _native
+from cheetah import _native, path_text
 
 LOG = "triage.custody"
 UNFINISHED = "bodyfile.unfinished.txt"
@@ -41,7 +41,7 @@ class Custody:
         if again and known_source is not None and is_same_case:
             self._append("resumed", {"at": 0, "source": dict(source)})
         else:
-            details = {"source": dict(source), "destinations": [str(self._out)], "case": dict(case)}
+            details = {"source": dict(source), "destinations": [path_text.to_text(str(self._out))], "case": dict(case)}
             self._append("started", {**details, "options": dict(options)})
 
     def end(self, complete: bool, verdict: str, names: tuple[str, ...], why: str | None) -> None:
