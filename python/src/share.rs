@@ -32,6 +32,9 @@ pub struct Share {
     /// The size in bytes.
     #[pyo3(get)]
     size: u64,
+    /// The size of a sector in bytes, if known.
+    #[pyo3(get)]
+    sector_size: Option<u32>,
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
@@ -72,7 +75,9 @@ impl Share {
             let stopped = async { _ = stopped.await };
             Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
-        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost, doubts })
+        let sector_size = opened.identity.sector_size;
+        let serving = RwLock::new(Some(Serving { opened, served, stop, server }));
+        Ok(Self { serving, uri, name, size, sector_size, lost, doubts })
     }
 
     /// Counters: see `cheetah.Share.stats`.

@@ -164,7 +164,7 @@ impl OpenedSource {
         let (device, meter) = ReadCounter::over(source.device);
         let (name, identity) = (source.name, source.identity);
         let (device, layers) = match is_remote {
-            true => Layers::over(device, access)?,
+            true => Layers::over(device, access, identity.sector_size)?,
             false => (device, Layers::default()),
         };
         Ok(Self {
@@ -296,7 +296,8 @@ fn name_of(file: &DriveFile) -> String {
 /// Returns the identity of a drive.
 fn drive_identity(file: &DriveFile) -> Identity {
     let identity = Identity::new(Kind::Drive, path_to_text(&file.path), file.size);
-    Identity { serial: Some(file.id.clone()), ..identity }
+    let sector_size = file.image.as_ref().and_then(|image| image.sector_size);
+    Identity { serial: Some(file.id.clone()), sector_size, ..identity }
 }
 
 fn overlay(base: DynDevice, place: &OverlayPlace) -> Result<DynDevice> {

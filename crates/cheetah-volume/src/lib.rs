@@ -8,6 +8,7 @@
 mod ext;
 mod fat;
 pub mod foresight;
+pub mod formats;
 mod ntfs;
 pub mod offline;
 pub mod partition;

@@ -339,6 +339,7 @@ fn setup(request: &Request, start: &Start) -> Setup {
     Setup {
         size: start.source.size,
         source: start.source.location.clone(),
+        sector_size: start.source.sector_size,
         e01: start.e01.clone(),
         force: request.force,
         restart: request.restart,

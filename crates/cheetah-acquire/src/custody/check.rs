@@ -292,6 +292,7 @@ impl<'a> Checker<'a> {
                 report.state = State::Unfinished;
                 report.finished = None;
                 report.journal = None;
+                report.triaged = None;
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
@@ -304,6 +305,10 @@ impl<'a> Checker<'a> {
             Some(CustodyEvent::Finished(finished)) => {
                 report.state = State::Finished;
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
+            }
+            Some(CustodyEvent::Triaged(triaged)) => {
+                report.state = State::Finished;
+                report.triaged = Some(*triaged);
             }
             Some(CustodyEvent::AcceptedUnverified { .. }) if report.state == State::Empty => report.state = State::Use,
             Some(CustodyEvent::Wiped(receipt)) => {

@@ -8,6 +8,8 @@ use cheetah_image::Hashes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::triage::Triaged;
+
 /// An event. In the log, `event` is its name and `details` holds its fields.
 ///
 /// A log with events that this version does not know can still be checked.
@@ -124,6 +126,8 @@ pub enum CustodyEvent {
     },
     /// The image was read back and compared.
     Verified(Box<Verified>),
+    /// A triage ended, and wrote its result.
+    Triaged(Box<Triaged>),
     /// The last line of the log was unfinished, as a power cut or a full disk leaves it. It was removed, and this
     /// record stands in its place.
     Repaired {

@@ -26,6 +26,7 @@ mod log;
 mod read;
 mod record;
 mod report;
+mod triage;
 mod wipes;
 
 pub use audit::{Audit, AuditOptions, Comparison, audit};
@@ -39,6 +40,7 @@ pub use read::Damage;
 pub use report::{
     Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
 };
+pub use triage::{OutputFile, Triaged};
 pub use wipes::Wipes;
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a

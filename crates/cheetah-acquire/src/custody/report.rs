@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::event::Finished;
 use super::key::KeyId;
 use super::record::ActingAs;
+use super::triage::Triaged;
 use super::wipes::Wipes;
 
 /// The result of checking a log. Facts come only from records before the first problem.
@@ -45,6 +46,9 @@ pub struct LogReport {
     /// The last record since the last `started` record that vouches for a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<SignedJournal>,
+    /// The result in the last `triaged` record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub triaged: Option<Triaged>,
     /// The receipts of nodes that wiped the drive.
     #[serde(skip_serializing_if = "Wipes::is_empty")]
     pub wipes: Wipes,

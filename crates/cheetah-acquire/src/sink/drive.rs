@@ -49,6 +49,7 @@ pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
 fn options(setup: &Setup) -> LoadOptions {
     LoadOptions {
         source_name: setup.source.clone(),
+        sector_size: setup.sector_size,
         // Computed once for all sinks.
         hashes: HashChoice::NONE,
         force_lease: setup.force_lease,

@@ -69,6 +69,8 @@ pub struct Setup {
     pub size: u64,
     /// The source, as the user wrote it.
     pub source: String,
+    /// The sector size of the source in bytes, if known.
+    pub sector_size: Option<u32>,
     /// The options of an E01.
     pub e01: E01Options,
     /// Whether to replace existing images, and the content of a drive.

@@ -240,6 +240,9 @@ pub struct Image {
     pub source: String,
     /// Its size in bytes; it begins at the drive's start.
     pub size: u64,
+    /// The sector size of its source in bytes, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector_size: Option<u32>,
     /// Its state.
     pub state: ImageState,
     /// The file of chunk digests; absent until the load has finished.
@@ -565,6 +568,7 @@ pub(crate) mod tests {
             image: Some(Image {
                 source: "/evidence/disk \"1\".raw".into(),
                 size: 1 << 20,
+                sector_size: Some(512),
                 state: ImageState::Intact,
                 digests: Some(DigestsRef {
                     file: "case42.drive.digests".into(),

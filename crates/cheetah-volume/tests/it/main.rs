@@ -10,6 +10,7 @@
 
 mod ext;
 mod fat;
+mod formats;
 mod ntfs;
 mod partitions;
 mod reach;

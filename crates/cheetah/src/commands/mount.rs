@@ -48,6 +48,10 @@ pub struct Args {
     #[arg(long)]
     allow_other: bool,
 
+    /// Sector size, the unit of partition tables [default: that of the source; 512 and 4096 are tried if it is not known]
+    #[arg(long, value_name = "BYTES")]
+    sector_size: Option<u32>,
+
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -73,6 +77,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
         // follow.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
+        sector_bytes: args.sector_size.or(opened.identity.sector_size),
         ..as_usual
     };
     let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
@@ -82,6 +87,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             return Err(Failure::failed(error));
         }
     };
+    for remark in mount.remarks() {
+        ui.warn(format_args!("{}: {}", args.source, remark.sentence));
+    }
     say_ready(&args.source, &mount, &opened, ui);
     if args.detached {
         background::leave_stderr()?;
@@ -109,8 +117,9 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
     let size = Size(opened.size());
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
     let texts: Vec<_> = files.iter().map(|file| path_to_text(file)).collect();
+    let remarks: Vec<_> = mount.remarks().iter().map(|remark| &remark.sentence).collect();
     let value = json!({
-        "event": "ready", "dir": path_to_text(mount.dir()), "file": texts.first(), "files": texts, "size_bytes": size.0,
+        "event": "ready", "remarks": remarks, "dir": path_to_text(mount.dir()), "file": texts.first(), "files": texts, "size_bytes": size.0,
         "pid": std::process::id(), "filling": opened.filled().is_some(),
     });
     let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };

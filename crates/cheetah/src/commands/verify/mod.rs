@@ -3,6 +3,7 @@
 mod custody;
 mod drive;
 mod image;
+mod triage;
 
 use std::path::{Path, PathBuf};
 
@@ -27,16 +28,19 @@ A drive is compared with the digests and hashes made when it was loaded; space a
 coverage map calls unreadable or unread are listed. The custody log beside either is checked: its chain, its signatures, \
 its end. A log can also be checked alone.
 
+The folder of a triage is compared with the custody log in it, which has the hash of each file of the result.
+
 The result is added to the log, if the log is signed with your key.
 
 Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampered with, and says where.
 
   cheetah verify case42.drive
   cheetah verify case42.E01
-  cheetah verify case42.E01.custody --key examiner.pem"
+  cheetah verify case42.E01.custody --key examiner.pem
+  cheetah verify triage42"
 )]
 pub struct Args {
-    /// A drive file, an image, or a custody log
+    /// A drive file, an image, the folder of a triage, or a custody log
     #[arg(value_parser = source())]
     target: String,
 
@@ -63,6 +67,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         Some((path, false)) if path.extension().is_some_and(|extension| extension == "custody") => {
             custody::run(&path, &keys, ui)
         }
+        Some((path, false)) if triage::is_one(&path) => triage::run(&path, &args, &keys, ui),
         Some((path, false)) if is_drive(&path) => drive::run(&path, &args, &keys, ui).await,
         path => {
             // The log of an object is in the current folder.
