@@ -22,7 +22,8 @@ demo: ## install missing packages, build, and run the whole main job on this mac
 	@scripts/build-static
 	@target/static/cheetah demo $(DEMO_IMAGE)
 
-test: test-rust test-python ## install missing packages, and run every test against the real peers
+test: ## install missing packages, run every test against the real peers, and count them, even if some fail
+	@scripts/test-all test-rust test-python
 
 test-rust: ## run the tests of the Rust crates and of the command line (SKIP=…: without those with that in their names)
 	@scripts/install-deps --build --demo --test

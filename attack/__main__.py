@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from attack import boundaries, custody, floods, images, losses, survival, targets, web
+from attack import boundaries, custody, floods, images, losses, parts, redirects, survival, targets, web
 from attack.stage import ROOT, STDERRS, Broken, Skipped, Stage, stage
 
 ON_SERVERS: dict[str, Callable[[Stage, targets.Target], None]] = {
@@ -24,6 +24,12 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "images": images.mutated_images,
     "drive-files": images.mutated_drive_files,
     "custody": custody.tampering,
+    "parts": parts.parts,
+    "links": parts.links,
+    "pipes": parts.pipes,
+    "cut-disks": parts.cut_disks,
+    "memory": parts.memory,
+    "redirections": redirects.redirections,
 }
 
 

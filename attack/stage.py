@@ -68,9 +68,10 @@ class Stage:
         return few if self.quick else many
 
     def path(self, suffix: str) -> Path:
-        """Returns a path that does not exist."""
+        """Returns a path that does not exist. Names with a counter would be those of parts of one image."""
         self._names += 1
-        return self.folder / f"{self._names}{suffix}"
+        letters = "".join(chr(ord("a") + int(digit)) for digit in str(self._names))
+        return self.folder / f"file-{letters}-{suffix}"
 
     def run(self, *words: str | Path) -> tuple[int, str, str]:
         """Runs a verb to its end; returns exit code, stdout and stderr."""

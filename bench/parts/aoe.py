@@ -68,7 +68,7 @@ def acquired(machine: Shell, source: str) -> dict[str, float]:
     command = f"cheetah --json acquire {source} /run/copy.raw --hash none --timeout 60"
     report = json.loads(machine.output(f"{command} | tail -1"))["report"]
     machine.run("cmp /run/disk.raw /run/copy.raw")
-    return {"rate": report["size"] / MIB / report["duration_s"]}
+    return {"rate": report["size_bytes"] / MIB / report["duration_s"]}
 
 
 def measure(settings: Settings) -> list[Figure]:

@@ -16,7 +16,8 @@ from lab import crate
 from lab.namespace import Namespace
 from lab.network import Lab
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+PACKETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "packets")
+"""The crate of the programs that send and receive."""
 PORT = 40_000
 INTERFACE = "wire0"
 SENDER, RECEIVER = "10.78.0.1", "10.78.0.2"
@@ -27,7 +28,7 @@ SINK, SINK_MAC = "10.78.0.3", "02:00:00:00:00:03"
 
 def packets_program() -> str:
     """Returns `bench/packets`, built if necessary."""
-    return crate.build(os.path.join(HERE, "packets"), "bench-packets")
+    return crate.build(PACKETS, "bench-packets")
 
 
 class Judge:

@@ -261,6 +261,18 @@ def table(figures: list[Figure], why: Any) -> Any:
     return lines + [row(figure, why.get(figure.id.lower(), "")) for figure in figures]
 
 
+def candidates(figures: list[Figure]) -> list[str]:
+    """Returns figures of equal candidates, none of which is ours, as a table."""
+    if not figures:
+        return []
+    names = list(dict.fromkeys(name for figure in figures for name in figure.samples))
+    lines = ["| what | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for figure in figures:
+        cells = (spread(figure.samples[name]) if figure.samples.get(name) else "" for name in names)
+        lines.append(f"| {figure.what} ({figure.unit}) | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
 def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
     """Returns one part of the report; its previous text if it has not been measured since."""
     lines = [f"## {part.title}", "", part.about, ""]
@@ -277,7 +289,7 @@ def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
         lines += ["Measured beside, without a bar:", ""]
     if others:
         lines += [*table(others, why), ""]
-    lines += part.more(content["figures"])
+    lines += part.more(content["figures"]) or candidates([one for one in content["figures"] if one.ours is None])
     notes = sorted({figure.note for figure in content["figures"] if figure.note})
     return lines + [line for note in notes for line in (note, "")]
 

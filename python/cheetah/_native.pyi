@@ -1,5 +1,6 @@
 """The Rust part of the package; see src/."""
 
+from collections.abc import Callable
 from os import PathLike
 from typing import final
 
@@ -7,6 +8,57 @@ __version__: str
 
 def credential_file() -> str | None:
     """Returns the file with the credential of this process, in PEM, if it is in a room."""
+
+@final
+class CustodyLog:
+    """A custody log, open for appending by this process alone. Its records are signed with the user's own key."""
+
+    key: str
+
+    def __new__(cls, path: str | PathLike[str]) -> CustodyLog:
+        """Opens or creates the log. Raises `cheetah.Error` if it cannot be, or was tampered with."""
+
+    def append(self, event: str) -> str:
+        """Appends an event, in its JSON form, and flushes it. Returns the SHA-256 of its line."""
+
+def custody_state(path: str | PathLike[str]) -> tuple[str | None, str | None]:
+    """Returns the source and the case of the last `started` record of a log, as JSON."""
+
+def parse_size(text: str) -> int:
+    """Returns the bytes of a size as the command line takes it: `64KiB`, `1.5G`, `12GB`. Raises ValueError, whose text is
+    a sentence, for anything else."""
+
+def read_partition_tables(
+    pread: Callable[[int, int], bytes], size: int, sector_size: int | None = None
+) -> PartitionTables:
+    """Reads the partition tables of a source of `size` bytes. `pread` returns bytes at an offset."""
+
+def identify(
+    pread: Callable[[int, int], bytes], size: int, start: int, length: int
+) -> tuple[list[tuple[str, str]], str | None]:
+    """Returns the formats whose signatures a volume has, each as its name and its family ("" if triage does not list
+    it), and why a part of the volume could not be examined, if so."""
+
+@final
+class Partition:
+    """A partition. `start`, `length` (within the source) and `recorded_length` (of the table) are in bytes."""
+
+    number: int
+    start: int
+    length: int
+    recorded_length: int
+    description: str
+    sector_size: int
+
+@final
+class PartitionTables:
+    """The partitions of the table in use; other places that hold known formats; partitions beyond the end of the source;
+    sentences about defects and ambiguities, each with whether partitions may be missing."""
+
+    partitions: list[Partition]
+    others: list[Partition]
+    beyond: list[Partition]
+    remarks: list[tuple[str, bool]]
 
 @final
 class Membership:
@@ -41,7 +93,9 @@ class Device:
 
     name: str
     size: int
+    sector_size: int | None
     lost: list[str]
+    doubts: list[str]
 
     def __new__(cls, source: str, options: OpenOptions) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
@@ -63,7 +117,9 @@ class Share:
     uri: str
     name: str
     size: int
+    sector_size: int | None
     lost: list[str]
+    doubts: list[str]
 
     def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:

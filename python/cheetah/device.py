@@ -22,8 +22,9 @@ PIECE_BYTES = 16 << 20
 class Device(io.RawIOBase):
     """An open source: a read-only file with random access, for any number of threads.
 
-    `name` is the source's name, `size` its size in bytes, `source` the path or URI that was opened, `lost` sentences
-    about parts that are lost.
+    `name` is the source's name, `size` its size in bytes, `sector_size` that of its sectors, or None if unknown, `source`
+    the path or URI that was opened, `lost` sentences about parts that are lost, `doubts` sentences about what is in doubt
+    although all of it can be read, such as a partition table that reaches beyond the end.
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
@@ -38,7 +39,9 @@ class Device(io.RawIOBase):
         self.source = source
         self.name = opened.name
         self.size = opened.size
+        self.sector_size = opened.sector_size
         self.lost = opened.lost
+        self.doubts = opened.doubts
         self.mode = "rb"
         self._native = opened
         self._position = 0

@@ -18,8 +18,9 @@ CACHE = "memory"
 class Share:
     """A source that this process serves over NBD, on a Unix socket in a directory of its own.
 
-    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size` and `lost` are the source's. The share
-    ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits normally.
+    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size`, `lost` and `doubts` are the
+    source's. The share ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits
+    normally.
     """
 
     def __init__(self, source: str, options: _native.OpenOptions):
@@ -34,7 +35,9 @@ class Share:
         self.uri = self._native.uri
         self.name = self._native.name
         self.size = self._native.size
+        self.sector_size = self._native.sector_size
         self.lost = self._native.lost
+        self.doubts = self._native.doubts
         self._end = weakref.finalize(self, _end, self._native, directory, os.getpid())
 
     def stats(self) -> dict[str, int]:

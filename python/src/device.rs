@@ -26,9 +26,15 @@ pub struct Device {
     /// The size in bytes.
     #[pyo3(get)]
     size: u64,
+    /// The size of a sector in bytes, if known.
+    #[pyo3(get)]
+    sector_size: Option<u32>,
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
+    /// Sentences about what is in doubt although all of it can be read: a partition table that reaches beyond its end, say.
+    #[pyo3(get)]
+    doubts: Vec<String>,
 }
 
 #[pymethods]
@@ -40,7 +46,8 @@ impl Device {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        Ok(Self { opened: RwLock::new(Some(opened)), name, size, lost })
+        let (sector_size, doubts) = (opened.identity.sector_size, opened.doubts.clone());
+        Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, doubts })
     }
 
     /// Returns `length` bytes from `offset`, fewer only at the end.

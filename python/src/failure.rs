@@ -18,7 +18,12 @@ fn refusal(source: &str) -> Option<i32> {
     if source.contains("://") {
         return None;
     }
-    std::fs::File::open(source.strip_prefix("raw:").unwrap_or(source)).err().and_then(|error| error.raw_os_error())
+    let path = source.strip_prefix("raw:").unwrap_or(source);
+    // Opening a pipe would wait for its other end.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return None;
+    }
+    std::fs::File::open(path).err().and_then(|error| error.raw_os_error())
 }
 
 /// Returns `cheetah.Error` for a source that cannot be closed.

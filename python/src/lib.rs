@@ -1,11 +1,12 @@
 //! `cheetah._native`: the Rust part of the Python package.
 //!
 //! [`device`] opens sources as the command line does ([`cheetah_source`]), as a member of the same room ([`room`]), and
-//! reads them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
+//! reads them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes. [`custody`] records what is done with evidence; [`tables`] reads partition tables, and names formats. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
 //! objects.
 
 #![deny(unsafe_code)]
 
+mod custody;
 mod device;
 mod failure;
 mod membership;
@@ -13,6 +14,8 @@ mod open_options;
 mod room;
 mod runtime;
 mod share;
+mod sizes;
+mod tables;
 
 use pyo3::prelude::*;
 
@@ -24,5 +27,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<share::Share>()?;
     module.add_class::<membership::Membership>()?;
     module.add_class::<membership::Peer>()?;
+    module.add_class::<custody::CustodyLog>()?;
+    module.add_function(wrap_pyfunction!(custody::custody_state, module)?)?;
+    module.add_class::<tables::PartitionPlace>()?;
+    module.add_class::<tables::PartitionTables>()?;
+    module.add_function(wrap_pyfunction!(tables::read_partition_tables, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::identify, module)?)?;
+    module.add_function(wrap_pyfunction!(sizes::parse_size, module)?)?;
     module.add_function(wrap_pyfunction!(room::credential_file, module)?)
 }

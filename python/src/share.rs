@@ -32,9 +32,15 @@ pub struct Share {
     /// The size in bytes.
     #[pyo3(get)]
     size: u64,
+    /// The size of a sector in bytes, if known.
+    #[pyo3(get)]
+    sector_size: Option<u32>,
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
+    /// Sentences about what is in doubt although all of it can be read.
+    #[pyo3(get)]
+    doubts: Vec<String>,
 }
 
 struct Serving {
@@ -54,6 +60,7 @@ impl Share {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
+        let doubts = opened.doubts.clone();
         let uri = NbdUri::new(Address::Unix(socket.clone()), name.clone()).to_string();
 
         let runtime = runtime::get()?;
@@ -68,7 +75,9 @@ impl Share {
             let stopped = async { _ = stopped.await };
             Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
-        Ok(Self { serving: RwLock::new(Some(Serving { opened, served, stop, server })), uri, name, size, lost })
+        let sector_size = opened.identity.sector_size;
+        let serving = RwLock::new(Some(Serving { opened, served, stop, server }));
+        Ok(Self { serving, uri, name, size, sector_size, lost, doubts })
     }
 
     /// Counters: see `cheetah.Share.stats`.

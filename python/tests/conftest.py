@@ -26,6 +26,14 @@ PATIENCE_S = 180
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def a_key_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Custody logs of the tests are signed with a key of their own, and not with the user's."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CHEETAH_KEY", str(tmp_path_factory.mktemp("key") / "custody.key"))
+        yield
+
+
 def program(name: str) -> str:
     """Returns a program's path; skips the test without it."""
     path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")

@@ -16,8 +16,8 @@ from conftest import MIB, PATIENCE_S, program, run
 
 from cheetah.bench import tree
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage.run import image
-from cheetah.bench.storage.settings import DrivePlan, Scope, Settings
+from cheetah.bench.storage.run import image, prepare
+from cheetah.bench.storage.settings import DrivePlan, Scope, Settings, TargetSpec
 from cheetah.bench.storage.targets import filesystem, leftover, mounts, ram_drive, work
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
@@ -99,6 +99,20 @@ def test_a_directory_that_another_user_could_replace_is_refused(disk: Path, monk
     theirs.chmod(0o1777)
     with work.WorkDirectory(theirs, disk) as made:
         assert made.directory.is_dir()
+
+
+def test_targets_on_one_disk_are_noticed(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for target in (one, other):
+        target.mkdir()
+    specs = tuple(TargetSpec(path.name, path) for path in (one, other))
+    settings = Settings(targets=specs, baseline="one", out=tmp_path / "out")
+    (warning,) = prepare.shared_disks(settings)
+    assert str(one) in warning and str(other) in warning and "on one disk" in warning
+    assert prepare.shared_disks(dataclasses.replace(settings, targets=specs[:1])) == []
+    # The same directory with several file systems is meant.
+    twice = (specs[0], dataclasses.replace(specs[0], name="ext4", fs="ext4"))
+    assert prepare.shared_disks(dataclasses.replace(settings, targets=twice)) == []
 
 
 def test_the_directory_is_removed_after_a_failure(disk: Path) -> None:

@@ -86,6 +86,27 @@ def test_sorted_records_are_used_directly(opened: Make, algorithm: str, tmp_path
     assert all(holds(found, inside)) and not any(holds(found, hashes(algorithm, 200, 1)))
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_a_text_list_may_have_any_line_ends(opened: Make, end: str) -> None:
+    inside = hashes("md5", 500)
+    for name, text in (
+        ("plain", end.join(inside)),
+        ("first", "md5,name" + end + "".join(f"{one},x{end}" for one in inside)),
+        ("second", "name,md5" + end + "".join(f"x,{one}{end}" for one in inside)),
+    ):
+        found = opened(name, text.encode())
+        assert found.count == 500 and all(holds(found, inside)), name
+    with pytest.raises(ValueError, match=r"bad, line 3: "):
+        opened("bad", end.join([*inside[:2], "nothing", *inside[2:]]).encode())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_text_list_with_a_byte_order_mark_is_decoded(opened: Make, encoding: str) -> None:
+    inside = hashes("sha1", 300)
+    found = opened("list", "".join(f"{one}  file\r\n" for one in inside).encode(encoding))
+    assert found.count == 300 and all(holds(found, inside))
+
+
 def test_unsorted_records_are_refused(opened: Make) -> None:
     records = sorted(bytes.fromhex(one) for one in hashes("sha1", 2000))
     records[7], records[1500] = records[1500], records[7]

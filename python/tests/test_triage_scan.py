@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cheetah.triage.content import scan
+from cheetah.triage.content import list_text, scan
 
 RULES = [
     (
@@ -77,6 +77,53 @@ def test_keywords_are_read_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "words"
     path.write_bytes("\ufeffgood\r\n\n  two words \n#3 is kept\n".encode())
     assert scan.read_keywords(str(path)) == ["good", "two words", "#3 is kept"]
+
+
+ENDS = ("\n", "\r", "\r\n", "\x0b", "\x0c", "\x1e", "\x85", "\u2028", "\u2029")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_keyword_list_may_have_any_line_ends(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "words"
+    for text in (f"needle-word{end}other-word{end}", f"{end}needle-word{end}{end}other-word"):
+        path.write_bytes(text.encode())
+        assert scan.read_keywords(str(path)) == ["needle-word", "other-word"]
+    path.write_bytes(f"good{end}ab{end}".encode())
+    with pytest.raises(ValueError, match=r"words, line 2: "):
+        scan.read_keywords(str(path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"])
+def test_a_keyword_list_with_a_byte_order_mark_is_decoded(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "words"
+    start = "\ufeff" if encoding.endswith("-be") else ""
+    path.write_bytes((start + "Straße\r\nsecond\u2028third").encode(encoding))
+    assert scan.read_keywords(str(path)) == ["Straße", "second", "third"]
+
+
+def test_lists_that_were_joined_may_have_marks_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    path.write_bytes("\ufefffirst\n\ufeffsecond\n".encode())
+    assert scan.read_keywords(str(path)) == ["first", "second"]
+
+
+@pytest.mark.parametrize("content", ["good\nw\0o\0r\0d\0", "good\nwo\x07rd", "good\nwo\x9frd"])
+def test_a_keyword_with_a_control_character_is_refused_with_its_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "words"
+    path.write_bytes(content.encode())
+    with pytest.raises(ValueError, match=r"words, line 2: .*control character"):
+        scan.read_keywords(str(path))
+
+
+def test_a_line_end_between_two_pieces_of_a_list_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "words"
+    words = [f"word{number}" for number in range(300)]
+    for size in (1, 2, 3, 7):
+        monkeypatch.setattr(list_text, "PIECE_BYTES", size)
+        for end in ENDS:
+            path.write_bytes(end.join(words).encode())
+            with list_text.open_list(str(path)) as file:
+                assert file.read().decode().replace("\r\n", "\n").split("\n") == words
 
 
 @pytest.mark.parametrize("seed", range(20))

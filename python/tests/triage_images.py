@@ -116,8 +116,10 @@ class ExFat:
 
     SECTOR, CLUSTER, FAT_AT, FAT_SECTORS, HEAP_AT, CLUSTERS = 512, 4096, 128, 64, 256, 4000
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, zone: int = 0x80):
+        """`zone` is the byte that says how far its times are from UTC."""
         self.path = path
+        self._zone = zone
         self._next = 2
         self._content: dict[int, bytes] = {}
         self._fat: dict[int, int] = {}
@@ -156,9 +158,9 @@ class ExFat:
             when + 2,
             0,
             0,
-            0x84,
-            0x84,
-            0x84,
+            self._zone,
+            self._zone,
+            self._zone,
         )
         stream = struct.pack("<BBBBHHQIIQ", 0xC0, 0x01, 0, len(name), 0, 0, size, 0, first, size)
         entries = bytearray(entry + stream)

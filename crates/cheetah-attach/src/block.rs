@@ -107,6 +107,7 @@ impl Attachment {
             }
             // The kernel reads the partition table when the device is opened.
             let opened = std::fs::File::open(node.path());
+            node.keep_from_others();
             opened.map(drop).map_err(|error| Error::Io { context: format!("opening {node}"), error })
         })
         .await;

@@ -53,6 +53,9 @@ pub enum Error {
     /// `/dev/fuse` is missing or not accessible.
     #[error("/dev/fuse cannot be opened ({}); load the module (modprobe fuse), or in a container pass the device in", os_error::describe(.0))]
     NoFuse(std::io::Error),
+    /// This user may not let others use a mount.
+    #[error("only root may let other users use a mount, unless /etc/fuse.conf has the line user_allow_other")]
+    MayNotAllowOther,
     /// The kernel or fusermount refused to mount.
     #[error("mounting on {dir} was refused: {why}", dir = .dir.display())]
     Refused {

@@ -18,12 +18,12 @@ use std::time::Duration;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::window::Window;
 use cheetah_device::{Device, DynDevice};
-use cheetah_volume::partition::read_partitions;
+use cheetah_volume::partition::{Remark, read_tables};
 use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use self::filesystem::{REQUEST_BYTES_MAX, ViewFiles};
+use self::filesystem::{FileAccess, REQUEST_BYTES_MAX, ViewFiles};
 use self::kernel::{MountRequest, Unmounted};
 pub use self::unmount::unmount;
 use self::view::FileView;
@@ -54,9 +54,11 @@ pub struct MountOptions {
     pub name: String,
     /// Whether the files can be written; the device must be writable, too.
     pub writable: bool,
-    /// Whether other users may use the files. Root may allow that, and other users if `user_allow_other` is in
-    /// `/etc/fuse.conf`; otherwise only this user can use the files, which is logged.
+    /// Whether all users may use the files, which are evidence. Root may allow that, and other users if `user_allow_other`
+    /// is in `/etc/fuse.conf`.
     pub allow_other: bool,
+    /// The size of the device's sectors in bytes, if known: partition tables count in them.
+    pub sector_bytes: Option<u32>,
     /// The number of threads that read the kernel's requests; 0 for one per processor, up to 4.
     pub threads: usize,
     /// The kernel's read-ahead in bytes, up to 1 MiB; more than 128 KiB needs root. The kernel reads ahead even of reads that
@@ -66,9 +68,16 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// A read-only mount for all users.
+    /// A read-only mount for this user alone.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), writable: false, allow_other: true, threads: 0, read_ahead_bytes: REQUEST_BYTES_MAX }
+        Self {
+            name: name.into(),
+            writable: false,
+            allow_other: false,
+            sector_bytes: None,
+            threads: 0,
+            read_ahead_bytes: REQUEST_BYTES_MAX,
+        }
     }
 }
 
@@ -77,6 +86,7 @@ pub struct Mount {
     dir: PathBuf,
     number: u64,
     files: Vec<String>,
+    remarks: Vec<Remark>,
     device: DynDevice,
     writable: bool,
     ended: Ended,
@@ -92,15 +102,16 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let dir = blocking(move || kernel::check_directory(&dir)).await?;
     let writable = options.writable && device.geometry().writable;
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
-    let views = views(&device, &options.name).await?;
+    let (views, remarks) = views(&device, &options.name, options.sector_bytes).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
-    let filesystem = ViewFiles::new(views, writable, options.read_ahead_bytes, Handle::current());
+    let access = FileAccess { writable, allow_other: options.allow_other };
+    let filesystem = ViewFiles::new(views, access, options.read_ahead_bytes, Handle::current());
     let (number, ended) = {
         let dir = dir.clone();
         blocking(move || start(filesystem, &dir, &options, writable)).await?
     };
     tracing::info!(dir = %dir.display(), writable, "mounted");
-    Ok(Mount { dir, number, files, device, writable, ended })
+    Ok(Mount { dir, number, files, remarks, device, writable, ended })
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -108,22 +119,23 @@ fn check_name(name: &str) -> Result<()> {
     if good { Ok(()) } else { Err(Error::BadName(name.to_owned())) }
 }
 
-async fn views(device: &DynDevice, name: &str) -> Result<Vec<FileView>> {
+async fn views(device: &DynDevice, name: &str, sector_bytes: Option<u32>) -> Result<(Vec<FileView>, Vec<Remark>)> {
     let mut views = vec![FileView::new(format!("{name}.raw"), Arc::clone(device))];
-    for partition in read_partitions(device).await {
+    let tables = read_tables(device, sector_bytes).await;
+    for partition in tables.partitions {
         match Window::new(Arc::clone(device), partition.range) {
             Ok(window) => views.push(FileView::new(format!("{name}.p{}.raw", partition.number), Arc::new(window))),
             Err(error) => tracing::warn!("partition {} is left out: {error}", partition.number),
         }
     }
-    Ok(views)
+    Ok((views, tables.remarks))
 }
 
 /// Mounts, and starts serving requests. Blocks.
 fn start(filesystem: ViewFiles, dir: &Path, options: &MountOptions, writable: bool) -> Result<(u64, Ended)> {
-    let allow_other = options.allow_other && kernel::may_allow_other();
-    if options.allow_other && !allow_other {
-        tracing::info!("only this user can use the mount; 'user_allow_other' in /etc/fuse.conf would change that");
+    let allow_other = options.allow_other;
+    if allow_other && !kernel::may_allow_other() {
+        return Err(Error::MayNotAllowOther);
     }
     let request = MountRequest { source: &options.name, writable, allow_other };
     let connection = kernel::mount(dir, &request)?;
@@ -178,6 +190,11 @@ impl Mount {
     /// The names of the files; the first is the whole device.
     pub fn files(&self) -> &[String] {
         &self.files
+    }
+
+    /// Defects and ambiguities of the partition tables.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
     }
 
     /// Waits until the mount has ended, by [`unmount`](Self::unmount) or from outside (`umount`, `fusermount3 -u`).

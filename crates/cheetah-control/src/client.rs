@@ -5,12 +5,15 @@ use std::error::Error as _;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cheetah_device::error::{EACCES, EHOSTUNREACH, EKEYREVOKED};
 use cheetah_device::os_error;
-use cheetah_tls::{Credential, Expected, Identity, Role, Secured, Transport, credential_store};
+use cheetah_error::Fact;
+use cheetah_tls::{Credential, Expected, Identity, Refusal, Role, Secured, Transport, credential_store};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode, header};
@@ -78,9 +81,11 @@ impl Drop for Connection {
 pub enum ControlError {
     /// There was no response.
     #[error("node {addr}: {why}")]
-    Unreachable {
+    NoAnswer {
         /// The node's control address.
         addr: String,
+        /// What that says about the node.
+        fact: Fact,
         /// How the attempt failed.
         why: String,
     },
@@ -105,6 +110,23 @@ pub enum ControlError {
 }
 
 impl ControlError {
+    /// What the error says about the node, if it says something.
+    pub fn fact(&self) -> Option<Fact> {
+        match self {
+            Self::NoAnswer { fact, .. } => Some(*fact),
+            Self::Refused { status: 401 | 403, .. } => Some(Fact::Refused),
+            Self::Refused { status: 404, .. } => Some(Fact::Lost),
+            Self::Refused { .. } => None,
+            // Its machine answers, and the node is not there.
+            Self::NotANode { .. } => Some(Fact::Unreachable),
+        }
+    }
+
+    /// Whether the node does not let this member do this.
+    pub fn is_refusal(&self) -> bool {
+        self.fact() == Some(Fact::Refused)
+    }
+
     /// Whether the node refused because of a conflict (409): the name is taken, the lease is held, or a map is not
     /// newer.
     pub fn is_conflict(&self) -> bool {
@@ -183,7 +205,7 @@ impl ControlClient {
     /// If it cannot be reached, or is not as expected.
     pub async fn identity(&self) -> Result<Option<Identity>> {
         match &self.credential {
-            Some(credential) => Ok(self.connect_tls(credential).await?.1),
+            Some(credential) => Ok(self.connect_tls(credential, &AtomicBool::default()).await?.1),
             None => Ok(None),
         }
     }
@@ -305,9 +327,10 @@ impl ControlClient {
     }
 
     async fn call_over(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<(Bytes, Transport)> {
-        let answer = match timeout(limit, self.exchange(method, path, body)).await {
+        let reached = AtomicBool::new(false);
+        let answer = match timeout(limit, self.exchange(method, path, body, &reached)).await {
             Ok(answer) => answer?,
-            Err(_) => return Err(self.unreachable(format!("no answer within {} s", limit.as_secs_f32()))),
+            Err(_) => return Err(self.too_late(&reached, limit)),
         };
         if path != revoked::PATH {
             self.hand_on_revocations().await;
@@ -334,11 +357,19 @@ impl ControlClient {
         }
         let Some(list) = credential.revocations() else { return };
         // If this fails, the next process sends the list.
-        let _ = timeout(TELL_TIMEOUT, self.exchange(Method::PUT, revoked::PATH, list.into())).await;
+        let _ =
+            timeout(TELL_TIMEOUT, self.exchange(Method::PUT, revoked::PATH, list.into(), &AtomicBool::default())).await;
     }
 
     /// Sends one request, over the kept connection or a new one.
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<(Bytes, Transport)> {
+    /// Notes in `reached` when the node's machine has accepted a connection.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        reached: &AtomicBool,
+    ) -> Result<(Bytes, Transport)> {
         // The node may have closed the kept connection. Only requests that may arrive twice are sent over it.
         let kept = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
         let slot = |connection: Option<Connection>| {
@@ -348,7 +379,10 @@ impl ControlClient {
         let revoked = self.credential.as_ref().map_or(0, Credential::revoked);
         // Not over a connection that is older than the newest revocation: the node itself may have been revoked.
         if let Some(mut connection) = slot(None).filter(|connection| connection.revoked == revoked)
-            && let Ok((status, answer)) = self.converse(&mut connection, &method, path, body.clone()).await
+            && let Ok((status, answer)) = {
+                reached.store(true, Ordering::Relaxed);
+                self.converse(&mut connection, &method, path, body.clone()).await
+            }
         {
             let transport = connection.transport.clone();
             slot(Some(connection));
@@ -356,13 +390,13 @@ impl ControlClient {
         }
         let mut connection = match &self.credential {
             Some(credential) => {
-                let (stream, identity) = self.connect_tls(credential).await?;
+                let (stream, identity) = self.connect_tls(credential, reached).await?;
                 let peer = stream.get_ref().peer_addr();
                 let transport = Transport::Tls { cipher: stream.channel().cipher, peer: identity.map(Box::new) };
                 self.begin(stream, peer, transport, revoked).await?
             }
             None => {
-                let stream = self.connect().await?;
+                let stream = self.connect(reached).await?;
                 let peer = stream.peer_addr();
                 self.begin(stream, peer, Transport::Clear, revoked).await?
             }
@@ -374,27 +408,36 @@ impl ControlClient {
     }
 
     fn not_connected(&self, error: &io::Error) -> ControlError {
-        self.unreachable(format!("cannot connect: {}", os_error::describe(error)))
+        self.no_answer(fact_of(error), format!("cannot connect: {}", os_error::describe(error)))
     }
 
-    async fn connect(&self) -> Result<TcpStream> {
+    async fn connect(&self, reached: &AtomicBool) -> Result<TcpStream> {
         let connected = match timeout(self.timeout, TcpStream::connect(&self.addr)).await {
             Ok(connected) => connected,
-            Err(_) => return Err(self.unreachable(format!("no connection within {} s", self.timeout.as_secs_f32()))),
+            Err(_) => return Err(self.too_late(reached, self.timeout)),
         };
+        reached.store(connected.is_ok(), Ordering::Relaxed);
         // The first request follows the handshake without waiting for an answer.
         let connected = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
         connected.map_err(|error| self.not_connected(&error))
     }
 
-    async fn connect_tls(&self, credential: &Credential) -> Result<(Secured<TcpStream>, Option<Identity>)> {
-        let refused = |error: &dyn Display| self.unreachable(format!("no TLS: {error}; is it in this room?"));
-        let tls = credential.client(self.expected).map_err(|error| refused(&error))?;
-        let stream = self.connect().await?;
+    async fn connect_tls(
+        &self,
+        credential: &Credential,
+        reached: &AtomicBool,
+    ) -> Result<(Secured<TcpStream>, Option<Identity>)> {
+        let no_tls = |error: &dyn Display| format!("no TLS: {error}; is it in this room?");
+        let tls = credential.client(self.expected);
+        let tls = tls.map_err(|error| self.no_answer(Fact::Unreachable, no_tls(&error)))?;
+        let stream = self.connect(reached).await?;
         let peer = stream.peer_addr().map_err(|error| self.not_connected(&error))?;
         match timeout(self.timeout, tls.connect(&peer.ip().to_string(), peer.port(), stream)).await {
-            Ok(secured) => secured.map_err(|error| refused(&error)),
-            Err(_) => Err(self.unreachable(format!("no TLS within {} s", self.timeout.as_secs_f32()))),
+            Ok(secured) => secured.map_err(|error| match Refusal::of_error(&error) {
+                Some(refusal) => self.no_answer(Fact::Refused, refusal.to_string()),
+                None => self.no_answer(fact_of(&error), no_tls(&error)),
+            }),
+            Err(_) => Err(self.no_answer(Fact::Silent, format!("no TLS within {} s", self.timeout.as_secs_f32()))),
         }
     }
 
@@ -462,20 +505,30 @@ impl ControlClient {
     async fn ended(&self, error: hyper::Error, connection: &mut Connection) -> ControlError {
         let own = broken(&error);
         let broken = match own {
-            Some(_) => own,
-            None => match timeout(REASON_TIMEOUT, &mut connection.driver).await {
-                Ok(Ok(Err(of_connection))) => broken(&of_connection),
-                _ => None,
+            Some((Fact::Refused, _)) => own,
+            // The node's last word may arrive after the failure to send.
+            own => match timeout(REASON_TIMEOUT, &mut connection.driver).await {
+                Ok(Ok(Err(of_connection))) => broken(&of_connection).or(own),
+                _ => own,
             },
         };
         match broken {
-            Some(why) => self.unreachable(format!("the connection ended: {why}")),
+            Some((Fact::Refused, why)) => self.no_answer(Fact::Refused, why),
+            Some((fact, why)) => self.no_answer(fact, format!("the connection ended: {why}")),
             None => self.not_a_node(error),
         }
     }
 
-    fn unreachable(&self, why: String) -> ControlError {
-        ControlError::Unreachable { addr: self.addr.clone(), why }
+    fn too_late(&self, reached: &AtomicBool, limit: Duration) -> ControlError {
+        let seconds = limit.as_secs_f32();
+        match reached.load(Ordering::Relaxed) {
+            true => self.no_answer(Fact::Silent, format!("no answer within {seconds} s")),
+            false => self.no_answer(Fact::Unreachable, format!("no connection within {seconds} s")),
+        }
+    }
+
+    fn no_answer(&self, fact: Fact, why: String) -> ControlError {
+        ControlError::NoAnswer { addr: self.addr.clone(), fact, why }
     }
 
     fn not_a_node(&self, why: impl ToString) -> ControlError {
@@ -483,12 +536,23 @@ impl ControlClient {
     }
 }
 
-/// The error of the stream below HTTP, if it is the cause.
-fn broken(error: &hyper::Error) -> Option<String> {
+/// What an error of a connection says about the node.
+fn fact_of(error: &io::Error) -> Fact {
+    Fact::of_errno(match (Refusal::of_error(error), error.raw_os_error(), error.kind()) {
+        (Some(Refusal::Revoked), ..) => EKEYREVOKED,
+        (Some(_), ..) => EACCES,
+        // The operating system's time-out is that of a connection that nobody accepts.
+        (None, Some(errno), kind) if kind != io::ErrorKind::TimedOut => errno,
+        _ => EHOSTUNREACH,
+    })
+}
+
+/// The error of the stream below HTTP, if it is the cause, and what it says about the node.
+fn broken(error: &hyper::Error) -> Option<(Fact, String)> {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(os_error::describe(error));
+            return Some((fact_of(error), os_error::describe(error)));
         }
         cause = error.source();
     }

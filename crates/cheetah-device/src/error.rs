@@ -30,8 +30,9 @@ pub enum Error {
     /// Another writer holds the lease, or ours was taken away.
     #[error("write refused: {0}")]
     Fenced(Arc<str>),
-    /// The node or source that holds the bytes did not answer in time, is gone, or came back empty.
-    #[error("{device}: {range} lost: {why}")]
+    /// The node or source that holds the bytes did not answer in time, refuses, is gone, or came back empty. Which of
+    /// these it is, the reason says.
+    #[error("{device}: {range} not available: {why}")]
     Lost {
         /// The device, as the user named it.
         device: Arc<str>,
@@ -110,8 +111,20 @@ impl Error {
 pub const EPERM: i32 = 1;
 /// Input/output error.
 pub const EIO: i32 = 5;
+/// No such file or directory; of an export: the server does not have it.
+pub const ENOENT: i32 = 2;
+/// Permission denied: the server does not let this client do this.
+pub const EACCES: i32 = 13;
 /// Invalid argument.
 pub const EINVAL: i32 = 22;
+/// No process listens at the address.
+pub const ECONNREFUSED: i32 = 111;
+/// The server accepted the connection, and does not answer.
+pub const ETIMEDOUT: i32 = 110;
+/// No route to the server's machine, or it does not answer at all.
+pub const EHOSTUNREACH: i32 = 113;
+/// Stale handle: the server is another instance than the one that held the content.
+pub const ESTALE: i32 = 116;
 /// Key has been revoked: the server refuses the certificate of this machine.
 pub const EKEYREVOKED: i32 = 128;
 /// No space left on device.

@@ -27,6 +27,7 @@ pub mod path_text;
 pub mod percent;
 pub mod placement;
 pub mod prefetch;
+pub mod program;
 pub mod range;
 pub mod readonly;
 pub mod receive;

@@ -28,12 +28,13 @@ use crate::layout::stack::{exact_size, stack};
 use crate::lease::{Fence, Fenced, Leases};
 use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
+use crate::node::trouble;
+pub use crate::node::trouble::Trouble;
 use crate::options::OpenOptions;
 use crate::redundancy::arrays::Arrays;
 use crate::sealed::{self, Below};
 use cheetah_error::{Error, Result};
 use cheetah_seal::{DriveKey, Sealed};
-use cheetah_tls::Refusal;
 
 /// An open drive. Call [`Drive::close`]: a dropped drive is not flushed, and its lease is released only if the runtime
 /// keeps running.
@@ -42,7 +43,7 @@ pub struct Drive {
     prefetch: Option<Arc<Prefetch>>,
     access: DriveAccess,
     sealed: Option<Arc<Sealed>>,
-    lost: Vec<String>,
+    troubles: Vec<Trouble>,
 }
 
 /// The connections and leases of an open drive.
@@ -99,8 +100,11 @@ impl Drive {
         let key = sealed::unlock(file)?;
         if file.is_redundant() {
             let arrays = Arrays::open(file, &options).await?;
-            let lost: Vec<String> = if arrays.is_readable() { Vec::new() } else { arrays.missing().cloned().collect() };
-            check_refused(&lost)?;
+            let missing = || arrays.missing().cloned().collect::<Vec<_>>();
+            let troubles = if arrays.is_readable() { Vec::new() } else { missing() };
+            if let Some(refusal) = trouble::refusal(&file.name, &troubles, file.nodes().count()) {
+                return Err(refusal);
+            }
             for node in arrays.missing().filter(|_| arrays.is_readable()) {
                 tracing::warn!("{} goes on without a node: {node}", file.name);
             }
@@ -112,7 +116,7 @@ impl Drive {
                     return Err(error);
                 }
             };
-            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(arrays), sealed, lost });
+            return Ok(Self { device, prefetch, access: DriveAccess::Redundant(arrays), sealed, troubles });
         }
         if options.writable {
             file.check_one_name()?;
@@ -122,9 +126,9 @@ impl Drive {
             false => None,
         };
         match assemble(file, &options, leases.as_ref(), key).await {
-            Ok((Above { device, prefetch, sealed }, lost)) => {
+            Ok((Above { device, prefetch, sealed }, troubles)) => {
                 let access = leases.map_or(DriveAccess::Reader, DriveAccess::Writer);
-                Ok(Self { device, prefetch, access, sealed, lost })
+                Ok(Self { device, prefetch, access, sealed, troubles })
             }
             Err(error) => {
                 if let Some(leases) = leases {
@@ -156,9 +160,9 @@ impl Drive {
         self.access.fence().is_some_and(|fence| fence.is_up())
     }
 
-    /// The lost nodes, a sentence each; empty unless opened with `allow_lost`.
-    pub fn lost(&self) -> &[String] {
-        &self.lost
+    /// The nodes without which parts of it cannot be read; empty unless opened with `allow_lost`.
+    pub fn troubles(&self) -> &[Trouble] {
+        &self.troubles
     }
 
     /// Statistics of the read-ahead, if there is one.
@@ -240,7 +244,7 @@ async fn assemble(
     options: &OpenOptions,
     leases: Option<&Leases>,
     key: Option<DriveKey>,
-) -> Result<(Above, Vec<String>)> {
+) -> Result<(Above, Vec<Trouble>)> {
     let token = |index| leases.and_then(|leases| leases.token(index));
     let access = NodeAccess {
         writable: options.writable,
@@ -249,40 +253,31 @@ async fn assemble(
         exclusive: file.sealed.is_some(),
     };
     let opened = join_all(file.nodes().enumerate().map(|(index, node)| open_node(node, token(index), &access))).await;
-    let mut lost = Vec::new();
+    let mut troubles = Vec::new();
     let mut devices = Vec::new();
     for (node, opened) in file.nodes().zip(opened) {
         devices.push(match opened {
             Ok(device) => device,
-            // The node is not lost: other members of the room can read it.
-            Err(refusal @ Error::Revoked(_)) => return Err(refusal),
             Err(error) => {
-                let why = error.to_string();
-                let stand_in = LostNode::new(node.name.as_str(), node.size, why.as_str());
-                lost.push(why);
+                let trouble = Trouble::from(error);
+                let stand_in = LostNode::new(node.name.as_str(), node.size, trouble.why.as_str());
+                troubles.push(trouble);
                 Arc::new(stand_in)
             }
         });
     }
-    if !lost.is_empty() && !options.allow_lost {
-        let (count, of) = (lost.len(), devices.len());
-        let hint =
-            "bring them back, or read the rest with `mount --allow-lost`, `export --allow-lost` or `save --partial`";
-        return Err(Error::failed(format!("{}: {count} of {of} nodes lost: {}; {hint}", file.name, lost.join("; "))));
+    let of = devices.len();
+    if !troubles.is_empty() && !options.allow_lost {
+        return Err(trouble::cannot_open(&file.name, &troubles, of, 0));
+    }
+    // Other members of the room can read what a node refuses this one.
+    if let Some(refusal) = trouble::refusal(&file.name, &troubles, of) {
+        return Err(refusal);
     }
     let bad = Error::device(format!("assembling {}", file.name));
     let device = stack(file, devices).map_err(bad)?;
     let below = Below { device, without_one: None };
-    Ok((above(file, options, below, leases.map(Leases::fence), key).await?, lost))
-}
-
-/// Fails if a node refuses this member of the room: what the node holds is not lost, and others can read it.
-fn check_refused(lost: &[String]) -> Result<()> {
-    let refusal = Refusal::Revoked.to_string();
-    match lost.iter().find(|why| why.contains(&refusal)) {
-        Some(refusal) => Err(Error::failed(refusal.clone())),
-        None => Ok(()),
-    }
+    Ok((above(file, options, below, leases.map(Leases::fence), key).await?, troubles))
 }
 
 /// The layers over the sets: the seal or the drive's exact size, no writes without a lease, read-ahead.

@@ -16,7 +16,7 @@ use crate::node::health::{check_nbd, node_statuses};
 use crate::redundancy::newest::newest_of_any;
 pub use crate::redundancy::request::Recovery;
 use crate::redundancy::request::{Leaving, Step};
-use cheetah_error::Result;
+use cheetah_error::{Fact, Result};
 
 /// The state of a drive.
 #[derive(Debug, Clone, Serialize)]
@@ -27,8 +27,8 @@ pub struct DriveStatus {
     pub id: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// The layouts of its sets, in words.
-    pub layout: Vec<String>,
+    /// The layouts of its sets, in words, as `create` says them.
+    pub layout: String,
     /// The recipients that can open it, if it is sealed; empty if its key is destroyed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed_for: Option<Vec<String>>,
@@ -37,6 +37,8 @@ pub struct DriveStatus {
     /// How much of the image the drive has, if it is being filled or could not be read in full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered: Option<CoveredStatus>,
+    /// Whether the content is there, as far as the nodes tell this member.
+    pub content: Content,
     /// Whether every node answers and holds its part of the drive.
     pub healthy: bool,
     /// Whether lost ranges are being fetched again from the source of the image; until all are there, the drive is not
@@ -54,7 +56,7 @@ pub struct DriveStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     /// The number of further nodes, whichever they are, that may be lost now without losing a byte; `None` if part of
-    /// the content is lost already.
+    /// the content is lost already, or cannot be read now.
     pub survives_losses: Option<usize>,
     /// The same if no node were lost.
     pub survives_losses_max: usize,
@@ -62,6 +64,18 @@ pub struct DriveStatus {
     pub nodes: Vec<NodeStatus>,
     /// The member as which this process asked, if it is in a room.
     pub acting_as: Option<String>,
+}
+
+/// Whether the content of a drive is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    /// All of it can be read.
+    Whole,
+    /// Not known: nodes that it needs refuse this member, cannot be reached, or do not answer. None is known to be lost.
+    Unknown,
+    /// Part of it is lost.
+    Lost,
 }
 
 /// A range of a drive whose content is lost.
@@ -79,6 +93,7 @@ pub struct ImageStatus {
     /// Its source, as the user wrote it.
     pub source: String,
     /// Its size in bytes; it begins at the drive's start.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Its condition.
     pub state: Condition,
@@ -142,7 +157,8 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
     });
     let bad: Vec<_> =
         file.bad_ranges().into_iter().map(|range| BadPart { offset: range.offset, len: range.len }).collect();
-    let survives = survives(file, &nodes).filter(|_| !refetching);
+    let survives = survives(file, &nodes, |node| !node.is_whole()).filter(|_| !refetching);
+    let content = if refetching { Content::Lost } else { content(file, &nodes, survives.is_some()) };
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status))).await;
     let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
     let answering: Vec<_> = answering.map(|(node, _)| node.clone()).collect();
@@ -150,9 +166,10 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         name: file.name.clone(),
         id: file.id.clone(),
         size_bytes: file.size,
-        layout: file.layouts(),
+        layout: file.layouts().join(", then "),
         sealed_for: file.sealed.as_ref().map(|seal| seal.keys.iter().map(|key| key.recipient.clone()).collect()),
-        image: file.image.as_ref().map(|image| ImageStatus::new(image, survives.is_none())),
+        image: file.image.as_ref().map(|image| ImageStatus::new(image, content == Content::Lost)),
+        content: if bad.is_empty() { content } else { Content::Lost },
         covered,
         healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty() && diverged.is_none(),
         diverged,
@@ -226,14 +243,37 @@ async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStat
     });
 }
 
-/// How many losses the drive survives, with its nodes in this state.
-fn survives(file: &DriveFile, nodes: &[NodeStatus]) -> Option<usize> {
+impl DriveStatus {
+    /// Whether all that is wrong is that nodes refuse this member or cannot be reached: that is no statement about the
+    /// evidence.
+    pub fn is_about_access(&self) -> bool {
+        let mut bad = self.nodes.iter().filter(|node| !node.is_whole()).peekable();
+        let is_about_access = |node: &NodeStatus| node.state.fact().is_some_and(Fact::is_about_access);
+        bad.peek().is_some() && bad.all(is_about_access) && self.bad.is_empty() && !self.refetching
+    }
+}
+
+/// Whether the content is there. Nodes of which nothing is known may have all of it.
+fn content(file: &DriveFile, nodes: &[NodeStatus], is_readable: bool) -> Content {
+    let is_lost = |node: &NodeStatus| match node.state.fact() {
+        Some(fact) => fact.is_loss(),
+        None => node.sync.is_some(),
+    };
+    match is_readable {
+        true => Content::Whole,
+        false if survives(file, nodes, is_lost).is_none() => Content::Lost,
+        false => Content::Unknown,
+    }
+}
+
+/// How many losses the drive survives while these of its nodes are of no use.
+fn survives(file: &DriveFile, nodes: &[NodeStatus], is_bad: impl Fn(&NodeStatus) -> bool) -> Option<usize> {
     let mut first = 0;
     let mut fewest = usize::MAX;
     for set in &file.sets {
         let nodes = nodes.get(first..first + set.nodes.len())?;
         first += set.nodes.len();
-        let lost = |node: usize| nodes.get(node).is_none_or(|node| !node.is_whole());
+        let lost = |node: usize| nodes.get(node).is_none_or(&is_bad);
         let of_set = match set.redundancy() {
             Some(_) => set.geometry().ok()?.survives(lost)?,
             None if (0..nodes.len()).any(lost) => return None,
@@ -250,8 +290,8 @@ mod tests {
     use crate::file::NodeSync;
     use crate::file::tests::{example, redundant};
 
-    /// How many losses a drive survives while these of its nodes do not answer.
-    fn survives_without(file: &DriveFile, unreachable: &[usize]) -> Option<usize> {
+    /// The states of a drive's nodes while these of them do not answer.
+    fn statuses(file: &DriveFile, unreachable: &[usize]) -> Vec<NodeStatus> {
         let status = |(index, node): (usize, &SetNode)| NodeStatus {
             node: node.name.clone(),
             set: 0,
@@ -267,7 +307,12 @@ mod tests {
             leave_in_s: None,
             transport: None,
         };
-        survives(file, &file.nodes().enumerate().map(status).collect::<Vec<_>>())
+        file.nodes().enumerate().map(status).collect()
+    }
+
+    /// How many losses a drive survives while these of its nodes do not answer.
+    fn survives_without(file: &DriveFile, unreachable: &[usize]) -> Option<usize> {
+        survives(file, &statuses(file, unreachable), |node| !node.is_whole())
     }
 
     #[test]
@@ -282,6 +327,25 @@ mod tests {
             assert_eq!(survives_without(&file, &[]), Some(0));
             assert_eq!(survives_without(&file, &[1]), Some(0), "lost once");
             assert_eq!(survives_without(&file, &[0]), None);
+        }
+    }
+
+    #[test]
+    fn only_restarted_and_lost_nodes_make_content_lost() {
+        let file = redundant();
+        let of = |facts: &[Option<Fact>]| {
+            let mut nodes = statuses(&file, &[]);
+            for (node, fact) in nodes.iter_mut().zip(facts) {
+                node.state = fact.map_or(NodeState::Ok, NodeState::from);
+                node.sync = None;
+            }
+            let readable = survives(&file, &nodes, |node| !node.is_whole()).is_some();
+            content(&file, &nodes, readable)
+        };
+        for fact in Fact::ALL {
+            let [one, two] = [vec![Some(fact)], vec![Some(fact); 2]].map(|facts| of(&facts));
+            assert_eq!(one, Content::Whole, "{fact:?}");
+            assert_eq!(two, if fact.is_loss() { Content::Lost } else { Content::Unknown }, "{fact:?}");
         }
     }
 

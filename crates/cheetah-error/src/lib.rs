@@ -2,7 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+mod fact;
+
 use cheetah_device::Error as DeviceError;
+
+pub use fact::Fact;
 
 /// The result of an operation that a user asked for.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,9 +23,14 @@ pub enum Error {
     /// The evidence is changed, unreadable or incomplete (exit code 3).
     #[error("{0}")]
     Evidence(String),
-    /// A server refuses this machine, because its certificate is revoked (exit code 1).
-    #[error("{0}")]
-    Revoked(String),
+    /// A node cannot be used (exit code 1).
+    #[error("{why}")]
+    Node {
+        /// What is known about it.
+        fact: Fact,
+        /// The sentence.
+        why: String,
+    },
     /// A device reported an error (exit code 1).
     #[error("{doing}: {error}")]
     Device {
@@ -36,7 +45,7 @@ impl Error {
     /// Returns the exit code of the command line: 1 failed, 2 misused, 3 evidence problem.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Revoked(_) | Self::Device { .. } => 1,
+            Self::Failed(_) | Self::Node { .. } | Self::Device { .. } => 1,
             Self::Misuse(_) => 2,
             Self::Evidence(_) => 3,
         }
@@ -50,6 +59,19 @@ impl Error {
     /// Returns an [`Error::Misuse`].
     pub fn misuse(sentence: impl Into<String>) -> Self {
         Self::Misuse(sentence.into())
+    }
+
+    /// Returns an [`Error::Node`].
+    pub fn node(fact: Fact, sentence: impl Into<String>) -> Self {
+        Self::Node { fact, why: sentence.into() }
+    }
+
+    /// The fact about a node for which the operation failed, if that is why.
+    pub const fn fact(&self) -> Option<Fact> {
+        match self {
+            Self::Node { fact, .. } => Some(*fact),
+            _ => None,
+        }
     }
 
     /// Wraps an operating-system error with the operation that failed.

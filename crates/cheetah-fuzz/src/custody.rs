@@ -21,7 +21,7 @@ fn whole(log: &Path, key: &Path) -> Option<(Vec<u8>, PublicKey)> {
     let public = key.public();
     let mut open = CustodyLog::open(log, key).ok()?;
     for at in 0..3 {
-        open.append(&CustodyEvent::Checkpoint { at }).ok()?;
+        open.append(&CustodyEvent::Checkpoint { at, journal: None }).ok()?;
     }
     open.append(&CustodyEvent::Finished(Box::default())).ok()?;
     Some((std::fs::read(log).ok()?, public))

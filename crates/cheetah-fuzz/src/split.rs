@@ -15,12 +15,13 @@ pub fn run(data: &[u8]) {
     detect(start, end, number);
     Footer::parse(end);
 
-    let Some(name) = PartName::of(Path::new(OsStr::from_bytes(bytes))) else { return };
-    name.firsts();
-    if let Some(other) = name.with_number(number) {
+    for name in PartName::all_of(Path::new(OsStr::from_bytes(bytes))) {
+        name.longer();
         // Beyond nine digits there are no parts.
-        if let Some(other) = PartName::of(Path::new(&other)) {
-            assert_eq!(other.number(), number);
+        if let Some(other) = name.with_number(number)
+            && let Some(again) = name.sibling(&other.file_name())
+        {
+            assert_eq!(again.number(), number);
         }
     }
 }

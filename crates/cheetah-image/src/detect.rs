@@ -80,7 +80,7 @@ const UNPACK: &str = "unpack it first";
 const CONVERT: &str = "convert it with qemu-img convert -O raw";
 
 /// The signatures of files that are refused by name.
-const REFUSED: [(&[u8], &str, &str); 12] = [
+const REFUSED: [(&[u8], &str, &str); 23] = [
     (b"LVF\x09\x0d\x0a\xff\x00", "an L01 logical evidence file: it holds files, not a disk", EXPORT),
     (b"LEF2\x0d\x0a\x81\x00", "an Lx01 logical evidence file: it holds files, not a disk", EXPORT),
     (b"ADSEGMENTEDFILE\x00", "an AD1 logical image: it holds files, not a disk", EXPORT),
@@ -93,6 +93,17 @@ const REFUSED: [(&[u8], &str, &str); 12] = [
     (b"Rar!\x1a\x07", "a RAR archive", UNPACK),
     (b"PK\x07\x08", "a part of a ZIP archive in several files", UNPACK),
     (b"MSWIM\x00\x00\x00", "a WIM archive: it holds files, not a disk", "apply it to a disk first"),
+    (b"\x04\x22\x4d\x18", "a file compressed with lz4", UNPACK),
+    (b"LZIP\x01", "a file compressed with lzip", UNPACK),
+    (b"\x89LZO\x00\x0d\x0a\x1a\x0a", "a file compressed with lzop", UNPACK),
+    (b"\xff\x06\x00\x00sNaPpY", "a file compressed with snappy", UNPACK),
+    (b"MSCF\x00\x00\x00\x00", "a cabinet archive", UNPACK),
+    (b"070701", "a cpio archive", UNPACK),
+    (b"070707", "a cpio archive", UNPACK),
+    (b"QED\x00", "a QED image", CONVERT),
+    (b"WithoutFreeSpace", "a Parallels image", CONVERT),
+    (b"WithouFreSpacExt", "a Parallels image", CONVERT),
+    (b"encrcdsa", "an encrypted Apple disk image (DMG)", "decrypt it first"),
 ];
 
 /// Returns the format of a file of `size` bytes from its first [`START_LEN`] and last [`END_LEN`] bytes (or all, if
@@ -123,6 +134,9 @@ pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     if is_zstd(start) {
         return Format::Compressed(Compression::Zstd);
     }
+    if start.get(257..262) == Some(b"ustar") {
+        return Format::Unsupported(Unsupported { what: "a tar archive", instead: UNPACK });
+    }
     if start.get(0x40..0x44) == Some(&[0x7f, 0x10, 0xda, 0xbe]) {
         return Format::Unsupported(Unsupported { what: "a VirtualBox VDI image", instead: CONVERT });
     }
@@ -136,9 +150,12 @@ pub fn detect(start: &[u8], end: &[u8], size: u64) -> Format {
     }
 }
 
-/// Whether a file begins with `BZh`, a digit, and the signature of a block; `BZh` alone proves too little.
+/// Whether a file begins with `BZh`, a digit, and the signature of a block or, in an empty stream, of its end; `BZh` alone
+/// proves too little.
 fn is_bzip2(start: &[u8]) -> bool {
-    start.starts_with(b"BZh") && start.get(4..10) == Some(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
+    const BLOCK: [u8; 6] = [0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
+    const END: [u8; 6] = [0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
+    start.starts_with(b"BZh") && start.get(4..10).is_some_and(|next| next == BLOCK || next == END)
 }
 
 /// A VHD's footer (Virtual Hard Disk Image Format Specification, "Hard Disk Footer Format").
@@ -209,6 +226,8 @@ mod tests {
             detect(b"\x50\x2a\x4d\x18\x01\0\0\0?\x28\xb5\x2f\xfd", b"", 5),
             Format::Compressed(Compression::Zstd)
         );
+        let empty = b"BZh9\x17\x72\x45\x38\x50\x90\0\0\0\0";
+        assert_eq!(detect(empty, b"", 14), Format::Compressed(Compression::Bzip2), "an empty stream");
         assert_eq!(detect(b"BZh9 is how this text begins", b"", 5), Format::Unknown);
         assert_eq!(detect(b"", b"", 0), Format::Unknown);
     }

@@ -53,6 +53,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it is an image that has checksums of its own, or is compressed: content that is corrupt there is so each time it
+    /// is read.
+    pub const fn has_checksums(self) -> bool {
+        matches!(self, Self::Gzip | Self::Bzip2 | Self::Xz | Self::Zstd | Self::E01 | Self::Ex01 | Self::Aff4)
+    }
+
     /// As written in reports and logs.
     pub const fn name(self) -> &'static str {
         match self {
@@ -132,6 +138,9 @@ pub struct Identity {
     /// The NBD or web server it is read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServedBy>,
+    /// How its files are watched for changes while they are read, and how not; `None` for a source at the other end of a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<String>,
 }
 
 /// A fact that differs between two identities, as text.
@@ -217,6 +226,7 @@ impl Identity {
             compressed_sha256: None,
             case: CaseData::default(),
             server: None,
+            watched: None,
         }
     }
 }
@@ -243,6 +253,7 @@ impl Identity {
                 description: field(description),
                 notes: field(notes),
             },
+            watched: field(self.watched),
             ..self
         }
     }

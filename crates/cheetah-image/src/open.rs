@@ -12,18 +12,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cheetah_device::readonly::ReadOnly;
-use cheetah_device::{ByteRange, Device as _, DynDevice};
+use cheetah_device::{ByteRange, Device as _};
 
 use crate::aff4::Aff4;
-use crate::compressed::Compressed;
+use crate::compressed::{Compressed, zstd};
 use crate::coverage;
 use crate::detect::{self, Compression, Format};
 use crate::ewf::{Ewf, EwfFormat};
 use crate::identity::{Identity, Kind};
 use crate::qemu::{Qemu, Virtual};
 use crate::raw::RawFile;
-use crate::source::{OpenOptions, Source};
-use crate::split::Split;
+use crate::source::{OpenOptions, Source, SourceFile};
+use crate::split::{self, Found, Split};
+use crate::watch;
 use crate::{side_file, spec};
 use cheetah_error::{Error, Result};
 
@@ -43,8 +44,11 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         Detected::Open(source) => Ok(*source),
         Detected::Virtual(path, format) => {
             let device = Qemu::open(&path, format, options).await?;
-            let identity = Identity::new(format.kind(), spec, device.geometry().size);
-            Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(device))), identity, name: stem(&path) })
+            let watched = Some("not watched: another program (qemu-nbd) reads its files".to_owned());
+            let identity = Identity { watched, ..Identity::new(format.kind(), spec, device.geometry().size) };
+            let (files, notes) = (device.files().to_vec(), device.notes().to_vec());
+            let device = Arc::new(ReadOnly::new(Arc::new(device)));
+            Ok(Source { device, identity, name: stem(&path), files, notes })
         }
     }
 }
@@ -64,29 +68,34 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
     if is_raw || file.is_block() {
         return Ok(Detected::Open(Box::new(raw(spec, path, file))));
     }
-    let open =
-        |device: DynDevice, identity| Ok(Detected::Open(Box::new(Source { device, identity, name: stem(path) })));
+    let size = file.geometry().size;
+    let only = || vec![SourceFile { path: path.to_owned(), size }];
+    let watched = Some(format!("{} (of each of its files)", watch::TIMES));
     // These may be incomplete images of our own, or of ddrescue's.
     let mapped = |source: Source| {
         let source = if options.apply_map { coverage::applied(source, path)? } else { source };
         Ok(Detected::Open(Box::new(source)))
     };
+    if let Some(unfinished) = side_file::unfinished(path) {
+        return Err(Error::Evidence(format!("{unfinished} (its own bytes are read as raw:{spec})")));
+    }
     let (format, start) = format(&file)?;
     match format {
         Format::Ewf => {
             let image = Ewf::open(path)?;
-            let identity = of_ewf(spec, &image);
-            mapped(Source { device: Arc::new(image), identity, name: stem(path) })
+            let identity = Identity { watched, ..of_ewf(spec, &image) };
+            let files = image.files();
+            mapped(Source::new(Arc::new(image), identity, stem(path)).with_files(files))
         }
         Format::Zip => {
             let image = Aff4::open(path)?;
-            let identity = image.identity(spec);
-            open(Arc::new(image), identity)
+            let identity = Identity { watched, ..image.identity(spec) };
+            Ok(Detected::Open(Box::new(Source::new(Arc::new(image), identity, stem(path)).with_files(only()))))
         }
         Format::Compressed(compression) => {
             let image = Compressed::open(path, compression, options.in_order)?;
-            let identity = of_compressed(spec, &image, compression);
-            mapped(Source { device: Arc::new(image), identity, name: stem_of_compressed(path) })
+            let identity = Identity { watched, ..of_compressed(spec, &image, compression) };
+            mapped(Source::new(Arc::new(image), identity, stem_of_compressed(path)).with_files(only()))
         }
         Format::Qcow2 => Ok(Detected::Virtual(path.into(), Virtual::Qcow2)),
         Format::Vmdk => Ok(Detected::Virtual(path.into(), Virtual::Vmdk)),
@@ -106,18 +115,23 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
                      read its bytes as they are, give raw:{spec}"
                 )));
             }
-            if Split::is_part(path) {
-                let image = Split::open(path)?;
-                let identity = Identity::new(Kind::Split, spec, image.geometry().size);
-                return open(Arc::new(image), identity);
+            match split::look(path)? {
+                Found::Parts(paths) => {
+                    let image = Split::open(paths)?;
+                    let identity = Identity { watched, ..Identity::new(Kind::Split, spec, image.geometry().size) };
+                    let files = image.files().to_vec();
+                    let source = Source::new(Arc::new(image), identity, stem(path)).with_files(files);
+                    Ok(Detected::Open(Box::new(source)))
+                }
+                Found::Alone(note) => mapped(Source { notes: note.into_iter().collect(), ..raw(spec, path, file) }),
             }
-            mapped(raw(spec, path, file))
         }
     }
 }
 
 fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
     let size = file.geometry().size;
+    let watched = Some(file.watched());
     let identity = match file.disk() {
         None => Identity::new(Kind::Raw, spec, size),
         Some(disk) => Identity {
@@ -131,8 +145,13 @@ fn raw(spec: &str, path: &Path, file: RawFile) -> Source {
         }
         .cleaned(),
     };
-    Source { device: Arc::new(file), identity, name: stem(path) }
+    let files = if file.is_block() { Vec::new() } else { vec![SourceFile { path: path.to_owned(), size }] };
+    let identity = Identity { watched, ..identity };
+    Source::new(Arc::new(file), identity, stem(path)).with_files(files)
 }
+
+/// The maximum number of reads that look for the first frame of a zstd file.
+pub(crate) const FRAME_LOOKS_MAX: usize = 1000;
 
 /// The format of a file, and its first bytes.
 fn format(file: &RawFile) -> Result<(Format, Bytes)> {
@@ -140,34 +159,73 @@ fn format(file: &RawFile) -> Result<(Format, Bytes)> {
     let all = ByteRange::new(0, size);
     let read = |range: ByteRange| {
         let range = range.intersection(all).unwrap_or_default();
-        file.read_now(range).map(cheetah_device::Data::into_bytes)
+        let read = file.read_now(range).map(cheetah_device::Data::into_bytes);
+        read.map_err(Error::device(format!("looking at {}", file.path())))
     };
-    let ends = read(ByteRange::new(0, detect::START_LEN as u64))
-        .and_then(|start| Ok((start, read(ByteRange::between(size.saturating_sub(detect::END_LEN as u64), size))?)));
-    match ends {
-        Ok((start, end)) => Ok((detect::detect(&start, &end, size), start)),
-        Err(error) => Err(Error::device(format!("looking at {}", file.path()))(error)),
+    let start = read(ByteRange::new(0, detect::START_LEN as u64))?;
+    let end = read(ByteRange::between(size.saturating_sub(detect::END_LEN as u64), size))?;
+    let format = detect::detect(&start, &end, size);
+    let (mut at, mut bytes) = (0, start.clone());
+    for _ in 0..FRAME_LOOKS_MAX {
+        match zstd::first_frame(&bytes, at) {
+            zstd::Begins::WithFrame if format == Format::Unknown => {
+                return Ok((Format::Compressed(Compression::Zstd), start));
+            }
+            zstd::Begins::Skipping(next) if format == Format::Unknown && next < size => at = next,
+            _ => break,
+        }
+        bytes = read(ByteRange::new(at, detect::START_LEN as u64))?;
     }
+    Ok((format, start))
 }
 
-/// Returns the format that a file's name claims, with its article, if that format has signatures by which [`open`] detects it.
+/// Returns the format that a file's name claims, with its article, if that is a container or a compression. A file of that
+/// name in no known format is damaged, or something else: it is never read as a raw image without being asked for.
 pub fn claimed_format(path: &Path) -> Option<&'static str> {
-    const NAMES: [(&str, &str); 12] = [
-        ("e01", "an E01 image"),
-        ("s01", "an S01 image"),
-        ("ex01", "an Ex01 image"),
-        ("l01", "an L01 image"),
-        ("lx01", "an Lx01 image"),
-        ("ad1", "an AD1 image"),
-        ("aff4", "an AFF4 image"),
-        ("af4", "an AFF4 image"),
-        ("qcow2", "a QCOW2 image"),
-        ("vmdk", "a VMDK image"),
-        ("vhd", "a VHD image"),
-        ("vhdx", "a VHDX image"),
+    const NAMES: [(&[&str], &str); 33] = [
+        (&["e01"], "an E01 image"),
+        (&["s01"], "an S01 image"),
+        (&["ex01"], "an Ex01 image"),
+        (&["l01"], "an L01 image"),
+        (&["lx01"], "an Lx01 image"),
+        (&["ad1"], "an AD1 image"),
+        (&["aff4", "af4"], "an AFF4 image"),
+        (&["aff", "afd", "afm"], "an AFF image"),
+        (&["qcow2", "qcow"], "a QCOW image"),
+        (&["qed"], "a QED image"),
+        (&["vmdk"], "a VMDK image"),
+        (&["vhd", "avhd"], "a VHD image"),
+        (&["vhdx", "avhdx"], "a VHDX image"),
+        (&["vdi"], "a VDI image"),
+        (&["dmg", "sparseimage"], "an Apple disk image"),
+        (&["gz", "tgz", "gzip", "bgz"], "a gzip file"),
+        (&["bz2", "tbz", "tbz2", "bzip2"], "a bzip2 file"),
+        (&["xz", "txz"], "an xz file"),
+        (&["lzma", "tlz"], "an lzma file"),
+        (&["lz"], "an lzip file"),
+        (&["zst", "zstd", "tzst"], "a zstd file"),
+        (&["lz4"], "an lz4 file"),
+        (&["lzo"], "an lzop file"),
+        (&["sz", "snappy"], "a snappy file"),
+        (&["br"], "a brotli file"),
+        (&["z"], "a file of compress"),
+        (&["zip", "zipx"], "a ZIP archive"),
+        (&["7z"], "a 7z archive"),
+        (&["rar"], "a RAR archive"),
+        (&["tar", "ova"], "a tar archive"),
+        (&["cab"], "a cabinet archive"),
+        (&["cpio"], "a cpio archive"),
+        (&["wim", "swm", "esd"], "a WIM archive"),
     ];
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    NAMES.into_iter().find(|(name, _)| *name == extension).map(|(_, what)| what)
+    let known = NAMES.into_iter().find(|(names, _)| names.contains(&extension.as_str())).map(|(_, what)| what);
+    known.or_else(|| is_later_segment(&extension).then_some("a later segment of an E01 image"))
+}
+
+/// Whether a file ending is that of a segment of an E01, S01, L01 or Ex01 image: `e02`, `ex02`.
+fn is_later_segment(extension: &str) -> bool {
+    let number = extension.strip_prefix(['e', 's', 'l']).map(|rest| rest.strip_prefix('x').unwrap_or(rest));
+    number.is_some_and(|number| number.len() == 2 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 pub(crate) fn of_ewf(spec: &str, image: &Ewf) -> Identity {

@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use futures::future::{BoxFuture, try_join_all};
 
-use crate::compressed::Compressed;
-use crate::detect::{self, Format};
+use crate::compressed::{Compressed, zstd};
+use crate::detect::{self, Compression, Format};
 use crate::ewf::{Ewf, segment_name};
 use crate::identity::{Identity, Kind};
-use crate::open::{claimed_format, of_compressed, of_ewf, stem, stem_of_compressed};
-use crate::source::{OpenOptions, Source};
-use crate::split::{PartName, Split};
+use crate::open::{FRAME_LOOKS_MAX, claimed_format, of_compressed, of_ewf, stem, stem_of_compressed};
+use crate::source::{OpenOptions, Source, SourceFile};
+use crate::split::{Notation, PartName, Split};
 
 /// How many files of a set are looked for at the same time.
 const LOOKED_FOR: usize = 16;
@@ -58,22 +59,36 @@ pub async fn open_behind(
         let why = "only raw images, compressed or in parts, and E01 images are read from a web server";
         Err(Error::failed(format!("{location} is {what}, and {why}; download it first")))
     };
-    match detect::detect(&start, &end, size) {
-        Format::Unknown if is_named_like_a_part(path) => {
-            let image = parts(device, location, path, folder).await?;
-            let identity = Identity::new(Kind::Split, location, image.size());
-            Ok(Source { device: Arc::new(image), identity, name: stem(path) })
+    let only = || vec![SourceFile { path: location.into(), size }];
+    let format = match detect::detect(&start, &end, size) {
+        Format::Unknown if begins_with_zstd(&device, start).await.map_err(looking())? => {
+            Format::Compressed(Compression::Zstd)
         }
-        Format::Unknown => match claimed_format(path) {
-            Some(claimed) => refused(&format!("named like {claimed}")),
-            None => Ok(Source { device, identity: Identity::new(Kind::Http, location, size), name: stem(path) }),
-        },
+        format => format,
+    };
+    match format {
+        Format::Unknown => {
+            if let Some(claimed) = claimed_format(path) {
+                return refused(&format!("named like {claimed}"));
+            }
+            match parts(&device, location, path, folder).await? {
+                Some(image) => {
+                    let identity = Identity::new(Kind::Split, location, image.size());
+                    let files = image.files().to_vec();
+                    Ok(Source::new(Arc::new(image), identity, stem(path)).with_files(files))
+                }
+                None => {
+                    let identity = Identity::new(Kind::Http, location, size);
+                    Ok(Source::new(device, identity, stem(path)).with_files(only()))
+                }
+            }
+        }
         Format::Compressed(compression) => {
             let (file, in_order) = (location.to_owned(), options.in_order);
             let open = move || Compressed::behind(device, &file, compression, in_order);
             let image = spawn_blocking(open).await.map_err(|error| opening(location, &error))??;
             let identity = of_compressed(location, &image, compression);
-            Ok(Source { device: Arc::new(image), identity, name: stem_of_compressed(path) })
+            Ok(Source::new(Arc::new(image), identity, stem_of_compressed(path)).with_files(only()))
         }
         Format::Ewf => {
             let mut segments = vec![(location.to_owned(), device)];
@@ -81,8 +96,8 @@ pub async fn open_behind(
             let missing = find(&mut segments, folder, next).await?;
             let open = move || Ewf::behind(segments, missing);
             let image = spawn_blocking(open).await.map_err(|error| opening(location, &error))??;
-            let identity = of_ewf(location, &image);
-            Ok(Source { device: Arc::new(image), identity, name: stem(path) })
+            let (identity, files) = (of_ewf(location, &image), image.files());
+            Ok(Source::new(Arc::new(image), identity, stem(path)).with_files(files))
         }
         Format::Unsupported(unsupported) => refused(unsupported.what),
         Format::Zip => refused("an AFF4 image or a ZIP archive"),
@@ -90,31 +105,87 @@ pub async fn open_behind(
     }
 }
 
+/// Whether the first frame of a zstd file lies behind skippable ones that reach beyond the file's first bytes.
+async fn begins_with_zstd(device: &DynDevice, mut bytes: Bytes) -> cheetah_device::Result<bool> {
+    let (size, mut at) = (device.geometry().size, 0);
+    for _ in 0..FRAME_LOOKS_MAX {
+        match zstd::first_frame(&bytes, at) {
+            zstd::Begins::WithFrame => return Ok(true),
+            zstd::Begins::Skipping(next) if next < size => at = next,
+            _ => break,
+        }
+        let next = ByteRange::between(at, size.min(at.saturating_add(detect::START_LEN as u64)));
+        bytes = device.read(next).await?.into_bytes();
+    }
+    Ok(false)
+}
+
 fn opening(location: &str, error: &dyn std::fmt::Display) -> Error {
     Error::failed(format!("opening {location}: {error}"))
 }
 
-/// Opens a split image, whose first part is `device`.
-async fn parts(device: DynDevice, location: &str, path: &Path, folder: Option<&dyn Folder>) -> Result<Split> {
-    let (Some(first), Some(folder)) = (PartName::of(path).filter(PartName::is_first), folder) else {
-        return Err(Error::misuse(format!(
-            "{location} is named like a part of a split image; give the URI of its first part, without a query (a signed \
-             URI names one file only)"
-        )));
+/// Opens the split image whose first part is `device`; `None` if no file beside it is named like another part.
+///
+/// A folder behind a link cannot be listed: the names that could come before and after are tried.
+async fn parts(device: &DynDevice, location: &str, path: &Path, folder: Option<&dyn Folder>) -> Result<Option<Split>> {
+    let names = PartName::all_of(path);
+    let Some(folder) = folder else {
+        return match names.first().is_some_and(|name| name.follows_dot() && name.is_padded()) {
+            true => Err(Error::misuse(format!(
+                "{location} is named like a part of a split image, whose other parts cannot be looked for (a signed URI, \
+                 or one with a query, names one file only); download all parts first"
+            ))),
+            false => Ok(None),
+        };
     };
-    let named = |number| first.with_number(number)?.into_string().ok();
-    // If a part 0 exists, part 1 is the second.
-    if first.number() == 1
-        && let Some(before) = named(0)
-        && folder.open(&before).await?.is_some()
-    {
-        let before = folder.location(&before);
-        return Err(Error::misuse(format!(
-            "{location} is a later part of a split image; give its first part, {before}"
-        )));
+    for name in &names {
+        // If a part 0 exists, part 1 is the second.
+        let before = name.number().checked_sub(1).and_then(|number| name.with_number(number));
+        let is_certain = name.is_at_end() && (name.follows_dot() || name.is_padded());
+        let (before, next) = (opened(folder, before), opened(folder, name.with_number(name.number() + 1)));
+        let (before, next) = futures::try_join!(before, next)?;
+        if let Some((before, _)) = before {
+            return Err(Error::misuse(format!(
+                "{location} is a later part of a split image, or may be; the one before it is {before}: give the first part"
+            )));
+        }
+        match next {
+            None => {}
+            Some(_) if is_certain && name.is_first() => return set(device, location, name, folder).await.map(Some),
+            Some((next, _)) => {
+                return Err(Error::misuse(format!(
+                    "{location} may be a part of an image, because {next} is beside it; download them, and join them if \
+                     they are parts"
+                )));
+            }
+        }
     }
-    let mut files = vec![(location.to_owned(), device)];
-    find(&mut files, Some(folder), |count| named(first.number() + count as u64)).await?;
+    Ok(None)
+}
+
+/// Opens the file with a name, if it is there, and returns its location with it.
+async fn opened(folder: &dyn Folder, name: Option<PartName>) -> Result<Option<FileBehind>> {
+    let Some(name) = name.and_then(|name| name.file_name().into_string().ok()) else { return Ok(None) };
+    Ok(folder.open(&name).await?.map(|device| (folder.location(&name), device)))
+}
+
+/// Opens the parts from `first` on, up to the first that is not there.
+async fn set(device: &DynDevice, location: &str, first: &PartName, folder: &dyn Folder) -> Result<Split> {
+    let at = |count: usize| first.with_number(first.number() + count as u64);
+    let mut files = vec![(location.to_owned(), device.clone())];
+    find(&mut files, Some(folder), |count| at(count)?.file_name().into_string().ok()).await?;
+    // The names by which split goes on after 09 in hexadecimal, and after 89.
+    let hexadecimal = at(9 - first.number().min(9) as usize).filter(|nine| nine.number() == 9);
+    let hexadecimal = hexadecimal.and_then(|nine| nine.read_as(Notation::Hexadecimal)?.with_number(10));
+    let longer = at(files.len() - 1).and_then(|last| last.longer());
+    for other in [hexadecimal.filter(|_| files.len() >= 9), longer] {
+        if let Some((other, _)) = opened(folder, other).await? {
+            return Err(Error::failed(format!(
+                "{location}: {other} is a part of it, too, and sets with such names are not read from a server; download \
+                 it first"
+            )));
+        }
+    }
     Split::behind(files)
 }
 
@@ -157,10 +228,4 @@ async fn find(
             return Err(Error::failed(format!("{first}: more than {FILES_MAX} files belong to it")));
         }
     }
-}
-
-/// Whether a file is named like a part of a split image. `disk.raw` could be one, too, and is not taken for one.
-fn is_named_like_a_part(path: &Path) -> bool {
-    let number = path.extension().is_some_and(|end| end.as_encoded_bytes().iter().all(u8::is_ascii_digit));
-    number || PartName::of(path).is_some_and(|name| name.is_first())
 }

@@ -2,16 +2,20 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
+use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::ata;
 use crate::disk::{self, Disk};
+use crate::regular;
+use crate::watch::Watch;
 use cheetah_error::{Error, Result};
 
 mod cached;
@@ -19,6 +23,9 @@ mod direct;
 
 use cached::PageCache;
 use direct::Direct;
+
+/// How often the kernel's reports of writes are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A raw image file or block device, opened read-only.
 ///
@@ -35,34 +42,45 @@ struct Inner {
     page_cache: PageCache,
     name: Arc<str>,
     size: u64,
-    /// Length and modification time when it was opened; `None` for a block device.
+    /// Length and times when it was opened; `None` for a block device.
     stamp: Option<Stamp>,
+    /// What the kernel reports; `None` for a block device.
+    watch: Option<Watch>,
+    /// When the kernel's reports were looked at last.
+    looked: Mutex<Instant>,
     /// A block device's folder in sysfs, which disappears with the device.
     folder: Option<PathBuf>,
     /// The block device opened past the page cache, once a read has failed.
     direct: OnceLock<Direct>,
 }
 
-/// Length, and modification time in seconds and nanoseconds.
-pub(crate) type Stamp = (u64, i64, i64);
+/// Length, and the times of modification and of change, in seconds and nanoseconds. A program can set the former to any value,
+/// and not the latter.
+pub(crate) type Stamp = (u64, [i64; 4]);
 
 impl RawFile {
     /// Opens the image at `path`; refuses one that is missing, empty, unreadable or not a file or block device.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::with(path, regular::open_named)
+    }
+
+    /// Opens a file that belongs to the one that the user named: a regular file, not a link to one.
+    pub(crate) fn open_beside(path: &Path) -> Result<Self> {
+        Self::with(path, regular::open_beside)
+    }
+
+    fn with(path: &Path, open: fn(&Path) -> std::io::Result<File>) -> Result<Self> {
         let name: Arc<str> = path.display().to_string().into();
         let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::InvalidInput => Error::misuse(format!("{name} is not an image: {error}")),
             ErrorKind::NotFound => Error::failed(format!("{name}: there is no such image; check the path")),
             ErrorKind::PermissionDenied => {
                 Error::failed(format!("{name}: no permission to read it; a disk usually takes root"))
             }
             _ => Error::io(format_args!("opening the image {name}"), &error),
         };
-        // Checked before it is opened: opening a pipe would wait for its writer.
-        let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(Error::misuse(format!("{name}: neither a file nor a block device, so not an image")));
-        }
-        let file = File::open(path).map_err(failed)?;
+        let file = open(path).map_err(failed)?;
+        let kind = file.metadata().map_err(failed)?.file_type();
         let (size, stamp, folder) = if kind.is_file() {
             let stamp = stamp(&file).map_err(failed)?;
             (stamp.0, Some(stamp), None)
@@ -76,7 +94,9 @@ impl RawFile {
             return Err(Error::failed(format!("{name}: the image is empty; was it copied completely?")));
         }
         let page_cache = PageCache::of(&file);
-        Ok(Self { inner: Arc::new(Inner { file, page_cache, name, size, stamp, folder, direct: OnceLock::new() }) })
+        let watch = kind.is_file().then(|| Watch::start(&file));
+        let (direct, looked) = (OnceLock::new(), Mutex::new(Instant::now()));
+        Ok(Self { inner: Arc::new(Inner { file, page_cache, name, size, stamp, watch, looked, folder, direct }) })
     }
 
     /// Whether it is a block device rather than a file.
@@ -97,7 +117,18 @@ impl RawFile {
         })
     }
 
-    /// Returns a file's length and modification time when it was opened.
+    /// Says how it is watched for changes, and how not.
+    pub fn watched(&self) -> String {
+        match &self.inner.watch {
+            Some(watch) => watch.describe(),
+            None => {
+                "not watched: other programs could write to the disk while it was read, unless it is write-protected"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// Returns a file's length and times when it was opened.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         self.inner.stamp
     }
@@ -129,7 +160,8 @@ impl RawFile {
 
 fn stamp(file: &File) -> std::io::Result<Stamp> {
     let metadata = file.metadata()?;
-    Ok((metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
+    let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
+    Ok((metadata.len(), times))
 }
 
 impl Inner {
@@ -150,8 +182,20 @@ impl Inner {
             Some(stamp_then) if stamp(&self.file).map_err(|error| self.failed(range, &error))? != stamp_then => {
                 Err(self.changed())
             }
+            _ if self.is_written() => Err(self.changed()),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the kernel has reported a write. Asks it a few times a second only, since each read asks.
+    fn is_written(&self) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let Some(mut looked) = self.looked.try_lock() else { return false };
+        if looked.elapsed() < LOOK_EVERY {
+            return false;
+        }
+        *looked = Instant::now();
+        watch.is_written()
     }
 
     fn content(&self, range: ByteRange) -> cheetah_device::Result<Data> {
@@ -222,8 +266,11 @@ impl Inner {
     }
 
     fn changed(&self) -> DeviceError {
-        let why =
-            format!("{} changed while it was read; stop the program that writes to it, and start again", self.name);
+        let why = format!(
+            "{} changed while it was read (its size, its times, or a report of the kernel say so); stop the program that \
+                 writes to it, and start again",
+            self.name
+        );
         DeviceError::Invalid(why.into())
     }
 }
@@ -308,7 +355,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refusal = |path: &Path| RawFile::open(path).err().unwrap().to_string();
         assert!(refusal(&dir.path().join("absent.raw")).contains("no such image"));
-        assert!(refusal(dir.path()).contains("neither a file nor a block device"));
+        assert!(refusal(dir.path()).contains("it is a directory"));
         let empty = dir.path().join("empty.raw");
         File::create(&empty).unwrap();
         assert!(refusal(&empty).contains("the image is empty"));

@@ -29,6 +29,10 @@ pub struct ServedBy {
     /// identify the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
+    /// The locations to which a web server redirected the request, in order, without their queries. The content comes from
+    /// the last one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redirections: Vec<String>,
 }
 
 /// The parts of an agent's description that are used here.

@@ -38,6 +38,24 @@ pub fn refusal(path: &Path, start: &[u8]) -> Option<String> {
     })
 }
 
+/// Returns the custody log beside the image at `path`, if there is one.
+pub fn custody_log(path: &Path) -> Option<PathBuf> {
+    let log = PathBuf::from(OsStr::from_bytes(&[path.as_os_str().as_bytes(), b".custody"].concat()));
+    log.symlink_metadata().is_ok().then_some(log)
+}
+
+/// Returns an error that names the next step, if the file at `path` is an image that is being acquired.
+pub fn unfinished(path: &Path) -> Option<String> {
+    let image = image_of(path, ".partial")?;
+    let journal = image.with_file_name(OsStr::from_bytes(&[image.file_name()?.as_bytes(), b".acquire"].concat()));
+    let step = if journal.exists() {
+        "run the same acquire command again to finish it"
+    } else {
+        "run the same acquire command again to finish it, or acquire it anew with --restart"
+    };
+    Some(format!("{} is not finished: it is a part of {}; {step}", path.display(), image.display()))
+}
+
 fn image_of(path: &Path, suffix: &str) -> Option<PathBuf> {
     let name = path.file_name()?.as_bytes().strip_suffix(suffix.as_bytes())?;
     (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))

@@ -1,5 +1,6 @@
 //! An open source, and the options of opening one.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cheetah_device::DynDevice;
@@ -40,4 +41,30 @@ pub struct Source {
     pub identity: Identity,
     /// The name to show: the file's name without its extension, or the export's name.
     pub name: String,
+    /// The files that it is read from, in order; none for a disk or an export.
+    pub files: Vec<SourceFile>,
+    /// What is in doubt about it although it can be read, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A file that a source is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Its path, or its URI.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Source {
+    /// Returns a source that is read from no file.
+    pub const fn new(device: DynDevice, identity: Identity, name: String) -> Self {
+        Self { device, identity, name, files: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Returns it with the files that it is read from.
+    #[must_use]
+    pub fn with_files(self, files: Vec<SourceFile>) -> Self {
+        Self { files, ..self }
+    }
 }

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::invitation::Host;
 use crate::key::PrivateKey;
-use crate::register::{Member, Register};
+use crate::register::{Admission, Member, Register};
 
 /// Certificates are valid in all years that they can express: clocks are wrong, and revocation ends a membership.
 const YEARS: (i32, i32) = (1970, 9999);
@@ -35,13 +35,20 @@ pub struct Subject<'a> {
     pub role: Role,
     /// The serial number, in hexadecimal.
     pub serial: &'a str,
+    /// Whether tools that verify names may find it by its name: a name that the examiner chose, not the machine itself.
+    pub is_named: bool,
     /// Its addresses and names, beside its own name and this machine's loopback addresses.
     pub hosts: &'a [Host],
 }
 
 impl<'a> From<&'a Member> for Subject<'a> {
     fn from(member: &'a Member) -> Self {
-        Self { name: &member.name, role: member.role, serial: &member.serial, hosts: &member.hosts }
+        // A machine that joins calls itself what it likes, also by the name of another machine.
+        let is_named = match member.by {
+            Admission::Founder | Admission::InAdvance | Admission::Exported => true,
+            Admission::Invitation(_) | Admission::Approved => false,
+        };
+        Self { name: &member.name, role: member.role, serial: &member.serial, is_named, hosts: &member.hosts }
     }
 }
 
@@ -122,7 +129,10 @@ impl Authority {
     fn alternative_names(&self, subject: &Subject<'_>) -> Result<Vec<SanType>> {
         let text = |name: &str| name.try_into().map_err(|error| failed(&error));
         let mut names = vec![SanType::URI(text(&Identity::urn(&self.room(), subject.role))?)];
-        names.extend([SanType::DnsName(text(subject.name)?), SanType::DnsName(text("localhost")?)]);
+        if subject.is_named {
+            names.push(SanType::DnsName(text(subject.name)?));
+        }
+        names.push(SanType::DnsName(text("localhost")?));
         let loopback = [std::net::Ipv4Addr::LOCALHOST.into(), std::net::Ipv6Addr::LOCALHOST.into()];
         names.extend(loopback.map(SanType::IpAddress));
         for host in subject.hosts {
@@ -238,6 +248,32 @@ mod tests {
         assert_eq!(identity.serial.to_string(), member.serial);
         assert_eq!(credential.authority_key(), authority.fingerprint());
         assert!(credential.revocations().is_some());
+    }
+
+    #[test]
+    fn a_machine_that_joins_gets_no_certificate_for_a_name_that_it_chose() {
+        let authority = Authority::generate("lab").unwrap();
+        let names = |by: Admission| {
+            let key = PrivateKey::generate().unwrap();
+            let mut register = Register::new();
+            let applicant = Applicant {
+                name: "evidence-server.corp.example".into(),
+                key: key.public().unwrap().fingerprint(),
+                called_from: Some("10.0.0.7".parse().unwrap()),
+                hosts: vec!["evidence-server.corp.example".parse().unwrap()],
+            };
+            let member = register.admit(&applicant, Role::Agent, by, 7, 1).unwrap().clone();
+            authority.alternative_names(&(&member).into()).unwrap()
+        };
+        let own = SanType::DnsName("evidence-server.corp.example".try_into().unwrap());
+        let address = SanType::IpAddress("10.0.0.7".parse().unwrap());
+        for by in [Admission::Invitation("01234567".into()), Admission::Approved] {
+            let names = names(by);
+            assert!(!names.contains(&own) && names.contains(&address), "{names:?}");
+        }
+        for by in [Admission::Founder, Admission::InAdvance, Admission::Exported] {
+            assert!(names(by).contains(&own));
+        }
     }
 
     #[test]

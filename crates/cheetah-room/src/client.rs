@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cheetah_control::api::ErrorBody;
 use cheetah_device::os_error;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, Role, Secured};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
@@ -31,6 +31,8 @@ use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, CheckIn, CheckedIn, Claims, Enro
 
 /// How long connecting to one address may take, the handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to ask whether a credential is still a member's.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Attempts to enrol, with pauses that double, when the server does not answer.
@@ -138,6 +140,25 @@ pub async fn check_in(
     let request = CheckIn { server, ended, time_s: now() };
     let answer: CheckedIn = connection.ask(Method::POST, "/v1/servers", &request).await.map_err(plain)?;
     der_of_list(answer.revocations.as_bytes())
+}
+
+/// Whether a room still has the member with this credential, as the machine at one of these addresses says; `None` if
+/// none of them answers within a few seconds.
+pub async fn is_member(credential: &Credential, at: &[(Host, u16)]) -> Option<bool> {
+    let asking = async {
+        let tls = credential.client(Expected::role(Role::Room)).ok()?;
+        let connection = match Connection::open(at, &tls).await {
+            Ok(connection) => connection,
+            Err(_) => return None,
+        };
+        let request = CheckIn { server: None, ended: false, time_s: now() };
+        match connection.ask::<CheckedIn>(Method::POST, "/v1/servers", &request).await {
+            Ok(_) => Some(true),
+            Err(Failed::Refused(error)) => (error.fact() == Some(Fact::Refused)).then_some(false),
+            Err(Failed::Broken(_)) => None,
+        }
+    };
+    timeout(MEMBER_TIMEOUT, asking).await.ok().flatten()
 }
 
 /// Joins the room at `host:port` without an invitation: shows the code, and waits until it is approved there.
@@ -434,7 +455,11 @@ impl Connection {
         if status.is_server_error() {
             return Err(Failed::Broken(why));
         }
-        Err(Failed::Refused(Error::failed(format!("the room refuses: {why}"))))
+        let why = format!("the room refuses: {why}");
+        Err(Failed::Refused(match status {
+            StatusCode::FORBIDDEN => Error::node(Fact::Refused, why),
+            _ => Error::failed(why),
+        }))
     }
 }
 

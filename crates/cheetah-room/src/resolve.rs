@@ -9,7 +9,7 @@ use cheetah_error::{Error, Result, list};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
-use crate::client::{Joined, MachineInfo, enrol};
+use crate::client::{Joined, MachineInfo, enrol, is_member};
 use crate::credential_file::{CREDENTIAL_LEN_MAX, addresses_in};
 use crate::credentials::{Credentials, StoredCredential, stored_credentials};
 use crate::directory::OwnDirectory;
@@ -23,6 +23,9 @@ use crate::room::Room;
 pub const VARIABLE: &str = "CHEETAH_ROOM";
 /// The name that means no room: connections in clear.
 pub const NO_ROOM: &str = "none";
+
+/// The characters of a room's id that distinguish rooms of one name, as in the names of credentials' files.
+const ID_CHARS: usize = 8;
 
 /// The purpose for which a command needs the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +136,29 @@ async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     if text.contains('/') || Path::new(text).is_file() {
         return from_file(Path::new(text), wanted).await;
     }
+    let is_meant = |name: &str, id: Option<RoomId>| name == text || id.is_some_and(|id| text == with_id(name, id));
+    let mut own_rooms = Room::names()?.into_iter().filter_map(|name| Some((Room::open(&name).ok()?.id(), name)));
+    let own_named = own_rooms.find(|(id, name)| is_meant(name, Some(*id)));
+    let stored = stored_credentials()?.into_iter();
+    let mut found: Vec<StoredCredential> =
+        stored.filter(|stored| is_meant(&stored.room, stored.credential.room())).collect();
+    if let Some((id, name)) = own_named {
+        // This machine may lend memory in its own room, with a credential of its own.
+        let mut others = found.iter().filter_map(|stored| stored.credential.room()).filter(|other| *other != id);
+        return match others.next() {
+            None => own(&Room::open(&name)?, wanted.purpose),
+            Some(other) => Err(Error::misuse(format!(
+                "this machine knows two rooms named '{text}': {}, which it made, and {}, of which it is a member; name one \
+                 of them so",
+                with_id(&name, id),
+                with_id(&name, other)
+            ))),
+        };
+    }
     if Room::names()?.iter().any(|name| name == text) {
+        // It is damaged; the error says how.
         return own(&Room::open(text)?, wanted.purpose);
     }
-    let mut found: Vec<StoredCredential> =
-        stored_credentials()?.into_iter().filter(|stored| stored.room == text).collect();
     if found.is_empty() {
         let known = known_names()?;
         let known = if known.is_empty() { "it knows none".into() } else { format!("it knows {}", list(&known)) };
@@ -148,17 +169,20 @@ async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     }
     let rooms: Vec<RoomId> = found.iter().filter_map(|stored| stored.credential.room()).collect();
     if rooms.iter().any(|room| *room != rooms[0]) {
-        let paths: Vec<_> = found.iter().map(|stored| stored.path.display().to_string()).collect();
-        return Err(Error::misuse(format!(
-            "several rooms have the name '{text}'; name one by its file: {}",
-            list(&paths)
-        )));
+        let mut names: Vec<_> = rooms.iter().map(|room| with_id(text, *room)).collect();
+        names.dedup();
+        return Err(Error::misuse(format!("several rooms have the name '{text}'; name one of them: {}", list(&names))));
     }
     pick(&mut found, wanted.purpose).ok_or_else(|| {
         let own = found.iter().filter_map(|stored| stored.credential.identity());
         let own: Vec<_> = own.map(|identity| identity.role.name()).collect();
         other_role(text, &list(&own), wanted.purpose)
     })
+}
+
+/// The name of a room with the beginning of its id, which distinguishes it from another of the same name.
+pub fn with_id(name: &str, id: RoomId) -> String {
+    format!("{name}-{}", &id.to_string()[..ID_CHARS])
 }
 
 /// Takes the credential that fits best.
@@ -268,7 +292,12 @@ async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     let credentials = Credentials::open()?;
     let _lock = tokio::task::block_in_place(|| credentials.lock())?;
     if let Some(stored) = credentials.find(room, role)? {
-        return Ok(known(stored));
+        // A member that was revoked comes back with a new invitation, and a new key.
+        let at: Vec<_> = invitation.hosts.iter().map(|host| (host.clone(), invitation.port)).collect();
+        if is_member(&stored.credential, &at).await != Some(false) {
+            return Ok(known(stored));
+        }
+        tracing::info!("room {} does not know this machine as {role} any more: it joins again", stored.room);
     }
     let key = credentials.key_for(room, role)?;
     let joined = enrol(&invitation, &key, &wanted.machine).await?;

@@ -424,7 +424,13 @@ impl Room {
         let key = PrivateKey::generate()?;
         let serial = format!("{:032x}", serial()? >> 1 | 1 << 126);
         let name = host_name();
-        let subject = Subject { name: &register::clean_name(&name), role: Role::Room, serial: &serial, hosts: &[] };
+        let subject = Subject {
+            name: &register::clean_name(&name),
+            role: Role::Room,
+            serial: &serial,
+            is_named: true,
+            hosts: &[],
+        };
         let certificate = self.authority.issue(&subject, &key.public()?)?;
         let pem = Zeroizing::new([key.to_pem().as_str(), &certificate, self.authority.certificate_pem()].concat());
         Credential::from_pem(pem.as_bytes()).map_err(|error| Error::failed(error.to_string()))

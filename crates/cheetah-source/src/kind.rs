@@ -1,8 +1,9 @@
 //! Recognises drive files.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use cheetah_image::regular;
 
 /// The first bytes of every drive file.
 const DRIVE_FILE_BEGINS: &[u8] = b"# A Cheetah drive";
@@ -20,7 +21,7 @@ pub(crate) fn drive_file(text: &str) -> Option<PathBuf> {
 
 fn begins_like_a_drive(path: &Path) -> bool {
     let mut start = [0; DRIVE_FILE_BEGINS.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    let read = regular::open_file(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == DRIVE_FILE_BEGINS
 }
 

@@ -20,8 +20,8 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Puts the layers that `access` asks for above the remote `source`.
-    pub(crate) fn over(source: DynDevice, access: &Access) -> Result<(DynDevice, Self)> {
+    /// Puts the layers that `access` asks for above the remote `source`, whose sectors have `sector_bytes`, if known.
+    pub(crate) fn over(source: DynDevice, access: &Access, sector_bytes: Option<u32>) -> Result<(DynDevice, Self)> {
         let (mut device, mut layers) = (source, Self::default());
         if let Some(option) = &access.cache {
             let (place, budget_bytes) = (option.place.clone(), option.size.0);
@@ -42,7 +42,7 @@ impl Layers {
         }
         // On top, where it sees tools' reads and no prefetching.
         if let (Some(option), Some(cache), true) = (&access.cache, &layers.cache, access.foresight) {
-            let foresight = Foresight::new(device, Arc::clone(cache), option.size.0);
+            let foresight = Foresight::new(device, Arc::clone(cache), option.size.0, sector_bytes);
             device = foresight.clone();
             layers.foresight = Some(foresight);
         }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod doubts;
 mod kind;
 mod layers;
 mod link;
@@ -26,6 +27,7 @@ mod web;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
+pub use doubts::doubts;
 pub use kind::is_drive;
 pub use link::LinkUse;
 pub use network::open_nbd;

@@ -46,8 +46,8 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
             reconnects: stats.reconnects,
         }
     };
-    let source = Source { device: Arc::new(ReadOnly::new(client)), identity, name };
-    Ok(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+    let source = Source::new(Arc::new(ReadOnly::new(client)), identity, name);
+    crate::open::not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
 }
 
 /// Returns a function that connects to an agent for digests. Its description must be `description`, which proves that
@@ -115,7 +115,7 @@ pub(crate) async fn open_iscsi(spec: &str, options: &SourceOptions) -> Result<Ev
     }
     .cleaned();
     let name = name.replace(['/', ':'], "_");
-    Ok(Source { device: Arc::new(ReadOnly::new(Arc::new(initiator))), identity, name }.into())
+    Ok(Source::new(Arc::new(ReadOnly::new(Arc::new(initiator))), identity, name).into())
 }
 
 #[cfg(test)]

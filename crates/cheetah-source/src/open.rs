@@ -24,6 +24,21 @@ use cheetah_error::{Error, Result};
 /// [`Error::Misuse`] if `spec` names no source, [`Error::Evidence`] for an image that is incomplete or damaged,
 /// [`Error::Failed`] for anything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
+    open_any(spec, options).await.and_then(not_empty)
+}
+
+/// Fails if a source has no content: nothing could be told from an image of it.
+pub(crate) fn not_empty(evidence: Evidence) -> Result<Evidence> {
+    let Identity { location, size, .. } = &evidence.source.identity;
+    if *size == 0 {
+        return Err(Error::failed(format!(
+            "{location} is empty: it has 0 bytes; check that the right disk, file or export is served, and that it is ready"
+        )));
+    }
+    Ok(evidence)
+}
+
+async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { link, timeout, apply_map, in_order, .. } = *options;
     match spec.split_once("://") {
         Some(("nbd" | "nbds" | "nbd+unix" | "nbds+unix", _)) => {
@@ -53,7 +68,7 @@ async fn open_drive(spec: &str, path: &Path, timeout: Duration) -> Result<Source
     // The device of a drive that is only read keeps all that its reads need.
     let device = Drive::open(&file, options).await?.device();
     let identity = Identity { serial: Some(file.id), ..Identity::new(Kind::Drive, spec, file.size) };
-    Ok(Source { device, identity, name: file.name })
+    Ok(Source::new(device, identity, file.name))
 }
 
 /// How a drive that is filled while it is used opens its source: a server that cannot show that it is the same process is

@@ -14,6 +14,7 @@ use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
+use crate::doubts::doubts;
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{open, opener};
@@ -33,6 +34,8 @@ pub struct OpenedSource {
     pub identity: Identity,
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
+    /// What is in doubt about its content although all of it can be read, a sentence each ([`doubts`](crate::doubts())).
+    pub doubts: Vec<String>,
     reached: SourceConnections,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
@@ -105,10 +108,11 @@ impl OpenedSource {
         let Some(filling) = Filling::open(file, opener(access.link, access.timeout), options).await? else {
             return Ok(None);
         };
-        let (device, name, identity) = (filling.device(), file.name.clone(), drive_identity(file));
+        let (device, name, identity) = (filling.device(), name_of(file), drive_identity(file));
         let closing = Closing::Filling(Box::new(filling));
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
-        Ok(Some(Self { device, name, identity, lost, reached, closing, meter: None, layers: Layers::default() }))
+        let (doubts, layers) = (Vec::new(), Layers::default());
+        Ok(Some(Self { device, name, identity, lost, doubts, reached, closing, meter: None, layers }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -128,13 +132,17 @@ impl OpenedSource {
             ..OpenOptions::default()
         };
         let drive = Drive::open(file, options).await?;
-        let (device, mut lost) = (drive.device(), drive.lost().to_vec());
+        let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
+        // A drive that is written to is no evidence.
+        let source = Source::new(device.clone(), drive_identity(file), file.name.clone());
+        let doubts = if access.writable { Vec::new() } else { doubts(&source, access.timeout).await };
         Ok(Self {
             device,
-            name: file.name.clone(),
+            name: name_of(file),
             identity: drive_identity(file),
             lost,
+            doubts,
             reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
             meter: None,
@@ -151,14 +159,25 @@ impl OpenedSource {
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
+        let doubts = doubts(&source, access.timeout).await;
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
         let (name, identity) = (source.name, source.identity);
         let (device, layers) = match is_remote {
-            true => Layers::over(device, access)?,
+            true => Layers::over(device, access, identity.sector_size)?,
             false => (device, Layers::default()),
         };
-        Ok(Self { device, name, identity, lost, reached, closing: Closing::Nothing, meter: Some(meter), layers })
+        Ok(Self {
+            device,
+            name,
+            identity,
+            lost,
+            doubts,
+            reached,
+            closing: Closing::Nothing,
+            meter: Some(meter),
+            layers,
+        })
     }
 
     /// Returns its size.
@@ -242,9 +261,9 @@ fn connection(identity: &Identity) -> Option<String> {
 /// Returns the source with a device that opens it again when a connection is lost. An agent's source stays as it is: its client
 /// reconnects, to the same process only.
 fn reopening(source: Source, text: &str, options: SourceOptions) -> Source {
-    let Source { device, identity, name } = source;
+    let Source { device, identity, name, files, notes } = source;
     if !matches!(identity.kind, Kind::Nbd | Kind::Iscsi) || identity.instance().is_some() {
-        return Source { device, identity, name };
+        return Source { device, identity, name, files, notes };
     }
     let spec = text.to_owned();
     let again = move || {
@@ -252,7 +271,7 @@ fn reopening(source: Source, text: &str, options: SourceOptions) -> Source {
         async move { open(&spec, &options).await }.boxed()
     };
     let device = Reopening::over(device, identity.clone(), options.timeout, Box::new(again));
-    Source { device, identity, name }
+    Source { device, identity, name, files, notes }
 }
 
 /// Returns a sentence about the ranges that an image records as unreadable.
@@ -269,10 +288,16 @@ fn unreadable(identity: &Identity) -> Option<String> {
     })
 }
 
+/// Returns the name under which a drive is shown: that of its file, which may be a copy with another name.
+fn name_of(file: &DriveFile) -> String {
+    file.path.file_stem().and_then(|stem| stem.to_str()).map_or_else(|| file.name.clone(), str::to_owned)
+}
+
 /// Returns the identity of a drive.
 fn drive_identity(file: &DriveFile) -> Identity {
     let identity = Identity::new(Kind::Drive, path_to_text(&file.path), file.size);
-    Identity { serial: Some(file.id.clone()), ..identity }
+    let sector_size = file.image.as_ref().and_then(|image| image.sector_size);
+    Identity { serial: Some(file.id.clone()), sector_size, ..identity }
 }
 
 fn overlay(base: DynDevice, place: &OverlayPlace) -> Result<DynDevice> {

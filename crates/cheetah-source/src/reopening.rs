@@ -276,7 +276,7 @@ mod tests {
                 let refuses = server.refuses.load(Ordering::Relaxed);
                 server.refuses.store(refuses.saturating_sub(1), Ordering::Relaxed);
                 let (device, identity) = (server.link(), server.identity.lock().clone());
-                let source = Source { device, identity, name: "disk".into() };
+                let source = Source::new(device, identity, "disk".into());
                 async move { if refuses > 0 { Err(Error::failed("connection refused")) } else { Ok(source.into()) } }
                     .boxed()
             };

@@ -148,6 +148,8 @@ pub struct Secured<S> {
     channel: Channel,
     /// The end was announced to the peer.
     closing: bool,
+    /// Something invalid was received, so the end is not in order: the peer must not take it for that of the content.
+    is_broken: bool,
 }
 
 impl<S> Secured<S> {
@@ -169,7 +171,7 @@ impl<S> Secured<S> {
 
     /// Puts a stream and its channel together.
     pub fn new(stream: S, channel: Channel) -> Self {
-        Self { stream, channel, closing: false }
+        Self { stream, channel, closing: false, is_broken: false }
     }
 }
 
@@ -194,9 +196,11 @@ fn pending<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Secured<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, channel, .. } = self.get_mut();
+        let Self { stream, channel, is_broken, .. } = self.get_mut();
         let len_max = buffer.remaining();
-        channel.receiver.poll_receive(stream, buffer, len_max, cx).map_ok(drop)
+        let received = channel.receiver.poll_receive(stream, buffer, len_max, cx).map_ok(drop);
+        *is_broken |= matches!(&received, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::InvalidData);
+        received
     }
 }
 
@@ -239,8 +243,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             self.closing = true;
+            let alert = if self.is_broken { Alert::Violation } else { Alert::Close };
             let Sender { sealer, bytes } = &mut self.channel.sender;
-            sealer.end(Alert::Close, bytes)?;
+            sealer.end(alert, bytes)?;
         }
         ready!(self.as_mut().poll_flush(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)

@@ -12,7 +12,8 @@ use crate::role::Roles;
 pub enum Refusal {
     /// This machine's certificate is revoked.
     #[error(
-        "the certificate of this machine is revoked; to join again, it needs a new invitation (cheetah room invite)"
+        "the certificate of this machine is revoked; to join again, it needs a new invitation (cheetah room invite there, and \
+         cheetah room join here)"
     )]
     Revoked,
     /// This machine's certificate is of another room.

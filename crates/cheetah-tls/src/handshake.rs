@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use parking_lot::Mutex;
@@ -16,6 +17,7 @@ use rustls::{
     CertificateError, CipherSuite, ConnectionTrafficSecrets, ExtractedSecrets, OtherError, SupportedCipherSuite,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 use crate::channel::{Channel, Receiver, Sender};
 use crate::error::Refusal;
@@ -25,6 +27,10 @@ use crate::record::{Keys, Opener, Sealer, Shared};
 const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 /// The most bytes received at once.
 const RECEIVE_LEN: usize = 4 << 10;
+/// The most steps to take after an error.
+const LAST_STEPS_MAX: usize = 16;
+/// How long to wait for the peer to read why it is refused, and to close the connection.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A completed handshake.
 pub(crate) struct Completed {
@@ -120,9 +126,15 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
         let need = match need {
             Ok(need) => need,
             Err(error) => {
-                // The alert tells the peer why.
-                let _ = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
+                // The alert tells the peer why. It comes behind the part of a flight that was made before the error.
+                for _ in 0..LAST_STEPS_MAX {
+                    let last = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
+                    if !matches!(last, Ok(Need::Process)) {
+                        break;
+                    }
+                }
                 let _ = stream.write_all_buf(&mut output).await;
+                linger(stream).await;
                 return Err(error);
             }
         };
@@ -159,6 +171,25 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
     let sender = Sender::new(Sealer::new(tx, &shared)?);
     let receiver = Receiver::new(Opener::new(rx, &shared)?, &content, &input[given..]);
     Ok(Completed { channel: Channel { receiver, sender, cipher }, certificate })
+}
+
+/// Ends a connection so that the peer reads the last word: a socket that is closed with unread bytes is reset, and the
+/// peer's kernel may report that first.
+pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut rest = BytesMut::with_capacity(RECEIVE_LEN);
+        let mut left = HANDSHAKE_BYTES_MAX;
+        loop {
+            rest.clear();
+            match stream.read_buf(&mut rest).await? {
+                0 => return io::Result::Ok(()),
+                len if len >= left => return Ok(()),
+                len => left -= len,
+            }
+        }
+    };
+    let _ = timeout(LINGER, drain).await;
 }
 
 async fn send(output: &mut BytesMut, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {

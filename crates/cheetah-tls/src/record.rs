@@ -154,6 +154,7 @@ impl Sealer {
     pub fn end(&mut self, alert: Alert, out: &mut BytesMut) -> io::Result<()> {
         let bytes = match alert {
             Alert::Close => [1, CLOSE_NOTIFY],
+            Alert::Violation => [2, 10],
             Alert::Revoked => [2, 44],
         };
         self.record(ALERT, 2, out, |out| out.put_slice(&bytes))
@@ -200,6 +201,8 @@ impl Sealer {
 pub(crate) enum Alert {
     /// close_notify: in order.
     Close,
+    /// unexpected_message: the peer sent something invalid, or somebody on the way has changed it.
+    Violation,
     /// certificate_revoked: the peer's certificate is not accepted any more.
     Revoked,
 }

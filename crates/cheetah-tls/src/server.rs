@@ -68,6 +68,7 @@ impl ServerTls {
             Ok(standing) => Ok((channel, standing)),
             Err(error) => {
                 channel.sender.refuse(stream).await;
+                handshake::linger(stream).await;
                 Err(io::Error::other(error))
             }
         }

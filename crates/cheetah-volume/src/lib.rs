@@ -8,8 +8,10 @@
 mod ext;
 mod fat;
 pub mod foresight;
+pub mod formats;
 mod ntfs;
 pub mod offline;
 pub mod partition;
+pub mod reach;
 pub mod recognise;
 pub mod survey;

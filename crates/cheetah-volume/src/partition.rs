@@ -1,63 +1,127 @@
-//! The partitions of a device, from its partition table.
+//! The partitions of a device, from its partition tables.
 //!
-//! The table is evidence, and may be damaged or hostile. It is read in bounded pieces, every number is checked, and a
-//! defect costs some partitions and a warning in the log: the whole device stays readable.
+//! A table is evidence, and may be damaged or hostile. It is read in bounded pieces, every number is checked, and a
+//! defect costs some partitions and a remark: the whole device stays readable.
+//!
+//! A disk may have several tables: a hybrid of MBR and GPT, a backup, remains of an earlier table. One of them is in
+//! use, by the rules of [`choice`]; places that only another one names are kept apart, and remarks say so. Nothing is
+//! dropped silently: a table that cannot be read or used is a remark, too.
+//!
+//! Tables count in sectors. If the size of a sector is known, they are counted in it. If not, 512 and 4096 bytes are
+//! tried, and known formats at the places named decide; where they do not, a remark says that it is ambiguous.
 
+mod apple;
+mod bsd;
+mod choice;
 mod gpt;
+mod kinds;
 mod mbr;
+mod sun;
 
 use cheetah_device::{ByteRange, Data, Device};
 
-use cheetah_device::le::{u32_at, u64_at};
+use cheetah_device::le::{u16_at, u32_at, u64_at};
 
 /// The maximum number of partitions: more than any tool creates, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;
+/// The sizes of a sector that are tried if it is not known, in this order.
+const SECTOR_SIZES: [u64; 2] = [512, 4096];
 
 /// A partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     /// Its number as in Linux: its index in the table, from 1; logical partitions of an MBR from 5.
     pub number: u32,
     /// Its range, within the device.
     pub range: ByteRange,
+    /// Its range according to the table, which may reach beyond the device.
+    pub recorded: ByteRange,
+    /// The type and the name that the table records.
+    pub description: String,
+    /// The size of a sector that its table counts in, in bytes.
+    pub sector_bytes: u64,
 }
 
-/// Reads the partitions of `device`, in table order (MBR with logical partitions, or GPT); none without a valid table.
-pub async fn read_partitions(device: &dyn Device) -> Vec<Partition> {
-    let found = match mbr::read_table(device).await {
-        Ok(mbr::Table::None) => Vec::new(),
-        Ok(mbr::Table::Partitions(partitions)) => partitions,
-        Ok(mbr::Table::Protective) => gpt::read_table(device).await.unwrap_or_else(|why| {
-            tracing::warn!("no partitions: the GPT cannot be used: {why}");
-            Vec::new()
-        }),
-        Err(why) => {
-            tracing::warn!("no partitions: the partition table cannot be read: {why}");
-            Vec::new()
-        }
-    };
-    let size = device.geometry().size;
-    let mut partitions: Vec<_> = found.into_iter().filter_map(|partition| partition.clipped(size)).collect();
-    if partitions.len() > PARTITIONS_MAX {
-        tracing::warn!("{} partitions in the table; only the first {PARTITIONS_MAX} are shown", partitions.len());
-        partitions.truncate(PARTITIONS_MAX);
+/// Something that a reader of a table's partitions should know: one sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// The sentence.
+    pub sentence: String,
+    /// Whether partitions may be missing, or be others: a table is damaged, or cannot be read.
+    pub is_gap: bool,
+}
+
+impl Remark {
+    fn note(sentence: String) -> Self {
+        Self { sentence, is_gap: false }
     }
-    partitions
+
+    fn gap(sentence: String) -> Self {
+        Self { sentence, is_gap: true }
+    }
+}
+
+/// The content of the partition tables of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PartitionTables {
+    /// The partitions of the table in use, in its order; none without a valid table.
+    pub partitions: Vec<Partition>,
+    /// Places that another table names, or the same one if its sectors have another size, and that hold a known format.
+    pub others: Vec<Partition>,
+    /// Partitions that lie beyond the device.
+    pub beyond: Vec<Partition>,
+    /// Doubts, defects and ambiguities.
+    pub remarks: Vec<Remark>,
+}
+
+/// A table that was found.
+#[derive(Debug, Clone)]
+struct Table {
+    /// Its kind, with an article: "an MBR".
+    name: &'static str,
+    sector_bytes: u64,
+    partitions: Vec<Partition>,
+}
+
+/// Reads the partitions of `device`, in table order; none without a valid table. `sector_bytes` is the size of the
+/// device's sectors, if known. Only as much is read as that takes; remarks go to the log.
+pub async fn read_partitions(device: &dyn Device, sector_bytes: Option<u32>) -> Vec<Partition> {
+    let tables = choice::read_tables(device, possible(sector_bytes), choice::Extent::InUse).await;
+    for remark in &tables.remarks {
+        tracing::info!("{}", remark.sentence);
+    }
+    tables.partitions
+}
+
+/// Reads the partition tables of `device`. `sector_bytes` is the size of the device's sectors, if known; one that no
+/// disk can have counts as unknown.
+pub async fn read_tables(device: &dyn Device, sector_bytes: Option<u32>) -> PartitionTables {
+    choice::read_tables(device, possible(sector_bytes), choice::Extent::All).await
+}
+
+/// A size that sectors can have.
+fn possible(sector_bytes: Option<u32>) -> Option<u64> {
+    sector_bytes.map(u64::from).filter(|bytes| bytes.is_power_of_two() && (512..=65536).contains(bytes))
 }
 
 impl Partition {
-    /// The part of it within a device of `size` bytes, if any.
-    fn clipped(self, size: u64) -> Option<Self> {
-        let Self { number, range } = self;
-        let Some(inside) = range.intersection(ByteRange::new(0, size)) else {
-            tracing::warn!("partition {number} at {range} lies outside the device of {size} bytes; left out");
-            return None;
-        };
-        if inside != range {
-            tracing::warn!("partition {number} at {range} reaches beyond the device of {size} bytes; cut to {inside}");
-        }
-        Some(Self { number, range: inside })
+    /// A partition of a table that counts in sectors of `sector_bytes`, as recorded.
+    fn recorded(number: u32, recorded: ByteRange, description: String, sector_bytes: u64) -> Self {
+        Self { number, range: recorded, recorded, description, sector_bytes }
     }
+
+    /// The part of it within a device of `size` bytes, if any.
+    fn clipped(&self, size: u64) -> Option<Self> {
+        let range = self.recorded.intersection(ByteRange::new(0, size)).filter(|range| !range.is_empty())?;
+        Some(Self { range, ..self.clone() })
+    }
+}
+
+/// The bytes from one sector on; `None` beyond the greatest offset.
+fn sectors(first: u64, count: u64, sector_bytes: u64) -> Option<ByteRange> {
+    let start = first.checked_mul(sector_bytes)?;
+    let end = first.checked_add(count)?.checked_mul(sector_bytes)?;
+    (start < end).then(|| ByteRange::between(start, end))
 }
 
 /// Reads a small range of the device, or returns the reason it cannot be read.
@@ -67,4 +131,15 @@ async fn read(device: &dyn Device, range: ByteRange) -> Result<Vec<u8>, String> 
         return Err(format!("{range} came back as {} bytes", data.len()));
     }
     Ok(data.into_bytes().into())
+}
+
+/// A name in a table: its text up to the first zero, without what would break a line.
+fn name(text: impl IntoIterator<Item = char>) -> String {
+    let text = text.into_iter().take_while(|one| *one != '\0');
+    text.map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect::<String>().trim().to_owned()
+}
+
+/// A description: a type, and a name unless it is empty.
+fn described(kind: &str, name: &str) -> String {
+    if name.is_empty() { kind.to_owned() } else { format!("{kind}, {name}") }
 }

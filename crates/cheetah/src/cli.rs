@@ -38,7 +38,8 @@ To see all of it on this machine: cheetah demo")]
 unreadable).
 Sizes: 64KiB, 1.5G, 12GB; K, M, G, T are powers of 1024, KB, MB, GB, TB powers of 1000.")]
 pub struct Cli {
-    /// Print JSON, one value per line
+    /// Print JSON, one value per line: the answer, after events of long work, each with "event"; and after a failure a
+    /// value with "error" and "exit_code"
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
 
@@ -125,6 +126,15 @@ impl Command {
     pub fn prepare(&self) {
         if let Self::Attach(args) = self {
             args.prepare();
+        }
+    }
+
+    /// Makes all files, folders and sockets that the verb creates its user's own: images, maps, logs, reports, caches and
+    /// sockets hold evidence, whatever the umask of the shell is. Programs that it starts inherit this. Man pages and
+    /// completions are for all users.
+    pub fn keep_files_private(&self) {
+        if !matches!(self, Self::Generate(_)) {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         }
     }
 

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return explain(&message),
     };
+    cli.command.keep_files_private();
     ui::log::start(cli.verbose);
     supervise::watch();
     let ui = ui::Ui::new(cli.json);

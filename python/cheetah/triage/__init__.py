@@ -13,6 +13,7 @@ each read, so threads on one handle do not overlap.
         shared_source    the source, opened once and shared
         folder           the directory of the result, and whether a run may resume in it
         plan             which files are read, in which order and batches
+        custody          the signed log with the hash of each file of the result
         journal, ledger  tasks that are done, durable, so that an interrupted run resumes
         preview          a few files and names read early, for the progress display alone
         progress, stage_progress, top_findings    what the user sees during a run
@@ -23,12 +24,13 @@ each read, so threads on one handle do not overlap.
         preload          the process that the pool forks workers from
     reading/         image (the source for The Sleuth Kit), reader (one file's stream), salvage (damaged ranges)
     filesystem/      volumes, free blocks (allocation), NTFS records (mft_record, mft_file_name)
+        exfat, times, ext_inodes, distrust    what The Sleuth Kit reads wrongly: corrected, or marked as not trusted
     listing/         directories, a subtree at a time (walk, lister), as lines of `fls -m` (bodyfile), in order (assemble)
         name_search      keywords in names
         mft_preview      keywords in the names of an NTFS volume before it can be listed
     content/         analysis of a batch of files: hashes, types, hits; unallocated space, a range at a time
         types, signatures, extensions   a file's type, and whether its name agrees
-        hashset, hashtext               hash lists
+        hashset, hashtext, list_text    hash lists; the encodings and line ends of lists
         scan                            keywords and YARA rules
     ranking/         score, and folder_kinds, which it depends on
     tables/          store (schemas and parts), merge (files.parquet, findings.parquet), timeline

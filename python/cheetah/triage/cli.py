@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NoReturn
 from cheetah import options, path_text, sizes
 from cheetah.error import Error
 from cheetah.open_options import absolute_source
-from cheetah.triage.settings import HASHES, MAX_FILE_BYTES, Settings
+from cheetah.triage.settings import CASE, HASHES, MAX_FILE_BYTES, Settings
 
 if TYPE_CHECKING:
     from cheetah.triage.hub.shared_source import Hub
 
 _LISTS = ("known", "wanted", "keywords", "yara")
 FAILED, MISUSED = 1, 2
+SECTOR_SIZES = (512, 1024, 2048, 4096)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,6 +89,8 @@ def parse(words: Sequence[str]) -> Settings:
         hashes=given.hash,
         max_file=given.max_file,
         unallocated=not given.no_unallocated,
+        sector_size=given.sector_size,
+        case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
         fresh=given.fresh,
         json=given.json,
     )
@@ -110,6 +113,9 @@ def _parser() -> options.Parser:
     add("--hash", metavar="LIST", type=_hashes, default=HASHES)
     add("--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES)
     add("--no-unallocated", action="store_true")
+    add("--sector-size", metavar="BYTES", type=_sector_size)
+    for name in CASE:
+        add(f"--{name.replace('_', '-')}", metavar="TEXT")
     add("--fresh", action="store_true")
     add("--json", action="store_true")
     return parser
@@ -131,11 +137,17 @@ def _hashes(text: str) -> tuple[str, ...]:
 def _size(text: str) -> int:
     try:
         size = sizes.parse(text)
-    except ValueError:
-        size = 0
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     if size == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 100MiB or 4GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} would read nothing: write 100MiB or 4GiB")
     return size
+
+
+def _sector_size(text: str) -> int:
+    if text not in map(str, SECTOR_SIZES):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the size of a sector: write 512, 1024, 2048 or 4096")
+    return int(text)
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:

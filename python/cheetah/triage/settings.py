@@ -9,6 +9,8 @@ from typing import Any
 from cheetah import path_text
 
 HASHES = ("md5", "sha1", "sha256")
+CASE = ("case_number", "evidence_number", "examiner", "description", "notes")
+"""The names of case data, as in an acquisition."""
 MAX_FILE_BYTES = 1 << 30
 QUICK_FILES = 500
 """The number of top-ranked files that `--quick` reads."""
@@ -32,6 +34,10 @@ class Settings:
     max_file: int = MAX_FILE_BYTES
     """Bytes read of each file; a larger file has the state "partial"."""
     unallocated: bool = True
+    sector_size: int | None = None
+    """The size of the source's sectors in bytes, if the user gives it."""
+    case: tuple[tuple[str, str], ...] = ()
+    """Case data for the record, as names and texts: see `CASE`."""
     fresh: bool = False
     json: bool = False
 
@@ -42,6 +48,7 @@ class Settings:
             "hashes": list(self.hashes),
             "max_file": self.max_file,
             "unallocated": self.unallocated and not self.quick,
+            "sector_size": self.sector_size,
             **{
                 kind: [_digest(path) for path in sorted(getattr(self, kind))]
                 for kind in ("known", "wanted", "keywords", "yara")

@@ -106,6 +106,13 @@ class Problem:
     path: str | None = None
     offset: int | None = None
     length: int | None = None
+    gap: bool = False
+    """Whether files may be missing because of it, although no range of the image is."""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is about something that could not be read, and not only a remark."""
+        return self.gap or self.offset is not None or self.stage == "listing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +121,7 @@ class Task:
 
     `what` depends on the stage, and has a JSON form:
 
-    * "volumes": empty;
+    * "volumes": `[sector size in bytes, 0 if unknown]`;
     * "preview": see `listing.mft_preview`;
     * "listing": see `listing.walk`;
     * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);

@@ -5,19 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cheetah_device::DynDevice;
 use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
-use cheetah_image::ewf::write::E01Options;
+use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::hash::Hashing;
+use cheetah_image::space;
 
 use super::recorder::Recorder;
 use super::{AcquireEvent, Destination, Evidence, Form, Request, side_files};
-use crate::custody;
+use crate::custody::{self, CustodyLog};
 use crate::engine::{EtaMeter, Replay, read_back, recognise_first};
-use crate::journal::{AcquisitionState, Journal, JournalRecord, Start, VERSION, both, changes, now_s};
-use crate::sink::{self, Setup, Sink};
+use crate::journal::{AcquisitionState, Journal, JournalRecord, Signed, Start, Unread, VERSION, both, changes, now_s};
+use crate::sink::{self, Resumed, Setup, Sink};
 
 /// The state from which a pass over the source starts.
 pub struct Prepared {
@@ -44,13 +44,39 @@ pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorde
         discard(&request.destinations, request.timeout).await?;
     }
     let start = start(request, &evidence.source.identity)?;
-    match Journal::open(&path)? {
+    match open_journal(request, &path, recorder)? {
         None => begin_new(request, evidence, (start, &path), recorder).await,
         Some((journal, state)) => {
             state.start.check_same_request(&start)?;
             go_on(request, evidence, (journal, state), recorder).await
         }
     }
+}
+
+/// Opens the journal at `path`, if there is one, as far as the custody log beside the first destination vouches for it. A
+/// record is believed for its signature, with the key of this examiner.
+fn open_journal(
+    request: &Request,
+    path: &Path,
+    recorder: &mut Recorder<'_>,
+) -> Result<Option<(Journal, AcquisitionState)>> {
+    let Some(journal) = Journal::lock(path)? else { return Ok(None) };
+    let Some(key) = &request.key else { return journal.read(Signed::NotKept) };
+    let log = CustodyLog::path_for(&request.destinations[0].path);
+    let there = log.symlink_metadata().is_ok();
+    let report = there
+        .then(|| custody::verify_log(&log, &custody::Known { keys: vec![key.public()], ..custody::Known::default() }))
+        .transpose()?;
+    let signed = report.and_then(|report| report.journal).filter(|signed| signed.key == key.public().id());
+    let read = journal.read(signed.as_ref().map_or(Signed::Nothing, |signed| Signed::As(&signed.sha256)));
+    if let Err(error @ Error::Evidence(_)) = &read
+        && there
+    {
+        // The attempt is an incident, which belongs on record.
+        keep_logs(request, recorder)?;
+        recorder.record_end(&error.to_string(), true);
+    }
+    read
 }
 
 /// Returns whether a destination is the file that the source is read from, under any name.
@@ -79,10 +105,14 @@ async fn begin_new(
         sink::check(destination, &setup).await?;
         side_files::check(destination)?;
     }
-    let journal = Journal::create(path, &start)?;
+    if request.check_space {
+        check_space(&request.destinations, &setup)?;
+    }
+    let mut journal = Journal::create(path, &start)?;
     let begun = async {
         keep_logs(request, recorder)?;
         recorder.record(&started(&start)?)?;
+        recorder.witness().map_or(Ok(()), |witness| journal.witnessed_by(witness))?;
         create(request, &setup).await
     };
     let sinks = match begun.await {
@@ -100,6 +130,37 @@ async fn begin_new(
     })?;
     let hashing = Hashing::start(request.hashes)?;
     Ok(Prepared { journal, state: AcquisitionState::new(start)?, sinks, hashing, evidence })
+}
+
+/// What an image needs beyond its content at least: the files beside it.
+const SIDE_BYTES: u64 = 64 << 10;
+
+/// Fails if there is too little space for the images. A raw image has holes where the source has; an E01 that is compressed
+/// may take less than its content, so only one that would have to shrink to a tenth is refused, and others are warned of.
+fn check_space(destinations: &[Destination], setup: &Setup) -> Result<()> {
+    let content = content_bytes(setup);
+    let files = |part: u64| -> Vec<_> {
+        let local = destinations.iter().filter(|to| to.object.is_none() && to.form != Form::Drive);
+        let is_packed = |to: &Destination| to.form == Form::E01 && setup.e01.compression != Compression::NONE;
+        local.map(|to| (to.path.clone(), content / if is_packed(to) { part } else { 1 } + SIDE_BYTES)).collect()
+    };
+    let instead = ", or give --skip-space-check if the source is known to have that much less content";
+    space::check(&files(10), instead)?;
+    if let Err(error) = space::check(&files(1), "") {
+        tracing::warn!("there may be too little space: without compression, {error}");
+    }
+    Ok(())
+}
+
+/// The bytes of content that the source may have: those on the disk, for a sparse file.
+fn content_bytes(setup: &Setup) -> u64 {
+    let path = cheetah_image::spec::path_of(&setup.source).map(|(path, _)| path);
+    let metadata = path.and_then(|path| path.metadata().ok()).filter(|metadata| metadata.is_file());
+    match metadata {
+        // Of a raw image: the file of another has less than its content. st_blocks counts blocks of 512 bytes (stat(2)).
+        Some(metadata) if metadata.len() == setup.size => setup.size.min(metadata.blocks().saturating_mul(512)),
+        _ => setup.size,
+    }
 }
 
 /// Creates every sink, or none. Drives come last, because their former content cannot be restored.
@@ -136,7 +197,7 @@ async fn go_on(
         shown =
             std::mem::replace(&mut shown, Ok(())).and_then(|()| recorder.tell(AcquireEvent::Checking(pace.progress())));
     };
-    let how = (request.same_source, request.retry_for);
+    let how = (request.same_source, request.compare_all, request.retry_for);
     let known = recognise_first(&request.source, &state, evidence, how, &mut compared).await;
     shown?;
     let (evidence, opening) = match known {
@@ -151,6 +212,7 @@ async fn go_on(
     let now = &evidence.source.identity;
     let write_protected = now.write_protected;
     let resumed = JournalRecord::Resume { at_s: now_s(), write_protected, opening: Some(Box::new(opening.clone())) };
+    recorder.witness().map_or(Ok(()), |witness| journal.witnessed_by(witness))?;
     journal.append(&resumed)?;
     state.resumes += 1;
     state.write_protected = both(state.write_protected, write_protected);
@@ -182,32 +244,41 @@ async fn take_up(
         let sinks = create(request, &setup).await?;
         return Ok(Prepared { journal, state, sinks, hashing, evidence });
     };
-    let mut sinks = Vec::new();
-    let mut held = Vec::new();
+    let mut found = Vec::new();
     for (destination, mark) in request.destinations.iter().zip(&marks) {
-        let resumed = sink::resume(destination, &setup, state.at, mark).await?;
-        sinks.push(resumed.sink);
-        held.push(resumed.held);
+        found.push(sink::resume(destination, &setup, state.at, mark).await?);
     }
-    read_held(request, &state, (&mut sinks, held), &evidence, &hashing, recorder).await?;
+    read_held(request, &state, &mut found, &evidence, &hashing, recorder).await?;
+    // Files are changed only now that their content is known.
+    let go_on = |found| match found {
+        Resumed::Files { go_on, .. } => go_on(),
+        Resumed::Drive(_, sink) | Resumed::Upload(sink) => Ok(sink),
+    };
+    let sinks = found.into_iter().map(go_on).collect::<Result<_>>()?;
     Ok(Prepared { journal, state, sinks, hashing, evidence })
 }
 
-/// Reads the sinks back, compares their content with the digests in the journal, and hashes it. Sinks that cannot be read
-/// are given the content again, from the first that can be, or else from the source.
+/// Reads the destinations back, compares their content with the digests in the journal, and hashes it. Sinks of those that
+/// cannot be read are given the content again, from the first that can be, or else from the source.
 async fn read_held(
     request: &Request,
     state: &AcquisitionState,
-    (sinks, held): (&mut [Box<dyn Sink>], Vec<Option<DynDevice>>),
+    found: &mut [Resumed],
     evidence: &Evidence,
     hashing: &Hashing,
     recorder: &mut Recorder<'_>,
 ) -> Result<()> {
     let coverage = Arc::new(state.coverage());
-    let refilled = sinks.iter_mut().zip(&held).filter(|(_, held)| held.is_none()).map(|(sink, _)| sink).collect();
+    let (mut refilled, mut devices) = (Vec::new(), Vec::new());
+    for (destination, found) in request.destinations.iter().zip(found) {
+        match found {
+            Resumed::Files { held, .. } | Resumed::Drive(held, _) => {
+                devices.push((destination.to_string(), held.clone()))
+            }
+            Resumed::Upload(sink) => refilled.push(sink),
+        }
+    }
     let mut replay = Some(Replay { hashing, sinks: refilled, bad: &state.bad });
-    let named = request.destinations.iter().map(ToString::to_string).zip(held);
-    let mut devices: Vec<_> = named.filter_map(|(name, held)| held.map(|held| (name, held))).collect();
     if devices.is_empty() {
         devices.push((evidence.source.identity.location.clone(), evidence.source.device.clone()));
     }
@@ -276,6 +347,7 @@ fn setup(request: &Request, start: &Start) -> Setup {
     Setup {
         size: start.source.size,
         source: start.source.location.clone(),
+        sector_size: start.source.sector_size,
         e01: start.e01.clone(),
         force: request.force,
         restart: request.restart,
@@ -307,5 +379,5 @@ pub async fn discard(destinations: &[Destination], timeout: Duration) -> Result<
     for destination in destinations {
         sink::discard(destination, timeout).await?;
     }
-    known.map_or(Ok(()), Journal::remove)
+    known.map_or(Ok(()), Unread::remove)
 }

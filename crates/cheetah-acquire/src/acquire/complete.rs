@@ -21,6 +21,7 @@ use super::{AcquireEvent, Destination, Form, Progress, Request};
 use crate::custody;
 use crate::engine::{EtaMeter, Replay, read_back};
 use crate::journal::AcquisitionState;
+use crate::reader::BadRange;
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
 
@@ -40,7 +41,7 @@ pub async fn complete(
     let mut reports = Vec::new();
     for (index, (destination, sink)) in request.destinations.iter().zip(sinks).enumerate() {
         // Before the image is named, or an incomplete image could be taken for a whole one.
-        let map = keep_map(destination, &whole.coverage)?;
+        let map = keep_map(destination, &whole.coverage, &state.bad)?;
         if let Some(map) = &map {
             put_beside(destination, map, "map", request.timeout).await?;
         }
@@ -60,15 +61,24 @@ pub async fn complete(
     Ok(reports)
 }
 
-/// Writes the coverage map beside an incomplete image; removes an earlier map of a whole one.
-pub fn keep_map(destination: &Destination, coverage: &Coverage) -> Result<Option<PathBuf>> {
+/// Writes the coverage map beside an incomplete image; removes an earlier map of a whole one. Comments at its end tell the
+/// `bad` ranges that are corrupt in the source from those that could not be read.
+pub fn keep_map(destination: &Destination, coverage: &Coverage, bad: &[BadRange]) -> Result<Option<PathBuf>> {
     let path = destination.beside("map");
     if destination.form == Form::Drive {
         // Written when the drive file records it.
         return Ok((!coverage.is_whole()).then_some(path));
     }
     if !coverage.is_whole() {
-        MAP.replace(&path, coverage.to_string().as_bytes())?;
+        let mut text = coverage.to_string();
+        let mut corrupt = bad.iter().filter(|bad| bad.corrupt).peekable();
+        if corrupt.peek().is_some() {
+            text.push_str(
+                "# corrupt in the image that is the source (all other ranges of status - were unreadable):\n",
+            );
+        }
+        corrupt.for_each(|bad| text.push_str(&format!("# corrupt  {:#010x}  {:#010x}\n", bad.offset, bad.len)));
+        MAP.replace(&path, text.as_bytes())?;
         return Ok(Some(path));
     }
     MAP.remove(&path).map(|()| None)

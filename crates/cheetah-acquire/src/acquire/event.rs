@@ -19,6 +19,11 @@ pub enum AcquireEvent {
         /// Bytes acquired by earlier runs; 0 at the first start.
         resumed_at: u64,
     },
+    /// The source can be read, and something about it is in doubt.
+    Doubts {
+        /// The doubts, a sentence each.
+        doubts: Vec<String>,
+    },
     /// Acquired data is read back, or compared with the source.
     Checking(Progress),
     /// Progress of the pass over the source, several times a second, even when stalled.

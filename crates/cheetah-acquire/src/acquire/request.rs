@@ -97,6 +97,10 @@ pub struct Request {
     pub force_lease: bool,
     /// The examiner vouches that a source with a different identity is the original one.
     pub same_source: bool,
+    /// Compare all data acquired before, not a sample, with a source that is opened again.
+    pub compare_all: bool,
+    /// Fail at the beginning if the file systems may have too little space.
+    pub check_space: bool,
     /// Read every destination back in the end, and compare.
     pub verify: bool,
     /// Discard an interrupted acquisition, and begin again.
@@ -123,6 +127,8 @@ impl Request {
             timeout: Duration::from_secs(10),
             force_lease: false,
             same_source: false,
+            compare_all: false,
+            check_space: false,
             verify: false,
             restart: false,
             force: false,

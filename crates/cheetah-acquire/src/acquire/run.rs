@@ -6,7 +6,7 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
-use cheetah_image::Identity;
+use cheetah_image::{HashKind, Identity};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -15,8 +15,8 @@ use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
 use super::side_files::REPORT;
 use super::{AcquireEvent, Destination, Form, Report, Request};
-use crate::custody;
-use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, StopSignal, Tally};
+use crate::custody::{self, FileRead};
+use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally};
 use crate::journal::{AcquisitionState, Journal, Opening};
 use crate::reader::{BadRange, Salvage};
 use crate::sink::Sink;
@@ -59,7 +59,17 @@ pub async fn acquire(
         }
     };
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
-    let salvage = Salvage { sector: sector_size(&evidence.source.identity).into(), retries: request.retries };
+    let doubts = cheetah_source::doubts(&evidence.source, request.timeout).await;
+    if !doubts.is_empty() {
+        recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
+    }
+    let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
+    let identity = &evidence.source.identity;
+    let salvage = Salvage {
+        sector: sector_size(identity).into(),
+        retries: request.retries,
+        is_checked: identity.kind.has_checksums(),
+    };
     let mut pass = Pass {
         source: request.source.clone(),
         salvage,
@@ -67,6 +77,7 @@ pub async fn acquire(
         errors_max: request.errors_max,
         retry_for: request.retry_for,
         same_source: request.same_source,
+        compare_all: request.compare_all,
         damage: Damage::of(&state.bad),
         queues: SinkQueues::start(sinks),
         hashing,
@@ -94,7 +105,9 @@ pub async fn acquire(
                 report = async {
                     let hashes = hashing.finish().await?;
                     recorder.tell(AcquireEvent::Completing { hashes: hashes.clone() })?;
-                    let whole = Finished { state, hashes, active, tally };
+                    let unreadable = Damage::of(&state.bad).bytes;
+                    let files = files.finish(&hashes, unreadable).await;
+                    let whole = Finished { state, hashes, active, tally, doubts, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
@@ -129,7 +142,7 @@ fn resumable(error: Error) -> Error {
         }
         Error::Device { doing, error } => (format!("{doing}: {error}"), ""),
         Error::Failed(what) if what.ends_with("run the same command to resume") => return Error::Failed(what),
-        Error::Failed(what) | Error::Revoked(what) => (what, ""),
+        Error::Failed(what) | Error::Node { why: what, .. } => (what, ""),
     };
     Error::Failed(format!("{what}; {next}run the same command to resume"))
 }
@@ -151,7 +164,7 @@ async fn give_up(
     let mut coverage = state.coverage();
     coverage.set(ByteRange::between(safe_at, coverage.size()), State::Unread);
     for destination in &request.destinations {
-        if let Err(error) = keep_map(destination, &coverage) {
+        if let Err(error) = keep_map(destination, &coverage, &state.bad) {
             tracing::warn!("{error}");
         }
     }
@@ -163,12 +176,19 @@ async fn give_up(
 /// record of its own, too.
 const NOTES_LOGGED_MAX: usize = 100;
 
+/// The number of the source's files in one record of a custody log: a record has a maximum length.
+const FILES_LOGGED_TOGETHER: usize = 1000;
+
 /// A pass that reached the end of the source.
 struct Finished {
     state: AcquisitionState,
     hashes: cheetah_image::Hashes,
     active: Duration,
     tally: Tally,
+    /// What is in doubt about the source.
+    doubts: Vec<String>,
+    /// The files that it was read from.
+    files: Vec<FileRead>,
 }
 
 impl Finished {
@@ -181,10 +201,15 @@ impl Finished {
     ) -> Result<Report> {
         let mut sinks = complete(request, &self.state, &self.hashes, sinks, recorder).await?;
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
+        let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
+        for files in self.files.chunks(FILES_LOGGED_TOGETHER) {
+            recorder.record(&custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
+        }
         let finished = custody::Finished {
             size: self.state.at,
             unreadable_bytes,
+            corrupt_bytes,
             hashes: self.hashes.clone(),
             notes,
             digests: Some(self.state.digests.root()),
@@ -212,7 +237,7 @@ impl Finished {
     }
 
     fn report(self, sinks: Vec<super::SinkReport>) -> Report {
-        let Self { state, hashes, active, tally } = self;
+        let Self { state, hashes, active, tally, doubts, files } = self;
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
@@ -221,9 +246,16 @@ impl Finished {
         Report {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
+            doubts,
+            files,
             size: state.at,
-            hashes_differing: Report::differing(&state.start.source.hashes, &hashes),
+            // The stored hashes are of content that is not there.
+            hashes_differing: match unreadable.iter().any(|bad| bad.corrupt) {
+                true => Vec::new(),
+                false => Report::differing(&state.start.source.hashes, &hashes),
+            },
             hashes,
+            corrupt_bytes: unreadable.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum(),
             unreadable,
             unreadable_bytes: damage.bytes,
             retries: state.retries,

@@ -20,7 +20,9 @@ use super::key::{KeyId, PublicKey};
 use super::ledger;
 use super::lines::{LogLine, for_each};
 use super::record::{ORIGIN, Parsed, PrevDigest};
-use super::report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
+use super::report::{
+    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+};
 use super::{LINE_BYTES_MAX, LINES_MAX};
 
 /// A custody log beside an image. Its records show whether it is one; nothing is appended to any other file.
@@ -310,14 +312,24 @@ impl<'a> Checker<'a> {
                 report.state = State::Unfinished;
                 report.destroyed = false;
                 report.earlier = report.finished.take().or(report.earlier.take());
+                report.journal = None;
+                report.triaged = None;
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
             Some(CustodyEvent::Resumed { .. }) => report.state = State::Unfinished,
+            Some(CustodyEvent::Checkpoint { at, journal: Some(sha256) }) => {
+                report.journal = Some(SignedJournal { line: place.line, key: parsed.key, at, sha256 });
+                report.state = State::Unfinished;
+            }
             Some(CustodyEvent::Stopped { .. }) => report.state = State::Stopped,
             Some(CustodyEvent::Finished(finished)) => {
                 report.state = State::Finished;
                 report.finished = Some(FinishedAt { place, time: record.time.clone(), finished: *finished });
+            }
+            Some(CustodyEvent::Triaged(triaged)) => {
+                report.state = State::Finished;
+                report.triaged = Some(*triaged);
             }
             Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Kept { .. })
                 if report.state == State::Empty =>
@@ -334,8 +346,12 @@ impl<'a> Checker<'a> {
                 let line = report.lines;
                 report.wipes.add(line, *receipt, record.credential.as_ref().map(|acting| acting.room.as_str()));
             }
-            Some(CustodyEvent::AcceptedUnverified { .. } | CustodyEvent::Kept { .. } | CustodyEvent::Verified(_))
-                if report.state == State::Use => {}
+            Some(
+                CustodyEvent::AcceptedUnverified { .. }
+                | CustodyEvent::Kept { .. }
+                | CustodyEvent::Verified(_)
+                | CustodyEvent::Doubts { .. },
+            ) if report.state == State::Use => {}
             _ if matches!(report.state, State::Empty | State::Use) => report.state = State::Unfinished,
             _ => {}
         }

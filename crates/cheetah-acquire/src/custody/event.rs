@@ -8,6 +8,8 @@ use cheetah_image::Hashes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::triage::Triaged;
+
 /// An event. In the log, `event` is its name and `details` holds its fields.
 ///
 /// A log with events that this version does not know can still be checked.
@@ -47,6 +49,10 @@ pub enum CustodyEvent {
     Checkpoint {
         /// Bytes from the start.
         at: u64,
+        /// SHA-256, in hexadecimal, of the journal up to here: of all of its bytes. An acquisition is resumed only from
+        /// a journal that begins with these bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        journal: Option<String>,
     },
     /// Something failed.
     Error {
@@ -69,6 +75,9 @@ pub enum CustodyEvent {
         range: Span,
         /// The source's reason.
         why: String,
+        /// Whether the image that is the source is corrupt there, rather than unreadable.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        corrupt: bool,
     },
     /// The source is not the one that the acquisition began with.
     SourceChanged {
@@ -100,6 +109,16 @@ pub enum CustodyEvent {
         /// The nodes whose content was overwritten with it.
         overwritten: Vec<String>,
     },
+    /// What is in doubt about the source although it can be read: a partition table that reaches beyond its end, say.
+    Doubts {
+        /// The doubts, a sentence each.
+        doubts: Vec<String>,
+    },
+    /// The files that the source was read from, up to 1000 in a record.
+    SourceFiles {
+        /// The files, in order.
+        files: Vec<FileRead>,
+    },
     /// Hashes of the whole.
     Hashes {
         /// The hashes.
@@ -114,6 +133,8 @@ pub enum CustodyEvent {
     },
     /// The image was read back and compared.
     Verified(Box<Verified>),
+    /// A triage ended, and wrote its result.
+    Triaged(Box<Triaged>),
     /// The last line of the log was unfinished, as a power cut or a full disk leaves it. It was removed, and this
     /// record stands in its place.
     Repaired {
@@ -179,14 +200,32 @@ impl Started {
     }
 }
 
+/// A file that a source was read from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRead {
+    /// Its path as text, or its URI.
+    pub file: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The SHA-256 of the file itself, in hexadecimal. It is the hash of the content only if the file is a raw image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// Why there is no hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
 /// The end of an acquisition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// Bytes in the image.
     pub size: u64,
-    /// The number of unreadable bytes; hashes are made with zeros for them.
+    /// The number of unreadable bytes, corrupt ones included; hashes are made with zeros for them.
     #[serde(default)]
     pub unreadable_bytes: u64,
+    /// The number of bytes that are corrupt in the image that is the source.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corrupt_bytes: u64,
     /// Hashes of the whole.
     #[serde(default)]
     pub hashes: Hashes,
@@ -224,6 +263,12 @@ pub struct Verified {
     /// The problems, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+}
+
+// Serde passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// A range of bytes in a record.

@@ -54,6 +54,7 @@ impl FillLog {
         let finished = Finished {
             size: image.size,
             unreadable_bytes,
+            corrupt_bytes: 0,
             hashes: image.hashes.clone(),
             notes: image.note().into_iter().collect(),
             digests: image.digests.as_ref().map(|digests| digests.blake3.clone()),
@@ -137,7 +138,7 @@ impl FillObserver for FillLog {
             FillEvent::Complete { image, unreadable } => {
                 for range in unreadable.iter().take(RANGES_LOGGED_MAX) {
                     let why = "the source could not read it".to_owned();
-                    self.append(CustodyEvent::Unreadable { range: Span::from(*range), why })?;
+                    self.append(CustodyEvent::Unreadable { range: Span::from(*range), why, corrupt: false })?;
                 }
                 self.finished(&image, unreadable.iter().map(|range| range.len).sum())
             }

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use cheetah_device::os_error;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
+use cheetah_image::regular;
 use ed25519_dalek::Signer as _;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -83,18 +84,23 @@ impl SigningKey {
     /// If it cannot be read, is no Ed25519 key in PEM, or may be read by users other than its owner.
     pub fn load(path: &Path) -> Result<Option<Self>> {
         let doing = || format!("reading the custody key {}", path.display());
-        let file = match File::open(path) {
+        let foreign = || {
+            Error::failed(format!(
+                "the custody key {} is not a file of yours, so it proves nothing; name another with CHEETAH_KEY",
+                path.display()
+            ))
+        };
+        // Opening a pipe would wait for its other end.
+        let file = match regular::open_file(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(foreign()),
             opened => opened.map_err(|error| Error::io(doing(), &error))?,
         };
         let metadata = file.metadata().map_err(|error| Error::io(doing(), &error))?;
         // Links are followed, since a key may be kept elsewhere, but the file must belong to this user.
         let user = rustix::process::geteuid();
         if !metadata.is_file() || !(user.is_root() || metadata.uid() == user.as_raw()) {
-            return Err(Error::failed(format!(
-                "the custody key {} is not a file of yours, so it proves nothing; name another with CHEETAH_KEY",
-                path.display()
-            )));
+            return Err(foreign());
         }
         let mode = metadata.mode();
         if mode & OTHERS != 0 {

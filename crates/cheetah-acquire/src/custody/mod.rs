@@ -30,19 +30,23 @@ mod log;
 mod read;
 mod record;
 mod report;
+mod triage;
 mod wipes;
 
 pub use agreement::DriveRecords;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
-pub use event::{CustodyEvent, Finished, Span, Started, Verified, source};
+pub use event::{CustodyEvent, FileRead, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
 pub use head::{Head, KnownHead, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use read::Damage;
-pub use report::{Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, Signer, State, UnfinishedLine};
+pub use report::{
+    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+};
+pub use triage::{OutputFile, Triaged};
 pub use wipes::Wipes;
 
 /// The maximum length of a line, its newline included. Bounds the memory that a hostile log can take, and has room for a

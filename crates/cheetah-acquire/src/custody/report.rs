@@ -10,6 +10,7 @@ use super::event::Finished;
 use super::head::KnownHead;
 use super::key::KeyId;
 use super::record::{ActingAs, PrevDigest};
+use super::triage::Triaged;
 use super::wipes::Wipes;
 
 /// The result of checking a log. Facts come only from records before the first problem.
@@ -61,6 +62,12 @@ pub struct LogReport {
     /// The `finished` record before the last `started` record. An image keeps its place until the next one is whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<FinishedAt>,
+    /// The last record since the last `started` record that vouches for a journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<SignedJournal>,
+    /// The result in the last `triaged` record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub triaged: Option<Triaged>,
     /// The receipts of nodes that wiped the drive.
     #[serde(skip_serializing_if = "Wipes::is_empty")]
     pub wipes: Wipes,
@@ -121,6 +128,19 @@ pub struct FinishedAt {
     /// The record's details.
     #[serde(flatten)]
     pub finished: Finished,
+}
+
+/// A journal that a record vouches for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SignedJournal {
+    /// The line of the record, from 1.
+    pub line: u64,
+    /// The key that signed the record.
+    pub key: KeyId,
+    /// Bytes that were on stable storage.
+    pub at: u64,
+    /// SHA-256 of the journal, in hexadecimal.
+    pub sha256: String,
 }
 
 /// A key that signed records.

@@ -8,6 +8,7 @@
 //! | `checkpoint` | when a checkpoint is due, and the one in progress |
 //! | `eta_meter` | rate and remaining time (no I/O) |
 //! | `readback` | reading back a sink's content |
+//! | [`SourceFiles`] | hashes of the files that the source is read from |
 //! | [`recognise()`](recognise::recognise) | whether a source that is opened again is the same |
 
 mod checkpoint;
@@ -16,9 +17,11 @@ mod pass;
 mod readback;
 mod recognise;
 mod sink_queues;
+mod source_files;
 
 pub use checkpoint::Checkpoints;
 pub use eta_meter::EtaMeter;
 pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first};
 pub use readback::{Replay, read_back};
 pub use sink_queues::SinkQueues;
+pub use source_files::SourceFiles;

@@ -8,6 +8,7 @@ use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_error::{Error, Result};
 use cheetah_image::Kind;
 use cheetah_image::hash::Hashing;
+use cheetah_nbd::client::ranges_that_end_connections;
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
@@ -39,6 +40,8 @@ pub struct Pass<'a> {
     pub retry_for: Duration,
     /// Whether the examiner vouches for a source whose identity has changed.
     pub same_source: bool,
+    /// Whether all data acquired before is compared with a source that is opened again.
+    pub compare_all: bool,
     /// The state of the acquisition, which the pass advances.
     pub state: AcquisitionState,
     /// The unreadable part of it.
@@ -154,7 +157,7 @@ impl Pass<'_> {
     async fn go_on(&mut self, mut evidence: Evidence, stop: StopSignal<'_>) -> std::result::Result<PassEnd, Failed> {
         // The offset of the last loss, and when it was first lost there: bounds retries of a source that reopens but
         // yields nothing.
-        let mut stuck = (u64::MAX, Instant::now());
+        let mut stuck = ((u64::MAX, 0), Instant::now());
         loop {
             (self.tally.wire, self.tally.reconnects) = (evidence.wire.clone(), 0);
             let liveness = self.liveness(&evidence);
@@ -166,8 +169,10 @@ impl Pass<'_> {
             };
             self.note_reconnects(&evidence)?;
             drop((reader, evidence));
-            if stuck.0 != self.state.at {
-                stuck = (self.state.at, Instant::now());
+            // A server that ends the connection at bad sectors is lost once for each range that is found to be one.
+            let place = (self.state.at, ranges_that_end_connections());
+            if stuck.0 != place {
+                stuck = (place, Instant::now());
             }
             // The source may be unavailable for long.
             self.make_safe().await.map_err(Failed::Hard)?;
@@ -296,8 +301,10 @@ impl Pass<'_> {
         self.state.links_lost += 1;
         self.checkpoints.append(JournalRecord::Lost { at_s: now_s() }).await.map_err(Failed::Hard)?;
         (self.tell)(AcquireEvent::Lost { why: lost.to_string(), retry_for_s: self.retry_for.as_secs() })?;
+        let mut pause = Duration::ZERO;
         while since.elapsed() < self.retry_for {
-            tokio::time::sleep(RETRY_EVERY.min(self.retry_for)).await;
+            tokio::time::sleep(pause.min(self.retry_for)).await;
+            pause = RETRY_EVERY;
             self.tell_progress()?;
             // An agent that connects to us may never do so again.
             let left = self.retry_for.saturating_sub(since.elapsed());
@@ -310,7 +317,9 @@ impl Pass<'_> {
                 shown =
                     std::mem::replace(&mut shown, Ok(())).and_then(|()| tell(AcquireEvent::Checking(pace.progress())));
             };
-            let known = known_again(&self.state, &evidence, (Cause::Lost, self.same_source), &mut compared).await;
+            let known =
+                known_again(&self.state, &evidence, (Cause::Lost, self.same_source, self.compare_all), &mut compared)
+                    .await;
             shown?;
             if let Err(error @ Error::Evidence(_)) = &known {
                 (self.tell)(AcquireEvent::SourceChanged { what: error.to_string() })?;
@@ -355,11 +364,11 @@ impl Pass<'_> {
 
     fn too_many(&self, bad: &BadRange) -> Error {
         let source = &self.state.start.source.location;
-        let (range, why) = (bad.range(), &bad.why);
+        let (range, is, why) = (bad.range(), bad.is(), &bad.why);
         let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
         Error::Evidence(match self.errors_max {
-            ErrorsMax::Count(0) => format!("{source}: {range} is unreadable: {why}; {next}"),
-            max => format!("{source}: {range} is unreadable, too: {why}; that is more than --max-errors {max}; {next}"),
+            ErrorsMax::Count(0) => format!("{source}: {range} is {is}: {why}; {next}"),
+            max => format!("{source}: {range} is {is}, too: {why}; that is more than --max-errors {max}; {next}"),
         })
     }
 }
@@ -379,7 +388,7 @@ async fn open(source: &Opener) -> Option<Evidence> {
 async fn known_again(
     state: &AcquisitionState,
     evidence: &Evidence,
-    how: (Cause, bool),
+    how: (Cause, bool, bool),
     compared: Compared<'_>,
 ) -> Result<Option<Opening>> {
     match recognise(state, evidence, how, compared).await {
@@ -403,10 +412,10 @@ pub async fn recognise_first(
     source: &Opener,
     state: &AcquisitionState,
     evidence: Evidence,
-    (same_source, retry_for): (bool, Duration),
+    (same_source, compare_all, retry_for): (bool, bool, Duration),
     compared: Compared<'_>,
 ) -> Result<(Evidence, Opening)> {
-    let how = (Cause::Resumed, same_source);
+    let how = (Cause::Resumed, same_source, compare_all);
     let why = match recognise(state, &evidence, how, compared).await {
         Ok(opening) => return Ok((evidence, opening)),
         Err(why) if !evidence.inbound => return Err(why.into_error()),
@@ -439,7 +448,7 @@ mod tests {
 
     #[test]
     fn each_started_mib_of_a_range_is_an_error() {
-        let bad = |offset, len| BadRange { offset, len, why: "bad".into() };
+        let bad = |offset, len| BadRange { offset, len, why: "bad".into(), corrupt: false };
         let errors = |list: &[BadRange]| Damage::of(list).errors;
         assert_eq!(errors(&[bad(0, 512), bad(512, 512), bad(2048, 512)]), 2);
         assert_eq!(errors(&[bad(0, 1 << 20)]), 1);

@@ -42,7 +42,7 @@ impl Unrecognised {
 pub async fn recognise(
     state: &AcquisitionState,
     evidence: &Evidence,
-    (cause, same_source): (Cause, bool),
+    (cause, same_source, compare_all): (Cause, bool, bool),
     compared: Compared<'_>,
 ) -> Result<Opening, Unrecognised> {
     let (then, now) = (&state.start.source, &evidence.source.identity);
@@ -65,7 +65,7 @@ pub async fn recognise(
         }
         let location = &state.start.source.location;
         let changed = |chunk: ByteRange| journal::changed(location, format_args!("{chunk} has another content now"));
-        let mut comparing = Comparing { location, changed: &changed, compared };
+        let mut comparing = Comparing { location, changed: &changed, compared, all: compare_all };
         // Chunks that were acquired whole.
         let chunks = Pieces::within(state.coverage().in_state(State::Read), CHUNK_BYTES, state.start.source.size);
         let equal = match &client {

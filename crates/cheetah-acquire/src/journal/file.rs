@@ -1,12 +1,15 @@
 //! The journal on disk.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use std::sync::Arc;
+
 use cheetah_error::{Error, Result};
-use cheetah_image::append::Appender;
+use cheetah_image::hash::hex;
 use cheetah_image::own_file::{Locked, OwnFile};
+use sha2::{Digest as _, Sha256};
 
 use super::{AcquisitionState, JournalRecord, Start, VERSION};
 
@@ -31,23 +34,52 @@ const JOURNAL: OwnFile = OwnFile {
 /// The state and the length of the valid part of a journal; or the number of the bad line, and why.
 type JournalScan = std::result::Result<(Option<AcquisitionState>, u64), (u64, String)>;
 
+/// Vouches for a journal after each record: gets the offset of its last checkpoint, and the SHA-256 of its bytes. The custody
+/// logs do that.
+pub type Witness = Arc<dyn Fn(u64, String) -> Result<()> + Send + Sync>;
+
 /// A journal open for appending, by this process alone.
-#[derive(Debug)]
 pub struct Journal {
-    file: Appender,
+    file: File,
     path: PathBuf,
+    /// The digest of all of its bytes.
+    sha256: Sha256,
+    /// The offset of its last checkpoint.
+    at: u64,
+    witness: Option<Witness>,
 }
 
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("path", &self.path).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// A journal that is locked, and whose content is not believed yet.
+#[derive(Debug)]
+pub struct Unread(Journal);
+
 impl Journal {
-    /// Creates a journal at `path`, where there must be none.
+    /// Creates a journal at `path`, where there must be none. Nothing is left of one that cannot be written.
     pub fn create(path: &Path, start: &Start) -> Result<Self> {
         drop(JOURNAL.create(path)?);
         let Locked::Held { file, .. } = JOURNAL.open_locked(path)? else { return Err(in_use(path)) };
-        let mut journal = Self { file: Appender::new(file, 0), path: path.to_owned() };
-        journal.append(&JournalRecord::Start(Box::new(start.clone())))?;
-        sync_directory_of(path)
-            .map_err(|error| Error::io(format_args!("making the journal {}", path.display()), &error))?;
-        Ok(journal)
+        let mut journal = Self::of(file, path);
+        let made = journal.append(&JournalRecord::Start(Box::new(start.clone()))).and_then(|_| {
+            sync_directory_of(path)
+                .map_err(|error| Error::io(format_args!("making the journal {}", path.display()), &error))
+        });
+        match made {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                let _ = std::fs::remove_file(path);
+                Err(error)
+            }
+        }
+    }
+
+    fn of(file: File, path: &Path) -> Self {
+        Self { file, path: path.to_owned(), sha256: Sha256::new(), at: 0, witness: None }
     }
 
     /// Opens the journal at `path` without reading it; `None` if there is none.
@@ -55,47 +87,108 @@ impl Journal {
     /// # Errors
     ///
     /// If another process has it open, or the file is not a journal.
-    pub fn lock(path: &Path) -> Result<Option<Self>> {
+    pub fn lock(path: &Path) -> Result<Option<Unread>> {
         match JOURNAL.open_locked(path)? {
-            Locked::Held { file, .. } => {
-                let doing = |error| Error::io(format_args!("reading the journal {}", path.display()), &error);
-                let end = file.metadata().map_err(doing)?.len();
-                Ok(Some(Self { file: Appender::new(file, end), path: path.to_owned() }))
-            }
+            Locked::Held { file, .. } => Ok(Some(Unread(Self::of(file, path)))),
             Locked::InUse => Err(in_use(path)),
             Locked::Absent => Ok(None),
         }
     }
 
-    /// Opens the journal at `path` and reads it; `None` if there is none, or a crash cut off its first record.
-    pub fn open(path: &Path) -> Result<Option<(Self, AcquisitionState)>> {
+    /// Lets `witness` vouch for what is in the journal now, and for each record that follows.
+    pub fn witnessed_by(&mut self, witness: Witness) -> Result<()> {
+        witness(self.at, hex(&self.sha256.clone().finalize()))?;
+        self.witness = Some(witness);
+        Ok(())
+    }
+}
+
+impl Unread {
+    /// Reads the journal; `None` if a crash cut off its first record, or before anything was done: it is removed then. With
+    /// `signed`, only the beginning that has this SHA-256 is believed; what follows was written in the moment of a crash, and
+    /// is cut off.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Evidence`] if the journal has no such beginning, [`Error::Failed`] if it is damaged.
+    pub fn read(self, signed: Signed<'_>) -> Result<Option<(Journal, AcquisitionState)>> {
+        let mut journal = self.0;
+        let path = journal.path.clone();
         let doing = |error: std::io::Error| Error::io(format_args!("reading the journal {}", path.display()), &error);
-        let Some(journal) = Self::lock(path)? else { return Ok(None) };
-        let (state, end) = journal.read().map_err(doing)?.map_err(|(line, why)| {
-            Error::failed(format!(
-                "the journal {} is damaged: line {line} is {why}; begin again with --restart",
-                path.display()
-            ))
+        let end = match signed {
+            Signed::NotKept => u64::MAX,
+            Signed::As(sha256) => journal.end_of(sha256).map_err(doing)?.ok_or_else(|| altered(&path))?,
+            // The first thing that is signed is the journal's first record, before any destination is touched.
+            Signed::Nothing if journal.has_one_record().map_err(doing)? => return journal.remove().map(|()| None),
+            Signed::Nothing => return Err(unsigned(&path)),
+        };
+        let (state, end) = journal.read(end).map_err(doing)?.map_err(|(line, why)| {
+            let path = path.display();
+            Error::failed(format!("the journal {path} is damaged: line {line} is {why}; begin again with --restart"))
         })?;
-        let journal = journal.cut(end).map_err(doing)?;
+        journal.file.set_len(end).map_err(doing)?;
         match state {
-            Some(state) => Ok(Some((journal, state))),
+            Some(state) => {
+                journal.at = state.at;
+                Ok(Some((journal, state)))
+            }
             None => journal.remove().map(|()| None),
         }
     }
 
-    /// Cuts off what follows the first `end` bytes.
-    fn cut(self, end: u64) -> std::io::Result<Self> {
-        Ok(Self { file: Appender::cut(self.file.into_file(), end)?, path: self.path })
+    /// Removes the journal.
+    pub fn remove(self) -> Result<()> {
+        self.0.remove()
+    }
+}
+
+/// What the custody log says of a journal.
+#[derive(Debug, Clone, Copy)]
+pub enum Signed<'a> {
+    /// No custody log is kept.
+    NotKept,
+    /// Nothing.
+    Nothing,
+    /// It has this SHA-256, in hexadecimal.
+    As(&'a str),
+}
+
+impl Journal {
+    /// Returns where the beginning with this SHA-256 ends, which is at the end of a line.
+    fn end_of(&mut self, sha256: &str) -> std::io::Result<Option<u64>> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut lines = BufReader::new(&self.file);
+        let (mut line, mut digest, mut end) = (Vec::new(), Sha256::new(), 0);
+        loop {
+            line.clear();
+            let len = lines.by_ref().take(RECORD_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
+            if len == 0 {
+                return Ok(None);
+            }
+            end += len;
+            digest.update(&line);
+            if hex(&digest.clone().finalize()) == sha256 {
+                return Ok(Some(end));
+            }
+        }
     }
 
-    /// Reads all records.
-    fn read(&self) -> std::io::Result<JournalScan> {
-        let mut file = self.file.file();
-        file.seek(SeekFrom::Start(0))?;
-        let size = file.metadata()?.len();
-        let mut lines = BufReader::new(file);
+    /// Returns whether there is at most one record.
+    fn has_one_record(&mut self) -> std::io::Result<bool> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut lines = BufReader::new(&self.file);
+        let mut line = Vec::new();
+        lines.by_ref().take(RECORD_BYTES_MAX).read_until(b'\n', &mut line)?;
+        Ok(lines.fill_buf()?.is_empty())
+    }
+
+    /// Reads all records before `end`.
+    fn read(&mut self, end: u64) -> std::io::Result<JournalScan> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let size = self.file.metadata()?.len().min(end);
+        let mut lines = BufReader::new(&self.file).take(size);
         let (mut state, mut end, mut number) = (None::<AcquisitionState>, 0, 0);
+        self.sha256 = Sha256::new();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -114,18 +207,31 @@ impl Journal {
             if let Err(why) = applied {
                 return Ok(Err((number, why)));
             }
+            self.sha256.update(&line);
             end += len;
         }
     }
 
-    /// Appends a record durably. Returns its length in bytes.
+    /// Appends a record durably, and has it signed. Returns its length in bytes.
     pub fn append(&mut self, record: &JournalRecord) -> Result<u64> {
         let doing = |error: &dyn std::fmt::Display| {
             Error::failed(format!("writing the journal {}: {error}", self.path.display()))
         };
         let json = serde_json::to_string(record).map_err(|error| doing(&error))?;
         let line = format!("{} {json}\n", check(json.as_bytes()));
-        self.file.append(line.as_bytes(), true).map_err(|error| doing(&error))?;
+        let end = self.file.metadata().map_err(|error| doing(&error))?.len();
+        if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()) {
+            // An incomplete record may only be the last.
+            let _ = self.file.set_len(end);
+            return Err(doing(&error));
+        }
+        self.sha256.update(&line);
+        if let JournalRecord::Checkpoint(checkpoint) = record {
+            self.at = checkpoint.at;
+        }
+        if let Some(witness) = &self.witness {
+            witness(self.at, hex(&self.sha256.clone().finalize()))?;
+        }
         Ok(line.len() as u64)
     }
 
@@ -157,6 +263,25 @@ fn check(json: &[u8]) -> String {
     let mut digits = blake3::hash(json).to_hex().to_string();
     digits.truncate(CHECK_DIGITS);
     digits
+}
+
+/// The error for a journal with another content than the one that was signed.
+fn altered(path: &Path) -> Error {
+    let path = path.display();
+    Error::Evidence(format!(
+        "the journal {path} is not the one that the custody log vouches for: it was altered, or belongs to another \
+         acquisition; nothing is resumed from it: find out why, and begin again with --restart"
+    ))
+}
+
+/// The error for a journal of which nothing was signed.
+fn unsigned(path: &Path) -> Error {
+    let path = path.display();
+    Error::Evidence(format!(
+        "no record of the custody log that is signed with your key vouches for the journal {path}: another user or an \
+         earlier version of this program wrote it, or the log or the journal was exchanged; let the user who began \
+         resume, or begin again with --restart"
+    ))
 }
 
 fn in_use(path: &Path) -> Error {

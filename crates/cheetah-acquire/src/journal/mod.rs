@@ -14,6 +14,10 @@
 //! `CHECK` is the first 16 digits of the BLAKE3 of the rest of the line. An incomplete record at the end, left by a
 //! crash, is cut off; damage anywhere else is an error. A checkpoint holds the digests of the chunks since the last
 //! one: 32 bytes for each MiB.
+//!
+//! The check finds damage, and proves nothing: anyone can compute it. What is resumed from is therefore signed. After each
+//! record, the custody logs get the SHA-256 of all of the journal's bytes, and an acquisition is resumed from the part of the
+//! journal that the last such record vouches for.
 
 mod file;
 
@@ -29,12 +33,12 @@ use crate::acquire::{Destination, Form};
 use crate::reader::BadRange;
 
 pub use cheetah_drive::recognise::{Cause, Comparison, Opening, now_s};
-pub use file::Journal;
 pub(crate) use file::sync_directory_of;
+pub use file::{Journal, Signed, Unread, Witness};
 
-/// The version of the format. Version 1 does not record how the source was recognised; versions above this one are
-/// refused.
-pub const VERSION: u32 = 2;
+/// The version of the format. Version 1 does not record how the source was recognised, and the custody logs of versions
+/// below 3 do not vouch for the journal; versions above this one are refused.
+pub const VERSION: u32 = 3;
 /// The maximum number of reopenings that the journal and the report describe.
 const OPENINGS_MAX: usize = 10_000;
 

@@ -21,23 +21,65 @@ fn checkpoint(at: u64, chunks: u8, bad: Vec<BadRange>) -> Checkpoint {
 }
 
 fn bad(offset: u64, len: u64) -> BadRange {
-    BadRange { offset, len, why: "scratched".into() }
+    BadRange { offset, len, why: "scratched".into(), corrupt: false }
+}
+
+fn open(path: &std::path::Path) -> Result<Option<(Journal, AcquisitionState)>> {
+    Journal::lock(path)?.map_or(Ok(None), |journal| journal.read(Signed::NotKept))
+}
+
+#[test]
+fn only_what_was_signed_of_a_journal_is_believed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.raw.acquire");
+    let signed = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut journal = Journal::create(&path, &start(4 * MIB)).unwrap();
+    let list = signed.clone();
+    let witness: Witness = std::sync::Arc::new(move |at, sha256| {
+        list.lock().unwrap().push((at, sha256));
+        Ok(())
+    });
+    journal.witnessed_by(witness).unwrap();
+    journal.append(&JournalRecord::Checkpoint(checkpoint(MIB, 1, Vec::new()))).unwrap();
+    journal.append(&JournalRecord::Checkpoint(checkpoint(2 * MIB, 1, Vec::new()))).unwrap();
+    drop(journal);
+    let signed = signed.lock().unwrap().clone();
+    let read = |sha256: Signed<'_>| Journal::lock(&path).unwrap().unwrap().read(sha256);
+    assert_eq!(signed.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, MIB, 2 * MIB]);
+    assert_eq!(read(Signed::As(&signed[2].1)).unwrap().unwrap().1.at, 2 * MIB);
+    // Neither an altered digest, with a check that fits, nor nothing signed, nor another journal.
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let last = whole.lines().last().unwrap();
+    let forged = last[17..].replace("AAAA", "BAAA");
+    assert_ne!(forged, last[17..]);
+    std::fs::write(
+        &path,
+        whole.replace(last, &format!("{} {forged}", &blake3::hash(forged.as_bytes()).to_hex()[..16])),
+    )
+    .unwrap();
+    assert_eq!(open(&path).unwrap().unwrap().1.at, 2 * MIB, "the check is no proof");
+    for sha256 in [Signed::As(&signed[2].1), Signed::Nothing, Signed::As("00")] {
+        assert_eq!(read(sha256).unwrap_err().exit_code(), 3, "{sha256:?}");
+    }
+    // What came after the last signature is cut off.
+    assert_eq!(read(Signed::As(&signed[1].1)).unwrap().unwrap().1.at, MIB);
+    assert_eq!(open(&path).unwrap().unwrap().1.at, MIB);
 }
 
 #[test]
 fn a_journal_returns_the_state_that_was_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.raw.acquire");
-    assert!(Journal::open(&path).unwrap().is_none());
+    assert!(open(&path).unwrap().is_none());
     let size = 3 * MIB + 5;
     let mut journal = Journal::create(&path, &start(size)).unwrap();
-    let busy = Journal::open(&path).unwrap_err().to_string();
+    let busy = open(&path).unwrap_err().to_string();
     assert!(busy.contains("running already"), "{busy}");
     journal.append(&JournalRecord::Checkpoint(checkpoint(2 * MIB, 2, vec![bad(512, 512)]))).unwrap();
     journal.append(&JournalRecord::Resume { at_s: 2, write_protected: None, opening: None }).unwrap();
     journal.append(&JournalRecord::Checkpoint(checkpoint(size, 2, Vec::new()))).unwrap();
     drop(journal);
-    let (journal, state) = Journal::open(&path).unwrap().unwrap();
+    let (journal, state) = open(&path).unwrap().unwrap();
     assert_eq!((state.at, state.resumes, state.retries), (size, 1, 3));
     assert_eq!(state.digests.get(3 * MIB), Some(&[1; 32]));
     assert_eq!(state.coverage().bytes(State::Unreadable), 512);
@@ -104,7 +146,7 @@ fn an_interruption_is_counted_and_recorded_with_the_recognition_of_the_source() 
         journal.append(&record).unwrap();
     }
     drop(journal);
-    let (_, state) = Journal::open(&path).unwrap().unwrap();
+    let (_, state) = open(&path).unwrap().unwrap();
     assert_eq!((state.interruptions(), state.links_lost, state.instance.as_deref()), (2, 5, Some("3")));
     assert_eq!(state.openings, [resumed, opening(Cause::Lost, "3")]);
     let notes = state.openings[0].notes();
@@ -132,20 +174,20 @@ proptest! {
         let cut = cut % bytes.len();
         std::fs::write(&path, &bytes[..cut]).unwrap();
         let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
-        match Journal::open(&path).unwrap() {
+        match open(&path).unwrap() {
             None => prop_assert!(whole == 0 && !path.exists()),
             Some((mut journal, state)) => {
                 prop_assert_eq!(state.at, (whole - 1) * MIB);
                 // The journal can be continued.
                 journal.append(&JournalRecord::Resume { at_s: 1, write_protected: None, opening: None }).unwrap();
                 drop(journal);
-                prop_assert_eq!(Journal::open(&path).unwrap().unwrap().1.resumes, 1);
+                prop_assert_eq!(open(&path).unwrap().unwrap().1.resumes, 1);
             }
         }
         let mut damaged = bytes.clone();
         damaged[flip % bytes.len()] ^= 4;
         std::fs::write(&path, &damaged).unwrap();
-        match Journal::open(&path) {
+        match open(&path) {
             Err(error) => prop_assert!(
                 error.to_string().contains("--restart") || error.to_string().contains("is not a journal")
             ),

@@ -32,7 +32,7 @@ pub struct Chunk {
     pub retries: u64,
 }
 
-/// A range that could not be read.
+/// A range of which there is no content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadRange {
     /// First byte.
@@ -41,6 +41,10 @@ pub struct BadRange {
     pub len: u64,
     /// The source's error.
     pub why: Arc<str>,
+    /// Whether it is corrupt in the image: the image could be read there, and does not match its own checksum or cannot be
+    /// decompressed. Otherwise it could not be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub corrupt: bool,
 }
 
 impl BadRange {
@@ -49,10 +53,15 @@ impl BadRange {
         ByteRange::new(self.offset, self.len)
     }
 
+    /// Returns what it is, for a sentence.
+    pub const fn is(&self) -> &'static str {
+        if self.corrupt { "corrupt in the image" } else { "unreadable" }
+    }
+
     /// Appends to `list`, merging with its last where they touch.
     pub fn push(self, list: &mut Vec<Self>) {
         match list.last_mut() {
-            Some(last) if last.range().end() == self.offset => last.len += self.len,
+            Some(last) if last.range().end() == self.offset && last.corrupt == self.corrupt => last.len += self.len,
             _ => list.push(self),
         }
     }

@@ -15,6 +15,9 @@ pub struct Salvage {
     pub sector: u64,
     /// Retries of a sector before it counts as unreadable.
     pub retries: u32,
+    /// Whether the source is an image with checksums of its own: what does not match them is corrupt there, for good. Content
+    /// that another source damages on its way may be good in the next attempt.
+    pub is_checked: bool,
 }
 
 /// The result of reading a range.
@@ -34,7 +37,7 @@ impl Salvage {
     ///
     /// # Errors
     ///
-    /// Errors other than bad sectors ([`is_bad_sector`]), and [`Error::Lost`] if `liveness` shows that the source is
+    /// Errors other than bad sectors ([`is_bad_sector`]) and corrupt ranges of an image, and [`Error::Lost`] if `liveness` shows that the source is
     /// gone.
     pub async fn read(self, device: &DynDevice, range: ByteRange, liveness: &Liveness) -> Result<Salvaged> {
         let mut salvaged = Salvaged::default();
@@ -47,6 +50,7 @@ impl Salvage {
             let mut read = read_exactly(device, piece).await;
             reads += 1;
             for _ in 1..tries {
+                // An image is corrupt for good.
                 if !read.as_ref().is_err_and(is_bad_sector) {
                     break;
                 }
@@ -58,18 +62,20 @@ impl Salvage {
                     salvaged.data.append(data);
                     (inside, failed) = (Some(piece), None);
                 }
-                (Err(error), _) if !is_bad_sector(&error) => return Err(error),
+                (Err(error), _) if !is_bad_sector(&error) && !self.is_corrupt(&error) => return Err(error),
                 (Err(error), Some((left, right))) => {
-                    if piece == range {
+                    if piece == range && !self.is_corrupt(&error) {
                         // Before the thousands of reads that a chunk of bad sectors costs.
                         liveness.prove(device, range, (None, true), &error).await?;
                     }
                     pending.extend([right, left]);
                 }
                 (Err(error), None) => {
-                    BadRange { offset: piece.offset, len: piece.len, why: cause(&error) }.push(&mut salvaged.bad);
+                    let (why, corrupt) = (cause(&error), self.is_corrupt(&error));
+                    BadRange { offset: piece.offset, len: piece.len, why, corrupt }.push(&mut salvaged.bad);
                     salvaged.data.append(Data::zeros(piece.len));
-                    failed = Some(error);
+                    // An image whose content was read and found corrupt is there.
+                    failed = (!corrupt).then_some(error);
                 }
             }
         }
@@ -81,6 +87,10 @@ impl Salvage {
         }
         salvaged.retries = reads.saturating_sub(1);
         Ok(salvaged)
+    }
+
+    fn is_corrupt(self, error: &Error) -> bool {
+        self.is_checked && matches!(error, Error::Corrupt { .. })
     }
 
     /// Returns the halves of a range, split at a multiple of a sector; `None` if it lies within one sector.
@@ -101,6 +111,8 @@ pub fn is_bad_sector(error: &Error) -> bool {
 fn cause(error: &Error) -> Arc<str> {
     match error {
         Error::Unreadable { why, .. } | Error::Io { why, .. } => why.clone(),
+        // Its name says which part of the image it is, and what is wrong there.
+        Error::Corrupt { device, .. } => device.clone(),
         other => other.to_string().into(),
     }
 }
@@ -114,7 +126,7 @@ mod tests {
         #[test]
         fn halves_make_the_whole_and_end_at_sectors(offset in 0u64..10_000, len in 1u64..10_000, sector in 1u64..600) {
             let range = ByteRange::new(offset, len);
-            match (Salvage { sector, retries: 0 }).halve(range) {
+            match (Salvage { sector, retries: 0, is_checked: false }).halve(range) {
                 Some((left, right)) => {
                     prop_assert!(left.offset == offset && left.end() == right.offset && right.end() == range.end());
                     prop_assert!(!left.is_empty() && !right.is_empty() && right.offset % sector == 0);

@@ -73,7 +73,7 @@ proptest! {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (bytes, found) = runtime.block_on(async {
-            let mut reader = Reader::new(device, 0, Salvage { sector: SECTOR, retries: 8 }, alive(), None);
+            let mut reader = Reader::new(device, 0, Salvage { sector: SECTOR, retries: 8, is_checked: false }, alive(), None);
             let (mut bytes, mut found) = (Vec::new(), Vec::new());
             while let Some(chunk) = reader.next().await {
                 let chunk = chunk.unwrap();
@@ -100,7 +100,8 @@ async fn other_errors_are_not_bad_sectors() {
             Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "unplugged".into() })
         }
     }
-    let mut reader = Reader::new(Arc::new(Gone), 0, Salvage { sector: SECTOR, retries: 1 }, alive(), None);
+    let mut reader =
+        Reader::new(Arc::new(Gone), 0, Salvage { sector: SECTOR, retries: 1, is_checked: false }, alive(), None);
     assert!(matches!(reader.next().await, Some(Err(DeviceError::Lost { .. }))));
 }
 
@@ -128,7 +129,8 @@ impl Device for Dies {
 }
 
 async fn read_all(disk: Dies) -> (u64, Option<DeviceError>, u64) {
-    let mut reader = Reader::new(Arc::new(disk), 0, Salvage { sector: SECTOR, retries: 0 }, alive(), None);
+    let mut reader =
+        Reader::new(Arc::new(disk), 0, Salvage { sector: SECTOR, retries: 0, is_checked: false }, alive(), None);
     let (mut read, mut bad) = (0, 0);
     while let Some(chunk) = reader.next().await {
         match chunk {
@@ -171,7 +173,7 @@ async fn a_disk_that_died_is_lost_and_yields_no_bad_sectors() {
     let mut reader = Reader::new(
         Arc::new(Then(scratched, Mutex::new(24))),
         0,
-        Salvage { sector: SECTOR, retries: 0 },
+        Salvage { sector: SECTOR, retries: 0, is_checked: false },
         alive(),
         None,
     );

@@ -8,6 +8,7 @@ use cheetah_image::{CaseData, HashKind, Hashes, Identity};
 use serde::Serialize;
 
 use crate::acquire::{Form, LinkCounters};
+use crate::custody::FileRead;
 use crate::journal::Opening;
 use crate::reader::BadRange;
 
@@ -18,18 +19,25 @@ pub struct Report {
     pub tool: String,
     /// The source's identity.
     pub source: Identity,
+    /// What is in doubt about the source although it could be read, a sentence each.
+    pub doubts: Vec<String>,
+    /// The files that the source was read from, each with its own hash.
+    pub files: Vec<FileRead>,
     /// The case data.
     pub case: CaseData,
     /// Bytes acquired.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Their hashes, with zeros for unreadable ranges.
     pub hashes: Hashes,
     /// Hashes stored in the source that differ from those computed.
     pub hashes_differing: Vec<HashDiffers>,
-    /// The unreadable ranges, in order, adjacent ones joined.
+    /// The ranges that are unreadable, or corrupt in the source, in order, adjacent ones joined.
     pub unreadable: Vec<BadRange>,
     /// Their size in bytes.
     pub unreadable_bytes: u64,
+    /// The number of these bytes that are corrupt in the image that is the source, rather than unreadable.
+    pub corrupt_bytes: u64,
     /// Reads beyond the first of each chunk: smaller reads around bad sectors, and retries of single sectors.
     pub retries: u64,
     /// How often reading was interrupted: the command ended and was run again, or the source was lost and opened again.
@@ -100,12 +108,14 @@ impl Report {
     /// Returns all problems, a sentence each.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if self.unreadable_bytes > 0 {
-            problems.push(format!(
-                "{} bytes in {} ranges could not be read; they are recorded as unreadable, and zeros stand for them",
-                self.unreadable_bytes,
-                self.unreadable.len()
-            ));
+        for (corrupt, are) in [
+            (false, "could not be read; they are recorded as unreadable"),
+            (true, "are corrupt in the image that is the source; they are recorded as corrupt"),
+        ] {
+            let (bytes, ranges) = self.bad(corrupt);
+            if ranges > 0 {
+                problems.push(format!("{bytes} bytes in {ranges} ranges {are}, and zeros stand for them"));
+            }
         }
         problems.extend(self.hashes_differing.iter().map(|differs| {
             let HashDiffers { hash, claimed, read } = differs;
@@ -113,6 +123,12 @@ impl Report {
         }));
         problems.extend(self.sinks.iter().flat_map(|sink| sink.problems.iter().cloned()));
         problems
+    }
+
+    /// The bytes and ranges that are `corrupt` in the source, or else unreadable.
+    fn bad(&self, corrupt: bool) -> (u64, usize) {
+        let bad = || self.unreadable.iter().filter(|bad| bad.corrupt == corrupt);
+        (bad().map(|bad| bad.len).sum(), bad().count())
     }
 
     /// Returns the hashes in `claimed` that differ from `read`.

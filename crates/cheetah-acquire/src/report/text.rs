@@ -11,6 +11,8 @@ use crate::journal::Cause;
 
 /// Unreadable ranges listed; the coverage map has all of them.
 const RANGES_SHOWN_MAX: usize = 100;
+/// Doubts listed; a table may have thousands of partitions.
+const DOUBTS_SHOWN_MAX: usize = 20;
 /// Openings listed.
 const OPENINGS_SHOWN_MAX: usize = 20;
 /// Columns of the names. A SHA-256 behind them ends in column 80.
@@ -21,6 +23,15 @@ impl fmt::Display for Report {
         writeln!(f, "Acquisition report, {}\n", self.tool)?;
         case(f, &self.case)?;
         source(f, &self.source)?;
+        self.doubts.iter().take(DOUBTS_SHOWN_MAX).try_for_each(|doubt| line(f, "IN DOUBT", doubt))?;
+        for read in &self.files {
+            line(f, "read from", format_args!("{} ({} bytes)", read.file, read.size))?;
+            match (&read.sha256, &read.why_not) {
+                (Some(sha256), _) => line(f, "  its sha256", sha256)?,
+                (None, Some(why_not)) => line(f, "  its sha256", format_args!("not made: {why_not}"))?,
+                (None, None) => {}
+            }
+        }
         writeln!(f)?;
         line(f, "acquired", format_args!("{} ({} bytes)", Size(self.size), self.size))?;
         line(f, "started", &self.started)?;
@@ -71,13 +82,19 @@ impl Report {
         if self.unreadable.is_empty() {
             return line(f, "unreadable", "nothing");
         }
-        let count = self.unreadable.len();
-        line(f, "UNREADABLE", format_args!("{} bytes in {count} ranges; zeros stand for them", self.unreadable_bytes))?;
-        for bad in self.unreadable.iter().take(RANGES_SHOWN_MAX) {
-            line(f, "", format_args!("{} bytes at {}: {}", bad.len, bad.offset, bad.why))?;
-        }
-        if count > RANGES_SHOWN_MAX {
-            line(f, "", format_args!("and {} more: see the map", count - RANGES_SHOWN_MAX))?;
+        for (corrupt, name) in [(false, "UNREADABLE"), (true, "CORRUPT")] {
+            let (bytes, count) = self.bad(corrupt);
+            if count == 0 {
+                continue;
+            }
+            let place = if corrupt { " of the source, itself an image" } else { "" };
+            line(f, name, format_args!("{bytes} bytes in {count} ranges{place}; zeros stand for them"))?;
+            for bad in self.unreadable.iter().filter(|bad| bad.corrupt == corrupt).take(RANGES_SHOWN_MAX) {
+                line(f, "", format_args!("{} bytes at {}: {}", bad.len, bad.offset, bad.why))?;
+            }
+            if count > RANGES_SHOWN_MAX {
+                line(f, "", format_args!("and {} more: see the map", count - RANGES_SHOWN_MAX))?;
+            }
         }
         Ok(())
     }
@@ -136,6 +153,9 @@ fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
 
 fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
     line(f, "source", &source.location)?;
+    for redirection in source.server.iter().flat_map(|server| &server.redirections) {
+        line(f, "redirected to", redirection)?;
+    }
     line(f, "kind", source.kind)?;
     if let Some(transport) = source.server.as_ref().and_then(|server| server.transport.as_ref()) {
         line(f, "connection", transport)?;
@@ -159,5 +179,6 @@ fn source(f: &mut fmt::Formatter<'_>, source: &Identity) -> fmt::Result {
             Some(false) => "no; it was opened read-only, and never written to",
             None => "unknown; it was opened read-only, and never written to",
         },
-    )
+    )?;
+    line(f, "watched", source.watched.as_deref().unwrap_or("not watched for changes: it is at the other end of a link"))
 }

@@ -49,6 +49,7 @@ pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
 fn options(setup: &Setup) -> LoadOptions {
     LoadOptions {
         source_name: setup.source.clone(),
+        sector_size: setup.sector_size,
         // Computed once for all sinks.
         hashes: HashChoice::NONE,
         force_lease: setup.force_lease,
@@ -68,7 +69,7 @@ pub async fn resume(destination: &Destination, setup: &Setup) -> Result<Resumed>
         return Err(gone(destination, "the drive does not hold part of this image"));
     };
     let held = loader.device();
-    Ok(Resumed { sink: sink(destination, loader), held: Some(held) })
+    Ok(Resumed::Drive(held, sink(destination, loader)))
 }
 
 fn sink(destination: &Destination, loader: Loader) -> Box<dyn Sink> {

@@ -34,7 +34,9 @@ fn options(setup: &Setup) -> E01Options {
 
 pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>> {
     discard(destination)?;
-    let writer = E01Writer::create(&destination.path, setup.size, options(setup))?;
+    // Nothing is left of an image that cannot be begun: it was checked before that nothing was there.
+    let created = E01Writer::create(&destination.path, setup.size, options(setup));
+    let writer = created.inspect_err(|_| drop(discard(destination)))?;
     Ok(Box::new(E01 { destination: destination.clone(), writer }))
 }
 
@@ -45,10 +47,13 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) ->
     if checkpoint.offset != at {
         return Err(gone(destination, "the journal has another place for it than for the others"));
     }
-    // First: segments that were renamed already become partial again.
-    let writer = E01Writer::resume(&destination.path, setup.size, options(setup), &checkpoint)?;
     let held = Arc::new(Partial::open(&destination.path, &checkpoint)?);
-    Ok(Resumed { sink: Box::new(E01 { destination: destination.clone(), writer }), held: Some(held) })
+    let (destination, size, options) = (destination.clone(), setup.size, options(setup));
+    let go_on = move || -> Result<Box<dyn Sink>> {
+        let writer = E01Writer::resume(&destination.path, size, options, &checkpoint)?;
+        Ok(Box::new(E01 { destination, writer }))
+    };
+    Ok(Resumed::Files { held, go_on: Box::new(go_on) })
 }
 
 pub fn discard(destination: &Destination) -> Result<()> {

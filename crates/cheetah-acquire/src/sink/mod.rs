@@ -69,6 +69,8 @@ pub struct Setup {
     pub size: u64,
     /// The source, as the user wrote it.
     pub source: String,
+    /// The sector size of the source in bytes, if known.
+    pub sector_size: Option<u32>,
     /// The options of an E01.
     pub e01: E01Options,
     /// Whether to replace existing images, and the content of a drive.
@@ -81,13 +83,20 @@ pub struct Setup {
     pub timeout: Duration,
 }
 
-/// A resumed sink, and its content.
-pub struct Resumed {
-    /// The sink, which expects the chunk behind its checkpoint.
-    pub sink: Box<dyn Sink>,
-    /// Its content before the checkpoint. Reads of unreadable ranges may fail. `None` if it cannot be read: the sink then
-    /// expects the content from the start.
-    pub held: Option<DynDevice>,
+/// A destination that was found again.
+pub enum Resumed {
+    /// Files, which nothing has changed yet.
+    Files {
+        /// Their content before the checkpoint. Reads of unreadable ranges may fail.
+        held: DynDevice,
+        /// Makes the sink, which expects the chunk behind its checkpoint. It cuts off what was written after the checkpoint,
+        /// so the content before that must have been compared.
+        go_on: Box<dyn FnOnce() -> Result<Box<dyn Sink>> + Send>,
+    },
+    /// A drive: its content before the checkpoint, and the sink.
+    Drive(DynDevice, Box<dyn Sink>),
+    /// An upload, which cannot be read. The sink expects the content from the start.
+    Upload(Box<dyn Sink>),
 }
 
 /// Fails if `destination` exists or is too small. Changes nothing.
@@ -115,13 +124,14 @@ pub async fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn 
     }
 }
 
-/// Resumes `destination` behind the checkpoint at `at`, which is not 0 and has the mark `mark`.
+/// Finds `destination` again, to be resumed behind the checkpoint at `at`, which is not 0 and has the mark `mark`. Fails if a
+/// file is there under the name of a partial image that is not part of it.
 pub async fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) -> Result<Resumed> {
     if let Some(uri) = &destination.object {
         return object::resume(destination, uri, setup).await;
     }
     match destination.form {
-        Form::Raw => raw::resume(destination, setup, at),
+        Form::Raw => raw::resume(destination, setup, at, mark),
         Form::E01 => e01::resume(destination, setup, at, mark),
         Form::Drive => drive::resume(destination, setup).await,
     }
@@ -172,6 +182,14 @@ fn half_made(destination: &Destination, partial: &Path) -> Error {
         "{} is part of an image that was being acquired by another command; repeat that one, or throw it away and \
          acquire {destination} anew with --restart",
         partial.display()
+    ))
+}
+
+/// The error for a file that has the name of a partial image and is not it.
+fn foreign(path: &Path, is: &str) -> Error {
+    Error::misuse(format!(
+        "{} {is}, and is left alone; move it away, and put the partial image back or begin again with --restart",
+        path.display()
     ))
 }
 

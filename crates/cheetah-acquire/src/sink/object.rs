@@ -56,7 +56,7 @@ pub async fn create(destination: &Destination, uri: &str, setup: &Setup) -> Resu
 }
 
 pub async fn resume(destination: &Destination, uri: &str, setup: &Setup) -> Result<Resumed> {
-    Ok(Resumed { sink: open(destination, uri, setup).await?, held: None })
+    Ok(Resumed::Upload(open(destination, uri, setup).await?))
 }
 
 pub async fn discard(destination: &Destination, uri: &str, timeout: Duration) -> Result<()> {

@@ -431,6 +431,149 @@ fn a_full_disk_is_reported_and_the_acquisition_can_be_resumed() {
     result.unwrap();
 }
 
+#[test]
+fn a_forged_journal_and_partial_image_are_not_resumed() {
+    let dir = tempdir().unwrap();
+    let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let wanted = |cuts| Request {
+        key: Some(key.clone()),
+        source: opener_with_cuts(&disk, cuts),
+        ..request(&disk, dir.path(), &["x.raw"])
+    };
+    let journal = dir.path().join("x.raw.acquire");
+    while !std::fs::read_to_string(&journal).is_ok_and(|text| text.contains("{\"checkpoint\"")) {
+        run(wanted(vec![6 * MIB])).unwrap_err();
+    }
+    // A byte of the image is altered, and the journal says what the image holds now, with a check that fits.
+    let partial = dir.path().join("x.raw.partial");
+    let (image, honest) = (std::fs::read(&partial).unwrap(), std::fs::read_to_string(&journal).unwrap());
+    let mut forged = image.clone();
+    forged[100] ^= 1;
+    let digest = |image: &[u8]| *blake3::hash(&image[..MIB as usize]).as_bytes();
+    let engine = base64::engine::general_purpose::STANDARD_NO_PAD;
+    // Of whole groups of digits only: 30 of the 32 bytes.
+    let digits = |image: &[u8]| base64::Engine::encode(&engine, &digest(image)[..30]);
+    let altered: String = honest
+        .lines()
+        .map(|line| {
+            let record = line[17..].replace(&digits(&image), &digits(&forged));
+            format!("{} {record}\n", &blake3::hash(record.as_bytes()).to_hex()[..16])
+        })
+        .collect();
+    assert_ne!(altered, honest);
+    std::fs::write(&partial, &forged).unwrap();
+    std::fs::write(&journal, altered).unwrap();
+    let error = run(wanted(Vec::new())).unwrap_err();
+    assert!(error.exit_code() == 3 && error.to_string().contains("custody log"), "{error}");
+    assert!(std::fs::read(&partial).unwrap() == forged, "nothing was changed");
+    let log = dir.path().join("x.raw.custody");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("is not the one that the custody log vouches for"));
+    // Without the log, nothing vouches for the journal; with it, the honest one is resumed.
+    std::fs::write(&partial, &image).unwrap();
+    std::fs::write(&journal, honest).unwrap();
+    std::fs::rename(&log, dir.path().join("aside")).unwrap();
+    assert_eq!(run(wanted(Vec::new())).unwrap_err().exit_code(), 3);
+    std::fs::rename(dir.path().join("aside"), &log).unwrap();
+    let report = run(wanted(Vec::new())).unwrap();
+    assert!(report.is_whole() && std::fs::read(dir.path().join("x.raw")).unwrap() == disk.bytes);
+    let log = verify_log(&log, &Known { keys: vec![key.public()], ..Known::default() }).unwrap();
+    assert!(log.is_ok() && log.events["checkpoint"] > 1, "{:?}", log.problems());
+}
+
+#[test]
+fn a_file_with_the_name_of_a_partial_image_is_left_alone() {
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let (raw, e01) = ("x.raw.partial", "x.E01.partial");
+    let foreign: Vec<u8> = (0..20 * MIB as u32).map(|at| (at % 251) as u8).collect();
+    // The last one begins as the image does.
+    let longer = [&disk.bytes[..], b"and notes"].concat();
+    for (name, content) in [(raw, &foreign), (e01, &foreign), (raw, &longer)] {
+        for linked in [false, true] {
+            let dir = tempdir().unwrap();
+            part(&disk, dir.path());
+            let (partial, aside, precious) =
+                (dir.path().join(name), dir.path().join("aside"), dir.path().join("precious"));
+            std::fs::rename(&partial, &aside).unwrap();
+            std::fs::write(&precious, content).unwrap();
+            if linked {
+                std::fs::hard_link(&precious, &partial).unwrap()
+            } else {
+                std::fs::copy(&precious, &partial).map(drop).unwrap()
+            }
+            let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert!(std::fs::read(&partial).unwrap() == *content && std::fs::read(&precious).unwrap() == *content);
+            std::fs::rename(&aside, &partial).unwrap();
+            check(&disk, dir.path(), &run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_hard_link_of_a_partial_image_is_not_cut() {
+    for name in ["x.raw.partial", "x.E01.partial"] {
+        let disk = Arc::new(Disk::noisy(12 * MIB));
+        let dir = tempdir().unwrap();
+        part(&disk, dir.path());
+        let copy = dir.path().join("copy");
+        std::fs::hard_link(dir.path().join(name), &copy).unwrap();
+        let before = std::fs::read(&copy).unwrap();
+        let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
+        assert!(error.to_string().contains("hard link"), "{error}");
+        assert!(std::fs::read(&copy).unwrap() == before, "{name}");
+        std::fs::remove_file(&copy).unwrap();
+        check(&disk, dir.path(), &run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap());
+    }
+}
+
+#[test]
+fn a_partial_image_that_was_moved_to_another_file_is_resumed() {
+    let disk = Arc::new(Disk::noisy(12 * MIB));
+    let dir = tempdir().unwrap();
+    part(&disk, dir.path());
+    for name in ["x.raw.partial", "x.E01.partial"] {
+        std::fs::copy(dir.path().join(name), dir.path().join("copy")).unwrap();
+        std::fs::rename(dir.path().join("copy"), dir.path().join(name)).unwrap();
+    }
+    check(&disk, dir.path(), &run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap());
+}
+
+#[test]
+fn a_disk_that_is_full_from_the_beginning_gets_no_empty_files() {
+    let (dir, disk) = (tempdir().unwrap(), Arc::new(Disk::noisy(5 * MIB)));
+    let limited = dir.path().join("limited");
+    std::fs::create_dir(&limited).unwrap();
+    if !rustix::process::geteuid().is_root() || !mount_tmpfs(&limited, "size=64k") {
+        cheetah_testing::skip("needs root and tmpfs");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+        // No block is left; then one, for the journal; then a few, for the log.
+        for (free, name) in
+            [0, 4096, 8192, 12288, 16384].into_iter().flat_map(|free| [(free, "x.raw"), (free, "x.E01")])
+        {
+            assert!(mount_tmpfs(&limited, "remount,size=64k"));
+            std::fs::write(limited.join("ballast"), vec![1; (64 << 10) - free]).unwrap();
+            let wanted = || Request { key: Some(key.clone()), ..request(&disk, &limited, &[name]) };
+            let error = run(wanted()).unwrap_err();
+            assert_eq!(error.exit_code(), 1, "{error}");
+            let is_empty = |name: &String| limited.join(name).metadata().unwrap().len() == 0;
+            let empty: Vec<_> = names(&limited).into_iter().filter(is_empty).collect();
+            assert!(empty.is_empty(), "{free} {name}: {empty:?}");
+            // The same command goes on when there is space.
+            assert!(mount_tmpfs(&limited, "remount,size=30m"));
+            assert!(run(wanted()).unwrap().is_whole());
+            for left in names(&limited) {
+                std::fs::remove_file(limited.join(left)).unwrap();
+            }
+        }
+    });
+    std::process::Command::new("umount").arg(&limited).status().unwrap();
+    result.unwrap();
+}
+
 fn mount_tmpfs(dir: &Path, options: &str) -> bool {
     let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir).status();
     mount.is_ok_and(|status| status.success())

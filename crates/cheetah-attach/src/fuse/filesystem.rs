@@ -39,10 +39,27 @@ const BLOCK_BYTES: u32 = 4096;
 const READ_HANDLE: FileHandle = FileHandle(0);
 const WRITE_HANDLE: FileHandle = FileHandle(1);
 
+/// What may be done with the files, and by whom.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileAccess {
+    pub writable: bool,
+    /// All users may use them; otherwise only the owner.
+    pub allow_other: bool,
+}
+
+impl FileAccess {
+    /// The permissions of a file, and of the directory.
+    fn permissions(self) -> (u16, u16) {
+        let of_owner = if self.writable { 0o600 } else { 0o400 };
+        if self.allow_other { (of_owner | 0o044, 0o555) } else { (of_owner, 0o500) }
+    }
+}
+
 /// The views of a device as a file system.
 pub(super) struct ViewFiles {
     views: Vec<Arc<FileView>>,
     writable: bool,
+    access: FileAccess,
     pages: Arc<Pages>,
     read_ahead_bytes: u32,
     runtime: Handle,
@@ -50,10 +67,11 @@ pub(super) struct ViewFiles {
 }
 
 impl ViewFiles {
-    pub(super) fn new(views: Vec<FileView>, writable: bool, read_ahead_bytes: u32, runtime: Handle) -> Self {
+    pub(super) fn new(views: Vec<FileView>, access: FileAccess, read_ahead_bytes: u32, runtime: Handle) -> Self {
         let (views, pages) = (views.into_iter().map(Arc::new).collect(), Arc::new(Pages::new()));
         let read_ahead_bytes = read_ahead_bytes.min(REQUEST_BYTES_MAX);
-        Self { views, writable, pages, read_ahead_bytes, runtime, mounted: SystemTime::now() }
+        let (writable, mounted) = (access.writable, SystemTime::now());
+        Self { views, writable, access, pages, read_ahead_bytes, runtime, mounted }
     }
 
     /// The kernel's page cache, if the mount is read-only: a store must not overwrite pages that were written meanwhile.
@@ -70,10 +88,11 @@ impl ViewFiles {
     }
 
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
+        let (of_file, of_directory) = self.access.permissions();
         let file = |size, perm| (FileType::RegularFile, size, perm, 1);
         let (kind, size, perm, nlink) = match self.view(ino) {
-            Some(view) => file(view.size, if self.writable { 0o644 } else { 0o444 }),
-            None if ino == INodeNo::ROOT => (FileType::Directory, 0, 0o555, 2),
+            Some(view) => file(view.size, of_file),
+            None if ino == INodeNo::ROOT => (FileType::Directory, 0, of_directory, 2),
             None => return None,
         };
         Some(FileAttr {

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use cheetah_device::os_error;
+use cheetah_device::{os_error, program};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -114,15 +114,13 @@ fn mount_by_helper(dir: &Path, request: &MountRequest<'_>) -> Result<OwnedFd> {
 
 /// Runs the first helper that exists, and waits for it.
 fn run_helper(prepare: impl Fn(&mut Command)) -> std::result::Result<std::process::Output, String> {
-    for helper in HELPERS {
-        let mut command = Command::new(helper);
+    if let Some(helper) = HELPERS.into_iter().find_map(program::find) {
+        let mut command = Command::new(&helper);
         prepare(&mut command);
-        match command.stdin(Stdio::null()).stdout(Stdio::null()).output() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            result => return result.map_err(|error| format!("running {helper}: {}", os_error::describe(&error))),
-        }
+        let ran = command.stdin(Stdio::null()).stdout(Stdio::null()).output();
+        return ran.map_err(|error| format!("running {}: {}", helper.display(), os_error::describe(&error)));
     }
-    Err("only root may do it without fusermount3; install the package fuse3".to_owned())
+    Err("there is no fusermount3 in PATH, without which only root may do it; install the package fuse3".to_owned())
 }
 
 fn receive_file(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {

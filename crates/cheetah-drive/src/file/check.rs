@@ -163,9 +163,14 @@ impl SetNode {
     }
 }
 
+fn is_sector_size(size: Option<u32>) -> bool {
+    size.is_none_or(|size| size.is_power_of_two() && (512..=65536).contains(&size))
+}
+
 impl Image {
     fn check(&self, drive: u64) -> Check {
         ensure(self.size <= drive, || format!("its image of {} bytes is larger than the drive", self.size))?;
+        ensure(is_sector_size(self.sector_size), || "the sector size of the image's source is invalid".into())?;
         let hashes = self.hashes.iter().all(|(kind, digest)| is_hex(digest, kind.digits()));
         ensure(hashes, || "a hash of the image has the wrong length".into())?;
         ensure(self.state.is_loaded() == self.digests.is_some(), || {
@@ -186,8 +191,7 @@ impl Fill {
         let short = texts.all(|text| text.len() <= TEXT_BYTES_MAX);
         ensure(short, || format!("a text about the source is longer than {TEXT_BYTES_MAX} bytes"))?;
         ensure(self.size == size, || format!("its source has {} bytes, its image {size}", self.size))?;
-        let sector = self.sector_size.is_none_or(|size| size.is_power_of_two() && (512..=65536).contains(&size));
-        ensure(sector, || "the source's sector size is invalid".into())?;
+        ensure(is_sector_size(self.sector_size), || "the source's sector size is invalid".into())?;
         ensure(self.hashes.parse::<HashChoice>().is_ok(), || format!("'{}' names no hashes", self.hashes))
     }
 }

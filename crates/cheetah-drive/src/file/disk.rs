@@ -11,6 +11,7 @@ use tempfile::NamedTempFile;
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
 use cheetah_error::{Error, Result};
+use cheetah_image::regular;
 
 /// The longest wait for another process's change of a drive file, which takes milliseconds.
 pub const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -29,7 +30,7 @@ impl DriveFile {
             _ => Error::io(format_args!("reading the drive file {}", path.display()), &error),
         };
         let path = &resolved(path).map_err(reading)?;
-        let file = File::open(path).map_err(reading)?;
+        let file = regular::open_file(path).map_err(reading)?;
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(reading)?;
         let text =

@@ -240,6 +240,9 @@ pub struct Image {
     pub source: String,
     /// Its size in bytes; it begins at the drive's start.
     pub size: u64,
+    /// The sector size of its source in bytes, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector_size: Option<u32>,
     /// Its state.
     pub state: ImageState,
     /// The file of chunk digests; absent until the load has finished.
@@ -276,8 +279,9 @@ impl Image {
     pub fn note(&self) -> Option<String> {
         (self.differ_bytes_max > 0).then(|| {
             format!(
-                "the source was opened again while it was read, and not all that it had sent before was compared: with \
-                 {CONFIDENCE_PERCENT} % confidence at most {} of that differ",
+                "the source was opened again while it was read; a sample of what it had sent before was compared, and no \
+                 difference was found; had more than {} of that changed, a difference would have been found with \
+                 {CONFIDENCE_PERCENT} % probability",
                 Size(self.differ_bytes_max)
             )
         })
@@ -572,6 +576,7 @@ pub(crate) mod tests {
             image: Some(Image {
                 source: "/evidence/disk \"1\".raw".into(),
                 size: 1 << 20,
+                sector_size: Some(512),
                 state: ImageState::Intact,
                 digests: Some(DigestsRef {
                     file: "case42.drive.digests".into(),

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -57,7 +57,17 @@ impl Grains {
         let options = &mut File::options();
         let file = GRAINS.open_with(path, options.read(true).write(true).create(true).truncate(false))?;
         let file = file.ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
-        file.set_len(size.div_ceil(GRAIN) * ENTRY_BYTES as u64).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let len = size.div_ceil(GRAIN) * ENTRY_BYTES as u64;
+        // Its content does not identify it; no file of another length, or with another name, is changed.
+        if metadata.nlink() > 1 || ![0, len].contains(&metadata.len()) {
+            return Err(Error::misuse(format!(
+                "{} is not the file of partial digests of this drive, and is left alone; move it away, or choose another \
+                 name for the drive",
+                path.display()
+            )));
+        }
+        file.set_len(len).map_err(failed)?;
         Ok(Self { file, path: path.to_owned(), size, fresh: Mutex::default() })
     }
 

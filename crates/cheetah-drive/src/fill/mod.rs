@@ -87,6 +87,7 @@ pub fn begin(file: &mut DriveFile, spec: &str, identity: &Identity, hashes: Hash
     filling.image = Some(Image {
         source: spec.to_owned(),
         size: identity.size,
+        sector_size: identity.sector_size,
         state: ImageState::Filling,
         digests: None,
         hashes: Hashes::default(),

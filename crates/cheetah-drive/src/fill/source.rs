@@ -217,7 +217,8 @@ impl Inner {
             tracing::info!("{}: comparing the source with {} that it sent before", self.name, Size(sent.bytes()));
             let grains = self.record.grains();
             let changed = |range: ByteRange| changed(&self.name, format_args!("{range} has another content now"));
-            let mut comparing = Comparing { location: &self.name, changed: &changed, compared: &mut |_, _| {} };
+            let mut comparing =
+                Comparing { location: &self.name, changed: &changed, compared: &mut |_, _| {}, all: false };
             let source = &evidence.source.device;
             let is_grain = |grain: ByteRange, data: &Data| Ok(grains.known(grain)? == Some(grains.value(grain, data)));
             let is_chunk = |chunk: ByteRange, found: &_| Ok(grains.digest(chunk.offset)?.as_ref() == Some(found));

@@ -22,6 +22,8 @@ const ZERO_BYTES: u64 = 1 << 30;
 pub struct LoadOptions {
     /// The image's source, as the user wrote it: for the record.
     pub source_name: String,
+    /// The sector size of the image's source in bytes, if known.
+    pub sector_size: Option<u32>,
     /// The hashes to compute of the whole.
     pub hashes: HashChoice,
     /// Take the write lease from its holder.
@@ -84,6 +86,7 @@ impl Loader {
         let image = Image {
             source: options.source_name.clone(),
             size,
+            sector_size: options.sector_size.filter(|size| size.is_power_of_two() && (512..=65536).contains(size)),
             state: ImageState::Loading,
             digests: None,
             hashes: Hashes::default(),

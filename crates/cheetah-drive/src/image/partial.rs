@@ -37,7 +37,7 @@ pub struct PartialSave {
     pub map: PathBuf,
     /// Bytes left out because their chunk differs from its digest recorded at load.
     pub differing_bytes: u64,
-    /// The nodes that are lost, a sentence each.
+    /// The nodes that cannot be used, a sentence each.
     pub lost: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub async fn save_partial(
     let digests = digests(file)?;
     let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
     let drive = Drive::open_unmarked(file, open).await?;
-    let lost = drive.lost().to_vec();
+    let lost = drive.troubles().iter().map(ToString::to_string).collect();
     let partial = temporary_in(directory(path)).map_err(failed)?;
     partial.as_file().set_len(present.size()).map_err(failed)?;
     let target = partial.as_file().try_clone().map_err(failed)?;

@@ -35,6 +35,7 @@ pub struct SaveOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Saved {
     /// The number of bytes saved.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Their hashes.
     pub hashes: Hashes,

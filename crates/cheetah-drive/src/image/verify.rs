@@ -12,9 +12,12 @@ use crate::copy::rescue::Rescue;
 use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{ChunkDigest, Digests, digest};
 use crate::file::{DriveFile, ImageState};
+use crate::node::health::node_statuses;
+use crate::node::trouble::{self, Trouble};
 use crate::open::Drive;
 use crate::options::OpenOptions;
-use cheetah_error::{Error, Result};
+use crate::redundancy::newest::refresh;
+use cheetah_error::{Error, Fact, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 
 /// How to verify.
@@ -32,8 +35,10 @@ pub struct VerifyOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// The size of the drive, all of which was read, in bytes.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// The size of the image, which was compared, in bytes; 0 if there is none.
+    #[serde(rename = "image_size_bytes")]
     pub image_size: u64,
     /// The reference for the comparison.
     pub compared: Compared,
@@ -132,6 +137,7 @@ pub async fn verify(
         ..OpenOptions::default()
     };
     let drive = Drive::open(file, open).await?;
+    only_access(file, drive.troubles())?;
     let recorded = file.image.as_ref().filter(|_| expected.is_some());
     let hashes = recorded.map(|image| image.hashes.clone()).unwrap_or_default();
     let scrub = Scrub {
@@ -157,7 +163,21 @@ pub async fn verify(
         report.altered_units = sealed.altered();
     }
     drive.close().await?;
+    if !report.unreadable.is_empty() && report.mismatched.is_empty() {
+        let now = node_statuses(&refresh(file, options.timeout).await?, options.timeout).await;
+        only_access(file, &now.iter().filter_map(Trouble::of).collect::<Vec<_>>())?;
+    }
     Ok(report)
+}
+
+/// Fails if all that is wrong is that nodes refuse this member or cannot be reached: ranges that could not be asked for
+/// are not found unreadable.
+fn only_access(file: &DriveFile, troubles: &[Trouble]) -> Result<()> {
+    let is_about_access = |trouble: &Trouble| trouble.fact.is_some_and(Fact::is_about_access);
+    if troubles.is_empty() || !troubles.iter().all(is_about_access) {
+        return Ok(());
+    }
+    Err(trouble::not_verified(&file.name, troubles, file.nodes().count()))
 }
 
 /// The reference to compare the drive with.

@@ -23,6 +23,7 @@ pub use self::holder::user_name;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::node_status;
+use crate::node::trouble::{self, Trouble};
 use cheetah_error::{Error, Result};
 
 /// The lifetime of a lease that is not renewed, in seconds: the time for which a dead writer blocks others.
@@ -110,12 +111,14 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
         ));
     }
     // A node without the export has probably restarted; the error should say so.
-    let problem = match error {
-        ControlError::Unreachable { .. } => None,
-        _ => node_status(0, node, timeout).await.problem,
+    let asked = match error {
+        ControlError::NoAnswer { .. } => None,
+        _ if error.is_refusal() => None,
+        _ => Trouble::of(&node_status(0, node, timeout).await),
     };
-    let why = problem.unwrap_or_else(|| error.to_string());
-    Error::failed(format!("{drive} cannot be opened for writing: {why}"))
+    let found = asked.unwrap_or_else(|| Trouble { fact: error.fact(), why: trouble::sentence(&node.name, error) });
+    let why = format!("{drive} cannot be opened for writing: {found}");
+    found.fact.map_or_else(|| Error::failed(why.clone()), |fact| Error::node(fact, why.clone()))
 }
 
 /// Releases leases. At a node that does not answer, the lease expires.
@@ -139,7 +142,7 @@ async fn renew(held: Arc<Vec<HeldLease>>, fence: Arc<Fence>, every: Duration) {
         for (held, result) in held.iter().zip(join_all(renewals).await) {
             match result {
                 Ok(_) => {}
-                Err(error @ ControlError::Unreachable { .. }) => {
+                Err(error @ ControlError::NoAnswer { .. }) if !error.is_refusal() => {
                     tracing::warn!("renewing the write lease on {}: {error}", held.export.node);
                 }
                 Err(error) => {

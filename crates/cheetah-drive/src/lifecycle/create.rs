@@ -23,6 +23,7 @@ use crate::layout::plan::{DriveSize, NodeMemory, plan};
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
+use crate::node::trouble::{self, Trouble};
 use crate::random_id::random_id;
 use crate::redundancy::newest::refresh;
 use crate::sealed::{self, SealRequest};
@@ -201,8 +202,15 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<Ve
     }
     file.check_one_name()?;
     let nodes = node_statuses(&refresh(file, request.timeout).await?, request.timeout).await;
-    if let Some(problem) = nodes.iter().find_map(|node| node.problem.as_ref()) {
-        return Err(Error::failed(format!("{} is not whole, and cannot be enlarged: {problem}", file.name)));
+    let troubles: Vec<Trouble> = nodes.iter().filter_map(Trouble::of).collect();
+    if let Some(refusal) = trouble::refusal(&file.name, &troubles, nodes.len()) {
+        return Err(refusal);
+    }
+    if let Some(problem) = troubles.first() {
+        return Err(Error::failed(format!(
+            "{} is not enlarged, because that needs all of its nodes: {problem}",
+            file.name
+        )));
     }
     *file = append(file, &request).await?;
     Ok(nodes.iter().filter_map(user).collect())
@@ -379,14 +387,15 @@ impl Addition<'_> {
                     entries.push(entry);
                     exports.extend(export);
                 }
-                Err(error) => failures.push(error.to_string()),
+                Err(error) => failures.push(error),
             }
         }
         if failures.is_empty() {
             return Ok((Set::new(self.layout, entries), exports));
         }
-        let error = Error::failed(format!("{} could not be made: {}", file.name, failures.join("; ")));
-        Err(free_exports(&exports, error).await)
+        let why: Vec<_> = failures.iter().map(ToString::to_string).collect();
+        let sentence = format!("no memory for {}: {}", file.name, why.join("; "));
+        Err(free_exports(&exports, trouble::together(sentence, &failures)).await)
     }
 }
 
@@ -411,7 +420,8 @@ async fn allocate_one(
         NodePlace::Node { nbd, http, instance } => {
             let (uri, control) = name_one(node, nbd, http, name, timeout).await?;
             let wanted = if thin { NewExport::thin(name, size) } else { NewExport::reserved(name, size) };
-            control.create_unconfirmed(&wanted, CONFIRM_S).await.map_err(|error| Error::failed(error.to_string()))?;
+            let made = control.create_unconfirmed(&wanted, CONFIRM_S).await;
+            made.map_err(|error| trouble::of_call(trouble::sentence(&node.name, &error), &error))?;
             let export = NodeExport { node: node.name.clone(), name: name.to_owned(), control };
             Ok((entry(uri.to_string(), Some(http), Some(instance)), Some(export)))
         }
@@ -430,7 +440,9 @@ async fn name_one(
     let mut uri: NbdUri =
         format!("nbd://{nbd}/{name}").parse().map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
     let control = ControlClient::new(http).with_timeout(timeout);
-    if let Some(id) = control.identity().await.map_err(|error| Error::failed(error.to_string()))? {
+    let asked = control.identity().await;
+    let asked = asked.map_err(|error| trouble::of_call(trouble::sentence(&node.name, &error), &error))?;
+    if let Some(id) = asked {
         uri.security = Security::Room { room: Some(id.room), key: Some(id.key) };
     }
     Ok((uri, control))

@@ -16,10 +16,11 @@ use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
 use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
+use crate::node::trouble::{self, Trouble};
 use crate::node::wipe::{KeptReceipt, NoReceipt, wipe};
 use crate::redundancy::newest::refresh_any;
 use crate::sealed;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 
 /// How to destroy a drive.
 #[derive(Debug, Clone)]
@@ -73,8 +74,13 @@ pub enum WipeOutcome {
     /// Gone already: the node has restarted, so that its memory went back to the system without a receipt, or the
     /// export was freed before.
     Gone,
-    /// The node did not answer; its memory may still hold the bytes.
+    /// The node cannot be reached; its memory may still hold the bytes.
     Unreachable {
+        /// The error.
+        why: String,
+    },
+    /// The node's machine accepts connections, and the node does not answer; its memory may still hold the bytes.
+    Silent {
         /// The error.
         why: String,
     },
@@ -93,7 +99,7 @@ impl Destroyed {
         self.nodes.iter().all(|node| match &node.outcome {
             WipeOutcome::Wiped { receipt, .. } => receipt.statement.verified_zero,
             WipeOutcome::Gone | WipeOutcome::Foreign => true,
-            WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => false,
+            WipeOutcome::Unreachable { .. } | WipeOutcome::Silent { .. } | WipeOutcome::Refused { .. } => false,
         })
     }
 }
@@ -107,6 +113,11 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         true => node_statuses(file, options.timeout).await,
         false => unused(file, options.timeout).await?,
     };
+    // Before the key is destroyed: a member that may not destroy the drive changes nothing.
+    let troubles: Vec<Trouble> = now.iter().filter_map(Trouble::of).collect();
+    if let Some(refusal) = trouble::refusal(&file.name, &troubles, now.len()) {
+        return Err(refusal);
+    }
     let leases = Leases::take(file, options.force, options.timeout, |node| now[node].state == NodeState::Ok).await?;
     // First: whatever a node does from here on, the content cannot be read any more.
     let key = match destroy_key(file) {
@@ -138,7 +149,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         .collect();
     let file_removed = !nodes.iter().any(|node| match node.outcome {
         WipeOutcome::Refused { .. } => true,
-        WipeOutcome::Unreachable { .. } => !options.force,
+        WipeOutcome::Unreachable { .. } | WipeOutcome::Silent { .. } => !options.force,
         _ => false,
     });
     let key_destroyed = match &key {
@@ -222,20 +233,31 @@ async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>
         problem.strip_prefix(&format!("node {}: ", node.name)).map(str::to_owned).unwrap_or(problem)
     };
     let Some(export) = NodeExport::of(node, timeout) else { return WipeOutcome::Foreign };
-    if let (KeptReceipt::Proof(receipt), NodeState::Empty | NodeState::Unreachable) = (&before, now.state) {
+    if let (
+        KeptReceipt::Proof(receipt),
+        NodeState::Restarted | NodeState::Lost | NodeState::Silent | NodeState::Unreachable,
+    ) = (&before, now.state)
+    {
         return WipeOutcome::Wiped { receipt: receipt.clone(), kept: false };
     }
     match now.state {
         NodeState::Foreign => WipeOutcome::Foreign,
-        NodeState::Empty => gone(before),
-        NodeState::Unreachable => WipeOutcome::Unreachable { why: why() },
+        NodeState::Restarted => gone(before),
+        NodeState::Lost if now.transport.is_some() => gone(before),
+        NodeState::Refused => WipeOutcome::Refused { why: why() },
+        NodeState::Silent => WipeOutcome::Silent { why: why() },
+        // That nothing listens is no proof that its memory is wiped.
+        NodeState::Unreachable | NodeState::Lost => WipeOutcome::Unreachable { why: why() },
         NodeState::Ok => match wipe(drive, node, &export, token).await {
             Ok(receipt) => WipeOutcome::Wiped { receipt: Box::new(receipt), kept: false },
             Err(NoReceipt::Control(error)) if error.is_not_found() => gone(before),
-            Err(NoReceipt::Control(error @ ControlError::Unreachable { .. })) => {
-                WipeOutcome::Unreachable { why: reason(&error) }
-            }
-            Err(NoReceipt::Control(error)) => WipeOutcome::Refused { why: reason(&error) },
+            Err(NoReceipt::Control(error)) => match (&error, error.fact()) {
+                (_, Some(Fact::Silent)) => WipeOutcome::Silent { why: reason(&error) },
+                (ControlError::NoAnswer { .. }, fact) if fact != Some(Fact::Refused) => {
+                    WipeOutcome::Unreachable { why: reason(&error) }
+                }
+                _ => WipeOutcome::Refused { why: reason(&error) },
+            },
             Err(NoReceipt::Invalid(why)) => WipeOutcome::Refused { why },
         },
     }

@@ -17,6 +17,7 @@ use crate::file::DriveFile;
 use crate::lease::TTL_S;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
+use crate::node::trouble;
 use crate::options::OpenOptions;
 use crate::redundancy::arrays::Arrays;
 use crate::redundancy::newest::refresh;
@@ -83,7 +84,7 @@ pub struct Remaining {
 /// If it is no Cheetah node, or does not answer.
 pub async fn mark(node: &AvailableNode, draining: Option<&Draining>, timeout: Duration) -> Result<()> {
     let marked = control(node, timeout)?.set_draining(draining).await;
-    marked.map_err(|error| Error::failed(error.to_string()))
+    marked.map_err(|error| trouble::of_call(trouble::sentence(&node.name, &error), &error))
 }
 
 /// Marks a node as draining, and waits until no part of a drive is left there, or until none of those left can be moved
@@ -208,7 +209,9 @@ async fn watch(
     loop {
         let exports = match control.status().await {
             Ok(status) => status.exports,
-            Err(error) if answered.elapsed() >= PATIENCE => return Err(Error::failed(error.to_string())),
+            Err(error) if answered.elapsed() >= PATIENCE || error.is_refusal() => {
+                return Err(trouble::of_call(trouble::sentence(&node.name, &error), &error));
+            }
             Err(_) => {
                 sleep(LOOK).await;
                 continue;

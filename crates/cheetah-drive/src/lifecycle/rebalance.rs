@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use cheetah_control::api::Status;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -15,6 +15,7 @@ use crate::layout::balance::{Move, Part, next};
 use crate::node::export::NodeExport;
 use crate::node::find::AvailableNode;
 use crate::node::health::node_statuses;
+use crate::node::trouble::{self, Trouble};
 use crate::options::OpenOptions;
 use crate::redundancy::arrays::Arrays;
 use crate::redundancy::newest::{record, refresh};
@@ -146,9 +147,13 @@ impl Work<'_> {
             // From the last one on: none of the nodes in the drive file may have a part any more.
             now = refresh(&now, timeout).await?;
             let statuses = node_statuses(&now, timeout).await;
-            if let Some(problem) = statuses.iter().find_map(|node| node.problem.as_ref()) {
+            let troubles: Vec<Trouble> = statuses.iter().filter_map(Trouble::of).collect();
+            if let Some(refusal) = trouble::refusal(&file.name, &troubles, statuses.len()) {
+                return Err(refusal);
+            }
+            if let Some(problem) = troubles.first() {
                 return Err(Error::failed(format!(
-                    "{} is not whole, and is not rebalanced: {problem}; see cheetah repair",
+                    "{} is not rebalanced, because it needs all of its nodes: {problem}; see cheetah repair",
                     file.name
                 )));
             }
@@ -202,9 +207,10 @@ impl Work<'_> {
         let failed = |why: &str| Error::failed(format!("the part of {} cannot move to {}: {why}", node.name, to.name));
         let before = Leaving::at(node).await;
         let asking = Instant::now();
-        while !(MoveRequest { to: name_of(to) }).leave(node).await {
-            if asking.elapsed() >= LEAVE_WAIT {
-                return Err(failed("no message can be left at that node"));
+        // A busy node may not have taken it in time.
+        while let Err(error) = (MoveRequest { to: name_of(to) }).leave(node).await {
+            if error.fact() == Some(Fact::Refused) || asking.elapsed() >= LEAVE_WAIT {
+                return Err(error);
             }
             sleep(LOOK).await;
         }
@@ -289,7 +295,7 @@ async fn has_wiped(node: &SetNode, timeout: Duration) -> bool {
 }
 
 async fn take_back(node: &SetNode) {
-    MoveRequest { to: String::new() }.leave(node).await;
+    MoveRequest { to: String::new() }.leave(node).await.ok();
 }
 
 /// The bytes of a drive at each of its nodes.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::error::EKEYREVOKED;
+use cheetah_device::error::EROFS;
 use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_tls::{Expected, Role};
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 
 /// A connection to make.
 pub(crate) struct Connect {
@@ -64,8 +64,10 @@ pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
         ..ClientConfig::new(wanted.uri)
     };
     // Its error names the node and the URI.
-    let client = Client::connect(config).await.map_err(|error| match error.errno() {
-        EKEYREVOKED => Error::Revoked(error.to_string()),
+    let client = Client::connect(config).await.map_err(|error| match &error {
+        cheetah_device::Error::Io { errno, .. } if *errno != EROFS => {
+            Error::node(Fact::of_errno(*errno), error.to_string())
+        }
         _ => Error::failed(error.to_string()),
     })?;
     Ok(Arc::new(client))

@@ -8,9 +8,11 @@ use futures::future::join_all;
 
 use super::browse::browse;
 use super::connect::{Connect, connect};
+use super::health::reason;
 use super::spec::host_port;
 pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
-use cheetah_error::{Error, Result};
+use super::trouble;
+use cheetah_error::{Error, Fact, Result};
 
 /// The time-out of a request to the named port itself, when the control port after it does not answer.
 const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,7 +49,8 @@ pub async fn find(specs: &[NodeSpec], options: &FindOptions) -> Result<Vec<Avail
         [only] => Err(only.clone()),
         several => {
             let why: Vec<_> = several.iter().map(ToString::to_string).collect();
-            Err(Error::failed(format!("{} nodes cannot be used: {}", several.len(), why.join("; "))))
+            let sentence = format!("{} nodes cannot be used: {}", several.len(), why.join("; "));
+            Err(trouble::together(sentence, several))
         }
     }
 }
@@ -91,19 +94,22 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Availabl
 
 /// The error for a node that does not answer. If the user named a control port, the error says so.
 async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, timeout: Duration) -> Error {
-    let (control, why) = match error {
-        ControlError::Unreachable { why, .. } => (port + 1, why),
-        other => return Error::failed(format!("{spec} cannot be used: {other}")),
+    let (control, why, fact) = match error {
+        ControlError::NoAnswer { why, fact, .. } if fact != Fact::Refused => (port + 1, why, fact),
+        other => return trouble::of_call(format!("{spec} cannot be used: {}", reason(&other)), &other),
     };
     let asked = ControlClient::new(host_port(host, port)).with_timeout(timeout.min(MISTAKE_TIMEOUT)).status().await;
     if let Ok(status) = asked {
         let nbd = host_port(host, status.nbd_port);
         return Error::misuse(format!("{spec} is a node's control port; name its NBD port: {nbd}"));
     }
-    Error::failed(format!(
-        "no node answers at {spec} ({why}, on its control port {control}); is `cheetah node` running there, and listening \
+    Error::node(
+        fact,
+        format!(
+            "no node answers at {spec} ({why}, on its control port {control}); is `cheetah node` running there, and listening \
          on that address?"
-    ))
+        ),
+    )
 }
 
 #[cfg(test)]

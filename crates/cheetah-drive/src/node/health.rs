@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlError;
 use cheetah_control::api::{ExportStatus, Status};
+use cheetah_error::Fact;
 use cheetah_nbd::answering;
 use cheetah_tls::Transport;
 use futures::future::join_all;
@@ -11,6 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::connect::{Connect, connect};
 use super::export::control;
+use super::trouble;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, NodeSync, SetNode};
 
@@ -58,18 +60,48 @@ fn as_text<S: Serializer>(transport: &Option<Transport>, serializer: S) -> Resul
 pub enum NodeState {
     /// It answers, and holds its part of the drive.
     Ok,
-    /// It answers, but has restarted or has no such export: its part of the drive is gone.
-    Empty,
-    /// It does not answer, on its control port or its NBD port.
+    /// It answers, and does not let this member of the room use it.
+    Refused,
+    /// Its machine cannot be reached.
     Unreachable,
+    /// Its machine accepts connections, and the node does not answer, on its control port or its NBD port.
+    Silent,
+    /// Another, empty, instance answers: it was restarted.
+    Restarted,
+    /// Its part of the drive is gone: its process has ended, or it has freed the part.
+    Lost,
     /// A foreign server that answers; a restart would go unnoticed.
     Foreign,
 }
 
+impl From<Fact> for NodeState {
+    fn from(fact: Fact) -> Self {
+        match fact {
+            Fact::Refused => Self::Refused,
+            Fact::Unreachable => Self::Unreachable,
+            Fact::Silent => Self::Silent,
+            Fact::Restarted => Self::Restarted,
+            Fact::Lost => Self::Lost,
+        }
+    }
+}
+
 impl NodeState {
+    /// Why it cannot be used, if it cannot.
+    pub const fn fact(self) -> Option<Fact> {
+        match self {
+            Self::Ok | Self::Foreign => None,
+            Self::Refused => Some(Fact::Refused),
+            Self::Unreachable => Some(Fact::Unreachable),
+            Self::Silent => Some(Fact::Silent),
+            Self::Restarted => Some(Fact::Restarted),
+            Self::Lost => Some(Fact::Lost),
+        }
+    }
+
     /// Whether its part of the drive can be read, as far as is known.
     pub const fn is_healthy(self) -> bool {
-        matches!(self, Self::Ok | Self::Foreign)
+        self.fact().is_none()
     }
 }
 
@@ -122,8 +154,11 @@ type Judgement = (NodeState, Option<String>, Option<ExportStatus>);
 fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -> Judgement {
     let export_name = node.uri().map(|uri| uri.export).unwrap_or_default();
     match answer {
-        Err(error) => (NodeState::Unreachable, Some(format!("node {}: {}", node.name, reason(&error))), None),
-        Ok(status) if status.instance != instance => (NodeState::Empty, Some(came_back_empty(&node.name)), None),
+        Err(error) => {
+            let state = error.fact().map_or(NodeState::Unreachable, NodeState::from);
+            (state, Some(trouble::sentence(&node.name, &error)), None)
+        }
+        Ok(status) if status.instance != instance => (NodeState::Restarted, Some(came_back_empty(&node.name)), None),
         Ok(status) => match status.exports.into_iter().find(|export| export.name == export_name) {
             Some(export) => (NodeState::Ok, None, Some(export)),
             None => {
@@ -135,7 +170,7 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
                     }
                     None => format!("node {name} has no export {export_name} any more: it was freed"),
                 };
-                (NodeState::Empty, Some(problem), None)
+                (NodeState::Lost, Some(problem), None)
             }
         },
     }
@@ -149,7 +184,9 @@ pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Du
         && let Err(why) = answering::check(&uri.address, limit).await
     {
         let name = &node.name;
-        status.state = NodeState::Unreachable;
+        // The process still holds its part, since its control API answers.
+        let is_silent = why.kind() == std::io::ErrorKind::TimedOut;
+        status.state = if is_silent { NodeState::Silent } else { NodeState::Unreachable };
         status.problem = Some(format!("node {name}: its control API answers, its NBD server does not ({why})"));
     }
 }
@@ -160,7 +197,10 @@ async fn foreign(node: &SetNode, timeout: Duration) -> (Option<Transport>, Judge
     };
     match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
         Ok(client) => (Some(client.transport().clone()), (NodeState::Foreign, None, None)),
-        Err(error) => (None, (NodeState::Unreachable, Some(error.to_string()), None)),
+        Err(error) => {
+            let state = error.fact().map_or(NodeState::Unreachable, NodeState::from);
+            (None, (state, Some(error.to_string()), None))
+        }
     }
 }
 
@@ -168,7 +208,8 @@ async fn foreign(node: &SetNode, timeout: Duration) -> (Option<Transport>, Judge
 /// the user's port, but not the address again.
 pub(crate) fn reason(error: &ControlError) -> String {
     match error {
-        ControlError::Unreachable { addr, why } => match addr.rsplit_once(':') {
+        ControlError::NoAnswer { why, fact: Fact::Refused, .. } => why.clone(),
+        ControlError::NoAnswer { addr, why, .. } => match addr.rsplit_once(':') {
             Some((_, port)) => format!("{why} (control port {port})"),
             None => why.clone(),
         },

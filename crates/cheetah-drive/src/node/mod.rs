@@ -9,4 +9,5 @@ pub(crate) mod health;
 pub mod here;
 pub(crate) mod open;
 pub(crate) mod spec;
+pub(crate) mod trouble;
 pub(crate) mod wipe;

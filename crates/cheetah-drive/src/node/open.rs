@@ -11,7 +11,7 @@ use super::connect::{Connect, connect};
 use super::export::control;
 use super::health::{NodeState, node_status};
 use crate::file::SetNode;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 
 /// How to open a node's part of a drive.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,12 @@ async fn explain(node: &SetNode, error: Error, timeout: Duration) -> Error {
     }
     let status = node_status(0, node, timeout).await;
     match (status.state, status.problem) {
-        (NodeState::Empty, Some(problem)) => Error::failed(problem),
+        (NodeState::Restarted, Some(problem)) => Error::node(Fact::Restarted, problem),
+        (NodeState::Lost, Some(problem)) => Error::node(Fact::Lost, problem),
+        // The control API tells a role from a revoked certificate.
+        (NodeState::Refused, Some(problem)) if error.fact() != Some(Fact::Refused) => {
+            Error::node(Fact::Refused, problem)
+        }
         _ => error,
     }
 }

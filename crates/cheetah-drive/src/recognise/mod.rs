@@ -44,6 +44,8 @@ pub struct Comparing<'a> {
     pub changed: &'a (dyn Fn(ByteRange) -> Error + Sync),
     /// Called as the comparison proceeds.
     pub compared: Compared<'a>,
+    /// Whether all pieces are read, rather than a sample.
+    pub all: bool,
 }
 
 /// The result of comparing some pieces. None was found to differ.
@@ -104,7 +106,7 @@ impl Comparing<'_> {
         Ok(equal)
     }
 
-    /// Reads a random sample of `pieces` from the source. `is_known` is called with a piece and its content.
+    /// Reads a random sample of `pieces` from the source, or all of them where that is wanted. `is_known` is called with a piece and its content.
     ///
     /// # Errors
     ///
@@ -117,11 +119,13 @@ impl Comparing<'_> {
     ) -> Result<Equal> {
         let population = pieces.count();
         let random = || getrandom::u64().map_err(|error| Error::failed(format!("getting random numbers: {error}")));
-        let chosen = choose(population, sample_size(population), random)?;
+        let (count, unit) = if self.all { (0, pieces.unit()) } else { (sample_size(population), 0) };
+        let chosen = choose(population, count, random)?;
         let sample: Vec<ByteRange> = chosen.into_iter().filter_map(|index| pieces.nth(index)).collect();
-        let total = sample.iter().map(|piece| piece.len).sum();
+        let total = if self.all { pieces.bytes() } else { sample.iter().map(|piece| piece.len).sum() };
+        let all = pieces.runs().filter(|_| unit > 0).flat_map(|run| run.split_at_multiples(unit));
         let read = |piece: ByteRange| async move { (piece, read_exactly(source, piece).await) };
-        let mut reads = std::pin::pin!(stream::iter(sample).map(read).buffered(AT_ONCE));
+        let mut reads = std::pin::pin!(stream::iter(all.chain(sample)).map(read).buffered(AT_ONCE));
         let (mut equal, mut count, mut done) = (Equal::default(), 0, 0);
         while let Some((piece, read)) = reads.next().await {
             match read {

@@ -97,7 +97,10 @@ impl Opening {
         }
         match self.comparison {
             Comparison::Samples { differ_bytes_max: 1.., .. } => {
-                notes.push(format!("the source was opened again after {} were acquired: {self}", Size(self.at)));
+                notes.push(format!(
+                    "the source was opened again after {} were acquired; {self} (--compare-all compares everything)",
+                    Size(self.at)
+                ));
             }
             Comparison::Digests { unreadable_bytes: bytes @ 1.., .. } => notes.push(format!(
                 "{} acquired before could not be read any more when the source was opened again",
@@ -115,17 +118,28 @@ impl fmt::Display for Opening {
             Comparison::Nothing => f.write_str("nothing to compare yet"),
             Comparison::SameInstance => f.write_str("served by the same process"),
             Comparison::Digests { compared_bytes, .. } => {
-                write!(f, "all {} acquired before compared by digests, equal", Size(compared_bytes))
+                write!(
+                    f,
+                    "all {} acquired before were compared, by digests made at the source, and are equal",
+                    Size(compared_bytes)
+                )
             }
             Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max: 0 } => {
-                write!(f, "{} of {} compared, equal", Size(compared_bytes), Size(of_bytes))
+                write!(
+                    f,
+                    "{} of the {} acquired before were read again, and are equal",
+                    Size(compared_bytes),
+                    Size(of_bytes)
+                )
             }
             Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max } => write!(
                 f,
-                "{} of {}, chosen at random, compared equal; with {CONFIDENCE_PERCENT} % confidence at most {} of them \
-                 differ",
+                "no difference was found: {} of the {} acquired before, chosen at random, were read again, and are equal; \
+                 the other {} were not compared; had more than {} changed, that would have been found with \
+                 {CONFIDENCE_PERCENT} % probability",
                 Size(compared_bytes),
                 Size(of_bytes),
+                Size(of_bytes.saturating_sub(compared_bytes)),
                 Size(differ_bytes_max)
             ),
         }

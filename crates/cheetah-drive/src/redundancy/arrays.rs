@@ -11,6 +11,7 @@ use super::open::Opened;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, Set, places};
 use crate::lease::Fence;
+use crate::node::trouble::Trouble;
 use crate::options::OpenOptions;
 
 /// The open sets of a redundant drive, in file order.
@@ -67,8 +68,8 @@ impl Arrays {
         &self.sets
     }
 
-    /// The nodes that are missing, a sentence each.
-    pub fn missing(&self) -> impl Iterator<Item = &String> {
+    /// The nodes that are missing.
+    pub fn missing(&self) -> impl Iterator<Item = &Trouble> {
         self.sets.iter().flat_map(|set| &set.missing)
     }
 

@@ -55,7 +55,7 @@ pub async fn check(
     let mut before = 0;
     for set in DriveSet::all(&file) {
         let opened = open_writer(&set, options.force_lease, access, Arc::default()).await?;
-        report.missing.extend(opened.missing.iter().cloned());
+        report.missing.extend(opened.missing.iter().map(ToString::to_string));
         let checked = opened.redundant.check(&mut |done, _| progress(before + done)).await;
         let closed = opened.close().await;
         report.checked += checked.map_err(Error::device(format!("checking {}", file.name)))?;

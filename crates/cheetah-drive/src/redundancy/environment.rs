@@ -28,6 +28,7 @@ use crate::file::{DriveFile, Set, SetNode};
 use crate::lease::Fence;
 use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
+use crate::node::trouble::{self, Trouble};
 use crate::random_id::random_id;
 
 /// How long a node may take to store a map. A write waits for it only if too few others answer sooner.
@@ -40,6 +41,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) struct Holder {
     shared: Arc<Shared>,
     renewal: JoinHandle<()>,
+    /// Why there is no lease at a node, by index.
+    without_lease: Vec<Option<Trouble>>,
 }
 
 /// The state of a writer's leases and connections, shared with its tasks.
@@ -169,6 +172,7 @@ impl Holder {
             refetching: AtomicBool::new(map.refetching),
             is_released: AtomicBool::new(false),
         });
+        let mut without_lease: Vec<Option<Trouble>> = vec![None; map.nodes.len()];
         for (index, member) in map.map.members.iter().enumerate() {
             if member.state == MemberState::Stale {
                 continue;
@@ -183,8 +187,18 @@ impl Holder {
                         set.drive.name
                     )));
                 }
-                Err(error) => tracing::debug!("no lease at {}: {error}", map.nodes[index].name),
+                Err(error) => {
+                    let why = trouble::sentence(&map.nodes[index].name, &error);
+                    tracing::debug!("no lease: {why}");
+                    without_lease[index] = Some(Trouble { fact: error.fact(), why });
+                }
             }
+        }
+        let troubles: Vec<Trouble> = without_lease.iter().flatten().cloned().collect();
+        // A member that may not write must not take the drive for lost, not even if it uses force.
+        if let Some(refusal) = trouble::refusal(&set.drive.name, &troubles, map.nodes.len()) {
+            shared.release().await;
+            return Err(refusal);
         }
         shared.take_former(map, force).await;
         let held: Vec<bool> = shared.places.lock().iter().map(|place| place.token.is_some()).collect();
@@ -193,10 +207,11 @@ impl Holder {
         if !force && !decides {
             shared.release().await;
             return Err(Error::failed(format!(
-                "{}: only {count} of its {} nodes can be reached, too few to be sure that no other writer has it; bring \
-                 nodes back, or use --force-lease if you know that nobody writes to it",
+                "{}: only {count} of its {} nodes grant the write lease, too few to be sure that no other writer has it: \
+                 {}; bring nodes back, or use --force-lease if you know that nobody writes to it",
                 set.drive.name,
-                map.nodes.len()
+                map.nodes.len(),
+                trouble::reasons(&troubles)
             )));
         }
         if decides {
@@ -205,12 +220,18 @@ impl Holder {
             shared.confirmation.assume();
         }
         let renewal = tokio::spawn(shared.clone().keep_leases());
-        Ok(Taken { holder: Self { shared, renewal }, held })
+        Ok(Taken { holder: Self { shared, renewal, without_lease }, held })
     }
 
     /// The fence.
     pub fn fence(&self) -> Arc<Fence> {
         self.shared.fence.clone()
+    }
+
+    /// Why there was no lease at a member's node when the leases were taken.
+    pub fn no_lease(&self, member: usize) -> Option<Error> {
+        let Trouble { fact, why } = self.without_lease[member].clone()?;
+        Some(fact.map_or_else(|| Error::failed(why.clone()), |fact| Error::node(fact, why.clone())))
     }
 
     /// The environment of the recovery engine.

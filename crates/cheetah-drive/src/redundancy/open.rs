@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, ReadLease, Redundant};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
@@ -15,9 +15,11 @@ use super::map::DriveMap;
 use super::newest::newest;
 use super::upkeep::Upkeep;
 use super::votes::votes;
+use crate::file::SetNode;
 use crate::file::set::DriveSet;
 use crate::lease::Fence;
 use crate::node::open::{NodeAccess, connect_node};
+use crate::node::trouble::{self, Trouble};
 use crate::options::OpenOptions;
 
 /// The interval of looks for the writer's record of a node that cannot be reached.
@@ -40,8 +42,8 @@ pub(crate) struct Opened {
     follower: Option<Arc<Follower>>,
     /// Absent in a repair, and in a reader that may not repair.
     upkeep: Option<Upkeep>,
-    /// The nodes that are missing, a sentence each.
-    pub missing: Vec<String>,
+    /// The nodes that are missing.
+    pub missing: Vec<Trouble>,
     /// Whether all of the drive can be read.
     pub readable: bool,
 }
@@ -217,13 +219,13 @@ async fn assemble_writer(
     holder: &Holder,
     held: &[bool],
     map: &DriveMap,
-) -> Result<(Arc<Redundant>, Vec<String>)> {
+) -> Result<(Arc<Redundant>, Vec<Trouble>)> {
     let nodes = map.nodes.len();
     let connect = |index: usize| {
         let (node, state) = (&map.nodes[index], map.map.members[index].state);
         async move {
             if state == MemberState::Stale || !held[index] && node.http.is_some() {
-                return Err(Error::failed(format!("node {}: {}", node.name, absent(state))));
+                return Err(holder.no_lease(index).unwrap_or_else(|| absent(node, state)));
             }
             holder.connect(index).await
         }
@@ -237,7 +239,7 @@ async fn assemble_writer(
         match link {
             Ok(link) => connected.push((name, Some(link))),
             Err(error) => {
-                missing.push(error.to_string());
+                missing.push(Trouble::from(error));
                 connected.push((name, None));
                 if engine.mark_stale(index).is_err() {
                     return Err(too_many_lost(set, &missing));
@@ -278,7 +280,7 @@ pub(crate) async fn open_refetching(
     for ((node, link), held) in map.nodes.iter().zip(links).zip(held) {
         let link = link.and_then(|link| match held || node.http.is_none() {
             true => Ok(link),
-            false => Err(Error::failed(format!("node {}: {}", node.name, absent(MemberState::InSync)))),
+            false => Err(absent(node, MemberState::InSync)),
         });
         match link {
             Ok(link) => connected.push((Arc::from(node.name.as_str()), Some(link))),
@@ -318,7 +320,7 @@ async fn open_reader(set: &DriveSet, options: &OpenOptions, access: NodeAccess) 
                 MemberState::InSync => connect_node(node, None, &access)
                     .await
                     .map(|(client, device)| Arc::new(NodeLink { client, device }) as DynLink),
-                state => Err(Error::failed(format!("node {}: {}", node.name, absent(state)))),
+                state => Err(absent(node, state)),
             }
         }))
         .await;
@@ -329,7 +331,9 @@ async fn open_reader(set: &DriveSet, options: &OpenOptions, access: NodeAccess) 
         let answered = found.answered.iter().filter(|answered| **answered).count();
         let decides = votes(&found.map.nodes, set.losses_max()).decide(answered, true);
         let certain = !unmarked || !found.map.map.open || decides;
-        if !certain && begun.elapsed() < access.timeout {
+        // No waiting changes this.
+        let refused = links.iter().any(|link| link.as_ref().is_err_and(|error| error.fact() == Some(Fact::Refused)));
+        if !certain && !refused && begun.elapsed() < access.timeout {
             sleep(LOOK_AGAIN).await;
             continue;
         }
@@ -348,7 +352,7 @@ fn assemble_reader(
     let mut missing = Vec::new();
     let mut connected = Vec::new();
     for (node, link) in map.nodes.iter().zip(links) {
-        let link = link.map_err(|error| missing.push(error.to_string())).ok();
+        let link = link.map_err(|error| missing.push(Trouble::from(error))).ok();
         connected.push((Arc::from(node.name.as_str()), link));
     }
     let readable = missing.len() <= set.losses_max();
@@ -356,11 +360,14 @@ fn assemble_reader(
         return Err(too_many_lost(set, &missing));
     }
     if !certain && !options.allow_lost {
+        if let Some(refusal) = trouble::refusal(&set.drive.name, &missing, set.nodes().len()) {
+            return Err(refusal);
+        }
         return Err(Error::failed(format!(
             "{}: a writer has not closed it, and too few nodes answer to be sure that these have its last writes: {}; \
              bring them back, or read what there is with --allow-lost",
             set.drive.name,
-            missing.join("; ")
+            trouble::reasons(&missing)
         )));
     }
     let lease = ReadLease::new(options.allow_lost);
@@ -370,22 +377,20 @@ fn assemble_reader(
     Ok(Opened { redundant, holder: None, follower: Some(Arc::new(follower)), upkeep: None, missing, readable })
 }
 
-fn absent(state: MemberState) -> &'static str {
+/// The error of a member that is not used.
+fn absent(node: &SetNode, state: MemberState) -> Error {
+    let why = |why: &str| format!("node {}: {why}", node.name);
     match state {
-        MemberState::Stale => "it missed writes, and is not used until it is resynchronized or replaced",
-        MemberState::Syncing => "it is being resynchronized",
-        MemberState::InSync => "it does not answer",
+        MemberState::Stale => {
+            Error::failed(why("it missed writes, and is not used until it is resynchronized or replaced"))
+        }
+        MemberState::Syncing => Error::failed(why("it is being resynchronized")),
+        MemberState::InSync => Error::node(Fact::Silent, why("it does not answer")),
     }
 }
 
-fn too_many_lost(set: &DriveSet, missing: &[String]) -> Error {
-    let (count, of, survives) = (missing.len(), set.nodes().len(), set.losses_max());
-    Error::failed(format!(
-        "{}: {count} of {of} nodes lost, and its layout survives {survives}: {}; bring them back, or read the rest with \
-         `mount --allow-lost`, `export --allow-lost` or `save --partial`",
-        set.drive.name,
-        missing.join("; ")
-    ))
+fn too_many_lost(set: &DriveSet, missing: &[Trouble]) -> Error {
+    trouble::cannot_open(&set.drive.name, missing, set.nodes().len(), set.losses_max())
 }
 
 fn assemble(set: &DriveSet, members: Arc<Members>) -> Result<Redundant> {

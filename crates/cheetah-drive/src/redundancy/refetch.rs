@@ -225,7 +225,12 @@ async fn check_voters(set: &DriveSet, map: &DriveMap, options: &RefetchOptions) 
     if let Some(writer) = statuses.iter().find_map(|node| node.writer.as_deref()).filter(|_| !options.force_lease) {
         return Err(Error::failed(format!("{name} is written by {writer}; close it there first")));
     }
-    let knows = |node: &&NodeStatus| matches!(node.state, NodeState::Ok | NodeState::Empty);
+    let knows = |node: &&NodeStatus| match node.state {
+        NodeState::Ok | NodeState::Restarted => true,
+        // It said so itself.
+        NodeState::Lost => node.transport.is_some(),
+        _ => false,
+    };
     let known = statuses.iter().filter(knows).count();
     if map.nodes.iter().all(|node| node.http.is_none()) {
         return Err(Error::failed(format!(

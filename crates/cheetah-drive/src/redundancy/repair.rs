@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Fact, Result};
 use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{MemberState, Regions};
 use serde::Serialize;
@@ -295,14 +295,17 @@ async fn watch_writer(
     let is_lost = |map: &DriveMap| map.nodes.iter().any(|node| lost.contains(&node.nbd));
     let request = Request::new(spares, lost.clone())?;
     let asking = Instant::now();
-    while request.leave(&before.nodes).await == 0 {
+    while let Err(error) = request.leave(&before.nodes).await {
+        if error.fact() == Some(Fact::Refused) {
+            return Err(error);
+        }
         // A busy node may not have taken it in time.
         if asking.elapsed() < LEAVE_WAIT {
             sleep(LOOK).await;
             continue;
         }
         return Err(Error::failed(format!(
-            "{} is written by {writer}, and no node takes a message to that process; close the drive there first",
+            "{} is written by {writer}, which cannot be told to repair it ({error}); close the drive there first",
             set.drive.name
         )));
     }

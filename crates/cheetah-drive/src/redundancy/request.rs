@@ -8,7 +8,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cheetah_control::api::NewNote;
-use cheetah_error::Result;
+use cheetah_error::{Error, Result};
 use cheetah_redundancy::RecoveryStats;
 use futures::future::join_all;
 use serde::de::DeserializeOwned;
@@ -18,6 +18,7 @@ use crate::file::SetNode;
 use crate::file::check::SPARES_MAX;
 use crate::lease::holder;
 use crate::node::export::NodeExport;
+use crate::node::trouble;
 use crate::random_id::random_id;
 
 /// How long a node may take to store or return a note.
@@ -53,8 +54,12 @@ impl Request {
         Ok(Self { id: random_id()?, made_ms: now_ms(), spares, replace })
     }
 
-    /// Leaves it at every node that can be reached. Returns the number of these nodes.
-    pub async fn leave(&self, nodes: &[SetNode]) -> usize {
+    /// Leaves it at every node that can be reached.
+    ///
+    /// # Errors
+    ///
+    /// If no node takes it, with their reasons.
+    pub async fn leave(&self, nodes: &[SetNode]) -> Result<()> {
         store(nodes, "repair-request", self).await
     }
 
@@ -76,7 +81,7 @@ impl Request {
 impl Answer {
     /// Leaves it at every node that can be reached.
     pub async fn leave(&self, nodes: &[SetNode]) {
-        store(nodes, "repair-answer", self).await;
+        store(nodes, "repair-answer", self).await.ok();
     }
 }
 
@@ -128,7 +133,7 @@ impl Recovery {
 
     /// Leaves it at every node that can be reached.
     pub(crate) async fn leave(&self, nodes: &[SetNode]) {
-        store(nodes, "recovery", self).await;
+        store(nodes, "recovery", self).await.ok();
     }
 
     /// The latest counts at the nodes.
@@ -151,9 +156,13 @@ impl MoveRequest {
         found.filter(|request| !request.to.is_empty())
     }
 
-    /// Leaves it at the node. Returns whether the node has it.
-    pub async fn leave(&self, node: &SetNode) -> bool {
-        store(std::slice::from_ref(node), "move-request", self).await > 0
+    /// Leaves it at the node.
+    ///
+    /// # Errors
+    ///
+    /// If the node does not take it, with its reason.
+    pub async fn leave(&self, node: &SetNode) -> Result<()> {
+        store(std::slice::from_ref(node), "move-request", self).await
     }
 }
 
@@ -215,7 +224,7 @@ impl Leaving {
 
     /// Leaves it at the node.
     pub async fn leave(&self, node: &SetNode) {
-        store(std::slice::from_ref(node), Self::NOTE, self).await;
+        store(std::slice::from_ref(node), Self::NOTE, self).await.ok();
     }
 }
 
@@ -224,17 +233,27 @@ fn now_ms() -> u64 {
     now.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-async fn store(nodes: &[SetNode], name: &str, content: &impl Serialize) -> usize {
+/// Stores a note at every node that takes it. Fails if none does.
+async fn store(nodes: &[SetNode], name: &str, content: &impl Serialize) -> Result<()> {
     // Only strings, numbers and lists: serialization cannot fail.
     let note = NewNote { name: name.to_owned(), text: serde_json::to_string(content).unwrap_or_default() };
     let stores = nodes.iter().filter_map(|node| NodeExport::of(node, NOTE_TIMEOUT)).map(|export| {
         let note = &note;
         async move {
             let stored = export.control.store_note(&export.name, note).await;
-            stored.inspect_err(|error| tracing::debug!("a note is not stored: {error}")).is_ok()
+            stored.map_err(|error| {
+                tracing::debug!("a note is not stored: {error}");
+                trouble::of_call(trouble::sentence(&export.node, &error), &error)
+            })
         }
     });
-    join_all(stores).await.into_iter().filter(|stored| *stored).count()
+    let (stored, failed): (Vec<_>, Vec<_>) = join_all(stores).await.into_iter().partition(Result::is_ok);
+    if !stored.is_empty() {
+        return Ok(());
+    }
+    let failed: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
+    let why: Vec<_> = failed.iter().map(ToString::to_string).collect();
+    Err(trouble::together(format!("no node takes a message: {}", why.join("; ")), &failed))
 }
 
 async fn read<T: DeserializeOwned>(nodes: &[SetNode], name: &str) -> Vec<T> {

@@ -27,14 +27,14 @@ async fn a_dead_node_loses_exactly_its_ranges() {
     let refusal = Drive::open(&file, options(false)).await.err().unwrap().to_string();
     assert!(refusal.contains("1 of 3 nodes lost") && refusal.contains(&file.sets[0].nodes[1].name), "{refusal}");
     let drive = Drive::open(&file, OpenOptions { allow_lost: true, ..options(false) }).await.unwrap();
-    assert_eq!(drive.lost().len(), 1);
+    assert_eq!(drive.troubles().len(), 1);
     let there = drive.device().read(ByteRange::new(2 * UNIT, 2 * UNIT)).await.unwrap();
     assert!(there == bytes[2 << 16..4 << 16]);
     let gone = drive.device().read(ByteRange::new(UNIT - 1, 2)).await.unwrap_err();
     assert_eq!(gone.errno(), 5, "{gone}");
 
     let now = status(&file, TIMEOUT).await.unwrap();
-    assert!(!now.healthy && now.nodes[1].state == NodeState::Unreachable && now.nodes[1].problem.is_some());
+    assert!(!now.healthy && now.nodes[1].state == NodeState::Lost && now.nodes[1].problem.is_some());
     drop(drive);
     let destroyed = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await;
     let kept = destroyed.map_or(true, |destroyed| !destroyed.file_removed);
@@ -53,12 +53,14 @@ async fn status_reports_a_node_whose_nbd_port_is_dead_although_its_control_port_
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("nbd://{}/x", silent.local_addr().unwrap());
     let short = std::time::Duration::from_millis(500);
-    for (nbd, problem) in [("nbd://127.0.0.1:1/x", "refused"), (&silent, "no greeting")] {
+    let dead =
+        [("nbd://127.0.0.1:1/x", "refused", NodeState::Unreachable), (&silent, "no greeting", NodeState::Silent)];
+    for (nbd, problem, state) in dead {
         let mut file = file.clone();
         let name = file.sets[0].nodes[0].uri().unwrap().export;
         file.sets[0].nodes[0].nbd = nbd.replace("/x", &format!("/{name}"));
         let node = status(&file, short).await.unwrap().nodes.remove(0);
-        assert_eq!(node.state, NodeState::Unreachable, "{node:?}");
+        assert_eq!(node.state, state, "{node:?}");
         assert!(node.problem.as_ref().is_some_and(|text| text.contains(problem)), "{node:?}");
     }
     // Its memory can still be freed over the control port.
@@ -97,7 +99,7 @@ async fn a_restarted_node_is_refused_as_empty() {
         let refusal = Drive::open(&file, options(writable)).await.err().unwrap().to_string();
         assert!(refusal.contains("came back empty"), "{refusal}");
     }
-    assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[1].state, NodeState::Empty);
+    assert_eq!(status(&file, TIMEOUT).await.unwrap().nodes[1].state, NodeState::Restarted);
     let report = verified(&file).await;
     assert!(report.mismatched.is_empty(), "lost bytes are unreadable, not different");
     assert_eq!(report.unreadable[0].range(), ByteRange::new(UNIT, UNIT));

@@ -35,33 +35,46 @@ impl Codec {
 
     /// Unpacks a chunk of up to `len` and at least `wanted` bytes: the last chunk of a stream may be short.
     ///
+    /// A chunk as long as its content is stored, by the standard. That rule is ambiguous for a short last chunk: its packed form
+    /// may happen to have the size of a chunk, and some writers store it without padding. There, what it unpacks to decides.
+    ///
     /// # Errors
     ///
     /// The reason, if the chunk cannot be unpacked, or is too short or too long.
     pub fn unpack(self, packed: &[u8], len: usize, wanted: usize) -> Result<Vec<u8>, &'static str> {
-        if packed.len() == len {
-            return Ok(packed.to_vec());
-        }
         if packed.len() > len {
             return Err("a packed chunk is longer than the chunk size");
         }
+        let is_short = wanted < len;
+        if packed.len() == len
+            && !(is_short && self.inflate(packed, len).is_some_and(|content| content.len() == wanted))
+        {
+            return Ok(packed.to_vec());
+        }
+        match self.inflate(packed, len) {
+            Some(content) if content.len() >= wanted => Ok(content),
+            _ if is_short && packed.len() == wanted => Ok(packed.to_vec()),
+            _ if is_short => Err("the last chunk is neither packed nor as long as its content"),
+            Some(_) => Err("a chunk is too short once it is unpacked"),
+            None => Err("a chunk cannot be unpacked"),
+        }
+    }
+
+    /// Unpacks at most `len` bytes; `None` if that is not possible.
+    fn inflate(self, packed: &[u8], len: usize) -> Option<Vec<u8>> {
         let mut out = vec![0; len];
         let unpacked = match self {
             Self::Stored => {
-                out[..packed.len()].copy_from_slice(packed);
-                Some(packed.len())
+                out.get_mut(..packed.len())?.copy_from_slice(packed);
+                packed.len()
             }
-            Self::Snappy => snap::raw::Decoder::new().decompress(packed, &mut out).ok(),
-            Self::Zlib => Decompressor::new().zlib_decompress(packed, &mut out).ok(),
-            Self::Deflate => Decompressor::new().deflate_decompress(packed, &mut out).ok(),
-            Self::Lz4 => lz4_flex::block::decompress_into(packed, &mut out).ok(),
+            Self::Snappy => snap::raw::Decoder::new().decompress(packed, &mut out).ok()?,
+            Self::Zlib => Decompressor::new().zlib_decompress(packed, &mut out).ok()?,
+            Self::Deflate => Decompressor::new().deflate_decompress(packed, &mut out).ok()?,
+            Self::Lz4 => lz4_flex::block::decompress_into(packed, &mut out).ok()?,
         };
-        let unpacked = unpacked.ok_or("a chunk cannot be unpacked")?;
-        if unpacked < wanted {
-            return Err("a chunk is too short once it is unpacked");
-        }
         out.truncate(unpacked);
-        Ok(out)
+        Some(out)
     }
 }
 
@@ -155,6 +168,33 @@ mod tests {
         }
         let digest = [0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1, 0x7f, 0x72];
         assert!(BlockHash::Md5.fits(b"abc", &digest));
+    }
+
+    #[test]
+    fn a_short_last_chunk_is_what_it_unpacks_to() {
+        let pack = |content: &[u8]| {
+            let mut out = vec![0; 2 * content.len() + 100];
+            let len = libdeflater::Compressor::new(Default::default()).zlib_compress(content, &mut out).unwrap();
+            out.truncate(len);
+            out
+        };
+        let mut state = 1u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        let noise: Vec<u8> = (0..4096).map(|_| noise()).collect();
+        // Noise grows by some bytes when it is packed: to the size of a chunk, if it is that much shorter.
+        let content = (4000..4096).map(|len| &noise[..len]).find(|content| pack(content).len() == 4096).unwrap();
+        assert_eq!(Codec::Zlib.unpack(&pack(content), 4096, content.len()).unwrap(), content);
+        // Stored and padded, and stored without padding.
+        let padded = [content, &vec![0; 4096 - content.len()]].concat();
+        assert_eq!(Codec::Zlib.unpack(&padded, 4096, content.len()).unwrap(), padded);
+        assert_eq!(Codec::Zlib.unpack(content, 4096, content.len()).unwrap(), content);
+        assert!(Codec::Zlib.unpack(&content[1..], 4096, content.len()).unwrap_err().contains("last chunk"));
+        // A whole chunk of that size is stored, whatever it would unpack to.
+        assert_eq!(Codec::Zlib.unpack(&pack(content), 4096, 4096).unwrap(), pack(content));
+        assert!(Codec::Zlib.unpack(&noise[..9], 4096, 4096).is_err());
     }
 
     proptest! {

@@ -8,9 +8,9 @@ use cheetah_device::{ByteRange, Device as _};
 use crate::raw::RawFile;
 use cheetah_error::{Error, Result};
 
-/// The maximum size of the directory, in bytes: 8 TiB of evidence in segments of 64 MiB need half of it. Bounds the
-/// memory that a hostile directory can take.
-const DIRECTORY_LEN_MAX: u64 = 128 << 20;
+/// The maximum size of the directory, in bytes: 2 TiB of evidence in segments of 32 MiB need half of it. Bounds the memory that
+/// a hostile directory can take: an entry takes three times its size, so this budget is 128 MiB.
+const DIRECTORY_LEN_MAX: u64 = 32 << 20;
 
 /// The size of an entry without its name, extra fields and comment.
 const ENTRY_LEN: usize = 46;

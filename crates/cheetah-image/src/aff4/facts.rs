@@ -11,7 +11,7 @@ pub const SCHEMA: &str = "http://aff4.org/Schema#";
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 
 /// The maximum number of triples. A disk image has about a hundred.
-const FACTS_MAX: usize = 200_000;
+const FACTS_MAX: usize = 50_000;
 
 /// The maximum length of an expanded name, in bytes: a short document can repeat a long prefix many times.
 const NAME_LEN_MAX: usize = 4 << 10;
@@ -20,7 +20,10 @@ const NAME_LEN_MAX: usize = 4 << 10;
 const VALUE_LEN_MAX: usize = 64 << 10;
 
 /// The maximum size of all triples, in bytes.
-const KEPT_LEN_MAX: usize = 64 << 20;
+const KEPT_LEN_MAX: usize = 16 << 20;
+
+/// The maximum depth of nested brackets. The parser keeps some hundred bytes for each, and has no limit of its own.
+const DEPTH_MAX: usize = 100;
 
 /// The object of a triple.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +48,9 @@ pub struct Facts {
 impl Facts {
     /// Parses a Turtle document. Triples of other vocabularies than AFF4's are ignored.
     pub fn parse(turtle: &[u8]) -> Result<Self, String> {
+        if is_deeper(turtle, DEPTH_MAX) {
+            return Err(format!("its brackets are nested deeper than {DEPTH_MAX}"));
+        }
         let mut facts = Self::default();
         let mut kept: usize = 0;
         for (count, triple) in TurtleParser::new().for_slice(turtle).enumerate() {
@@ -146,6 +152,57 @@ impl Facts {
     }
 }
 
+/// Whether the brackets of a Turtle document are nested deeper than this. Texts, names and comments have no brackets.
+fn is_deeper(turtle: &[u8], depth_max: usize) -> bool {
+    let (mut depth, mut rest) = (0usize, turtle);
+    while let [first, behind @ ..] = rest {
+        rest = match first {
+            b'[' | b'(' => {
+                depth += 1;
+                if depth > depth_max {
+                    return true;
+                }
+                behind
+            }
+            b']' | b')' => {
+                depth = depth.saturating_sub(1);
+                behind
+            }
+            b'#' => behind_first(behind, b"\n"),
+            b'<' => behind_first(behind, b">"),
+            quote @ (b'"' | b'\'') => {
+                let long = [*quote; 3];
+                match rest.strip_prefix(&long) {
+                    Some(text) => behind_text(text, &long),
+                    None => behind_text(behind, &[*quote]),
+                }
+            }
+            _ => behind,
+        };
+    }
+    false
+}
+
+/// The bytes behind the first occurrence of `end`; none without one.
+fn behind_first<'a>(bytes: &'a [u8], end: &[u8]) -> &'a [u8] {
+    bytes
+        .windows(end.len())
+        .position(|window| window == end)
+        .and_then(|at| bytes.get(at + end.len()..))
+        .unwrap_or_default()
+}
+
+/// The bytes behind the end of a text, in which a backslash escapes the next character.
+fn behind_text<'a>(mut bytes: &'a [u8], end: &[u8]) -> &'a [u8] {
+    while !bytes.is_empty() {
+        if let Some(behind) = bytes.strip_prefix(end) {
+            return behind;
+        }
+        bytes = bytes.get(if bytes[0] == b'\\' { 2 } else { 1 }..).unwrap_or_default();
+    }
+    bytes
+}
+
 impl Object {
     fn len(&self) -> usize {
         match self {
@@ -208,7 +265,17 @@ mod tests {
         // 200 KiB that would be 80 MiB.
         let mut long = format!("@prefix p: <aff4://{}> . @prefix a: <{SCHEMA}> .", "x".repeat(4000));
         long.push_str(&"p:a a:b p:c . ".repeat(10_000));
-        assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("64 MiB"));
+        assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("16 MiB"));
+        for bracket in ["[:p ", "("] {
+            let deep = format!("@prefix : <x:> .\n:a :p {}", bracket.repeat(1000));
+            assert!(Facts::parse(deep.as_bytes()).unwrap_err().contains("nested"), "{bracket}");
+        }
+        let text = "[".repeat(1000);
+        let flat = format!(
+            "# {text}\n@prefix : <x:> . :a :p \"{text}\\\"{text}\", \"\"\"\"{text}\"\"\", '{text}' . {}",
+            ":a :p [], ( 1 2 ) . ".repeat(1000)
+        );
+        assert!(Facts::parse(flat.as_bytes()).is_ok());
         let mut many = "<aff4://a> <http://aff4.org/Schema#size> 1".to_owned();
         many.push_str(&",1".repeat(FACTS_MAX));
         many.push('.');

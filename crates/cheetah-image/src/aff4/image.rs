@@ -10,11 +10,11 @@ use crate::hash::{Hashes, hex, is_hex};
 use crate::identity::{CaseData, Identity, Kind};
 use cheetah_error::{Error, Result, list};
 
-/// The maximum size of `information.turtle`, in bytes. A disk image's has some thousand.
-const TURTLE_LEN_MAX: u64 = 16 << 20;
+/// The maximum size of `information.turtle`, in bytes. A disk image's has some thousand. The parser takes several times as much.
+const TURTLE_LEN_MAX: u64 = 4 << 20;
 
 /// The maximum size, in bytes, and number of the names that a map refers to.
-const INDEX_LEN_MAX: u64 = 1 << 20;
+const INDEX_LEN_MAX: u64 = 256 << 10;
 
 /// The maximum size of a short text in a container, in bytes.
 const TEXT_LEN_MAX: u64 = 4096;

@@ -1,6 +1,6 @@
-//! Decompresses one frame, and checks it.
+//! Decompresses one frame, or several that follow each other, and checks them.
 
-use std::io::{Chain, Cursor, Read, Result as IoResult};
+use std::io::{BufRead as _, Chain, Cursor, ErrorKind, Read, Result as IoResult};
 
 use bytes::Bytes;
 use cheetah_device::data::is_zero;
@@ -9,7 +9,8 @@ use cheetah_device::{Data, Error as DeviceError, Result as DeviceResult};
 use super::Image;
 use super::frames::Frame;
 use super::packed::{Packed, PackedReader};
-use super::xz::BlockEnds;
+use super::xz::{self, BlockEnds};
+use super::{gzip, zstd as zstd_frames};
 use crate::detect::Compression;
 
 /// The window that a zstd frame may require, as a power of two: 128 MiB, as much as the `zstd` program allows by
@@ -24,14 +25,14 @@ const HOLE_BYTES: usize = 64 << 10;
 type XzBlock = Chain<Chain<Cursor<Vec<u8>>, PackedReader>, Cursor<Vec<u8>>>;
 
 /// The decoder of one frame. It returns the end of the content only if the frame's checksum matches.
-pub(super) enum Decoder {
+pub(super) enum FrameDecoder {
     Gzip(Box<flate2::bufread::GzDecoder<PackedReader>>),
     Bzip2(Box<bzip2::bufread::BzDecoder<PackedReader>>),
     Zstd(Box<zstd::Decoder<'static, PackedReader>>),
     Xz(Box<lzma_rust2::XzReader<XzBlock>>),
 }
 
-impl Decoder {
+impl FrameDecoder {
     /// Returns the decoder of the frame with which `packed` begins; a block of an xz stream is put between `ends`.
     pub fn new(compression: Compression, ends: BlockEnds, packed: PackedReader) -> IoResult<Self> {
         Ok(match compression {
@@ -58,13 +59,30 @@ impl Decoder {
             Self::Xz(decoder) => decoder.into_inner().into_inner().0.into_inner().1,
         }
     }
+}
 
-    /// Checks that the frame ends here, with the content and with the compressed bytes.
+/// The decoder of frames that follow each other, up to the end of the compressed bytes.
+pub(super) struct Decoder {
+    compression: Compression,
+    /// The frame that is being decoded; `None` behind the last.
+    frame: Option<FrameDecoder>,
+    /// The bytes behind the last frame.
+    behind: Option<PackedReader>,
+}
+
+impl Decoder {
+    /// Returns the decoder of the frames with which `packed` begins; a block of an xz stream is put between `ends`.
+    pub fn new(compression: Compression, ends: BlockEnds, packed: PackedReader) -> IoResult<Self> {
+        let frame = Some(FrameDecoder::new(compression, ends, packed)?);
+        Ok(Self { compression, frame, behind: None })
+    }
+
+    /// Checks that the frames end here, with the content and with the compressed bytes.
     pub fn finish(mut self) -> IoResult<()> {
         if self.read(&mut [0])? != 0 {
             return Err(damaged("it holds more than its index says"));
         }
-        match self.into_packed().left() {
+        match self.behind.map_or(0, |packed| packed.left()) {
             0 => Ok(()),
             _ => Err(damaged("it is shorter than its index says")),
         }
@@ -72,6 +90,59 @@ impl Decoder {
 }
 
 impl Read for Decoder {
+    fn read(&mut self, buf: &mut [u8]) -> IoResult<usize> {
+        while let Some(frame) = &mut self.frame {
+            let read = frame.read(buf)?;
+            if read > 0 || buf.is_empty() {
+                return Ok(read);
+            }
+            let Some(frame) = self.frame.take() else { break };
+            let mut packed = frame.into_packed();
+            // An xz block is a stream only together with its ends.
+            if self.compression != Compression::Xz && skip_to_frame(&mut packed, self.compression)? {
+                self.frame = Some(FrameDecoder::new(self.compression, BlockEnds::default(), packed)?);
+            } else {
+                self.behind = Some(packed);
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Skips padding and skippable frames between frames. False at the end of the file.
+pub(super) fn skip_to_frame(reader: &mut PackedReader, compression: Compression) -> IoResult<bool> {
+    loop {
+        let head = reader.peek(zstd_frames::SKIPPABLE_HEAD_LEN)?;
+        let is_frame = match compression {
+            Compression::Gzip => head.starts_with(&gzip::MAGIC),
+            Compression::Bzip2 => head.starts_with(b"BZh"),
+            Compression::Zstd => head.starts_with(&zstd_frames::MAGIC),
+            Compression::Xz => head.starts_with(&xz::MAGIC),
+        };
+        if is_frame || head.is_empty() {
+            return Ok(is_frame);
+        }
+        if compression == Compression::Zstd && zstd_frames::is_skippable(&head) {
+            let len = head.get(4..).and_then(|len| len.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
+            let len = zstd_frames::SKIPPABLE_HEAD_LEN + u64::from(len);
+            if len > reader.left() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            reader.skip(len)?;
+            continue;
+        }
+        // Padding of zeros up to the end, as on tapes and disks.
+        while let ready @ [_, ..] = reader.fill_buf()? {
+            if ready.iter().any(|byte| *byte != 0) {
+                return Err(damaged("other data follow the compressed data"));
+            }
+            let len = ready.len() as u64;
+            reader.skip(len)?;
+        }
+    }
+}
+
+impl Read for FrameDecoder {
     fn read(&mut self, buf: &mut [u8]) -> IoResult<usize> {
         match self {
             Self::Gzip(decoder) => decoder.read(buf),
@@ -115,7 +186,7 @@ pub(super) fn corrupt(file: &dyn Packed, frame: Frame, error: &std::io::Error) -
 }
 
 fn damaged(why: &str) -> std::io::Error {
-    std::io::Error::new(std::io::ErrorKind::InvalidData, why)
+    std::io::Error::new(ErrorKind::InvalidData, why)
 }
 
 /// Returns the bytes with long runs of zeros as holes.

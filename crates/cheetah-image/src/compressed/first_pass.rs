@@ -1,15 +1,15 @@
 //! Decompresses a whole file once, to find its frames, to measure its content, and to check it.
 
-use std::io::{BufRead as _, Error as IoError, ErrorKind, Read, Result as IoResult};
+use std::io::{Error as IoError, ErrorKind, Read, Result as IoResult};
 
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_error::{Error, Result};
 
-use super::decoder::Decoder;
+use super::Image;
+use super::decoder::{FrameDecoder, skip_to_frame};
 use super::frames::Frames;
 use super::packed::{File, PackedReader};
-use super::xz::{self, BlockEnds};
-use super::{Image, gzip, zstd};
+use super::xz::BlockEnds;
 use crate::detect::{Compression, END_LEN, START_LEN};
 
 /// The result of the pass.
@@ -50,14 +50,14 @@ impl From<IoError> for Why {
     }
 }
 
-/// Decompresses a file that has no index. `None` if a frame holds more than `frame_max`
-/// bytes.
+/// Decompresses a file that has no index. `None` if a frame holds more than `frame_max` bytes. Smaller ones are recorded
+/// together, with at most `together_max` bytes.
 ///
 /// # Errors
 ///
 /// [`Error::Evidence`] if the file is damaged, or its end is missing.
-pub(super) fn find(file: &File, compression: Compression, frame_max: u64) -> Result<Option<Found>> {
-    let (mut frames, mut ends) = (Frames::default(), Ends::default());
+pub(super) fn find(file: &File, compression: Compression, frame_max: u64, together_max: u64) -> Result<Option<Found>> {
+    let (mut frames, mut ends) = (Frames::together(together_max), Ends::default());
     let mut reader = PackedReader::hashing(file);
     loop {
         let at = reader.offset();
@@ -66,7 +66,7 @@ pub(super) fn find(file: &File, compression: Compression, frame_max: u64) -> Res
                 return Ok(None);
             }
             let start = reader.offset();
-            let mut decoder = Decoder::new(compression, BlockEnds::default(), PackedReader::take(&mut reader))?;
+            let mut decoder = FrameDecoder::new(compression, BlockEnds::default(), PackedReader::take(&mut reader))?;
             let len = drain(&mut decoder, frame_max, &mut ends)?;
             reader = decoder.into_packed();
             let packed = ByteRange::between(start, reader.offset());
@@ -103,39 +103,6 @@ pub(super) fn check(image: &Image) -> Result<Ends> {
             .map_err(|why| refusal(&image.file, image.compression, frame.packed.offset, frame.content.offset, why))?;
     }
     Ok(ends)
-}
-
-/// Skips padding and skippable frames between frames. False at the end of the file.
-fn skip_to_frame(reader: &mut PackedReader, compression: Compression) -> std::result::Result<bool, Why> {
-    loop {
-        let head = reader.peek(zstd::SKIPPABLE_HEAD_LEN)?;
-        let is_frame = match compression {
-            Compression::Gzip => head.starts_with(&gzip::MAGIC),
-            Compression::Bzip2 => head.starts_with(b"BZh"),
-            Compression::Zstd => head.starts_with(&zstd::MAGIC),
-            Compression::Xz => head.starts_with(&xz::MAGIC),
-        };
-        if is_frame || head.is_empty() {
-            return Ok(is_frame);
-        }
-        if compression == Compression::Zstd && zstd::is_skippable(&head) {
-            let len = head.get(4..).and_then(|len| len.first_chunk()).map_or(0, |len| u32::from_le_bytes(*len));
-            let len = zstd::SKIPPABLE_HEAD_LEN + u64::from(len);
-            if len > reader.left() {
-                return Err(IoError::from(ErrorKind::UnexpectedEof).into());
-            }
-            reader.skip(len)?;
-            continue;
-        }
-        // Padding of zeros up to the end, as on tapes and disks.
-        while let ready @ [_, ..] = reader.fill_buf()? {
-            if ready.iter().any(|byte| *byte != 0) {
-                return Err(Why::Wrong("other data follow the compressed data".into()));
-            }
-            let len = ready.len() as u64;
-            reader.skip(len)?;
-        }
-    }
 }
 
 /// Reads to the end, and returns the number of bytes.

@@ -1,13 +1,20 @@
 //! Where the frames of a compressed image lie. No I/O.
+//!
+//! A hostile file has millions of frames of one byte each. So frames that can be decompressed one behind the other are
+//! recorded together, up to 64 KiB of content, and more where a file has too many: the memory is limited for any file.
 
 use std::ops::Range;
 
 use cheetah_device::ByteRange;
 
-/// The maximum number of frames, 16 bytes of memory each: 2 TiB of content in frames of 64 KiB.
-const FRAMES_MAX: usize = 1 << 25;
+/// The maximum number of frames that are recorded: they take 32 MiB.
+const RECORDED_MAX: usize = 1 << 20;
 
-/// A frame: a part of the file that can be decompressed by itself.
+/// The content up to which frames are recorded together, at first and at most, in bytes.
+const TOGETHER_BYTES: u64 = 64 << 10;
+const TOGETHER_BYTES_MAX: u64 = super::FRAME_MAX;
+
+/// A frame, or several that follow each other: a part of the file that can be decompressed by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
     /// Its number, from 0.
@@ -28,9 +35,16 @@ pub(super) struct Frames {
     packed_end: u64,
     size: u64,
     largest: u64,
+    /// The content up to which frames are recorded together, in bytes; 0 if none are.
+    together: u64,
 }
 
 impl Frames {
+    /// Records frames that follow each other together, with up to `bytes_max` of content where their own is smaller.
+    pub fn together(bytes_max: u64) -> Self {
+        Self { together: TOGETHER_BYTES.min(bytes_max), ..Self::default() }
+    }
+
     /// Appends a frame. `None` if the limits are exceeded, or the frame does not lie after the others.
     pub fn push(&mut self, packed: ByteRange, content_len: u64) -> Option<()> {
         if packed.offset < self.packed_end || packed.offset.checked_add(packed.len).is_none() {
@@ -40,8 +54,15 @@ impl Frames {
             return Some(());
         }
         let size = self.size.checked_add(content_len).filter(|size| i64::try_from(*size).is_ok())?;
-        if self.starts.len() >= FRAMES_MAX {
-            return None;
+        if let Some((_, start)) = self.starts.last()
+            && size - start <= self.together
+        {
+            self.largest = self.largest.max(size - start);
+            (self.packed_end, self.size) = (packed.end(), size);
+            return Some(());
+        }
+        while self.starts.len() >= RECORDED_MAX {
+            *self = self.coarser()?;
         }
         if !self.starts.is_empty() && packed.offset != self.packed_end {
             self.ends.push((self.starts.len() - 1, self.packed_end));
@@ -53,7 +74,19 @@ impl Frames {
         Some(())
     }
 
-    /// The number of frames.
+    /// The same frames, with twice the content recorded together; `None` at the limit.
+    fn coarser(&self) -> Option<Self> {
+        let together = self.together.checked_mul(2).filter(|bytes| (1..=TOGETHER_BYTES_MAX).contains(bytes))?;
+        let mut coarser = Self { together, ..Self::default() };
+        for number in 0..self.len() {
+            let frame = self.at(number);
+            // As many as before fit.
+            coarser.push(frame.packed, frame.content.len)?;
+        }
+        Some(coarser)
+    }
+
+    /// The number of frames recorded.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
@@ -63,7 +96,7 @@ impl Frames {
         self.size
     }
 
-    /// The size of the content of the largest frame, in bytes.
+    /// The size of the content of the largest frame recorded, in bytes.
     pub fn largest(&self) -> u64 {
         self.largest
     }
@@ -111,5 +144,26 @@ mod tests {
         assert_eq!(frames.holding(ByteRange::new(100, 51)), 1..3);
         assert!(frames.push(ByteRange::new(36, 7), 1).is_none(), "overlaps the last one");
         assert!(frames.push(ByteRange::new(40, 1), u64::MAX - 100).is_none(), "too large");
+    }
+    #[test]
+    fn tiny_frames_are_recorded_together_and_take_limited_memory() {
+        let mut frames = Frames::together(u64::MAX);
+        for number in 0..200_000 {
+            frames.push(ByteRange::new(number * 21, 21), 1).unwrap();
+        }
+        assert_eq!((frames.len(), frames.size(), frames.largest()), (4, 200_000, 64 << 10));
+        assert_eq!(frames.at(0).packed, ByteRange::new(0, 21 << 16));
+        assert_eq!(frames.holding(ByteRange::new(65_535, 2)), 0..2);
+        let mut frames = Frames::together(u64::MAX);
+        for number in 0..3 * RECORDED_MAX as u64 {
+            frames.push(ByteRange::new(number * 100, 100), 40 << 10).unwrap();
+        }
+        assert!(frames.len() <= RECORDED_MAX && frames.largest() <= 256 << 10, "{}", frames.len());
+        assert_eq!(frames.size(), 3 * RECORDED_MAX as u64 * (40 << 10));
+        // Blocks of xz need their own ends.
+        let mut frames = Frames::default();
+        frames.push(ByteRange::new(0, 9), 1).unwrap();
+        frames.push(ByteRange::new(9, 9), 1).unwrap();
+        assert_eq!(frames.len(), 2);
     }
 }

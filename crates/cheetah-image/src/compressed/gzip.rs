@@ -19,13 +19,14 @@ const CONTENT_MAX: u64 = 64 << 10;
 /// The last member of a BGZF file, which is empty.
 const END: [u8; 28] = *b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0\x42\x43\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0";
 
-/// Returns the members of a BGZF file; `None` for any other gzip file.
+/// Returns the members of a BGZF file, recorded together up to `together_max` bytes of content; `None` for any other gzip
+/// file.
 ///
 /// # Errors
 ///
 /// [`Error::Evidence`] if the file's end is missing.
-pub(super) fn index(file: &dyn Packed) -> Result<Option<Frames>> {
-    let (mut frames, mut at) = (Frames::default(), 0);
+pub(super) fn index(file: &dyn Packed, together_max: u64) -> Result<Option<Frames>> {
+    let (mut frames, mut at) = (Frames::together(together_max), 0);
     let mut header = read_some(file, 0, HEADER_READ)?;
     while at < file.len() {
         let Some(len) = member_len(&header).filter(|len| at + len <= file.len()) else {

@@ -101,9 +101,9 @@ impl Compressed {
 
     fn of(file: File, compression: Compression, in_order: bool, frame_max: u64) -> Result<Self> {
         let (index, streams) = match compression {
-            Compression::Gzip => (gzip::index(&*file)?, xz::Streams::default()),
+            Compression::Gzip => (gzip::index(&*file, frame_max)?, xz::Streams::default()),
             Compression::Bzip2 => (None, xz::Streams::default()),
-            Compression::Zstd => (zstd::index(&file)?, xz::Streams::default()),
+            Compression::Zstd => (zstd::index(&file, frame_max)?, xz::Streams::default()),
             Compression::Xz => {
                 let (frames, streams) = xz::index(&file)?;
                 (Some(frames), streams)
@@ -113,7 +113,8 @@ impl Compressed {
             Some(frames) => (frames, None),
             None => {
                 announce(&file, compression, "records no index");
-                let found = first_pass::find(&file, compression, if in_order { u64::MAX } else { frame_max })?;
+                let found =
+                    first_pass::find(&file, compression, if in_order { u64::MAX } else { frame_max }, frame_max)?;
                 let Found { frames, ends, sha256 } = found.ok_or_else(|| needs_order(&file, compression))?;
                 (frames, Some((ends, sha256)))
             }

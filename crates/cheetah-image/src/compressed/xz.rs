@@ -15,8 +15,10 @@ pub(super) const MAGIC: [u8; 6] = *b"\xfd7zXZ\0";
 const END_MAGIC: [u8; 2] = *b"YZ";
 /// Bytes of a stream's header, and of its footer.
 const HEADER_LEN: u64 = 12;
-/// The maximum number of streams: streams of empty files, joined, would take more memory than their bytes.
-const STREAMS_MAX: usize = 1 << 20;
+/// The maximum number of streams, and of blocks in all of them: 24 TiB in the blocks of `xz -T0`. They take 56 MiB at most
+/// while the indexes are read.
+const STREAMS_MAX: usize = 1 << 18;
+const BLOCKS_MAX: usize = 1 << 20;
 
 /// The ends that make a block a stream of its own: a stream's header before it; an index of one block, and a footer,
 /// after it.
@@ -54,7 +56,7 @@ pub(super) fn index(file: &File) -> Result<(Frames, Streams)> {
             file.name()
         ))
     };
-    let mut streams = Vec::new();
+    let (mut streams, mut blocks) = (Vec::new(), 0);
     let mut end = file.len();
     while end > 0 {
         let padding = read_some(&**file, end.saturating_sub(4), 4)?;
@@ -63,13 +65,14 @@ pub(super) fn index(file: &File) -> Result<(Frames, Streams)> {
             continue;
         }
         if streams.len() >= STREAMS_MAX {
-            return Err(wrong("it has more than a million streams"));
+            return Err(Error::failed(format!("{}: it has more than {STREAMS_MAX} streams", file.name())));
         }
-        let stream = read_stream(file, end).map_err(|why| match why {
+        let stream = read_stream(file, end, BLOCKS_MAX - blocks).map_err(|why| match why {
             Why::Wrong(why) => wrong(why),
             Why::Failed(error) => error,
         })?;
         end = stream.start;
+        blocks += stream.blocks.len();
         streams.push(stream);
     }
     let (mut frames, mut kinds) = (Frames::default(), Streams::default());
@@ -105,14 +108,14 @@ impl From<Error> for Why {
 }
 
 /// Reads the index of the stream that ends at `end`.
-fn read_stream(file: &File, end: u64) -> std::result::Result<Stream, Why> {
+fn read_stream(file: &File, end: u64, blocks_max: usize) -> std::result::Result<Stream, Why> {
     let footer_at = end.checked_sub(2 * HEADER_LEN).ok_or(Why::Wrong("it is too short"))? + HEADER_LEN;
     let footer = read_some(&**file, footer_at, HEADER_LEN)?;
     let (flags, index_len) =
         parse_footer(&footer).ok_or(Why::Wrong("it does not end with a footer of the xz format"))?;
     let index_at = footer_at.checked_sub(index_len).ok_or(Why::Wrong("its index is cut off"))?;
     let range = ByteRange::new(index_at, index_len);
-    let blocks = read_index(file, range).map_err(|error| {
+    let blocks = read_index(file, range, blocks_max).map_err(|error| {
         let failed = error.get_ref().and_then(|error| error.downcast_ref::<cheetah_device::Error>()).cloned();
         failed.map_or(Why::Wrong("its index is damaged"), |error| {
             Why::Failed(Error::device(format!("reading {}", file.name()))(error))
@@ -139,7 +142,7 @@ fn parse_footer(footer: &[u8]) -> Option<([u8; 2], u64)> {
     (is_footer && is_known).then(|| ([flags_1, flags_2], (u64::from(u32::from_le_bytes(*len)) + 1) * 4))
 }
 
-fn read_index(file: &File, range: ByteRange) -> std::io::Result<Vec<(u64, u64)>> {
+fn read_index(file: &File, range: ByteRange, blocks_max: usize) -> std::io::Result<Vec<(u64, u64)>> {
     let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     let content = ByteRange::new(range.offset, range.len.checked_sub(4).ok_or_else(invalid)?);
     let mut index = Summed { inner: PackedReader::new(file, content), crc: Crc::new() };
@@ -147,13 +150,17 @@ fn read_index(file: &File, range: ByteRange) -> std::io::Result<Vec<(u64, u64)>>
         return Err(invalid());
     }
     let count = index.number()?;
-    // Each has two bytes at least, so the vector takes at most eight times the size of the file's index.
     let mut blocks = Vec::new();
     for _ in 0..count {
         let (unpadded, content_len) = (index.number()?, index.number()?);
         // Leaves room for rounding up.
         if !(5..=u64::MAX >> 2).contains(&unpadded) {
             return Err(invalid());
+        }
+        if blocks.len() >= blocks_max {
+            return Err(std::io::Error::other(cheetah_device::Error::Invalid(
+                format!("it has more than {BLOCKS_MAX} blocks; compress it again in larger ones").into(),
+            )));
         }
         blocks.push((unpadded, content_len));
     }

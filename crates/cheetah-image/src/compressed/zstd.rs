@@ -25,30 +25,52 @@ pub(super) fn is_skippable(head: &[u8]) -> bool {
 /// Whether a zstd file begins with these bytes. A file that begins with a skippable frame must have a frame after it:
 /// the signature of a skippable frame alone proves too little.
 pub(crate) fn is_zstd(start: &[u8]) -> bool {
-    let mut rest = start;
-    while is_skippable(rest) {
-        let Some(len) = rest.get(4..).and_then(|rest| rest.first_chunk()) else { return false };
-        let next = 8_usize.checked_add(u32::from_le_bytes(*len) as usize).and_then(|next| rest.get(next..));
-        let Some(next) = next else { return false };
-        rest = next;
-    }
-    rest.starts_with(&MAGIC)
+    matches!(first_frame(start, 0), Begins::WithFrame)
 }
 
-/// Returns the frames of a file that records their sizes; `None` for any other file.
+/// What the beginning of a file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// A frame follows skippable ones, or begins the file.
+    WithFrame,
+    /// It is no zstd file.
+    Otherwise,
+    /// Skippable frames reach up to this offset, which is beyond the bytes given.
+    Skipping(u64),
+}
+
+/// Looks for the first frame in the bytes of a file from `offset`, behind skippable frames.
+pub(crate) fn first_frame(bytes: &[u8], mut offset: u64) -> Begins {
+    let start = offset;
+    loop {
+        let rest = usize::try_from(offset - start).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        // The beginning of the file must decide by itself; further bytes may be too few to.
+        let (is_frame, may_skip) = (rest.starts_with(&MAGIC), is_skippable(rest));
+        let len = rest.get(4..).and_then(|rest| rest.first_chunk()).map(|len| u64::from(u32::from_le_bytes(*len)));
+        match (is_frame, may_skip.then_some(len).flatten()) {
+            (true, _) => return Begins::WithFrame,
+            (_, Some(len)) => offset = offset.saturating_add(SKIPPABLE_HEAD_LEN + len),
+            _ if offset > start && rest.len() < SKIPPABLE_HEAD_LEN as usize => return Begins::Skipping(offset),
+            _ => return Begins::Otherwise,
+        }
+    }
+}
+
+/// Returns the frames of a file that records their sizes, recorded together up to `together_max` bytes of content; `None` for
+/// any other file.
 ///
 /// # Errors
 ///
 /// If the file cannot be read.
-pub(super) fn index(file: &File) -> Result<Option<Frames>> {
-    match seek_table(file)? {
+pub(super) fn index(file: &File, together_max: u64) -> Result<Option<Frames>> {
+    match seek_table(file, Frames::together(together_max))? {
         Some(frames) => Ok(Some(frames)),
-        None => walk(&**file),
+        None => walk(&**file, Frames::together(together_max)),
     }
 }
 
 /// Returns the frames in the table of a seekable file. `None` if there is no table, or it does not match the file.
-fn seek_table(file: &File) -> Result<Option<Frames>> {
+fn seek_table(file: &File, mut frames: Frames) -> Result<Option<Frames>> {
     let Some(end_at) = file.len().checked_sub(TABLE_END_LEN) else { return Ok(None) };
     let end = read_some(&**file, end_at, TABLE_END_LEN)?;
     let Some((count, &[descriptor, ref magic @ ..])) = end.split_first_chunk::<4>() else { return Ok(None) };
@@ -66,7 +88,7 @@ fn seek_table(file: &File) -> Result<Option<Frames>> {
         return Ok(None);
     }
     let mut entries = PackedReader::new(file, ByteRange::new(entries_at, entries_len));
-    let (mut frames, mut at, mut entry) = (Frames::default(), 0, [0; 12]);
+    let (mut at, mut entry) = (0, [0; 12]);
     while entries.left() > 0 {
         let entry = &mut entry[..entry_len as usize];
         let read = std::io::Read::read_exact(&mut entries, entry);
@@ -83,8 +105,8 @@ fn seek_table(file: &File) -> Result<Option<Frames>> {
 
 /// Finds the frames by the headers of their blocks. `None` if a frame does not record the size of its content, or
 /// anything is wrong, which decompressing will find.
-fn walk(file: &dyn Packed) -> Result<Option<Frames>> {
-    let (mut frames, mut at) = (Frames::default(), 0);
+fn walk(file: &dyn Packed, mut frames: Frames) -> Result<Option<Frames>> {
+    let mut at = 0;
     while at < file.len() {
         let head = read_some(file, at, HEADER_LEN_MAX)?;
         if is_skippable(&head) {

@@ -14,8 +14,9 @@ use self::record::Index;
 use self::remote::Remote;
 use self::segments::{Files, Memory, Segment, Segments};
 use crate::open_behind::FileBehind;
+use crate::source::SourceFile;
 use crate::unpack::cache::Work;
-use crate::unpack::{Blocking, Chunked, Limits, Unpacking};
+use crate::unpack::{Blocking, CHUNKS_TOGETHER_MAX, Chunked, Limits, Unpacking};
 use cheetah_error::Result;
 
 mod chunk;
@@ -102,6 +103,13 @@ impl Ewf {
         Ok(Self { info, chunks: Unpacking::new(Packed { segments, index, chunks }, limits) })
     }
 
+    /// The segments, in order.
+    pub fn files(&self) -> Vec<SourceFile> {
+        let segments = &*self.chunks.image().segments;
+        let paths = self.info.segments.iter().enumerate();
+        paths.map(|(number, path)| SourceFile { path: path.clone(), size: segments.len(number) }).collect()
+    }
+
     /// The image's metadata.
     pub fn info(&self) -> &EwfInfo {
         &self.info
@@ -182,7 +190,8 @@ impl Device for Ewf {
             return Io::fail(error);
         }
         // More would evict itself.
-        let range = ByteRange::new(range.offset, range.len.min(CACHE_BYTES / 4));
+        let most = (CACHE_BYTES / 4).min(CHUNKS_TOGETHER_MAX * u64::from(self.info.chunk_size));
+        let range = ByteRange::new(range.offset, range.len.min(most));
         if range.is_empty() {
             return Io::ok(());
         }

@@ -1,7 +1,8 @@
 //! Names of segments, and their discovery.
 //!
 //! `.E01` to `.E99`, then `.EAA` to `.EZZ`, `.FAA` to `.ZZZ`; for Ex01, `.Ex01` to `.Ex99`, then `.ExAA` to `.EzZZ`
-//! (libewf, "EWF specification" and "EWF 2 specification", *Segment file extensions*).
+//! (libewf, "EWF specification" and "EWF 2 specification", *Segment file extensions*). EnCase goes on with the characters
+//! that follow `z` in ASCII: `.E{AA` to `.E~ZZ`.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -46,7 +47,11 @@ impl Naming {
                 name.extend_from_slice(format!("{number:02}").as_bytes());
             }
             Some(beyond) => {
-                let room = if last.is_ascii_uppercase() { b'Z' - last } else { b'z' - last };
+                let room = match self.letters.len() {
+                    2 if last.is_ascii_lowercase() => b'~' - last,
+                    _ if last.is_ascii_uppercase() => b'Z' - last,
+                    _ => b'z' - last,
+                };
                 let step = u8::try_from(beyond / (26 * 26)).ok().filter(|step| *step <= room)?;
                 name.push(last + step);
                 let a = if self.letters[0].is_ascii_uppercase() { b'A' } else { b'a' };
@@ -76,7 +81,14 @@ pub(super) fn find(first: &Path) -> Result<(Vec<PathBuf>, String)> {
     let files = files_of(folder, &naming)?;
     let mut paths = vec![first.to_owned()];
     loop {
-        let Some(name) = naming.name(paths.len() + 1) else { return Ok((paths, nameless())) };
+        let Some(name) = naming.name(paths.len() + 1) else {
+            let beyond = format!(
+                "segment {} of {}, for which the naming of segments has no name (sets of so many are not supported)",
+                paths.len() + 1,
+                first.display()
+            );
+            return Ok((paths, beyond));
+        };
         match files.get(&name.to_ascii_lowercase()).map(Vec::as_slice) {
             None | Some([]) => return Ok((paths, first.with_file_name(name).display().to_string())),
             Some(found) if found.contains(&name) => paths.push(first.with_file_name(name)),
@@ -135,7 +147,8 @@ mod tests {
         assert_eq!(names("x.e01", &[2, 100, 776]), some(&["x.e02", "x.eaa", "x.faa"]));
         assert_eq!(names("x.s01", &[99, 100, 776]), some(&["x.s99", "x.saa", "x.taa"]));
         assert_eq!(names("x.Ex01", &[2, 100, 776, 2127]), some(&["x.Ex02", "x.ExAA", "x.EyAA", "x.EzZZ"]));
-        assert_eq!(names("x.Ex01", &[2128]), [None]);
+        assert_eq!(names("x.Ex01", &[2128, 2129, 2804, 4831]), some(&["x.E{AA", "x.E{AB", "x.E|AA", "x.E~ZZ"]));
+        assert_eq!(names("x.Ex01", &[4832]), [None]);
         assert_eq!(names("x.E01", &[14_972]), [None]);
         for odd in ["x", "x.raw", "x.01", "x.E02", "x.EE01", "E01"] {
             assert_eq!(Naming::of(odd.as_ref()), None, "{odd}");

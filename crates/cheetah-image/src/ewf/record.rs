@@ -9,15 +9,16 @@ use super::text::Values;
 use crate::hash::Hashes;
 use crate::identity::CaseData;
 use crate::unpack::Blocking;
-use cheetah_error::Result;
+use cheetah_error::{Error, Result};
 
 /// The maximum size of a chunk, which is held in memory. Writers offer up to 32,768 sectors of 512 bytes.
 const CHUNK_MAX: u32 = 64 << 20;
 /// The maximum size of a sector.
 const SECTOR_MAX: u32 = 1 << 20;
-/// The maximum number of tables: 4 Mi take 192 MiB of memory. With EnCase's 1,600 chunks of 32 KiB per table that is
-/// 200 TiB.
-const TABLES_MAX: usize = 4 << 20;
+/// The maximum number of tables: they take 48 MiB of memory. With EnCase's 1,600 chunks of 32 KiB per table that is 50 TiB.
+const TABLES_MAX: usize = 1 << 20;
+/// The maximum number of unreadable runs: they take 48 MiB with the ranges made of them.
+const ERRORS_MAX: usize = 1 << 20;
 
 /// The shape of the evidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -148,8 +149,9 @@ impl EwfRecord {
             Some(before) if (before.sector_size, before.sectors_per_chunk) != (sector, chunk) => {
                 Err(segment.fault("its sectors or chunks are of another size than those of the first segment"))
             }
-            Some(_) => Ok(()),
-            None => {
+            // The size is repeated in each segment, and a version of libewf wrote 0 into the first.
+            Some(before) if before.sectors > 0 => Ok(()),
+            _ => {
                 self.medium = Some(medium);
                 Ok(())
             }
@@ -165,6 +167,15 @@ impl EwfRecord {
                 "this segment is of another image than {}; replace it with the right one",
                 segment.all.name(0)
             )));
+        }
+        Ok(())
+    }
+
+    /// Records unreadable runs of sectors.
+    pub(super) fn add_errors(&mut self, segment: Segment<'_>, runs: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        self.errors.extend(runs);
+        if self.errors.len() > ERRORS_MAX {
+            return Err(segment.refusal(format_args!("the image has more than {ERRORS_MAX} unreadable ranges")));
         }
         Ok(())
     }
@@ -191,8 +202,17 @@ impl EwfRecord {
         let size = medium.sectors * u64::from(medium.sector_size);
         let chunk_size = medium.sectors_per_chunk * medium.sector_size;
         let (chunks, wanted) = (self.index.chunks(), size.div_ceil(u64::from(chunk_size)));
+        if size == 0 && chunks > 0 {
+            return Err(whole.fault(format_args!(
+                "its volume section says 0 sectors, but the tables of its {} segments list {chunks} chunks",
+                segments.count()
+            )));
+        }
         if size == 0 {
-            return Err(whole.refusal("the image is empty"));
+            return Err(Error::Evidence(format!(
+                "{}: the image in it is empty; was it written completely?",
+                whole.name()
+            )));
         }
         if chunks != wanted {
             return Err(whole.fault(format_args!(

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::naming;
+use crate::regular;
 use crate::unpack::Blocking;
 use cheetah_error::{Error, Result};
 
@@ -54,6 +55,8 @@ struct Stamp {
     inode: u64,
     len: u64,
     modified: (i64, i64),
+    /// No program can set it.
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -67,6 +70,7 @@ impl Stamp {
             inode: metadata.ino(),
             len: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
 }
@@ -75,10 +79,13 @@ impl Files {
     /// Finds all segments of the set that starts with `first`.
     pub(super) fn find(first: &Path) -> Result<Self> {
         let (paths, missing) = naming::find(first)?;
-        let stamps = paths.iter().map(|path| {
+        let stamps = paths.iter().enumerate().map(|(segment, path)| {
             // Not kept open: most sets have more segments than are in use at once.
-            File::open(path).and_then(|file| Stamp::of(&file)).map_err(|error| match error.kind() {
+            open_segment(path, segment).and_then(|file| Stamp::of(&file)).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::misuse(format!("{}: no such image", path.display())),
+                ErrorKind::InvalidInput => {
+                    Error::misuse(format!("{} is not a segment of an image: {error}", path.display()))
+                }
                 _ => Error::io(format_args!("opening {}", path.display()), &error),
             })
         });
@@ -95,7 +102,7 @@ impl Files {
             return Ok(file);
         }
         drop(open);
-        let file = Arc::new(File::open(&self.paths[segment])?);
+        let file = Arc::new(open_segment(&self.paths[segment], segment)?);
         let mut open = self.open.lock();
         open.push_back((segment, file.clone()));
         while open.len() > OPEN_MAX {
@@ -103,6 +110,11 @@ impl Files {
         }
         Ok(file)
     }
+}
+
+/// Opens a segment. The user named the first; the others must be regular files themselves.
+fn open_segment(path: &Path, segment: usize) -> IoResult<File> {
+    if segment == 0 { regular::open_named(path) } else { regular::open_beside(path) }
 }
 
 impl Segments for Files {

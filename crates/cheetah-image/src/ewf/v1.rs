@@ -30,8 +30,8 @@ const VOLUME: u64 = 1052;
 const TABLE_HEADER: u64 = 24;
 /// The size of an error section's header.
 const ERROR_HEADER: usize = 520;
-/// The maximum size of an error section's data: some 8 Mi ranges.
-const ERRORS_MAX: usize = 64 << 20;
+/// The maximum size of an error section's data: some 1 Mi ranges.
+const ERRORS_LEN_MAX: usize = 8 << 20;
 /// The media type of logical evidence files.
 const MEDIA_LOGICAL: u8 = 0x0e;
 /// The media flag of physical disks.
@@ -234,7 +234,7 @@ impl Reader {
 
     /// *Error2 section*.
     fn errors(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
-        let bytes = data(segment, section, ERRORS_MAX)?;
+        let bytes = data(segment, section, ERRORS_LEN_MAX)?;
         let count = if bytes.len() < ERROR_HEADER { 0 } else { u32_at(&bytes, 0) as usize };
         let parts = bytes.split_at_checked(ERROR_HEADER).and_then(|(header, entries)| {
             let len = count.checked_mul(8)?;
@@ -247,8 +247,7 @@ impl Reader {
             return Err(sum_fault(segment, section));
         }
         let ranges = entries.chunks_exact(8).map(|entry| (u32_at(entry, 0).into(), u32_at(entry, 4).into()));
-        self.record.errors.extend(ranges);
-        Ok(())
+        self.record.add_errors(segment, ranges)
     }
 
     /// *EWF-X*, *Xhash*: the hashes libewf adds, as XML.

@@ -29,9 +29,9 @@ const DESCRIPTOR: u64 = 64;
 /// The offset of a table's entries, after its header and padding.
 const TABLE_HEADER: u64 = 32;
 /// The maximum number of sections in a segment. EnCase writes three for some 1,600 chunks.
-const SECTIONS_MAX: usize = 4 << 20;
-/// The maximum size of an error section's data: some 4 Mi ranges.
-const ERRORS_MAX: usize = 64 << 20;
+const SECTIONS_MAX: usize = 512 << 10;
+/// The maximum size of an error section's data: some 512 Ki ranges.
+const ERRORS_LEN_MAX: usize = 8 << 20;
 /// Data flags of a section.
 const HASHED: u32 = 1;
 const ENCRYPTED: u32 = 2;
@@ -213,7 +213,7 @@ impl Reader {
 
     /// *Error table*.
     fn errors(&mut self, segment: Segment<'_>, section: &Section) -> Result<()> {
-        let bytes = data(segment, section, ERRORS_MAX)?;
+        let bytes = data(segment, section, ERRORS_LEN_MAX)?;
         let count = if bytes.len() < 20 { 0 } else { u32_at(&bytes, 0) as usize };
         let parts = bytes.split_at_checked(TABLE_HEADER as usize).and_then(|(header, entries)| {
             let len = count.checked_mul(16)?;
@@ -226,8 +226,7 @@ impl Reader {
             return Err(sum_fault(segment, section));
         }
         let ranges = entries.chunks_exact(16).map(|entry| (u64_at(entry, 0), u32_at(entry, 8).into()));
-        self.record.errors.extend(ranges);
-        Ok(())
+        self.record.add_errors(segment, ranges)
     }
 }
 

@@ -7,10 +7,12 @@ use std::path::Path;
 use serde_json::json;
 
 use super::file::{read, size};
-use super::vmdk;
+use super::{qcow2, vmdk};
+use crate::clean::clean;
 use crate::detect::Footer;
 use crate::identity::Kind;
 use crate::raw::RawFile;
+use crate::source::SourceFile;
 use cheetah_error::{Error, Result};
 
 /// A format that is read through qemu.
@@ -65,93 +67,78 @@ impl fmt::Display for Virtual {
     }
 }
 
-/// Refuses an image that depends on other files, or is damaged.
-pub(super) fn check(path: &Path, format: Virtual) -> Result<()> {
+/// What the check of an image found.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// The files that the image consists of besides the one that was named.
+    pub files: Vec<SourceFile>,
+    /// What is in doubt although it can be read, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Refuses an image that depends on other files, is cut short or damaged.
+pub(super) fn check(path: &Path, format: Virtual) -> Result<Checked> {
     let file = RawFile::open(path)?;
     let bytes = |offset, len| read(&file, offset, len);
-    let objection = match format {
-        Virtual::Qcow2 => qcow2(&bytes(0, 104)?),
-        Virtual::Vmdk => return vmdk::check(path, &file),
-        Virtual::Vhd => vhd(&bytes(size(&file).saturating_sub(512), 512)?, &bytes(0, 512)?),
-        // qemu itself refuses a VHDX that has a parent.
-        Virtual::Vhdx => None,
-    };
-    match objection {
-        None => Ok(()),
-        Some(Objection::Damaged(what)) => Err(Error::Evidence(format!("{}: {what}", path.display()))),
-        Some(Objection::NotWhole(what)) => Err(Error::failed(format!("{}: {what}", path.display()))),
-    }
-}
-
-/// The reason that an image is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Objection {
-    /// It violates its format.
-    Damaged(&'static str),
-    /// It depends on other files.
-    NotWhole(&'static str),
-}
-
-/// Checks the header (docs/interop/qcow2.txt in QEMU's sources).
-fn qcow2(header: &[u8]) -> Option<Objection> {
-    const EXTERNAL_DATA: u64 = 1 << 2;
-    let u32_at = |at: usize| header.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
-    let u64_at = |at: usize| header.get(at..)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-    let (Some(version), Some(backing), Some(encryption)) = (u32_at(4), u64_at(8), u32_at(32)) else {
-        return Some(Objection::Damaged("a QCOW2 image that is cut short"));
-    };
-    let features = if version > 2 { u64_at(72) } else { Some(0) };
-    match features {
-        None => Some(Objection::Damaged("a QCOW2 image that is cut short")),
-        _ if backing != 0 => Some(Objection::NotWhole(
-            "a QCOW2 image that holds only what differs from another image (its backing file); convert it with qemu-img \
-             convert where that image is, and read the result",
-        )),
-        _ if encryption != 0 => {
-            Some(Objection::NotWhole("an encrypted QCOW2 image; decrypt it with qemu-img convert first"))
+    let mut checked = match format {
+        Virtual::Qcow2 => qcow2::check(&file)?,
+        Virtual::Vmdk => vmdk::check(path, &file)?,
+        Virtual::Vhd => {
+            let (end, start) = (bytes(size(&file).saturating_sub(512), 512)?, bytes(0, 512)?);
+            vhd(&end, &start, &bytes(512, 1024)?, &path.display())?;
+            Checked::default()
         }
-        Some(features) if features & EXTERNAL_DATA != 0 => Some(Objection::NotWhole(
-            "a QCOW2 image whose data is in another file; convert it with qemu-img convert first",
-        )),
-        Some(_) => None,
+        // qemu itself refuses a VHDX that is cut short or has a parent.
+        Virtual::Vhdx => Checked::default(),
+    };
+    checked.files.insert(0, SourceFile { path: path.to_owned(), size: size(&file) });
+    Ok(checked)
+}
+
+/// Checks the footer; a dynamic or differencing VHD has a copy at its start, and either is enough. `header` is behind that copy.
+fn vhd(end: &[u8], start: &[u8], header: &[u8], path: &dyn fmt::Display) -> Result<()> {
+    match Footer::parse(end).or_else(|| Footer::parse(start)) {
+        None => Err(Error::Evidence(format!(
+            "{path}: a VHD image whose footers are damaged; its end may be missing: the file may be cut short"
+        ))),
+        Some(Footer { differencing: true, .. }) => {
+            let parent = vhd_parent(header).map_or_else(String::new, |name| format!(", {name}"));
+            Err(Error::failed(format!(
+                "{path}: a VHD image that holds only what differs from another image (its parent{parent}); merge them \
+                 first, and read the result"
+            )))
+        }
+        Some(_) => Ok(()),
     }
 }
 
-/// Checks the footer; a dynamic or differencing VHD has a copy at its start, and either is enough.
-fn vhd(end: &[u8], start: &[u8]) -> Option<Objection> {
-    match Footer::parse(end).or_else(|| Footer::parse(start)) {
-        None => Some(Objection::Damaged("a VHD image whose footers are damaged; its end may be missing")),
-        Some(Footer { differencing: true, .. }) => Some(Objection::NotWhole(
-            "a VHD image that holds only what differs from another image (its parent); merge them first, and read the \
-             result",
-        )),
-        Some(_) => None,
-    }
+/// The name of the parent in a dynamic disk header ("Parent Unicode Name").
+fn vhd_parent(header: &[u8]) -> Option<String> {
+    let units = header
+        .strip_prefix(b"cxsparse")?
+        .get(56..568)?
+        .chunks_exact(2)
+        .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let name = String::from_utf16_lossy(&units.take_while(|unit| *unit != 0).collect::<Vec<_>>());
+    Some(clean(&name)).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn header(version: u8, backing: u8, crypt: u8, features: u8) -> Vec<u8> {
-        let mut header = vec![0; 104];
-        (header[7], header[15], header[35], header[79]) = (version, backing, crypt, features);
-        header
-    }
-
     #[test]
-    fn a_qcow2_that_needs_more_than_itself_is_refused() {
-        assert_eq!(qcow2(&header(2, 0, 0, 0)), None);
-        assert_eq!(qcow2(&header(3, 0, 0, 1)), None);
-        let refused = |header: &[u8]| match qcow2(header) {
-            Some(Objection::NotWhole(why)) => why,
-            other => panic!("{other:?}"),
-        };
-        assert!(refused(&header(3, 9, 0, 0)).contains("backing"));
-        assert!(refused(&header(2, 0, 1, 0)).contains("encrypted"));
-        assert!(refused(&header(3, 0, 0, 4)).contains("another file"));
-        for len in 0..80 {
-            assert!(matches!(qcow2(&header(3, 0, 0, 0)[..len]), Some(Objection::Damaged(_))), "{len}");
-        }
+    fn a_vhd_with_a_parent_is_refused_and_the_parent_is_named() {
+        let mut footer = [0; 512];
+        footer[..8].copy_from_slice(b"conectix");
+        footer[63] = 4;
+        let sum: u32 = footer.iter().map(|byte| u32::from(*byte)).sum();
+        footer[64..68].copy_from_slice(&(!sum).to_be_bytes());
+        let mut header = [0; 1024];
+        header[..8].copy_from_slice(b"cxsparse");
+        header[64..72].copy_from_slice(b"\0b\0a\0s\0e");
+        let refused = vhd(&footer, &footer, &header, &"x.vhd").unwrap_err().to_string();
+        assert!(refused.contains("(its parent, base)"), "{refused}");
+        assert!(vhd(&[0; 512], &[0; 512], &header, &"x.vhd").unwrap_err().to_string().contains("cut short"));
     }
 }

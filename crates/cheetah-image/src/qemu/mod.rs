@@ -6,10 +6,13 @@
 //! Only in the tens of milliseconds before our first connection could qemu-nbd be left behind. It has a process group
 //! of its own, so that Ctrl-C in a terminal reaches only us.
 //!
-//! Images are not trusted: [`check`] refuses those that would make qemu read other files.
+//! Images are not trusted: [`check`] refuses those that would make qemu read other files, and those whose files are cut
+//! short: qemu reads zeros beyond the end of a file.
 
 mod check;
+mod extent;
 mod file;
+mod qcow2;
 mod vmdk;
 
 use std::os::unix::fs::symlink;
@@ -28,7 +31,8 @@ use tokio::process::{Child, Command};
 
 pub use self::check::Virtual;
 
-use crate::source::OpenOptions;
+use self::check::Checked;
+use crate::source::{OpenOptions, SourceFile};
 use cheetah_error::{Error, Result};
 
 /// The program, found on the PATH.
@@ -51,6 +55,7 @@ pub struct Qemu {
     // Dropped in this order: the clients before the process.
     _child: Child,
     _folder: TempDir,
+    checked: Checked,
 }
 
 impl Qemu {
@@ -62,8 +67,8 @@ impl Qemu {
     pub async fn open(path: &Path, format: Virtual, options: &OpenOptions) -> Result<Self> {
         let path = std::path::absolute(path)
             .map_err(|error| Error::io(format_args!("finding the folder of {}", path.display()), &error))?;
-        let checked = path.clone();
-        tokio::task::spawn_blocking(move || check::check(&checked, format))
+        let image = path.clone();
+        let checked = tokio::task::spawn_blocking(move || check::check(&image, format))
             .await
             .map_err(|error| Error::failed(format!("checking {}: {error}", path.display())))??;
         let folder = tempfile::Builder::new()
@@ -86,7 +91,17 @@ impl Qemu {
         };
         let stays = connect(&mut child, ClientConfig { connections: 1, ..config.clone() }, &path, &said).await?;
         let client = connect(&mut child, config, &path, &said).await?;
-        Ok(Self { client, _stays: stays, _child: child, _folder: folder })
+        Ok(Self { client, _stays: stays, _child: child, _folder: folder, checked })
+    }
+
+    /// The files that the image consists of, the one that was named first.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.checked.files
+    }
+
+    /// What is in doubt about the image although it can be read, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.checked.notes
     }
 }
 
@@ -110,13 +125,14 @@ fn start(path: &Path, format: Virtual, socket: &Path, connections: usize) -> Res
     command.arg("--").arg(format.node(path)?);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.env("LC_ALL", "C").process_group(0).kill_on_drop(true);
-    command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::failed(format!(
+    command.spawn().map_err(|error| match cheetah_device::program::find(PROGRAM) {
+        // Whatever the system says: that permission is denied, if a folder of PATH cannot be read.
+        None => Error::failed(format!(
             "{}: {format} images are read through {PROGRAM}, which is not installed; install qemu-utils (Debian, Ubuntu), \
              qemu-img (Fedora) or qemu-tools (openSUSE)",
             path.display()
         )),
-        _ => Error::io(format_args!("starting {PROGRAM}"), &error),
+        Some(_) => Error::io(format_args!("starting {PROGRAM}"), &error),
     })
 }
 
@@ -193,7 +209,7 @@ mod tests {
             return;
         }
         let opened = Qemu::open(&path, Virtual::Vhdx, &OpenOptions::default()).await.unwrap();
-        let Qemu { client, _stays, mut _child, _folder } = opened;
+        let Qemu { client, _stays, mut _child, _folder, .. } = opened;
         drop(client);
         assert!(tokio::time::timeout(Duration::from_millis(500), _child.wait()).await.is_err(), "it ended");
         let uri = NbdUri::new(Address::Unix(_folder.path().join("nbd")), "");

@@ -9,8 +9,12 @@ use std::path::Path;
 
 use cheetah_device::le::u64_at;
 
-use super::file::{read, size};
+use super::check::Checked;
+use super::extent::{self, SE_SPARSE, SPARSE, VMFS_SPARSE};
+use super::file::{cut, read, size};
+use crate::clean::clean;
 use crate::raw::RawFile;
+use crate::source::SourceFile;
 use cheetah_error::{Error, Result};
 
 /// The number of bytes of a descriptor that we and qemu read; VMware's own are below 20 KiB.
@@ -22,45 +26,39 @@ const NAME_LEN_MAX: usize = 511;
 /// The unit of the sparse header and the descriptor.
 const SECTOR: u64 = 512;
 
-/// The signature of a sparse extent.
-const SPARSE: &[u8] = b"KDMV";
-
-/// The signature of a sparse extent of VMFS.
-const VMFS_SPARSE: &[u8] = b"COWD";
-
-/// The signature of a space-efficient sparse extent.
-const SE_SPARSE: &[u8] = &[0xbe, 0xba, 0xfe, 0xca, 0, 0, 0, 0];
-
-const HAS_PARENT: &str = "a VMDK that holds only what differs from another disk (its parent); consolidate the snapshots first, and read the \
-     result";
-
 /// Refuses a disk that has a parent, is encrypted, or refers to anything but plain data files beside it.
-pub(super) fn check(path: &Path, file: &RawFile) -> Result<()> {
+pub(super) fn check(path: &Path, file: &RawFile) -> Result<Checked> {
     let refuse = |why: String| Error::failed(format!("{}: {why}", path.display()));
     let start = read(file, 0, SECTOR)?;
     let descriptor = if start.starts_with(SPARSE) {
         // qemu looks for the parent in the second sector, regardless of the header.
         let second = read(file, SECTOR, DESCRIPTOR_LEN_MAX)?;
         if let Some(why) = not_alone(&to_first_nul(second)) {
-            return Err(refuse(why.into()));
+            return Err(refuse(why));
         }
         embedded(file, &start)?
     } else {
         whole(file)?
     };
     if let Some(why) = not_alone(&descriptor) {
-        return Err(refuse(why.into()));
+        return Err(refuse(why));
     }
     // A sparse disk with an embedded descriptor has only one extent. The descriptor then holds an old name, in any
     // encoding, and qemu opens no file that it names.
     if start.starts_with(SPARSE) && capacity(&start) != 0 {
-        return Ok(());
+        return Ok(Checked { files: Vec::new(), notes: extent::check(file)?.into_iter().collect() });
     }
     let extents = parse(&descriptor).map_err(&refuse)?;
     if extents.is_empty() {
         return Err(refuse("a VMDK whose descriptor names no file that holds its data".into()));
     }
-    extents.iter().try_for_each(|extent| extent.check(path))
+    let mut checked = Checked::default();
+    for extent in extents {
+        let (file, note) = extent.check(path)?;
+        checked.files.push(file);
+        checked.notes.extend(note);
+    }
+    Ok(checked)
 }
 
 /// Returns the capacity of a sparse extent in sectors. With 0, qemu takes it for the descriptor of a disk.
@@ -112,17 +110,25 @@ fn to_first_nul(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Returns why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts anywhere, as
 /// in qemu.
-fn not_alone(descriptor: &[u8]) -> Option<&'static str> {
-    let lower = String::from_utf8_lossy(descriptor).to_ascii_lowercase();
+fn not_alone(descriptor: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(descriptor);
+    let lower = text.to_ascii_lowercase();
     let parent = |line: &str| {
         let value = line.trim().strip_prefix("parentcid")?.trim_start().strip_prefix('=')?;
         Some(value.trim() != "ffffffff")
     };
-    if lower.contains("parentfilenamehint") || lower.lines().any(|line| parent(line) == Some(true)) {
-        return Some(HAS_PARENT);
+    let hint = lower.find("parentfilenamehint");
+    if hint.is_some() || lower.lines().any(|line| parent(line) == Some(true)) {
+        // Lower-case ASCII has the length of the text.
+        let named = hint.and_then(|at| text.get(at..)?.lines().next()?.split_once('=')).map(|(_, name)| name.trim());
+        let named = named.map_or_else(String::new, |name| format!(", {}", clean(name.trim_matches('"'))));
+        return Some(format!(
+            "a VMDK that holds only what differs from another disk (its parent{named}); consolidate the snapshots first, \
+             and read the result"
+        ));
     }
     let encrypted = lower.lines().any(|line| line.trim().starts_with("encryption."));
-    encrypted.then_some("an encrypted VMDK; decrypt it first")
+    encrypted.then(|| "an encrypted VMDK; decrypt it first".to_owned())
 }
 
 /// A part of a disk in a file beside its descriptor.
@@ -131,6 +137,8 @@ struct Extent<'a> {
     name: &'a str,
     /// The required signature of the file, if it is more than data; nothing else is interpreted.
     magics: &'static [&'static [u8]],
+    /// Up to this offset, in sectors, a file of plain data must reach.
+    end: u64,
 }
 
 /// Parses the extents that a descriptor lists.
@@ -152,7 +160,7 @@ fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, String> {
                     "a VMDK with a blank line before an extent, which qemu misreads; delete the blank line",
                 ));
             }
-            extents.push(extent(line).map_err(refuse)?);
+            extents.push(parse_extent(line).map_err(refuse)?);
         }
         after_blank = is_blank;
     }
@@ -176,7 +184,7 @@ fn is_setting(line: &str) -> bool {
 }
 
 /// `RW SECTORS TYPE "FILE"`, and the offset in the file where the type is FLAT.
-fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
+fn parse_extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
     const ODD: &str = "a VMDK descriptor with an unknown line";
     let mut rest = line;
     let mut word = || {
@@ -214,7 +222,10 @@ fn extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
         "FLAT" => offset.starts_with(BLANK) && is_number(offset.trim_start_matches(BLANK)),
         _ => offset.is_empty(),
     };
-    is_right.then_some(Extent { name, magics }).ok_or(ODD)
+    // Numbers of at most 18 digits.
+    let number = |text: &str| text.trim_matches(BLANK).parse::<u64>().unwrap_or_default();
+    let end = number(sectors) + number(offset);
+    is_right.then_some(Extent { name, magics, end }).ok_or(ODD)
 }
 
 /// Parses digits that fit in the 63 bits of qemu's counters.
@@ -223,8 +234,9 @@ fn is_number(text: &str) -> bool {
 }
 
 impl Extent<'_> {
-    /// Refuses a file that does not exist, is a link, or refers to further files.
-    fn check(&self, descriptor: &Path) -> Result<()> {
+    /// Refuses a file that does not exist, is a link, refers to further files, or is cut short. Returns it, and a sentence about
+    /// what is in doubt.
+    fn check(&self, descriptor: &Path) -> Result<(SourceFile, Option<String>)> {
         let name = self.name;
         let path = descriptor.with_file_name(name);
         let failed = |why: &str| Error::failed(format!("{}: its extent {name} {why}", descriptor.display()));
@@ -240,10 +252,13 @@ impl Extent<'_> {
             }
             Err(error) => return Err(Error::io(format_args!("looking at {}", path.display()), &error)),
         }
+        let file = RawFile::open_beside(&path)?;
+        let found = SourceFile { path, size: size(&file) };
         if self.magics.is_empty() {
-            return Ok(());
+            let end = self.end.saturating_mul(SECTOR);
+            return if end > found.size { Err(cut(&file, "the end of the extent", end)) } else { Ok((found, None)) };
         }
-        let start = read(&RawFile::open(&path)?, 0, SECTOR)?;
+        let start = read(&file, 0, SECTOR)?;
         if !self.magics.iter().any(|magic| start.starts_with(magic)) {
             return Err(Error::Evidence(format!(
                 "{}: its extent {name} has no signature of an extent: it is damaged, or in another format",
@@ -253,7 +268,7 @@ impl Extent<'_> {
         if start.starts_with(SPARSE) && capacity(&start) == 0 {
             return Err(failed("has no data and refers to further files, unlike any disk made by VMware"));
         }
-        Ok(())
+        Ok((found, extent::check(&file)?))
     }
 }
 
@@ -271,6 +286,8 @@ mod tests {
         header[12] = capacity;
         header[28..36].copy_from_slice(&descriptor_at.to_le_bytes());
         header[36] = 20;
+        // Grains of 8 sectors, 512 in a table, and the directory in the next sector.
+        (header[20], header[45], header[56]) = (8, 2, 1);
         header
     }
 
@@ -280,7 +297,7 @@ mod tests {
 
     #[test]
     fn extents_lie_beside_the_descriptor() {
-        assert_eq!(parse(FLAT.as_bytes()).unwrap(), [Extent { name: "disk-flat.vmdk", magics: &[] }]);
+        assert_eq!(parse(FLAT.as_bytes()).unwrap(), [Extent { name: "disk-flat.vmdk", magics: &[], end: 20480 }]);
         let long = "x".repeat(512);
         for (was, is, word) in [
             ("disk-flat.vmdk", "/etc/shadow", "other folders"),
@@ -352,10 +369,10 @@ mod tests {
         assert!(refusal(&disk).contains("refers to further files"), "{}", refusal(&disk));
         std::fs::write(&extent, &inner).unwrap();
         assert!(refusal(&disk).contains("no signature of an extent"), "{}", refusal(&disk));
-        std::fs::write(&extent, header(1, 0)).unwrap();
+        std::fs::write(&extent, [header(1, 0), vec![0; 512]].concat()).unwrap();
         check(&disk, &RawFile::open(&disk).unwrap()).unwrap();
 
-        std::fs::write(&disk, FLAT).unwrap();
+        std::fs::write(&disk, FLAT.replace("20480", "100")).unwrap();
         std::os::unix::fs::symlink(&secret, at("disk-flat.vmdk")).unwrap();
         assert!(refusal(&disk).contains("is a link"), "{}", refusal(&disk));
         std::fs::remove_file(at("disk-flat.vmdk")).unwrap();

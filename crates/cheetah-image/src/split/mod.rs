@@ -1,6 +1,7 @@
 //! A raw image split into files (`disk.001`, `disk.002` …), as one device.
 
 mod name;
+mod set;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,53 +11,34 @@ use cheetah_device::linear::Linear;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Extent, Geometry, Io};
 use parking_lot::Mutex;
 
-pub use self::name::PartName;
+pub use self::name::{Notation, PartName};
+pub use self::set::{Found, look};
 
 use crate::open_behind::FileBehind;
 use crate::raw::{RawFile, Stamp};
-use cheetah_error::{Error, Result, list};
-
-/// The maximum number of parts: 100 TiB in parts that fit a CD. Bounds the memory that a hostile folder can take.
-const PARTS_MAX: usize = 200_000;
+use crate::source::SourceFile;
+use cheetah_error::{Error, Result};
 
 /// The maximum number of open files, well below the limit of a process.
 const OPEN_MAX: usize = 64;
 
-/// The number of missing parts named in an error; the rest are counted.
-const NAMED_MAX: usize = 5;
-
 /// A raw image split into files.
 pub struct Split {
     whole: Linear,
-    parts: usize,
+    files: Vec<SourceFile>,
 }
 
 impl Split {
-    /// Whether the file at `path` is part of a split image, judging by its name and its neighbours.
-    pub fn is_part(path: &Path) -> bool {
-        let Some(name) = PartName::of(path) else { return false };
-        name.is_first()
-            || [name.number().checked_sub(1), name.number().checked_add(1)].into_iter().flatten().any(|number| {
-                name.with_number(number).is_some_and(|neighbour| path.with_file_name(neighbour).is_file())
-            })
-    }
-
-    /// Opens the image whose first part is at `path`; the other parts are beside it.
+    /// Opens the image in these files, in this order, as [`look`] found them.
     ///
     /// # Errors
     ///
-    /// If `path` is not the first part, a part is missing in the middle, or a part other than the last differs in size
-    /// from the first. Missing last parts cannot be detected.
-    pub fn open(path: &Path) -> Result<Self> {
-        let name = PartName::of(path)
-            .ok_or_else(|| Error::misuse(format!("{} is not named like a part of an image", path.display())))?;
-        let first = name.firsts().into_iter().map(|first| path.with_file_name(first)).find(|first| first.is_file());
-        if !name.is_first() || first.as_deref().is_some_and(|first| first != path) {
-            return Err(not_the_first(path, first.as_deref()));
-        }
-        let pool = Arc::new(Pool { parts: find(path, &name)?, open: Mutex::default() });
-        let size = pool.parts[0].stamp.0;
+    /// If a part is not a regular file, or one other than the last differs in size from the first. Missing last parts cannot
+    /// be detected.
+    pub fn open(paths: Vec<PathBuf>) -> Result<Self> {
+        let pool = Arc::new(Pool { parts: open_all(paths)?, open: Mutex::default() });
         let (last, others) = pool.parts.split_last().ok_or_else(|| Error::failed("an image without parts"))?;
+        let size = pool.parts[0].stamp.0;
         if let Some(odd) = others.iter().find(|part| part.stamp.0 != size).or((last.stamp.0 > size).then_some(last)) {
             return Err(Error::Evidence(format!(
                 "{} has {} bytes, but the first part has {size}: one of them is cut short, or belongs to another image; \
@@ -65,10 +47,12 @@ impl Split {
                 odd.stamp.0
             )));
         }
-        let parts = pool.parts.len();
-        let devices = (0..parts).map(|index| Arc::new(Part { pool: pool.clone(), index }) as DynDevice).collect();
-        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {}", path.display())))?;
-        Ok(Self { whole, parts })
+        let files = pool.parts.iter().map(|part| SourceFile { path: part.path.clone(), size: part.stamp.0 }).collect();
+        let devices =
+            (0..pool.parts.len()).map(|index| Arc::new(Part { pool: pool.clone(), index }) as DynDevice).collect();
+        let first = pool.parts[0].path.display();
+        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {first}")))?;
+        Ok(Self { whole, files })
     }
 
     /// Opens the image whose parts are on another machine, in order.
@@ -86,10 +70,11 @@ impl Split {
                 sizes[odd]
             )));
         }
-        let (parts, names) = (files.len(), files.first().map_or_else(String::new, |(name, _)| name.clone()));
+        let first = files.first().map_or_else(String::new, |(name, _)| name.clone());
+        let named = files.iter().zip(sizes).map(|((name, _), size)| SourceFile { path: name.into(), size }).collect();
         let devices = files.into_iter().map(|(_, device)| device).collect();
-        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {names}")))?;
-        Ok(Self { whole, parts })
+        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {first}")))?;
+        Ok(Self { whole, files: named })
     }
 
     /// Its size, in bytes.
@@ -97,70 +82,29 @@ impl Split {
         self.whole.geometry().size
     }
 
-    /// The number of parts.
-    pub fn parts(&self) -> usize {
-        self.parts
+    /// The parts, in order.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
     }
 }
 
-fn not_the_first(path: &Path, first: Option<&Path>) -> Error {
-    let path = path.display();
-    match first {
-        Some(first) => {
-            Error::misuse(format!("{path} is a later part of a split image; give its first part, {}", first.display()))
-        }
-        None => Error::Evidence(format!(
-            "{path} is a later part of a split image, and the first part is missing; to read this file alone, \
-             say raw:{path}"
-        )),
+/// Opens each part once, to learn its size. The user named the first; the others must be regular files themselves.
+fn open_all(paths: Vec<PathBuf>) -> Result<Vec<PartFile>> {
+    let mut start = 0u64;
+    let mut parts = Vec::with_capacity(paths.len());
+    for (index, path) in paths.into_iter().enumerate() {
+        let file = open_part(&path, index)?;
+        let stamp = file
+            .stamp()
+            .ok_or_else(|| Error::misuse(format!("{} is a disk, not a part of an image", path.display())))?;
+        parts.push(PartFile { path, stamp, start });
+        start = start.saturating_add(stamp.0);
     }
+    Ok(parts)
 }
 
-/// All parts in order, starting with `path`, whose name is `first`.
-fn find(path: &Path, first: &PartName) -> Result<Vec<PartFile>> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = folder.read_dir().map_err(|error| Error::io(format_args!("listing {}", folder.display()), &error))?;
-    let siblings = entries.filter_map(|entry| PartName::of(&entry.ok()?.path())).filter(|name| name.same_image(first));
-    let mut numbers: Vec<u64> = siblings.map(|name| name.number()).take(PARTS_MAX + 1).collect();
-    numbers.sort_unstable();
-    let alone = |number: u64| numbers.binary_search(&(number - 1)).is_err();
-    // The original image may lie beside its parts: disk.dd beside disk.aa, disk.ab.
-    let original = first.original().filter(|number| alone(*number));
-    numbers.retain(|number| *number >= first.number() && Some(*number) != original);
-    if numbers.len() > PARTS_MAX {
-        return Err(Error::failed(format!("{}: more than {PARTS_MAX} parts", path.display())));
-    }
-    complain_of_gaps(path, first, &numbers)?;
-    let part = |number| {
-        let path = first.with_number(number).map_or_else(|| path.to_path_buf(), |name| path.with_file_name(name));
-        let file = RawFile::open(&path)?;
-        match file.stamp() {
-            Some(stamp) => Ok(PartFile { path, stamp, start: stamp.0.saturating_mul(number - first.number()) }),
-            None => Err(Error::misuse(format!("{} is a disk, not a part of an image", path.display()))),
-        }
-    };
-    numbers.into_iter().map(part).collect()
-}
-
-fn complain_of_gaps(path: &Path, first: &PartName, numbers: &[u64]) -> Result<()> {
-    let mut missing = Vec::new();
-    let mut count = 0;
-    for pair in numbers.windows(2) {
-        let gap = pair[0] + 1..pair[1];
-        count += gap.end - gap.start;
-        let names = gap.take(NAMED_MAX - missing.len()).filter_map(|number| first.with_number(number));
-        missing.extend(names.map(|name| name.to_string_lossy().into_owned()));
-    }
-    if count == 0 {
-        return Ok(());
-    }
-    let more = count - missing.len() as u64;
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    Err(Error::Evidence(format!(
-        "{}: {}{more} missing; put all parts of the image in one folder",
-        path.display(),
-        list(&missing)
-    )))
+fn open_part(path: &Path, index: usize) -> Result<RawFile> {
+    if index == 0 { RawFile::open(path) } else { RawFile::open_beside(path) }
 }
 
 /// A part: its file need not be open.
@@ -188,7 +132,7 @@ impl Pool {
             return Ok(file);
         }
         let part = &self.parts[index];
-        let file = RawFile::open(&part.path).map_err(|error| DeviceError::Invalid(error.to_string().into()))?;
+        let file = open_part(&part.path, index).map_err(|error| DeviceError::Invalid(error.to_string().into()))?;
         if file.stamp() != Some(part.stamp) {
             let why = format!("{} changed while it was read; start again", part.path.display());
             return Err(DeviceError::Invalid(why.into()));
@@ -267,8 +211,15 @@ mod tests {
         dir
     }
 
+    fn open(dir: &tempfile::TempDir, name: &str) -> Result<Split> {
+        match look(&dir.path().join(name))? {
+            Found::Parts(paths) => Split::open(paths),
+            Found::Alone(_) => panic!("{name} is alone"),
+        }
+    }
+
     fn refusal(dir: &tempfile::TempDir, name: &str) -> Error {
-        Split::open(&dir.path().join(name)).err().unwrap()
+        open(dir, name).err().unwrap()
     }
 
     #[tokio::test]
@@ -284,8 +235,8 @@ mod tests {
             fs::write(dir.path().join("d.dd"), [0; 5000]).unwrap();
             fs::write(dir.path().join("e.004"), [0; 5000]).unwrap();
             let whole: Vec<u8> = names.iter().flat_map(|name| fs::read(dir.path().join(name)).unwrap()).collect();
-            let split = Split::open(&dir.path().join(names[0])).unwrap();
-            assert_eq!((split.parts(), split.geometry().size), (3, 2017));
+            let split = open(&dir, names[0]).unwrap();
+            assert_eq!((split.files().len(), split.geometry().size), (3, 2017));
             assert!(split.read(ByteRange::new(0, 2017)).await.unwrap() == whole[..]);
             assert!(split.read(ByteRange::new(990, 1020)).await.unwrap() == whole[990..2010]);
             assert!(split.read(ByteRange::new(2000, 18)).await.is_err());
@@ -297,8 +248,8 @@ mod tests {
         let names: Vec<_> = (1..=1100).map(|number| format!("d.{number:03}")).collect();
         let parts: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
         let dir = folder(&parts);
-        let split = Split::open(&dir.path().join("d.001")).unwrap();
-        assert_eq!(split.parts(), 1100);
+        let split = open(&dir, "d.001").unwrap();
+        assert_eq!(split.files().len(), 1100);
         for _ in 0..2 {
             let data = split.read(ByteRange::new(0, 3300)).await.unwrap().into_bytes();
             assert!(data.iter().enumerate().all(|(at, byte)| *byte == (at as u8).wrapping_mul(7)));
@@ -314,7 +265,6 @@ mod tests {
         let dir = folder(&[("d.001", 9), ("d.500", 9)]);
         assert!(refusal(&dir, "d.001").to_string().contains("and 493 more"));
         let dir = folder(&[("d.ab", 9), ("d.ac", 9)]);
-        assert!(Split::is_part(&dir.path().join("d.ab")));
         assert!(refusal(&dir, "d.ab").to_string().contains("the first part is missing"));
     }
 
@@ -342,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn a_part_that_changes_is_refused() {
         let dir = folder(&[("d.001", 900), ("d.002", 900)]);
-        let split = Split::open(&dir.path().join("d.001")).unwrap();
+        let split = open(&dir, "d.001").unwrap();
         fs::write(dir.path().join("d.002"), [1; 800]).unwrap();
         assert!(split.read(ByteRange::new(0, 900)).await.is_ok());
         let error = split.read(ByteRange::new(900, 1)).await.unwrap_err();
@@ -350,18 +300,25 @@ mod tests {
     }
 
     #[test]
-    fn unrelated_files_are_not_parts() {
-        let dir = folder(&[("disk.dd", 9), ("disk.img", 9), ("report.2024", 9), (".001", 9), ("plain", 9)]);
-        for name in ["disk.dd", "disk.img", "report.2024", ".001", "plain"] {
-            assert!(!Split::is_part(&dir.path().join(name)), "{name}");
+    fn a_part_that_is_not_a_regular_file_is_refused_by_name() {
+        for first in ["d.001", "d.aa"] {
+            let dir = folder(&[(first, 9), ("secret", 9)]);
+            let second = dir.path().join(if first == "d.001" { "d.002" } else { "d.ab" });
+            std::os::unix::fs::symlink(dir.path().join("secret"), &second).unwrap();
+            let refused = refusal(&dir, first).to_string();
+            assert!(refused.contains("symbolic link") && refused.contains(second.to_str().unwrap()), "{refused}");
+            fs::remove_file(&second).unwrap();
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, &second, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+            let refused = refusal(&dir, first).to_string();
+            assert!(refused.contains("pipe") && refused.contains(second.to_str().unwrap()), "{refused}");
         }
     }
 
     #[test]
     fn errors_name_ranges_of_the_image() {
         let dir = folder(&[("d.001", 900), ("d.002", 900)]);
-        let name = PartName::of(&dir.path().join("d.001")).unwrap();
-        let parts = find(&dir.path().join("d.001"), &name).unwrap();
+        let parts = open_all(vec![dir.path().join("d.001"), dir.path().join("d.002")]).unwrap();
         let part = Part { pool: Arc::new(Pool { parts, open: Mutex::default() }), index: 1 };
         let error = DeviceError::Unreadable { device: "d.002".into(), range: ByteRange::new(5, 1), why: "".into() };
         assert!(

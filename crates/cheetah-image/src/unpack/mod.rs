@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use cheetah_device::{ByteRange, Data, Result};
 use tokio::sync::Semaphore;
 
@@ -12,6 +13,9 @@ use cache::{Cache, Claim, Slot, Work};
 
 /// The minimum number of bytes that are worth another thread.
 const PIECE_MIN: u64 = 64 << 10;
+
+/// The maximum number of chunks that are claimed together.
+pub(crate) const CHUNKS_TOGETHER_MAX: u64 = 4096;
 
 /// Whether a read may wait for a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,24 @@ impl<C: Chunked> Unpacking<C> {
 
     /// Reads the range, with as many threads as needed.
     pub async fn fetch(self: &Arc<Self>, range: ByteRange) -> Result<Data> {
+        let chunks = self.image.holding(range);
+        if chunks.end - chunks.start <= CHUNKS_TOGETHER_MAX {
+            return self.fetch_few(range).await;
+        }
+        // A piece of content in memory takes some hundred bytes more: many tiny ones become one.
+        let mut content = BytesMut::new();
+        let mut at = range.offset;
+        while at < range.end() {
+            let first = self.image.holding(ByteRange::new(at, 1)).start;
+            let last = (first + CHUNKS_TOGETHER_MAX).min(chunks.end) - 1;
+            let end = self.image.range(last).end().min(range.end());
+            content.extend_from_slice(&self.fetch_few(ByteRange::between(at, end)).await?.into_bytes());
+            at = end;
+        }
+        Ok(content.freeze().into())
+    }
+
+    async fn fetch_few(self: &Arc<Self>, range: ByteRange) -> Result<Data> {
         // Another round is needed only if another reader released a chunk, which each does at most once.
         loop {
             let slots = self.start(range).await;

@@ -189,6 +189,69 @@ async fn virtual_disks_that_need_other_files_are_refused() {
     refused(&desk.file("cut.vhdx", b"vhdxfile and nothing else"), 1, &["cut.vhdx", "qemu-nbd"]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_virtual_disk_that_was_cut_short_is_refused_and_never_read_as_zeros() {
+    if !need::programs(&["qemu-img", "qemu-nbd"]) {
+        return;
+    }
+    let (desk, content) = (Desk::new(), content(4 * MIB));
+    for (name, cut, how) in [
+        ("a.qcow2", "a.qcow2", &["qcow2"][..]),
+        ("old.qcow2", "old.qcow2", &["qcow2", "-o", "compat=0.10"]),
+        ("packed.qcow2", "packed.qcow2", &["qcow2", "-c"]),
+        ("wide.qcow2", "wide.qcow2", &["qcow2", "-o", "extended_l2=on,cluster_size=128k"]),
+        ("sparse.vmdk", "sparse.vmdk", &["vmdk", "-o", "subformat=monolithicSparse"]),
+        ("stream.vmdk", "stream.vmdk", &["vmdk", "-o", "subformat=streamOptimized"]),
+        ("flat.vmdk", "flat-flat.vmdk", &["vmdk", "-o", "subformat=monolithicFlat"]),
+        ("many.vmdk", "many-s001.vmdk", &["vmdk", "-o", "subformat=twoGbMaxExtentSparse"]),
+        ("plain.vmdk", "plain-f001.vmdk", &["vmdk", "-o", "subformat=twoGbMaxExtentFlat"]),
+        ("dynamic.vhd", "dynamic.vhd", &["vpc", "-o", "subformat=dynamic,force_size=on"]),
+        ("fixed.vhd", "fixed.vhd", &["vpc", "-o", "subformat=fixed,force_size=on"]),
+        ("a.vhdx", "a.vhdx", &["vhdx"]),
+    ] {
+        let image = desk.converted(name, &content, how);
+        let whole = fs::read(desk.at(cut)).unwrap();
+        for len in [whole.len() - (200 << 10), whole.len() / 2, whole.len() / 4] {
+            fs::write(desk.at(cut), &whole[..len]).unwrap();
+            let refused = open(&image, &OpenOptions::default()).await.err();
+            let refused = refused.unwrap_or_else(|| panic!("{name}: opened with {len} of {} bytes", whole.len()));
+            let own = !["vhd", "vhdx"].iter().any(|end| name.ends_with(end));
+            assert!(!own || refused.exit_code() == 3 && refused.to_string().contains("cut short"), "{name}: {refused}");
+        }
+        fs::write(desk.at(cut), &whole).unwrap();
+        let source = opened(&image).await;
+        let names: Vec<_> = source.files.iter().filter_map(|file| file.path.file_name()?.to_str()).collect();
+        assert!(names[0] == name && names.contains(&cut), "{names:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_file_is_known_by_decoding_and_a_name_never_makes_it_raw() {
+    let desk = Desk::new();
+    let content = content(MIB);
+    let pack = |bytes: &[u8]| {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let bzip2 = desk.file("empty-first.bz2", &[pack(b""), pack(b""), pack(&content)].concat());
+    is(&bzip2, Kind::Bzip2, &content).await;
+    let frame = zstd::bulk::compress(&content, 1).unwrap();
+    let skippable = [&b"\x52\x2a\x4d\x18"[..], &5000u32.to_le_bytes(), &[7; 5000]].concat();
+    let zstd = desk.file("skipped-first", &[&skippable[..], &skippable, &frame].concat());
+    is(&zstd, Kind::Zstd, &content).await;
+    is(&desk.file("skipped-only", &skippable), Kind::Raw, &skippable).await;
+    for end in ["gz", "bz2", "xz", "zst", "lz4", "lzma", "zip", "7z", "tar", "ova", "vdi", "dmg", "qcow2", "e02", "Z"] {
+        let path = desk.file(&format!("disk.{end}"), &content);
+        refused(&path, 3, &["raw:", "has the name of"]).await;
+        is(&format!("raw:{path}"), Kind::Raw, &content).await;
+    }
+    for (start, word) in [(&b"LZIP\x01"[..], "lzip"), (b"\x04\x22\x4d\x18", "lz4"), (b"QED\0", "QED")] {
+        let path = desk.file("named.raw", &[start, &[0; 2000]].concat());
+        refused(&path, 1, &[word]).await;
+    }
+}
+
 #[tokio::test]
 async fn unsupported_formats_are_refused_by_name() {
     let desk = Desk::new();
@@ -205,7 +268,7 @@ async fn unsupported_formats_are_refused_by_name() {
     }
     refused(&desk.file("disk.E01", &padded(b"no header")), 3, &["disk.E01", "raw:"]).await;
     refused(&desk.at("absent.raw"), 1, &["absent.raw"]).await;
-    refused(desk.0.path().to_str().unwrap(), 2, &["neither a file nor a block device"]).await;
+    refused(desk.0.path().to_str().unwrap(), 2, &["it is a directory"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ use crate::uri::Address;
 
 /// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);
+/// The number of lost connections that are logged one by one.
+const LOSSES_LOGGED: u64 = 3;
 /// A server is far if TLS takes this long: three round trips, and computing.
 const FAR_TLS: Duration = Duration::from_millis(10);
 
@@ -46,8 +49,11 @@ pub(super) enum OpenError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Negotiation(#[from] Failure),
+    /// The server's machine accepted the connection, and the server did not answer.
     #[error("no answer within {0:?}")]
-    TimedOut(Duration),
+    Silent(Duration),
+    #[error("no connection within {0:?}")]
+    NoConnection(Duration),
 }
 
 /// Connects and negotiates.
@@ -62,8 +68,9 @@ pub(super) async fn open_with(
     limit: Duration,
     is_far: impl FnOnce(),
 ) -> Result<Opened, OpenError> {
+    let reached = AtomicBool::new(false);
     let opening = async {
-        let mut dialling = pin!(dial(to));
+        let mut dialling = pin!(dial(to, &reached));
         let far = if to.tls.is_some() { FAR_TLS } else { FAR };
         let dialled = match timeout(far, dialling.as_mut()).await {
             Ok(dialled) => dialled,
@@ -74,7 +81,10 @@ pub(super) async fn open_with(
         };
         negotiate(dialled?, wanted).await
     };
-    timeout(limit, opening).await.unwrap_or(Err(OpenError::TimedOut(limit)))
+    timeout(limit, opening).await.unwrap_or_else(|_| match reached.load(Ordering::Relaxed) {
+        true => Err(OpenError::Silent(limit)),
+        false => Err(OpenError::NoConnection(limit)),
+    })
 }
 
 /// Waits, without a limit, for the first server that calls, and negotiates.
@@ -84,10 +94,10 @@ pub(super) async fn open_first(
     limit: Duration,
 ) -> Result<Opened, OpenError> {
     loop {
-        let dialled = dial(inbox).await?;
+        let dialled = dial(inbox, &AtomicBool::default()).await?;
         let negotiated = timeout(limit, negotiate(dialled, wanted)).await;
-        match negotiated.unwrap_or(Err(OpenError::TimedOut(limit))) {
-            Err(error @ OpenError::Io(_) | error @ OpenError::TimedOut(_)) => {
+        match negotiated.unwrap_or(Err(OpenError::Silent(limit))) {
+            Err(error @ OpenError::Io(_) | error @ OpenError::Silent(_)) => {
                 tracing::warn!("a server that connected disappeared again: {error}");
             }
             opened => return opened,
@@ -146,10 +156,12 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
         InitialConnection::None => None,
     };
     let mut was_up = next.is_some();
+    // Kept while connections are lost without an answer, so that a server that closes each one is not called all the time.
+    let mut backoff = Backoff::default();
     loop {
         let opened = match next.take() {
             Some(opened) => opened,
-            None => match reopen(&shared, link).await {
+            None => match reopen(&shared, link, &mut backoff).await {
                 Some(opened) => {
                     shared.counters.reconnected(was_up);
                     opened
@@ -158,12 +170,16 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
             },
         };
         was_up = true;
+        let received = shared.counters.received_bytes();
         let ended = run(&shared, link, opened).await;
+        if shared.counters.received_bytes() > received {
+            backoff = Backoff::default();
+        }
         link.down();
         if shared.is_over() {
             return;
         }
-        tracing::warn!("{}: connection lost: {}", shared.name, ended.why);
+        shared.say_lost(&ended.why);
         if !shared.may_reconnect() {
             let why =
                 format!("the connection was lost ({}), and the server cannot say whether it is the same", ended.why);
@@ -176,9 +192,22 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
     }
 }
 
+impl Shared {
+    /// Logs that a connection was lost: the first losses each, later ones ever more rarely, with their number.
+    fn say_lost(&self, why: &str) {
+        let losses = self.losses.fetch_add(1, Ordering::Relaxed) + 1;
+        match losses {
+            ..=LOSSES_LOGGED => tracing::warn!("{}: connection lost: {why}", self.name),
+            _ if losses.is_power_of_two() => {
+                tracing::warn!("{}: connections lost: {losses} so far, the last because: {why}", self.name);
+            }
+            _ => tracing::debug!("{}: connection lost: {why}", self.name),
+        }
+    }
+}
+
 /// Reconnects, with an unlimited number of attempts. `None` once the client has ended.
-async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
-    let mut backoff = Backoff::default();
+async fn reopen(shared: &Shared, link: &ConnectionHandle, backoff: &mut Backoff) -> Option<Opened> {
     let to = &shared.to;
     let inbound = matches!(to.address, Address::Inbound(_));
     loop {
@@ -191,7 +220,7 @@ async fn reopen(shared: &Shared, link: &ConnectionHandle) -> Option<Opened> {
         let error = match watched(shared, link, attempt).await? {
             Ok(opened) => match shared.recognise(&opened.agreement) {
                 Ok(()) => {
-                    tracing::info!("{}: connected", shared.name);
+                    tracing::debug!("{}: connected", shared.name);
                     return Some(opened);
                 }
                 Err(refused) if inbound => {
@@ -253,7 +282,7 @@ impl Refused {
                 (true, "the write lease is not ours any more".into())
             }
             Failure::NotGranted(_) | Failure::UnknownExport { .. } => (false, format!("it came back, but {failure}")),
-            Failure::Refused(_) | Failure::Violation(_) => return None,
+            Failure::Forbidden(_) | Failure::Refused(_) | Failure::Violation(_) => return None,
         };
         Some(Self { fenced, why: why.into() })
     }

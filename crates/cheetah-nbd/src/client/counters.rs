@@ -42,6 +42,11 @@ impl Counters {
         self.content_bytes.fetch_add(bytes, Relaxed);
     }
 
+    /// The number of bytes received so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Relaxed)
+    }
+
     /// Counts a connection that is up, if it replaces an earlier one.
     pub fn reconnected(&self, was_up: bool) {
         self.reconnects.fetch_add(was_up.into(), Relaxed);

@@ -22,6 +22,7 @@ mod connection;
 mod counters;
 mod delivery;
 mod digests;
+mod habits;
 mod handle;
 mod health;
 pub mod inflight;
@@ -35,10 +36,10 @@ mod stream;
 mod unpack;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use cheetah_device::error::{EIO, EKEYREVOKED};
+use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, EKEYREVOKED, ENOENT, ESTALE, ETIMEDOUT};
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 use cheetah_tls::{Credential, Expected, Refusal, Role, Roles, Transport};
 use parking_lot::Mutex;
@@ -46,6 +47,7 @@ use tokio::time::Instant;
 
 use self::connection::{InitialConnection, OpenError, Opening};
 use self::counters::Counters;
+use self::habits::Habits;
 use self::handle::ConnectionHandle;
 use self::health::{Health, Refused};
 use self::sequence::ConnectionSequence;
@@ -57,6 +59,7 @@ use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
+pub use self::habits::ranges_that_end_connections;
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;
@@ -154,6 +157,10 @@ struct Shared {
     health: Health,
     counters: Counters,
     closed: AtomicBool,
+    /// How the server treats reads that fail; `None` for Cheetah's own, which answer them.
+    habits: Option<Arc<Habits>>,
+    /// The number of lost connections.
+    losses: AtomicU64,
     /// The server was found silent since then; connections that heard nothing later are replaced.
     silent_since: Mutex<Option<Instant>>,
     silence: Silence,
@@ -228,6 +235,10 @@ impl Client {
         all: Vec<(ConnectionHandle, InitialConnection)>,
     ) -> Self {
         let (links, begun): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let is_ours = agreement.packed.is_some()
+            || !config.contexts.is_empty()
+            || agreement.description.as_deref().is_some_and(|description| description.starts_with(X_CHEETAH));
+        let habits = (!is_ours).then(|| Habits::of(&config.uri));
         let block_min = agreement.blocks.min;
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
         let shared = Arc::new(Shared {
@@ -253,6 +264,8 @@ impl Client {
             health: Health::new(config.timeout),
             counters: Counters::default(),
             closed: AtomicBool::new(false),
+            habits,
+            losses: AtomicU64::new(0),
             silent_since: Mutex::new(None),
             silence: Silence::new(),
         });
@@ -349,9 +362,19 @@ fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
         false => format!("{} ({})", config.name, config.uri),
     };
     let errno = match error {
-        OpenError::Io(error) if Refusal::of_error(error) == Some(Refusal::Revoked) => EKEYREVOKED,
-        OpenError::Io(error) => error.raw_os_error().unwrap_or(EIO),
-        _ => EIO,
+        OpenError::Io(error) => match Refusal::of_error(error) {
+            Some(Refusal::Revoked) => EKEYREVOKED,
+            Some(_) => EACCES,
+            // The operating system's time-out is that of a connection that nobody accepts.
+            None if error.kind() == std::io::ErrorKind::TimedOut => EHOSTUNREACH,
+            None => error.raw_os_error().unwrap_or(EIO),
+        },
+        OpenError::Silent(_) => ETIMEDOUT,
+        OpenError::NoConnection(_) => EHOSTUNREACH,
+        OpenError::Negotiation(Failure::Forbidden(_)) => EACCES,
+        OpenError::Negotiation(Failure::UnknownExport { .. }) => ENOENT,
+        OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:instance/") => ESTALE,
+        OpenError::Negotiation(_) => EIO,
     };
     let why = match error {
         OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:lease/") => {

@@ -17,10 +17,11 @@ use cheetah_device::{ByteRange, Data, Error, Result};
 use tokio::time::Instant;
 
 use super::Shared;
+use super::habits::Turn;
 use super::handle::{Call, ConnectionHandle};
 use super::health::WaitDecision;
 use super::inflight::{Answer, ExpectedReply, Failed};
-use crate::proto::{Command, CommandFlags, ErrorCode, Request};
+use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags};
 
 /// A request, retries included.
 pub(super) struct ClientRequest<'a> {
@@ -33,15 +34,36 @@ pub(super) struct ClientRequest<'a> {
 impl Shared {
     /// Sends a request and returns the answer, retrying until its deadline.
     pub async fn call(&self, request: ClientRequest<'_>) -> Result<Answer> {
-        let issued = Instant::now();
-        let deadline = issued + self.timeout;
+        let mut issued = Instant::now();
         let ask = ExpectedReply { command: request.command, range: request.range };
         let mut sent_away = false;
         loop {
+            let turn = self.turn(&request).await?;
+            if let Some(Turn::Alone(_)) = turn {
+                // Others had their turns, each up to its own time-out.
+                issued = Instant::now();
+            }
+            let deadline = issued + self.timeout;
             let link = self.choose(request.command, request.range, issued).await?;
-            let call = Call { ask, flags: request.flags, payload: request.payload, issued, deadline };
+            let df = turn.is_some() && self.asks_for_one_chunk();
+            let flags = request.flags.with_if(df, CommandFlags::DF);
+            let call = Call { ask, flags, payload: request.payload, issued, deadline };
             self.counters.requested(Request::LEN as u64 + request.payload.map_or(0, Data::len));
-            match link.call(call).await {
+            let called = link.call(call).await;
+            if let Some((habits, turn)) = self.habits.as_deref().zip(turn) {
+                match &called {
+                    Err(Failed::Disconnected) if habits.dropped(&turn, request.range) => {
+                        return Err(self.ends_connections(request.range));
+                    }
+                    Err(Failed::Disconnected | Failed::TimedOut) => {}
+                    Err(Failed::Server { code: ErrorCode::Overflow, .. }) if df => {
+                        habits.refuses_df();
+                        continue;
+                    }
+                    Ok(_) | Err(Failed::Server { .. }) => habits.answered(&turn, request.range),
+                }
+            }
+            match called {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::TimedOut) => return Err(self.lost(request.range, self.silence())),
                 Err(Failed::Disconnected) => {}
@@ -59,6 +81,27 @@ impl Shared {
                 Err(Failed::Server { code, message }) => return Err(self.refusal(&request, code, &message)),
             }
         }
+    }
+
+    /// Waits until a read may be made; `None` for other requests, and where no habits are kept.
+    async fn turn(&self, request: &ClientRequest<'_>) -> Result<Option<Turn<'_>>> {
+        let Some(habits) = self.habits.as_deref().filter(|_| request.command == Command::Read) else { return Ok(None) };
+        match habits.turn(request.range).await {
+            Some(turn) => Ok(Some(turn)),
+            None => Err(self.ends_connections(request.range)),
+        }
+    }
+
+    /// Whether reads are to be answered in one chunk.
+    fn asks_for_one_chunk(&self) -> bool {
+        self.flags.has(TransmissionFlags::SEND_DF) && self.habits.as_ref().is_some_and(|habits| habits.wants_df())
+    }
+
+    /// The error for a read that the server does not answer: it closes the connection each time.
+    fn ends_connections(&self, range: ByteRange) -> Error {
+        let why =
+            "the server closes the connection each time it is asked for this range, instead of returning an error";
+        Error::Unreadable { device: Arc::clone(&self.name), range, why: why.into() }
     }
 
     /// The connection with the fewest in-flight requests, or the next to come up.
@@ -151,6 +194,17 @@ impl Shared {
             ErrorCode::NotSup => Error::Unsupported("the NBD server has no fast way"),
             // An error of the server, not of the medium: the range must not be taken for bad sectors.
             ErrorCode::Shutdown => self.lost(request.range, why.into()),
+            // Only the last block can be cut short, and the server refuses to read it: nothing can be done here, now or later.
+            ErrorCode::Inval
+                if request.command == Command::Read && !request.range.end().is_multiple_of(self.block_min) =>
+            {
+                let (block, size) = (self.block_min, self.size);
+                let why = format!(
+                    "the server reads whole blocks of {block} bytes only, and its size, {size} bytes, is no multiple of that \
+                     ({why})"
+                );
+                Error::Unreadable { device: Arc::clone(&self.name), range: request.range, why: why.into() }
+            }
             code => Error::Io { context: context.into(), why: why.into(), errno: code.errno() },
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, BytesMut};
@@ -59,12 +60,13 @@ pub(super) struct Dialled {
     pub secured: Option<bool>,
 }
 
-/// Connects to a server, or waits for it to call.
-pub(super) async fn dial(to: &Destination) -> io::Result<Dialled> {
+/// Connects to a server, or waits for it to call. Notes in `reached` when the server's machine has accepted a connection.
+pub(super) async fn dial(to: &Destination, reached: &AtomicBool) -> io::Result<Dialled> {
     let mut received = BytesMut::new();
     let (read, write, secured) = match &to.address {
         Address::Tcp { host, port } => {
             let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
+            reached.store(true, Ordering::Relaxed);
             tune(&stream)?;
             let secured = match &to.tls {
                 Some(tls) => Some(starttls::start(&mut stream, tls, host, *port).await?),
@@ -75,6 +77,7 @@ pub(super) async fn dial(to: &Destination) -> io::Result<Dialled> {
         }
         Address::Unix(path) => {
             let mut stream = UnixStream::connect(path).await?;
+            reached.store(true, Ordering::Relaxed);
             let secured = match &to.tls {
                 Some(tls) => Some(starttls::start(&mut stream, tls, "localhost", 0).await?),
                 None => None,

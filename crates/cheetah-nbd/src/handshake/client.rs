@@ -59,6 +59,9 @@ pub enum Failure {
     /// The server did not grant a required context.
     #[error("the server does not grant {0}")]
     NotGranted(String),
+    /// The server does not let this client have the export.
+    #[error("the server refused: {0}")]
+    Forbidden(String),
     /// The server refused for another reason.
     #[error("the server refused: {0}")]
     Refused(String),
@@ -135,6 +138,14 @@ struct OptionReply {
 }
 
 impl OptionReply {
+    /// Why the server refuses.
+    fn refusal(&self) -> Failure {
+        match self.kind {
+            option::ERR_POLICY | option::ERR_TLS_REQD => Failure::Forbidden(self.message()),
+            _ => Failure::Refused(self.message()),
+        }
+    }
+
     /// The message of an error reply.
     fn message(&self) -> String {
         if self.kind == option::ERR_TLS_REQD {
@@ -297,7 +308,7 @@ impl ClientHandshake {
                 self.await_answer(State::Contexts);
                 Ok(())
             }
-            option::ERR_TLS_REQD | option::ERR_SHUTDOWN => self.fail(Failure::Refused(reply.message()), out),
+            option::ERR_TLS_REQD | option::ERR_SHUTDOWN => self.fail(reply.refusal(), out),
             kind if kind & option::REP_ERROR_BIT != 0 => match self.wanted.contexts.first() {
                 Some(context) => self.fail(Failure::NotGranted(context.clone()), out),
                 None => {
@@ -327,7 +338,9 @@ impl ClientHandshake {
                 self.ask(State::List, out, |_| {});
                 return Ok(());
             }
-            option::ERR_TLS_REQD | option::ERR_SHUTDOWN => return self.fail(Failure::Refused(reply.message()), out),
+            option::ERR_TLS_REQD | option::ERR_SHUTDOWN => return self.fail(reply.refusal(), out),
+            // Not that it lacks the context: this client may not have the export at all.
+            option::ERR_POLICY if !self.at_once => return self.fail(reply.refusal(), out),
             // A server may have structured replies and no contexts; then an error must not leave any behind.
             kind if kind & option::REP_ERROR_BIT != 0 => self.contexts.clear(),
             _ => return Err(unexpected(reply)),
@@ -355,7 +368,7 @@ impl ClientHandshake {
             }
             option::ERR_UNSUP => self.ask_by_name(out)?,
             option::ERR_UNKNOWN => self.ask(State::List, out, |_| {}),
-            kind if kind & option::REP_ERROR_BIT != 0 => self.fail(Failure::Refused(reply.message()), out)?,
+            kind if kind & option::REP_ERROR_BIT != 0 => self.fail(reply.refusal(), out)?,
             _ => return Err(unexpected(reply)),
         }
         Ok(None)

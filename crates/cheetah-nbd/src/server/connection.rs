@@ -193,6 +193,10 @@ async fn negotiate<S: AsyncRead + AsyncWrite + Unpin>(
     loop {
         stream.write_all_buf(&mut out).await?;
         stream.flush().await?;
+        // Before each option: its answer would tell names and sizes.
+        if exports.peer.is_revoked() {
+            return Err(io::Error::other(format!("the certificate of {} was revoked", exports.peer.name())));
+        }
         let step = handshake.advance(received, exports, &mut out);
         match step {
             Step::StartTls => return Err(io::Error::other("the client starts TLS again")),

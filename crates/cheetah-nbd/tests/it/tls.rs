@@ -163,6 +163,37 @@ async fn a_revoked_server_is_read_no_more_over_a_connection_that_is_open() {
     refused(wanted).await;
 }
 
+#[tokio::test]
+async fn a_member_that_is_revoked_while_it_negotiates_gets_no_further_answer() {
+    let named = [&0u32.to_be_bytes()[..], &0u16.to_be_bytes()].concat();
+    // LIST, INFO, GO, STRUCTURED_REPLY, EXPORT_NAME
+    for (number, data) in [(3, &[][..]), (6, &named), (7, &named), (8, &[]), (1, &[])] {
+        let room = Room::new();
+        let (node, analyst) = (room.credential("pc7", Role::Node), room.credential("ann", Role::Analyst));
+        let server = start(Some(&node), ServerConfig::default()).await;
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        stream.write_all(&[&3u32.to_be_bytes()[..], &option(STARTTLS, &[])].concat()).await.unwrap();
+        stream.read_exact(&mut [0; 18 + 20]).await.unwrap();
+        let tls = analyst.client(Expected::role(Role::Node)).unwrap();
+        let (mut secured, _) = tls.connect("127.0.0.1", server.port(), stream).await.unwrap();
+        // While it is a member, it is answered.
+        secured.write_all(&option(3, &[])).await.unwrap();
+        secured.flush().await.unwrap();
+        let mut answer = vec![0; 20];
+        secured.read_exact(&mut answer).await.unwrap();
+        let len = u32::from_be_bytes(answer[16..20].try_into().unwrap()) as usize;
+        secured.read_exact(&mut vec![0; len + 20]).await.unwrap();
+
+        node.replace_revocations(&room.revocations(&[&analyst])).unwrap();
+        secured.write_all(&option(number, data)).await.unwrap();
+        secured.flush().await.unwrap();
+        let mut rest = Vec::new();
+        // It ends, in whichever way.
+        let _ = tokio::time::timeout(PATIENCE, secured.read_to_end(&mut rest)).await.expect("the server hangs up");
+        assert!(rest.is_empty(), "option {number}: {rest:?}");
+    }
+}
+
 /// An unencrypted server that refuses TLS, or a man in the middle that pretends to be one.
 #[tokio::test]
 async fn a_client_of_a_room_never_falls_back_to_clear() {

@@ -36,6 +36,13 @@ pub(super) fn round_trip(
         match echo(address, options, watch, budget) {
             (Some(found), ended) => return (Some(found), ended),
             (None, Err(stop)) if stop.is_final() => return (None, Err(stop)),
+            (None, Err(Stop::Capture(CaptureError::NoPing))) if address.is_loopback() => {
+                problems.push(
+                    "ICMP was skipped: to this machine itself it needs an ICMP socket, which the system permits nobody, or \
+                     not this user (net.ipv4.ping_group_range)."
+                        .into(),
+                );
+            }
             (None, Err(Stop::Capture(CaptureError::NoPing))) => {
                 problems.push("ICMP was skipped: not permitted for this user.".into());
             }

@@ -20,7 +20,7 @@ pub enum Denied {
     )]
     Closed,
     /// The key is that of a revoked member.
-    #[error("the key of this machine was revoked; remove its credential, and use a new invitation")]
+    #[error("the key of this machine was revoked; join again with a new invitation (cheetah room join INVITATION)")]
     RevokedKey,
     /// The key is that of a member that was admitted in another way.
     #[error("another member has this key; remove the credential of one of the two machines")]

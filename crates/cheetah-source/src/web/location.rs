@@ -72,12 +72,13 @@ impl Location {
         self.object.as_ref().map(Object::bucket)
     }
 
-    /// Returns the location that a server redirects to.
+    /// Returns the location that a server redirects to: another file on the web, never an object, whose requests the user's
+    /// credentials would sign. What the user gave for this location, such as a signature in its query, is not passed on.
     ///
     /// # Errors
     ///
-    /// As [`Self::parse`]; also if the new location is not encrypted and this one is, or if this one is an object:
-    /// credentials are never sent to a server that another server names.
+    /// [`Error::Failed`] if the new location is not `http://` or `https://`, is not encrypted and this one is, has a user
+    /// name, or would carry evidence over a network in clear; or if this one is an object.
     pub fn redirected(&self, headers: &HeaderMap) -> Result<Self> {
         let wrong = |why: &str| Error::failed(format!("{}: {why}", self.shown()));
         if self.object.is_some() {
@@ -87,17 +88,41 @@ impl Location {
             .get(header::LOCATION)
             .and_then(|to| to.to_str().ok())
             .ok_or_else(|| wrong("the server redirects to nowhere"))?;
-        let absolute = match to.starts_with('/') {
-            true => {
-                format!("{}://{}{to}", self.scheme(), self.uri.authority().map_or("", |authority| authority.as_str()))
-            }
-            false => to.to_owned(),
-        };
-        let next = Self::parse(&absolute)?;
+        let absolute = self.resolve(to);
+        let shown = without_query(&absolute);
+        let scheme = absolute.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+        if scheme != "http" && scheme != "https" {
+            return Err(wrong(&format!(
+                "the server redirects to {shown}, which is not on the web; if you mean that, name it yourself"
+            )));
+        }
+        let next =
+            Self::parse(&absolute).map_err(|error| wrong(&format!("the server redirects elsewhere: {error}")))?;
         if self.is_encrypted() && !next.is_encrypted() {
-            return Err(wrong("the server redirects from https:// to http://"));
+            return Err(wrong(&format!("the server redirects from https:// to http:// ({shown})")));
         }
         Ok(next)
+    }
+
+    /// Returns the URI that a reference in an answer stands for (RFC 3986, section 5.2).
+    fn resolve(&self, reference: &str) -> String {
+        let is_scheme = |text: &str| {
+            text.starts_with(|c: char| c.is_ascii_alphabetic())
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+        };
+        let scheme = self.scheme();
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let path = self.uri.path();
+        match reference {
+            _ if reference.split_once(':').is_some_and(|(before, _)| is_scheme(before)) => reference.to_owned(),
+            _ if reference.starts_with("//") => format!("{scheme}:{reference}"),
+            _ if reference.starts_with('/') => format!("{scheme}://{authority}{reference}"),
+            _ if reference.starts_with('?') => format!("{scheme}://{authority}{path}{reference}"),
+            _ => {
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                format!("{scheme}://{authority}{folder}/{reference}")
+            }
+        }
     }
 
     /// Returns the location of another file in the same folder.
@@ -183,6 +208,33 @@ mod tests {
         let to = |text: &str| HeaderMap::from_iter([(header::LOCATION, text.parse().unwrap())]);
         assert_eq!(secure.redirected(&to("/e?k=1")).unwrap().uri, "https://lab/e?k=1".parse::<Uri>().unwrap());
         assert!(secure.redirected(&to("http://127.0.0.1/d")).is_err());
+    }
+
+    #[test]
+    fn a_redirection_leads_to_the_web_only_and_to_no_weaker_scheme() {
+        let here = Location::parse("http://127.0.0.1:8000/case/d?signature=secret").unwrap();
+        let to = |text: &str| HeaderMap::from_iter([(header::LOCATION, text.parse().unwrap())]);
+        for (text, uri) in [
+            ("https://lab/d", "https://lab/d"),
+            ("HTTPS://lab/d", "https://lab/d"),
+            ("//localhost:1/d", "http://localhost:1/d"),
+            ("/e", "http://127.0.0.1:8000/e"),
+            ("e?k=1", "http://127.0.0.1:8000/case/e?k=1"),
+            ("?k=1", "http://127.0.0.1:8000/case/d?k=1"),
+        ] {
+            assert_eq!(here.redirected(&to(text)).unwrap().uri, uri.parse::<Uri>().unwrap(), "{text}");
+        }
+        let others =
+            ["s3://bucket/key", "S3://bucket/key", "file:///etc/passwd", "nbd://lab/x", "ftp://lab/d", "data:,x"];
+        for other in others.into_iter().chain(["http://lab/d", "//lab/d", "https://user:secret@lab/d", "https:///d"]) {
+            let error = here.redirected(&to(other)).unwrap_err();
+            assert!(matches!(&error, Error::Failed(why) if why.contains("redirects")), "{other}: {error}");
+        }
+        let secure = Location::parse("https://lab/d").unwrap();
+        for weaker in ["http://127.0.0.1/d", "http://localhost/d", "s3://bucket/key"] {
+            assert!(secure.redirected(&to(weaker)).is_err(), "{weaker}");
+        }
+        assert!(secure.redirected(&to("//other/d")).unwrap().is_encrypted());
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
             )));
         }
     };
-    let transport = match location.is_encrypted() {
+    let transport = match file.location.is_encrypted() {
         true => "TLS 1.3, the server's certificate verified by name",
         false => "in clear, within this machine",
     };
@@ -72,6 +72,7 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
         export: clean(location.file_name()),
         description: Some(clean(&file.version.shown())),
         transport: Some(transport.to_owned()),
+        redirections: file.redirections.clone(),
         ..ServedBy::default()
     };
     let folder = WebFolder { server: server.clone(), first: location.clone() };
@@ -147,6 +148,8 @@ struct WebFile {
     name: Arc<str>,
     size: u64,
     version: Version,
+    /// Where servers redirected the request to, in order.
+    redirections: Vec<String>,
 }
 
 impl WebFile {
@@ -155,12 +158,15 @@ impl WebFile {
     async fn open(server: &Server, mut location: Location) -> Result<std::result::Result<Self, Response<Incoming>>> {
         let name = location.shown();
         let failed = |why: String| Error::failed(format!("{name}: {why}"));
+        let mut redirections = Vec::new();
         for _ in 0..=REDIRECTIONS_MAX {
             let request = Request::get(location.uri.clone()).header(header::RANGE, "bytes=0-0");
             let answer =
                 send(&server.client, &location, request, Bytes::new(), server.patience).await.map_err(failed)?;
             if answer.status().is_redirection() {
                 location = location.redirected(answer.headers())?;
+                redirections.push(location.shown());
+                tracing::info!("{name}: the server redirects to {}", location.shown());
                 continue;
             }
             if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN) {
@@ -178,7 +184,8 @@ impl WebFile {
                         .to_owned(),
                 )
             })?;
-            return Ok(Ok(Self { server: server.clone(), location, name: name.into(), size, version }));
+            let (server, name) = (server.clone(), name.into());
+            return Ok(Ok(Self { server, location, name, size, version, redirections }));
         }
         Err(failed(format!("the server redirects more than {REDIRECTIONS_MAX} times")))
     }

@@ -168,7 +168,10 @@ async fn any_range_reads_as_the_file_has_it() {
         }
         assert!(device.read(ByteRange::new(3_000_000, 1)).await.is_err());
         assert_eq!(opened.source.identity.kind, Kind::Http);
-        assert_eq!(opened.source.identity.server.unwrap().description.as_deref(), Some("ETag \"v1\""));
+        let server = opened.source.identity.server.unwrap();
+        assert_eq!(server.description.as_deref(), Some("ETag \"v1\""));
+        let redirected: Vec<_> = server.redirections.iter().map(|to| to.rsplit('/').next().unwrap()).collect();
+        assert_eq!(redirected, if vice == Vice::Redirects { vec!["moved"] } else { vec![] });
         assert!((opened.wire.unwrap())().received_bytes >= 3_000_000);
     }
 }

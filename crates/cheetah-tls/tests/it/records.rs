@@ -147,3 +147,16 @@ async fn a_connection_that_is_cut_ends_with_an_error_and_not_as_if_all_had_been_
     assert_eq!((received.as_slice(), error.kind()), (&b"a part"[..], std::io::ErrorKind::UnexpectedEof));
     assert!(client.read(&mut [0; 10]).await.is_err(), "nor later");
 }
+
+#[tokio::test]
+async fn an_end_after_an_invalid_record_is_no_end_in_order() {
+    let (mut client, mut server) = pair(1 << 16).await;
+    // A man in the middle sends a record of his own.
+    let forged = [&[23, 3, 3, 0, 32][..], &[7; 32]].concat();
+    server.get_mut().0.write_all(&forged).await.unwrap();
+    let mut content = Vec::new();
+    assert!(client.read_to_end(&mut content).await.is_err() && content.is_empty());
+    client.shutdown().await.unwrap();
+    let error = server.read_to_end(&mut content).await.unwrap_err().to_string();
+    assert!(error.contains("UnexpectedMessage"), "{error}");
+}

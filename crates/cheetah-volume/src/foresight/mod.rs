@@ -64,14 +64,14 @@ pub struct Foresight {
 
 impl Foresight {
     /// Predicts reads of `inner`, and fetches their data into `cache`, which lies below `inner` and holds up to
-    /// `cache_bytes`. Surveys run on the calling tokio runtime; panics outside one.
-    pub fn new(inner: DynDevice, cache: Arc<Cache>, cache_bytes: u64) -> Arc<Self> {
+    /// `cache_bytes`. Partition tables are counted in sectors of `sector_bytes`, if known. Surveys run on the calling tokio runtime; panics outside one.
+    pub fn new(inner: DynDevice, cache: Arc<Cache>, cache_bytes: u64, sector_bytes: Option<u32>) -> Arc<Self> {
         // The first ranges that tools read, in one round trip instead of several: partition table, boot sector,
         // superblock. The entries of a GPT are a separate request, so that the others need not wait for it.
         let start = ByteRange::new(0, inner.geometry().size.min(TABLE_BYTES));
         start.split_at_multiples(START_BYTES).for_each(|range| cache.hint(range, Urgency::Next));
         let shared = ForesightShared::new(cache, cache_bytes / 4 * 3);
-        let surveys = tokio::spawn(survey_driver::survey_all(Arc::clone(&shared)));
+        let surveys = tokio::spawn(survey_driver::survey_all(Arc::clone(&shared), sector_bytes));
         Arc::new(Self { inner, shared, surveys })
     }
 

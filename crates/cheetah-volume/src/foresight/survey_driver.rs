@@ -27,10 +27,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const FAILURES_MAX: u32 = 16;
 
 /// Finds the volumes of a device and surveys each.
-pub(super) async fn survey_all(shared: Arc<ForesightShared>) {
+pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Option<u32>) {
     let background = BackgroundReads(Arc::clone(&shared.cache));
     let whole = ByteRange::new(0, background.geometry().size);
-    let mut volumes: Vec<_> = read_partitions(&background).await.into_iter().map(|partition| partition.range).collect();
+    let mut volumes: Vec<_> =
+        read_partitions(&background, sector_bytes).await.into_iter().map(|partition| partition.range).collect();
     // The ranges that tools read before they have found a volume.
     probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
     // Without a partition table the whole device may be a volume. With a table it is not, but the check costs nothing.

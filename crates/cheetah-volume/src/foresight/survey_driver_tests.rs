@@ -146,7 +146,7 @@ async fn surveys_fetch_no_more_than_their_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_device_without_known_file_systems_takes_few_reads() {
     let (_, shared) = shared(1 << 30);
-    survey_all(shared.clone()).await;
+    survey_all(shared.clone(), None).await;
     assert_eq!(shared.files(), 0);
     assert!(shared.cache.stats().crossed_bytes() < 4 << 20);
 }

@@ -3,7 +3,7 @@
 use cheetah_device::{ByteRange, Device, Size};
 use crc_fast::{CrcAlgorithm, checksum};
 
-use super::{Partition, read, u32_at, u64_at};
+use super::{Partition, Table, described, kinds, name, read, u16_at, u32_at, u64_at};
 
 /// The size of a header covered by its checksum; the rest of the sector is zero.
 const HEADER_BYTES_MIN: usize = 92;
@@ -13,52 +13,85 @@ const HEADER_CRC_AT: std::ops::Range<usize> = 16..20;
 const ENTRY_BYTES_MAX: u32 = 4096;
 const TABLE_BYTES_MAX: u64 = 1 << 20;
 
+/// The outcome of looking for a GPT with sectors of one size.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Its partitions, from the first of its copies that is valid.
+    pub(super) table: Option<Table>,
+    /// What is wrong with the copies before that one.
+    pub(super) reasons: Vec<String>,
+    /// Whether a copy is there, valid or not.
+    pub(super) is_there: bool,
+    /// Whether the partitions are from the backup.
+    pub(super) is_backup: bool,
+    /// The partitions of the backup, if both copies are valid and disagree.
+    pub(super) other: Option<Table>,
+}
+
 struct Header {
     sector_bytes: u64,
     table_at: u64,
     entries: u64,
     entry_bytes: u64,
     table_crc: u32,
+    /// The sector of the other copy.
+    other: u64,
 }
 
-/// Reads the first table, or the one at the end of the device; an error if neither is valid.
-pub(super) async fn read_table(device: &dyn Device) -> Result<Vec<Partition>, String> {
-    let size = device.geometry().size;
-    let mut reasons = Vec::new();
-    for sector_bytes in [512, 4096] {
-        let sectors = size / sector_bytes;
-        for (name, sector) in [("first", 1), ("last", sectors.saturating_sub(1))] {
-            if sector == 0 || sector >= sectors {
-                continue;
-            }
-            match read_at(device, sector_bytes, sector).await {
-                Ok(partitions) => {
-                    if !reasons.is_empty() {
-                        tracing::warn!("the {name} GPT is used: {}", reasons.join("; "));
-                    }
-                    return Ok(partitions);
-                }
-                Err(None) => {}
-                Err(Some(why)) => reasons.push(format!("{name}, sectors of {}: {why}", Size(sector_bytes))),
-            }
+/// Reads the table in the second sector, or its backup in the last one; the backup also beside a valid table if `both`.
+pub(super) async fn read_table(device: &dyn Device, sector_bytes: u64, both: bool) -> Found {
+    let sectors = device.geometry().size / sector_bytes;
+    let mut found = Found::default();
+    if sectors < 3 {
+        return found;
+    }
+    let first = read_at(device, sector_bytes, 1).await;
+    if let (Ok((partitions, _)), false) = (&first, both) {
+        found.table = Some(Table { name: "a GPT", sector_bytes, partitions: partitions.clone() });
+        return found;
+    }
+    // The backup is where the first copy says. A disk that was enlarged has it before its end.
+    let recorded = first.as_ref().ok().map(|(_, other)| *other).filter(|other| (2..sectors).contains(other));
+    let mut second = read_at(device, sector_bytes, recorded.unwrap_or(sectors - 1)).await;
+    if second.is_err() && recorded.is_some_and(|other| other != sectors - 1) {
+        second = read_at(device, sector_bytes, sectors - 1).await;
+    }
+    found.is_there = !matches!((&first, &second), (Err(None), Err(None)));
+    for (name, copy) in [("the first copy", &first), ("the backup", &second)] {
+        match copy {
+            Err(Some(why)) => found.reasons.push(format!("{name}: {why}")),
+            Err(None) => found.reasons.push(format!("{name}: there is none")),
+            Ok(_) => {}
         }
     }
-    Err(if reasons.is_empty() { "there is none".to_owned() } else { reasons.join("; ") })
+    found.is_backup = first.is_err();
+    let table = |(partitions, _), name| Table { name, sector_bytes, partitions };
+    if let (Ok(first), Ok(second)) = (&first, &second)
+        && first.0 != second.0
+    {
+        found.other = Some(table(second.clone(), "a backup GPT that differs from the first copy"));
+    }
+    found.table = first.or(second).ok().map(|copy| table(copy, "a GPT"));
+    found
 }
 
-/// Reads the table whose header is in `sector`. The error is empty if there is none.
-async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<Vec<Partition>, Option<String>> {
+/// Reads the table whose header is in `sector`; returns its partitions, and the sector of its other copy. The error is
+/// empty if there is none.
+async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<(Vec<Partition>, u64), Option<String>> {
     let bytes = read(device, ByteRange::new(sector * sector_bytes, sector_bytes)).await?;
     if !bytes.starts_with(b"EFI PART") {
         return Err(None);
     }
     let header = parse_header(&bytes, sector_bytes, sector)?;
     let range = ByteRange::new(header.table_at, header.entries * header.entry_bytes);
+    if !range.fits(device.geometry().size) {
+        return Err(Some("its entries are beyond the end".to_owned()));
+    }
     let table = read(device, range).await?;
     if checksum(CrcAlgorithm::Crc32IsoHdlc, &table) != u64::from(header.table_crc) {
         return Err(Some("the checksum of the entries is wrong".to_owned()));
     }
-    Ok(parse_entries(&table, &header))
+    Ok((parse_entries(&table, &header), header.other))
 }
 
 fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, String> {
@@ -83,7 +116,7 @@ fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, 
         return Err(format!("a table of {} is refused", Size(entries * entry_bytes)));
     }
     let table_at = u64_at(bytes, 72).checked_mul(sector_bytes).ok_or("the entries are beyond any device")?;
-    Ok(Header { sector_bytes, table_at, entries, entry_bytes, table_crc: u32_at(bytes, 88) })
+    Ok(Header { sector_bytes, table_at, entries, entry_bytes, table_crc: u32_at(bytes, 88), other: u64_at(bytes, 32) })
 }
 
 fn parse_entries(table: &[u8], header: &Header) -> Vec<Partition> {
@@ -95,7 +128,12 @@ fn parse_entries(table: &[u8], header: &Header) -> Vec<Partition> {
             continue;
         }
         match parse_range(u64_at(entry, 32), u64_at(entry, 40), header.sector_bytes) {
-            Some(range) => partitions.push(Partition { number, range }),
+            Some(range) => {
+                let units = entry[56..128].chunks_exact(2).map(|two| u16_at(two, 0));
+                let text = name(char::decode_utf16(units).map(|one| one.unwrap_or(char::REPLACEMENT_CHARACTER)));
+                let description = described(&kinds::of_gpt(&entry[..16]), &text);
+                partitions.push(Partition::recorded(number, range, description, header.sector_bytes));
+            }
             None => tracing::warn!("partition {number} ends before it starts, or beyond any device; left out"),
         }
     }

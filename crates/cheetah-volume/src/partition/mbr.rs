@@ -1,30 +1,27 @@
 //! The partition table of a master boot record, with its chain of logical partitions.
 
+use std::collections::HashSet;
+
 use cheetah_device::{ByteRange, Device};
 
-use super::{Partition, read, u32_at};
+use super::{Partition, Remark, kinds, read, u32_at};
 
-/// The sector size of an MBR: 512 bytes, except on disks with native 4 KiB sectors, which the table does not reveal.
-const SECTOR_BYTES: u64 = 512;
+/// The bytes of a boot record, whatever the size of a sector.
+const RECORD_BYTES: u64 = 512;
 /// The offset of the four entries, and the size of one.
 const ENTRIES_AT: usize = 446;
 const ENTRY_BYTES: usize = 16;
-/// The maximum length of the chain of logical partitions, which may be a loop.
+/// The maximum length of the chains of logical partitions, which may be loops.
 const LOGICAL_MAX: u32 = 128;
+const FIRST_LOGICAL: u32 = 5;
 /// The type of a protective entry, which covers a GPT.
 const PROTECTIVE: u8 = 0xee;
 
-/// The content of the first sector.
-pub(super) enum Table {
-    /// No partition table.
-    None,
-    /// A protective MBR of a GPT.
-    Protective,
-    /// A partition table.
-    Partitions(Vec<Partition>),
-}
+/// The table in the first sector.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record([Entry; 4]);
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Entry {
     kind: u8,
     start: u64,
@@ -40,80 +37,111 @@ impl Entry {
         matches!(self.kind, 0x05 | 0x0f | 0x85)
     }
 
+    fn is_partition(self) -> bool {
+        self.is_used() && !self.is_extended() && self.kind != PROTECTIVE
+    }
+
     /// The partition, with sectors relative to `base`. 32-bit sector numbers cannot overflow here.
-    fn partition(self, number: u32, base: u64) -> Partition {
-        Partition { number, range: ByteRange::new((base + self.start) * SECTOR_BYTES, self.sectors * SECTOR_BYTES) }
+    fn partition(self, number: u32, base: u64, sector_bytes: u64) -> Partition {
+        let range = ByteRange::new((base + self.start) * sector_bytes, self.sectors * sector_bytes);
+        Partition::recorded(number, range, kinds::of_mbr(self.kind), sector_bytes)
     }
 }
 
-/// The four entries of a boot record, if it is one.
-fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
-    if sector.get(510..512) != Some(&[0x55, 0xaa]) {
-        return None;
-    }
-    let mut entries = [Entry { kind: 0, start: 0, sectors: 0 }; 4];
-    for (entry, bytes) in entries.iter_mut().zip(sector[ENTRIES_AT..510].chunks_exact(ENTRY_BYTES)) {
-        // A file system's boot sector has the same signature, but code or text here.
-        if bytes[0] & 0x7f != 0 {
+impl Record {
+    /// Parses a boot record, if it is one.
+    pub(super) fn parse(sector: &[u8]) -> Option<Self> {
+        if sector.get(510..512) != Some(&[0x55, 0xaa]) {
             return None;
         }
-        *entry = Entry { kind: bytes[4], start: u32_at(bytes, 8).into(), sectors: u32_at(bytes, 12).into() };
+        let mut entries = [Entry { kind: 0, start: 0, sectors: 0 }; 4];
+        for (entry, bytes) in entries.iter_mut().zip(sector[ENTRIES_AT..510].chunks_exact(ENTRY_BYTES)) {
+            // A file system's boot sector has the same signature, but code or text here.
+            if bytes[0] & 0x7f != 0 {
+                return None;
+            }
+            *entry = Entry { kind: bytes[4], start: u32_at(bytes, 8).into(), sectors: u32_at(bytes, 12).into() };
+        }
+        Some(Self(entries))
     }
-    Some(entries)
+
+    /// Whether it protects a GPT. Other entries make it a hybrid.
+    pub(super) fn is_protective(&self) -> bool {
+        self.0.iter().any(|entry| entry.kind == PROTECTIVE)
+    }
+
+    /// Whether it has entries beside a protective one.
+    pub(super) fn has_partitions(&self) -> bool {
+        self.0.iter().any(|entry| entry.is_used() && entry.kind != PROTECTIVE)
+    }
+
+    /// The bytes that its entries reach to, in sectors of `sector_bytes`.
+    pub(super) fn end(&self, sector_bytes: u64) -> u64 {
+        let used = self.0.iter().filter(|entry| entry.is_used() && entry.kind != PROTECTIVE);
+        used.map(|entry| (entry.start + entry.sectors) * sector_bytes).max().unwrap_or(0)
+    }
+
+    /// The partitions, in sectors of `sector_bytes`, logical ones last. A chain that breaks off is a remark.
+    pub(super) async fn partitions(
+        &self,
+        device: &dyn Device,
+        sector_bytes: u64,
+        remarks: &mut Vec<Remark>,
+    ) -> Vec<Partition> {
+        let primary = (1..).zip(self.0).filter(|(_, entry)| entry.is_partition());
+        let mut partitions: Vec<_> = primary.map(|(number, entry)| entry.partition(number, 0, sector_bytes)).collect();
+        let mut chains = Chains { device, sector_bytes, number: FIRST_LOGICAL, seen: HashSet::new() };
+        for extended in self.0.into_iter().filter(|entry| entry.is_used() && entry.is_extended()) {
+            if let Err(why) = chains.follow(extended, &mut partitions).await {
+                let first = chains.number;
+                remarks.push(Remark::gap(format!("logical partitions from number {first} on are missing: {why}")));
+            }
+        }
+        partitions
+    }
 }
 
-/// Reads the table, or returns the reason it cannot be read.
-pub(super) async fn read_table(device: &dyn Device) -> Result<Table, String> {
-    if device.geometry().size < SECTOR_BYTES {
-        return Ok(Table::None);
-    }
-    let sector = read(device, ByteRange::new(0, SECTOR_BYTES)).await?;
-    let Some(entries) = entries(&sector) else { return Ok(Table::None) };
-    if entries.iter().any(|entry| entry.kind == PROTECTIVE) {
-        return Ok(Table::Protective);
-    }
-    let mut partitions = Vec::new();
-    for (number, entry) in (1..).zip(entries) {
-        if entry.is_used() && !entry.is_extended() {
-            partitions.push(entry.partition(number, 0));
-        }
-    }
-    if let Some(extended) = entries.into_iter().find(|entry| entry.is_used() && entry.is_extended()) {
-        read_logical(device, extended, &mut partitions).await;
-    }
-    if partitions.is_empty() { Ok(Table::None) } else { Ok(Table::Partitions(partitions)) }
+/// The chains of extended boot records.
+struct Chains<'a> {
+    device: &'a dyn Device,
+    sector_bytes: u64,
+    /// The number of the next partition.
+    number: u32,
+    /// The sectors of the records seen.
+    seen: HashSet<u64>,
 }
 
-/// Follows the chain of extended boot records: each holds one partition, relative to itself, and the position of the
-/// next record, relative to the start of the extended partition.
-async fn read_logical(device: &dyn Device, extended: Entry, partitions: &mut Vec<Partition>) {
-    let mut at = extended.start;
-    for number in 5..5 + LOGICAL_MAX {
-        let record = match read(device, ByteRange::new(at * SECTOR_BYTES, SECTOR_BYTES)).await {
-            Ok(record) => record,
-            Err(why) => {
-                tracing::warn!("logical partitions from number {number} on are missing: {why}");
-                return;
+impl Chains<'_> {
+    /// Follows a chain: each record holds partitions, relative to itself, and the position of the next record, relative
+    /// to the start of the extended partition. Fails with the reason it breaks off.
+    async fn follow(&mut self, extended: Entry, partitions: &mut Vec<Partition>) -> Result<(), String> {
+        let mut at = extended.start;
+        loop {
+            if self.number >= FIRST_LOGICAL + LOGICAL_MAX || self.seen.len() as u32 >= LOGICAL_MAX {
+                return Err(format!("there are more than {LOGICAL_MAX}"));
             }
-        };
-        let Some([partition, next, ..]) = entries(&record) else {
-            // An extended partition may be empty and hold no record at all.
-            if number > 5 {
-                tracing::warn!(
-                    "logical partitions from number {number} on are missing: sector {at} is not a boot record"
-                );
+            if !self.seen.insert(at) {
+                return Err(format!("the chain of boot records returns to sector {at}"));
             }
-            return;
-        };
-        if partition.is_used() && !partition.is_extended() {
-            partitions.push(partition.partition(number, at));
+            let range = ByteRange::new(at * self.sector_bytes, RECORD_BYTES);
+            if !range.fits(self.device.geometry().size) {
+                return Err(format!("the source ends before the boot record in sector {at}"));
+            }
+            let record = read(self.device, range).await?;
+            let Some(Record(entries)) = Record::parse(&record) else {
+                // An extended partition may be empty and hold no record at all.
+                let is_empty = at == extended.start && record.iter().all(|byte| *byte == 0);
+                return if is_empty { Ok(()) } else { Err(format!("sector {at} is not a boot record")) };
+            };
+            for entry in entries.into_iter().filter(|entry| entry.is_partition()) {
+                partitions.push(entry.partition(self.number, at, self.sector_bytes));
+                self.number += 1;
+            }
+            let next = entries.into_iter().find(|entry| entry.is_used() && entry.is_extended());
+            match next {
+                Some(next) if next.start != 0 => at = extended.start + next.start,
+                _ => return Ok(()),
+            }
         }
-        if !next.is_used() || !next.is_extended() || next.start == 0 {
-            return;
-        }
-        at = extended.start + next.start;
     }
-    tracing::warn!(
-        "more than {LOGICAL_MAX} logical partitions, or a cyclic chain of boot records; the rest is left out"
-    );
 }

@@ -10,8 +10,10 @@
 
 mod ext;
 mod fat;
+mod formats;
 mod ntfs;
 mod partitions;
+mod reach;
 mod tools;
 mod walk;
 

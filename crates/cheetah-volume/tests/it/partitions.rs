@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
-use cheetah_volume::partition::{Partition, read_partitions};
+use cheetah_volume::partition::{PartitionTables, read_partitions, read_tables};
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;
@@ -13,17 +13,33 @@ use proptest::prelude::*;
 
 const SIZE: usize = 8 << 20;
 
-fn partitions(device: &dyn Device) -> Vec<Partition> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(read_partitions(device))
+/// The number and the place of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    number: u32,
+    range: ByteRange,
 }
 
-fn partitions_of(bytes: &[u8]) -> Vec<Partition> {
+/// The partitions in use, which reading the least and reading everything find alike.
+fn partitions(device: &dyn Device) -> Vec<Place> {
+    let place = |number, range| Place { number, range };
+    let least = futures::executor::block_on(read_partitions(device, None));
+    let least: Vec<_> = least.iter().map(|one| place(one.number, one.range)).collect();
+    let all = futures::executor::block_on(read_tables(device, None)).partitions;
+    assert_eq!(least, all.iter().map(|one| place(one.number, one.range)).collect::<Vec<_>>());
+    least
+}
+
+fn partitions_of(bytes: &[u8]) -> Vec<Place> {
     partitions(&Memory::new(bytes.to_vec()))
 }
 
-fn partition(number: u32, offset: u64, len: u64) -> Partition {
-    Partition { number, range: ByteRange::new(offset, len) }
+fn tables_of(bytes: &[u8], sector_bytes: Option<u32>) -> PartitionTables {
+    futures::executor::block_on(read_tables(&Memory::new(bytes.to_vec()), sector_bytes))
+}
+
+fn partition(number: u32, offset: u64, len: u64) -> Place {
+    Place { number, range: ByteRange::new(offset, len) }
 }
 
 /// Writes a boot record to a sector: entries of a type, a first sector and a number of sectors.
@@ -38,7 +54,7 @@ fn put_record(bytes: &mut [u8], sector: u32, entries: &[(u8, u32, u32)]) {
 }
 
 /// An MBR with two primary partitions and an extended one that holds three logical ones.
-fn with_logical() -> (Vec<u8>, Vec<Partition>) {
+fn with_logical() -> (Vec<u8>, Vec<Place>) {
     let mut bytes = vec![0; SIZE];
     put_record(&mut bytes, 0, &[(0x07, 2048, 1000), (0x05, 4096, 8000), (0, 0, 0), (0x83, 13_000, 100)]);
     // A partition's offset is relative to its own record, that of the next record to the start of the extended
@@ -51,7 +67,7 @@ fn with_logical() -> (Vec<u8>, Vec<Partition>) {
 }
 
 /// A GPT with three partitions.
-fn with_gpt(sector: LogicalBlockSize) -> (Vec<u8>, Vec<Partition>) {
+fn with_gpt(sector: LogicalBlockSize) -> (Vec<u8>, Vec<Place>) {
     let mut bytes = Cursor::new(vec![0; SIZE]);
     ProtectiveMBR::with_lb_size(1).overwrite_lba0(&mut bytes).unwrap();
     let config = GptConfig::default().writable(true).logical_block_size(sector);
@@ -178,4 +194,206 @@ proptest! {
             prop_assert!(found.range.fits(bytes.len() as u64) && !found.range.is_empty());
         }
     }
+}
+
+/// Marks the start of a volume as one of a known format.
+fn put_volume(bytes: &mut [u8], at: usize) {
+    bytes[at..at + 4].copy_from_slice(b"XFSB");
+}
+
+fn starts(partitions: &[cheetah_volume::partition::Partition]) -> Vec<u64> {
+    partitions.iter().map(|one| one.range.offset).collect()
+}
+
+fn said(tables: &PartitionTables) -> String {
+    tables.remarks.iter().map(|remark| remark.sentence.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn an_mbr_counts_in_the_sectors_of_its_source() {
+    let mut bytes = vec![0; SIZE];
+    put_record(&mut bytes, 0, &[(0x83, 256, 512), (0x05, 1024, 512)]);
+    // The record of the chain is in a sector of 4096 bytes, too.
+    let mut record = vec![0; 512];
+    put_record(&mut record, 0, &[(0x83, 16, 256)]);
+    bytes[1024 * 4096..][..512].copy_from_slice(&record);
+    let found = tables_of(&bytes, Some(4096));
+    assert_eq!(starts(&found.partitions), [256 * 4096, 1040 * 4096]);
+    assert_eq!(found.partitions[1].number, 5);
+    assert_eq!(found.remarks, []);
+    assert_eq!(starts(&tables_of(&bytes, Some(512)).partitions), [256 * 512]);
+}
+
+#[test]
+fn known_formats_decide_where_the_size_of_a_sector_is_unknown() {
+    let mut bytes = vec![0; SIZE];
+    put_record(&mut bytes, 0, &[(0x83, 256, 512)]);
+    let neither = tables_of(&bytes, None);
+    assert_eq!(starts(&neither.partitions), [256 * 512]);
+    assert!(said(&neither).contains("not recorded") && said(&neither).contains("--sector-size"), "{}", said(&neither));
+    put_volume(&mut bytes, 256 * 4096);
+    for sector_bytes in [None, Some(512)] {
+        let large = tables_of(&bytes, sector_bytes);
+        assert_eq!(starts(&large.partitions), [256 * 4096]);
+        assert!(said(&large).contains("4 KiB") || said(&large).contains("4KiB"), "{}", said(&large));
+    }
+    put_volume(&mut bytes, 256 * 512);
+    let both = tables_of(&bytes, None);
+    assert_eq!((starts(&both.partitions), starts(&both.others)), (vec![256 * 512], vec![256 * 4096]));
+    assert!(said(&both).contains("both lead to known formats"), "{}", said(&both));
+}
+
+#[test]
+fn a_table_that_is_only_possible_in_small_sectors_is_not_ambiguous() {
+    let mut bytes = vec![0; SIZE];
+    put_record(&mut bytes, 0, &[(0x83, 2048, 8192)]);
+    assert_eq!(tables_of(&bytes, None).remarks, []);
+}
+
+#[test]
+fn entries_of_a_hybrid_mbr_stand_beside_the_gpt() {
+    let (mut bytes, expected) = with_gpt(LogicalBlockSize::Lb512);
+    put_record(&mut bytes, 0, &[(0xee, 1, 2047), (0x83, 2048, 2048), (0x0c, 12288, 1024)]);
+    assert_eq!(partitions_of(&bytes), expected);
+    assert_eq!(starts(&tables_of(&bytes, None).others), [0; 0]);
+    put_volume(&mut bytes, 12288 * 512);
+    let found = tables_of(&bytes, None);
+    assert_eq!(starts(&found.others), [12288 * 512]);
+    assert!(said(&found).contains("an MBR"), "{}", said(&found));
+}
+
+#[test]
+fn a_gpt_that_cannot_be_used_is_a_gap_and_the_other_entries_of_its_mbr_are_used() {
+    let (mut bytes, _) = with_gpt(LogicalBlockSize::Lb512);
+    put_record(&mut bytes, 0, &[(0xee, 1, 2047), (0x83, 2048, 2048)]);
+    bytes[512..520].fill(0);
+    bytes[SIZE - 496] ^= 1;
+    let found = tables_of(&bytes, None);
+    assert_eq!(starts(&found.partitions), [2048 * 512]);
+    assert!(
+        found.remarks.iter().any(|remark| remark.is_gap && remark.sentence.contains("checksum")),
+        "{}",
+        said(&found)
+    );
+}
+
+#[test]
+fn the_backup_gpt_is_used_if_the_first_sectors_are_gone() {
+    let (mut bytes, expected) = with_gpt(LogicalBlockSize::Lb512);
+    for sectors in [0..1, 1..34, 0..34] {
+        bytes[sectors.start * 512..sectors.end * 512].fill(0);
+        assert_eq!(partitions_of(&bytes), expected);
+        assert!(!tables_of(&bytes, None).remarks.is_empty());
+    }
+}
+
+#[test]
+fn remains_of_a_gpt_in_front_of_a_volume_are_not_used() {
+    let (mut bytes, _) = with_gpt(LogicalBlockSize::Lb512);
+    bytes[..34 * 512].fill(0);
+    put_volume(&mut bytes, 0);
+    let found = tables_of(&bytes, None);
+    assert_eq!(found.partitions, []);
+    assert!(said(&found).contains("remains of a GPT"), "{}", said(&found));
+}
+
+/// Writes an Apple partition map: entries of a type, a first block and a number of blocks.
+fn put_apple_map(bytes: &mut [u8], block: usize, entries: &[(&str, u32, u32)]) {
+    for (number, (kind, start, blocks)) in entries.iter().enumerate() {
+        let entry = &mut bytes[(number + 1) * block..][..512];
+        entry[..2].copy_from_slice(b"PM");
+        entry[4..8].copy_from_slice(&(entries.len() as u32).to_be_bytes());
+        entry[8..12].copy_from_slice(&start.to_be_bytes());
+        entry[12..16].copy_from_slice(&blocks.to_be_bytes());
+        entry[48..48 + kind.len()].copy_from_slice(kind.as_bytes());
+    }
+}
+
+#[test]
+fn an_apple_map_is_read_in_blocks_of_each_size() {
+    for block in [512, 2048, 4096] {
+        let mut bytes = vec![0; SIZE];
+        put_apple_map(&mut bytes, block, &[("Apple_partition_map", 1, 63), ("Apple_HFS", 128, 256)]);
+        assert_eq!(partitions_of(&bytes), [partition(2, 128 * block as u64, 256 * block as u64)]);
+    }
+}
+
+#[test]
+fn an_mbr_beside_an_old_apple_map_is_used_and_both_are_named() {
+    let mut bytes = vec![0; SIZE];
+    put_record(&mut bytes, 0, &[(0x83, 2048, 8192)]);
+    put_apple_map(&mut bytes, 512, &[("Apple_partition_map", 1, 63), ("Apple_HFS", 12288, 1024)]);
+    assert_eq!(partitions_of(&bytes), [partition(1, 2048 * 512, 8192 * 512)]);
+    let found = tables_of(&bytes, None);
+    assert!(said(&found).contains("an Apple partition map"), "{}", said(&found));
+    assert_eq!(found.others, []);
+    put_volume(&mut bytes, 12288 * 512);
+    assert_eq!(starts(&tables_of(&bytes, None).others), [12288 * 512]);
+}
+
+#[test]
+fn a_broken_apple_map_is_a_gap() {
+    let mut bytes = vec![0; SIZE];
+    put_apple_map(&mut bytes, 512, &[("Apple_HFS", 128, 256), ("Apple_HFS", 512, 256)]);
+    bytes[1024..1026].fill(0);
+    let found = tables_of(&bytes, None);
+    assert!(found.remarks.iter().any(|remark| remark.is_gap), "{}", said(&found));
+}
+
+#[test]
+fn a_bsd_label_is_read() {
+    let mut bytes = vec![0; SIZE];
+    for at in [512, 512 + 132] {
+        bytes[at..at + 4].copy_from_slice(&0x8256_4557_u32.to_le_bytes());
+    }
+    bytes[512 + 138] = 3;
+    for (index, (size, start, kind)) in [(2048_u32, 16_u32, 7), (0, 0, 0), (16384, 0, 0)].into_iter().enumerate() {
+        let at = 512 + 148 + 16 * index;
+        bytes[at..at + 4].copy_from_slice(&size.to_le_bytes());
+        bytes[at + 4..at + 8].copy_from_slice(&start.to_le_bytes());
+        bytes[at + 12] = kind;
+    }
+    assert_eq!(partitions_of(&bytes), [partition(1, 16 * 512, 2048 * 512)]);
+}
+
+#[test]
+fn a_sun_table_counts_in_cylinders() {
+    let mut bytes = vec![0; SIZE];
+    let short = |bytes: &mut [u8], at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    short(&mut bytes, 436, 4);
+    short(&mut bytes, 438, 8);
+    short(&mut bytes, 142, 2);
+    short(&mut bytes, 446, 3);
+    short(&mut bytes, 450, 640);
+    short(&mut bytes, 508, 0xdabe);
+    let sum = bytes[..512].chunks(2).fold(0, |sum, two| sum ^ u16::from_be_bytes([two[0], two[1]]));
+    short(&mut bytes, 510, sum);
+    assert_eq!(partitions_of(&bytes), [partition(1, 3 * 32 * 512, 640 * 512)]);
+}
+
+#[test]
+fn an_unreadable_first_sector_is_a_gap_and_the_backup_is_used() {
+    let (bytes, expected) = with_gpt(LogicalBlockSize::Lb512);
+    struct Damaged(Memory);
+    impl Device for Damaged {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn read(&self, range: ByteRange) -> Io<'_, Data> {
+            if range.offset < 1024 {
+                return Io::fail(Error::Unreadable { device: "disk".into(), range, why: "bad sector".into() });
+            }
+            self.0.read(range)
+        }
+    }
+    let damaged = Damaged(Memory::new(bytes));
+    let found = futures::executor::block_on(read_tables(&damaged, None));
+    let places: Vec<_> =
+        found.partitions.iter().map(|one| partition(one.number, one.range.offset, one.range.len)).collect();
+    assert_eq!(places, expected);
+    assert!(
+        found.remarks.iter().any(|remark| remark.is_gap && remark.sentence.contains("bad sector")),
+        "{}",
+        said(&found)
+    );
 }

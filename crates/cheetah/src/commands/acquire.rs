@@ -40,8 +40,9 @@ once. The source is only read.
 After any interruption, the same command resumes. Its journal is kept in NAME.acquire beside the first destination. An \
 image is called NAME.partial until it is complete; an object appears when it is complete.
 
-The acquisition stops at an unreadable range, unless --max-errors allows more. Unreadable ranges are recorded in the \
-coverage map NAME.map, in the error table of an E01, and in the report NAME.report.txt; the exit code is then 3.
+The acquisition stops at a range that is unreadable, or corrupt in a source that is an image, unless --max-errors allows \
+more. Such ranges are recorded in the coverage map NAME.map, in the error table of an E01, and in the report \
+NAME.report.txt; the exit code is then 3.
 
   cheetah acquire /dev/sdb case42.E01 --case-number 42 \\
       --examiner 'M. Poirot' --verify
@@ -79,7 +80,7 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// Number of unreadable ranges to accept, or unlimited; adjacent sectors are one range
+    /// Number of unreadable or corrupt ranges to accept, or unlimited; adjacent sectors are one range
     #[arg(long, value_name = "N", default_value_t)]
     max_errors: ErrorsMax,
 
@@ -95,6 +96,14 @@ pub struct Args {
     /// the custody log record it
     #[arg(long)]
     same_source: bool,
+
+    /// Whenever the source is opened again, compare all data acquired before with it, not a random sample
+    #[arg(long)]
+    compare_all: bool,
+
+    /// Begin although the file system may have too little space for the images
+    #[arg(long)]
+    skip_space_check: bool,
 
     /// Bytes between checkpoints, from which an interrupted acquisition resumes
     #[arg(long, value_name = "SIZE", default_value_t = Size(CHECKPOINT_BYTES_DEFAULT))]
@@ -202,6 +211,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         timeout,
         force_lease: args.force_lease,
         same_source: args.same_source,
+        compare_all: args.compare_all,
+        check_space: !args.skip_space_check,
         verify: args.verify,
         restart: args.restart,
         force: args.force,

@@ -10,6 +10,7 @@ use cheetah_attach::ublk;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Size, supervise};
 use cheetah_source::{OpenedSource, nodes_here};
+use cheetah_volume::partition::read_tables;
 use serde_json::json;
 
 use super::options::{AccessArgs, source};
@@ -64,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     grace: u64,
 
-    /// Sector size, the unit of partition tables [default: that of the source, or 512]
+    /// Sector size, the unit of partition tables [default: that of the source; 512 and 4096 are tried if it is not known]
     #[arg(long, value_name = "BYTES")]
     sector_size: Option<u32>,
 
@@ -116,14 +117,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         refuse_own_nodes(&args.source).await?;
     }
     let opened = OpenedSource::open(&args.source, &access).await?;
-    for lost in &opened.lost {
+    for lost in opened.lost.iter().chain(&opened.doubts) {
         ui.warn(lost);
     }
     let timeout = access.timeout * 2 + KERNEL_PATIENCE;
     let use_of = attached::Use::of(&access);
     let options = AttachOptions {
         writable: use_of.writes(),
-        sector_bytes: args.sector_size.or(opened.identity.sector_size).unwrap_or(512),
+        sector_bytes: sector_bytes(&args, &opened, ui).await,
         identifier: attached::identifier(&opened.identity, use_of),
         timeout,
         grace: Duration::from_secs(args.grace),
@@ -160,6 +161,19 @@ async fn refuse_own_nodes(source: &str) -> Result<()> {
          without --writable, or on another machine, or use `cheetah mount --writable`",
         cheetah_error::list(&here)
     )))
+}
+
+/// The size of a sector: the one asked for, that of the source, or the one in which the partition table makes sense.
+async fn sector_bytes(args: &Args, opened: &OpenedSource, ui: Ui) -> u32 {
+    if let Some(known) = args.sector_size.or(opened.identity.sector_size) {
+        return known;
+    }
+    let tables = read_tables(&opened.device, None).await;
+    for remark in tables.remarks {
+        ui.warn(format_args!("{}: {}", args.source, remark.sentence));
+    }
+    let found = tables.partitions.first().map(|partition| partition.sector_bytes);
+    found.and_then(|bytes| bytes.try_into().ok()).filter(|bytes| (512..=4096).contains(bytes)).unwrap_or(512)
 }
 
 fn tell_rest(opened: &OpenedSource, sector_bytes: u32, ui: Ui) {

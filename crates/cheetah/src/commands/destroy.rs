@@ -46,12 +46,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
     note(&file.path, &destroyed, &lines, ui);
-    let unreachable = destroyed.nodes.iter().any(|node| matches!(node.outcome, WipeOutcome::Unreachable { .. }));
+    let unreachable = destroyed
+        .nodes
+        .iter()
+        .any(|node| matches!(node.outcome, WipeOutcome::Unreachable { .. } | WipeOutcome::Silent { .. }));
     let fate = match (destroyed.file_removed, unreachable) {
         (true, _) => "is removed",
-        (false, true) => {
-            "is kept, so that destroy can be repeated: a node cannot be reached (--force removes it anyway)"
-        }
+        (false, true) => "is kept, so that destroy can be repeated: a node does not answer (--force removes it anyway)",
         (false, false) => "is kept, so that destroy can be repeated",
     };
     let fate = wrapped(&format!("{} {fate}", args.drive.display()), 0);
@@ -105,7 +106,7 @@ fn note(drive: &Path, destroyed: &Destroyed, lines: &[String], ui: Ui) {
 
 fn in_doubt(node: &NodeOutcome) -> bool {
     match &node.outcome {
-        WipeOutcome::Unreachable { .. } | WipeOutcome::Refused { .. } => true,
+        WipeOutcome::Unreachable { .. } | WipeOutcome::Silent { .. } | WipeOutcome::Refused { .. } => true,
         WipeOutcome::Wiped { receipt, .. } => !receipt.statement.verified_zero,
         WipeOutcome::Gone | WipeOutcome::Foreign => false,
     }
@@ -123,7 +124,9 @@ fn describe(node: &NodeOutcome) -> String {
             format!("wiped {}, {verified}; receipt {signed}", Size(receipt.statement.wiped_bytes))
         }
         WipeOutcome::Gone => "no receipt: the node was restarted, or freed the memory before".to_owned(),
-        WipeOutcome::Unreachable { why } | WipeOutcome::Refused { why } => format!("NOT WIPED: {why}"),
+        WipeOutcome::Unreachable { why } | WipeOutcome::Silent { why } | WipeOutcome::Refused { why } => {
+            format!("NOT WIPED: {why}")
+        }
         WipeOutcome::Foreign => "not a Cheetah node: its content is not wiped".to_owned(),
     };
     format!("{}: {what}", node.node)

@@ -56,7 +56,7 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let opened = OpenedSource::open(&args.source, &args.access.get(&args.source, ui).await?).await?;
-    for lost in &opened.lost {
+    for lost in opened.lost.iter().chain(&opened.doubts) {
         ui.warn(lost);
     }
     let served = offer(&args, &opened, &mut stop, ui).await;

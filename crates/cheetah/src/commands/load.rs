@@ -184,7 +184,8 @@ pub async fn load(
 async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, ui: Ui) -> Result<Image> {
     let LoadSettings { hashes, force_lease, timeout } = how;
     let progress = ui.progress(format!("loading {}", source.named), source.size());
-    let options = LoadOptions { source_name: source.named.clone(), hashes, force_lease, timeout };
+    let sector_size = source.source.identity.sector_size;
+    let options = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, timeout };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     Ok(cheetah_drive::load::load(file, source.source.device.clone(), options, shown).await?)
 }

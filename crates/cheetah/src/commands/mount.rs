@@ -21,7 +21,7 @@ use crate::ui::Ui;
 #[command(long_about = "Shows a drive or an image as files in a directory, until it is unmounted or stopped.
 
 case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw, for any tool that reads raw \
-images. The files are read-only, unless --writable. For tools that must be able to write, --overlay keeps their \
+images. The files are read-only, unless --writable. Only you can use them, also if you are root, unless --allow-other. For tools that must be able to write, --overlay keeps their \
 writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted.
 
   cheetah mount case42.drive /mnt/case42
@@ -44,6 +44,14 @@ pub struct Args {
     #[arg(long, hide = true, conflicts_with = "background")]
     detached: bool,
 
+    /// Let all users of this machine use the files, not only this one. Needs root, or user_allow_other in /etc/fuse.conf
+    #[arg(long)]
+    allow_other: bool,
+
+    /// Sector size, the unit of partition tables [default: that of the source; 512 and 4096 are tried if it is not known]
+    #[arg(long, value_name = "BYTES")]
+    sector_size: Option<u32>,
+
     #[command(flatten)]
     access: AccessArgs,
 }
@@ -59,15 +67,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let access = args.access.get(&args.source, ui).await?;
     let opened = OpenedSource::open(&args.source, &access).await?;
-    for lost in &opened.lost {
+    for lost in opened.lost.iter().chain(&opened.doubts) {
         ui.warn(lost);
     }
     let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
+        allow_other: args.allow_other,
         // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
         // follow.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
+        sector_bytes: args.sector_size.or(opened.identity.sector_size),
         ..as_usual
     };
     let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {
@@ -77,6 +87,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             return Err(Failure::failed(error));
         }
     };
+    for remark in mount.remarks() {
+        ui.warn(format_args!("{}: {}", args.source, remark.sentence));
+    }
     say_ready(&args.source, &mount, &opened, ui);
     if args.detached {
         background::leave_stderr()?;
@@ -104,8 +117,9 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
     let size = Size(opened.size());
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
     let texts: Vec<_> = files.iter().map(|file| path_to_text(file)).collect();
+    let remarks: Vec<_> = mount.remarks().iter().map(|remark| &remark.sentence).collect();
     let value = json!({
-        "event": "ready", "dir": path_to_text(mount.dir()), "file": texts.first(), "files": texts, "size_bytes": size.0,
+        "event": "ready", "remarks": remarks, "dir": path_to_text(mount.dir()), "file": texts.first(), "files": texts, "size_bytes": size.0,
         "pid": std::process::id(), "filling": opened.filled().is_some(),
     });
     let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };

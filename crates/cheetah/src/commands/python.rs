@@ -86,7 +86,8 @@ impl Verb {
         let (shown, name) = (python.display(), self.name);
         let probed = Command::new(python).args([SAFE_PATH, "-c", PROBE, self.module]).args(self.packages).output();
         let probed = match probed {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            // The operating system says that permission is denied if a folder of PATH cannot be read.
+            Err(error) if error.kind() == ErrorKind::NotFound || cheetah_device::program::find(python).is_none() => {
                 return Err(Failure::failed(format!(
                     "cheetah {name} runs in Python, and there is no {shown}; install Python 3.11 or later, or set {PYTHON} \
                      to its path"

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Size;
 use cheetah_drive::file::NodeSync;
 use cheetah_drive::status::{
-    Condition, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, Recovery, status,
+    Condition, Content, CoveredStatus, DriveStatus, ImageStatus, NodeState, NodeStatus, Recovery, status,
 };
 use cheetah_drive::{DriveFile, ImageState};
+use cheetah_error::Fact;
 use cheetah_tls::Transport;
 use comfy_table::Table;
 
@@ -24,7 +25,8 @@ use crate::ui::table::table;
 #[command(long_about = "Shows a drive, its image, and the state of each of its nodes.
 
 Shows how many more nodes the drive can lose without losing data. Exits with 3 if part of the drive is lost, or if its \
-redundancy is reduced, because a node is lost or lacks writes.
+redundancy is reduced, because a node is lost, does not answer or lacks writes. Exits with 1 if nodes only refuse this \
+member of the room or cannot be reached: that says nothing about the content.
 
   cheetah status case42.drive
   cheetah status case42.drive --json | jq .healthy")]
@@ -45,23 +47,43 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if let Some(diverged) = &found.diverged {
         return Err(Failure::evidence(diverged.clone()));
     }
-    match found.survives_losses {
-        None => Err(Failure::evidence(format!("part of {drive} is lost; see above"))),
-        Some(_) if !found.healthy => {
-            let why = "nothing is lost, but nodes are lost or behind; see above, then repair it (cheetah repair)";
-            Err(Failure::evidence(format!("{drive}: {why}")))
-        }
-        Some(_) => Ok(()),
+    if found.healthy {
+        return Ok(());
     }
+    let nodes = count_bad(&found.nodes);
+    Err(match (found.content, found.is_about_access()) {
+        (Content::Lost, _) => Failure::evidence(format!("part of {drive} is lost; see above")),
+        (Content::Whole, true) => Failure::failed(format!("{drive} can be read in full, but {nodes}; see above")),
+        (Content::Unknown, true) => Failure::failed(format!("{drive} cannot be read now: {nodes}; see above")),
+        (Content::Whole, false) => Failure::evidence(format!(
+            "{drive}: nothing is lost, but nodes are lost or behind; see above, then repair it (cheetah repair)"
+        )),
+        (Content::Unknown, false) => Failure::evidence(format!("{drive} cannot be read in full: {nodes}; see above")),
+    })
+}
+
+/// Which nodes are not of use, and why, as clauses.
+fn count_bad(nodes: &[NodeStatus]) -> String {
+    let counted = Fact::ALL.into_iter().filter_map(|fact| {
+        let count = nodes.iter().filter(|node| node.state.fact() == Some(fact)).count();
+        (count > 0).then(|| fact.clause(count, nodes.len()))
+    });
+    let behind = nodes.iter().filter(|node| node.state.is_healthy() && !node.is_whole()).count();
+    let behind = (behind > 0).then(|| format!("{behind} of {} nodes behind", nodes.len()));
+    counted.chain(behind).collect::<Vec<_>>().join(", ")
 }
 
 fn describe(found: &DriveStatus, drive: &Path) -> String {
-    let layout = found.layout.join(", then ");
+    let layout = &found.layout;
     let mut lines =
         vec![wrapped(&format!("{}: {}, {layout}", found.name, Size(found.size_bytes)), 0), format!("id {}", found.id)];
     lines.extend(found.sealed_for.as_ref().map(|recipients| wrapped(&seal::describe_recipients(recipients), 0)));
     if let Some(image) = &found.image {
         let state = image_state(image.state, found.covered.as_ref());
+        let state = match found.content {
+            Content::Unknown => format!("recorded as: {state}"),
+            _ => state.to_owned(),
+        };
         lines.push(wrapped(&format!("image {}, {}, {state}", image.source, Size(image.size)), 0));
         lines.extend(image.note.iter().map(|note| wrapped(&format!("NOTE: {note}"), 2)));
         if let Some(covered) = &found.covered {
@@ -104,8 +126,7 @@ fn describe_recovery(recovery: &Recovery) -> String {
 
 /// The losses that the drive survives now, and the data at risk.
 fn describe_survival(found: &DriveStatus) -> String {
-    let bad = found.nodes.iter().filter(|node| !node.is_whole()).count();
-    let bad = format!("{bad} of {} nodes {} lost or behind", found.nodes.len(), if bad == 1 { "is" } else { "are" });
+    let bad = count_bad(&found.nodes);
     if let Some(diverged) = &found.diverged {
         return format!("NOT READABLE: {diverged}");
     }
@@ -114,7 +135,10 @@ fn describe_survival(found: &DriveStatus) -> String {
             .to_owned();
     }
     match (found.survives_losses, found.survives_losses_max) {
-        (None, 0) => "PARTS LOST: it survives no loss, and nodes are lost".to_owned(),
+        (None, _) if found.content != Content::Lost => {
+            format!("NOT READABLE NOW: {bad}; this says nothing about the content")
+        }
+        (None, 0) => format!("PARTS LOST: {bad}, and it survives no loss"),
         (None, _) => format!("PARTS LOST: {bad}, more than it survives"),
         (Some(0), 0) => "survives no loss".to_owned(),
         (Some(losses), _) if found.healthy => format!("survives {}", count_losses(losses)),
@@ -153,8 +177,11 @@ fn describe_nodes(nodes: &[NodeStatus]) -> Table {
             NodeState::Ok | NodeState::Foreign if node.sync == Some(NodeSync::Syncing) => "SYNCING: not read yet",
             NodeState::Ok if node.leave_in_s.is_some() => "LEAVING: needs its memory",
             NodeState::Ok => "ok",
-            NodeState::Empty => "EMPTY",
+            NodeState::Refused => "REFUSES this member",
             NodeState::Unreachable => "UNREACHABLE",
+            NodeState::Silent => "SILENT",
+            NodeState::Restarted => "RESTARTED, empty",
+            NodeState::Lost => "LOST",
             NodeState::Foreign => "answers (not a Cheetah node)",
         };
         table.add_row([
@@ -231,7 +258,7 @@ mod tests {
             nbd: format!("nbd://{node}/case42-01234567-0"),
             size_bytes: 1 << 30,
             sync: None,
-            state: if problem.is_some() { NodeState::Unreachable } else { NodeState::Ok },
+            state: if problem.is_some() { NodeState::Lost } else { NodeState::Ok },
             problem: problem.map(str::to_owned),
             used_bytes: None,
             reserved: None,
@@ -244,7 +271,7 @@ mod tests {
             name: "case42".into(),
             id: "0123456789abcdef".repeat(2),
             size_bytes: 2 << 30,
-            layout: vec!["stripe of 64KiB over 2 nodes".into()],
+            layout: "stripe of 64KiB over 2 nodes".into(),
             sealed_for: None,
             image: Some(ImageStatus {
                 source: "/evidence/case42/disk.raw".into(),
@@ -260,6 +287,7 @@ mod tests {
             bad: Vec::new(),
             recovery: None,
             healthy: false,
+            content: Content::Lost,
             survives_losses: None,
             survives_losses_max: 0,
             acting_as: None,
@@ -283,12 +311,28 @@ mod tests {
         let whole = DriveStatus { healthy: true, survives_losses: Some(2), survives_losses_max: 2, ..example() };
         assert_eq!(describe_survival(&whole), "survives 2 losses");
         for (left, word) in [(Some(1), "DEGRADED"), (Some(0), "AT RISK"), (None, "PARTS LOST")] {
-            let mut found = DriveStatus { healthy: false, survives_losses: left, ..whole.clone() };
+            let content = if left.is_some() { Content::Whole } else { Content::Lost };
+            let mut found = DriveStatus { healthy: false, survives_losses: left, content, ..whole.clone() };
             found.nodes[1].sync = Some(NodeSync::Stale);
             let text = describe(&found, Path::new("case42.drive"));
             assert!(text.contains(word) && text.contains("STALE"), "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         }
+    }
+
+    #[test]
+    fn a_drive_whose_nodes_refuse_this_member_is_not_shown_as_lost() {
+        let mut found = DriveStatus { content: Content::Unknown, ..example() };
+        for node in &mut found.nodes {
+            node.state = NodeState::Refused;
+        }
+        if let Some(image) = &mut found.image {
+            image.state = Condition::Recorded(ImageState::Intact);
+        }
+        let text = describe(&found, Path::new("case42.drive"));
+        assert!(text.contains("2 of 2 nodes refuse this member") && text.contains("REFUSES"), "{text}");
+        assert!(!text.to_lowercase().contains("lost"), "{text}");
+        assert!(found.is_about_access());
     }
 
     #[test]

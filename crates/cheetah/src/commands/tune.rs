@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_device::prefetch::PrefetchConfig;
+use cheetah_image::regular;
 use cheetah_nbd::Method as Packed;
 use cheetah_probe::advice::Tuning;
 use cheetah_probe::clock::Nanos;
@@ -153,7 +154,8 @@ fn read(path: &Path, host: &str, ui: Ui) -> Result<PathReport> {
     if size > REPORT_BYTES_MAX {
         return Err(Failure::misused(format!("--tune {name}: not a report of cheetah probe --json")));
     }
-    let text = std::fs::read_to_string(path).context(format_args!("--tune {name}"))?;
+    // A pipe must not be waited for.
+    let text = regular::open_file(path).and_then(std::io::read_to_string).context(format_args!("--tune {name}"))?;
     let report: PathReport = serde_json::from_str(&text)
         .map_err(|error| Failure::misused(format!("--tune {name}: not a report of cheetah probe --json: {error}")))?;
     if report.format != FORMAT {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use cheetah_room::announce::find;
-use cheetah_room::client::{MachineInfo, wait_for_approval};
+use cheetah_room::client::{MachineInfo, is_member, wait_for_approval};
 use cheetah_room::credentials::{Credentials, stored_credentials};
 use cheetah_room::invitation::Host;
 use cheetah_room::pending::Code;
@@ -33,7 +33,10 @@ pub async fn ask(
         stored.at.contains(&at) && stored.credential.identity().is_some_and(|identity| identity.role == role)
     };
     if !ephemeral && let Some(stored) = stored_credentials()?.into_iter().find(is_known) {
-        return Ok(known(stored));
+        // A member that was revoked asks again, with a new key.
+        if is_member(&stored.credential, std::slice::from_ref(place)).await != Some(false) {
+            return Ok(known(stored));
+        }
     }
     let key = PrivateKey::generate()?;
     let show = async |code: Code, room_key: Fingerprint| {

@@ -27,7 +27,9 @@ pub struct Ui {
 impl Ui {
     /// Writes for people, or with `json` for programs.
     pub fn new(json: bool) -> Self {
-        Self { json, terminal: std::io::stderr().is_terminal() }
+        // A terminal that cannot move its cursor gets lines, as a pipe does.
+        let can_draw = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+        Self { json, terminal: std::io::stderr().is_terminal() && can_draw }
     }
 
     /// Returns whether stdout is a terminal that shows colours.
@@ -89,11 +91,6 @@ impl Ui {
     /// Shows the progress of an operation over `total_bytes`.
     pub fn progress(self, what: impl Into<String>, total_bytes: u64) -> Progress {
         Progress::new(what.into(), total_bytes, self.terminal)
-    }
-
-    /// The same, for an operation that reports its own rate and time left ([`Progress::show`]).
-    pub fn detailed(self, what: impl Into<String>, total_bytes: u64) -> Progress {
-        Progress::detailed(what.into(), total_bytes, self.terminal)
     }
 
     /// Returns whether the output is JSON.

@@ -37,20 +37,12 @@ struct Plain {
 }
 
 impl Progress {
+    /// The details, the most important first, are cut to the width of the terminal.
     pub(super) fn new(what: String, total_bytes: u64, terminal: bool) -> Self {
         if !terminal {
             return Self::plain(what, total_bytes);
         }
         Self::bar(what, total_bytes, ProgressDrawTarget::stderr())
-    }
-
-    /// Shows no rate and no time left of its own: the operation reports them ([`Progress::show`]), the most important
-    /// first, since they are cut to the width of the terminal.
-    pub(super) fn detailed(what: String, total_bytes: u64, terminal: bool) -> Self {
-        if !terminal {
-            return Self::plain(what, total_bytes);
-        }
-        Self::detailed_bar(what, total_bytes, ProgressDrawTarget::stderr())
     }
 
     pub(super) fn spinner(what: String, terminal: bool) -> Self {
@@ -61,12 +53,6 @@ impl Progress {
     }
 
     fn bar(what: String, total_bytes: u64, target: ProgressDrawTarget) -> Self {
-        let template = "{prefix:.bold} {wide_bar:.cyan/black.bright} {binary_bytes} / {binary_total_bytes}  \
-                        {binary_bytes_per_sec}  {eta} left";
-        Self::drawn(Some(total_bytes), target, template, &what, PREFIX_COLUMNS_MAX)
-    }
-
-    fn detailed_bar(what: String, total_bytes: u64, target: ProgressDrawTarget) -> Self {
         let template = "{prefix:.bold} {bar:10.cyan/black.bright} {wide_msg}";
         Self::drawn(Some(total_bytes), target, template, &what, PREFIX_COLUMNS_MAX)
     }
@@ -90,10 +76,14 @@ impl Progress {
         Self(Show::Plain(Plain { what, total, done: AtomicU64::new(0), started: now, last: Mutex::new(now) }))
     }
 
-    /// Sets the number of bytes done.
+    /// Sets the number of bytes done. The rate and the time left are computed from these.
     pub fn set(&self, done_bytes: u64) {
         match &self.0 {
-            Show::Bar(bar) => bar.set_position(done_bytes),
+            Show::Bar(bar) => self.show(done_bytes, || {
+                let rate = bar.per_sec();
+                let left = bar.length().unwrap_or_default().saturating_sub(done_bytes);
+                pace(rate, (rate >= 1.0).then(|| (left as f64 / rate) as u64))
+            }),
             Show::Plain(plain) => plain.set(done_bytes, None),
         }
     }
@@ -147,8 +137,24 @@ impl Plain {
         if let Some(details) = details {
             return format!("{so_far}, {details}");
         }
-        let rate = done as f64 / self.started.elapsed().as_secs_f64().max(0.001) / f64::from(1 << 20);
-        format!("{so_far}, {rate:.0} MiB/s")
+        let rate = done as f64 / self.started.elapsed().as_secs_f64().max(0.001);
+        let left = self.total.saturating_sub(done);
+        format!("{so_far}, {}", pace(rate, (rate >= 1.0).then(|| (left as f64 / rate) as u64)))
+    }
+}
+
+/// The rate and the time left, as every operation shows them.
+pub fn pace(rate_bytes_s: f64, left_s: Option<u64>) -> String {
+    let left = left_s.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
+    format!("{:.0} MiB/s, {left}", rate_bytes_s / f64::from(1 << 20))
+}
+
+/// Formats a duration with at most two units.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
 }
 
@@ -266,11 +272,11 @@ mod tests {
         let (done, total) = ((1023 << 40) + (1 << 39), 1023 << 40);
         let bar = drawn(|target| Progress::bar(name.clone(), total, target), |bar| bar.set(done / 2));
         assert!(bar.chars().count() <= 80, "{bar}");
-        assert!(bar.starts_with("verifying …") && bar.contains("case42.raw") && bar.ends_with(" left"), "{bar}");
+        assert!(bar.starts_with("verifying …") && bar.contains("case42.raw") && bar.contains("TiB, "), "{bar}");
 
         let details = || "1023 MiB/s, 23 h 59 min left, 1023.9MiB bad, 12.5 to 1".to_owned();
         for what in ["acquiring", "reading back case42.E01", &name] {
-            let start = |target| Progress::detailed_bar(what.to_owned(), total, target);
+            let start = |target| Progress::bar(what.to_owned(), total, target);
             let bar = drawn(start, |bar| bar.show(done / 2, details));
             assert!(bar.chars().count() <= 80, "{bar}");
             assert!(bar.contains("1023TiB, 1023 MiB/s"), "{bar}");
@@ -295,5 +301,11 @@ mod tests {
         let Show::Plain(plain) = &progress.0 else { panic!("no terminal here") };
         assert_eq!(plain.line(1 << 30, Some("stalled")), "loading: 1GiB of 4GiB (25%), stalled");
         assert!(plain.line(1 << 30, None).starts_with("loading: 1GiB of 4GiB (25%), "));
+    }
+
+    #[test]
+    fn every_operation_shows_its_pace_alike() {
+        assert_eq!(pace(f64::from(112 << 20), Some(75)), "112 MiB/s, 1 min 15 s left");
+        assert_eq!(pace(0.0, None), "0 MiB/s, time left unknown");
     }
 }

@@ -1,5 +1,6 @@
 //! Acquisition from stock servers and real images, over links that break, by processes that are killed.
 
+mod broken;
 mod reopened;
 mod side_files;
 

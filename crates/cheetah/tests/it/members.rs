@@ -239,3 +239,79 @@ fn a_revoked_member_tells_the_room_nothing() {
     while refused()["event"] != "refused" {}
     assert_eq!(servers(&lab), ["a"], "the revoked member's new node is not recorded");
 }
+
+#[test]
+fn a_revoked_member_comes_back_with_a_new_invitation_and_a_new_key() {
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let [node, first] = ["node", "analyst"].map(|role| lab.invite(&["--role", role, "--uses", "1"]));
+    let a = lab.node("one", "a", &["--room", &node]);
+    lab.at("ann", &["room", "join", &first, "--name", "ann"]).ok();
+    until_known(&lab, &["a"]);
+    let (image, _) = lab.0.image("disk.raw", 2 * MIB);
+    let drive = lab.0.arg("case42.drive");
+    lab.at("examiner", &["create", &drive, "--nodes", a.address(), "--from", &image]).ok();
+    lab.at("ann", &["verify", &drive, "--no-log"]).ok();
+    // A member that is one still joins only once.
+    let second = lab.invite(&["--role", "analyst", "--uses", "2"]);
+    assert_eq!(lab.at("ann", &["room", "join", &second]).ok().json()["new"], false);
+
+    lab.at("examiner", &["room", "revoke", "ann"]).ok();
+    lab.at("ann", &["verify", &drive, "--no-log"]).says(1, &["is revoked", "cheetah room join"]);
+    // The invitation that admitted it is closed, and helps no more.
+    lab.at("ann", &["room", "join", &first]).says(1, &["was closed"]);
+    let joined = lab.at("ann", &["room", "join", &second, "--name", "ann"]).ok().json();
+    assert_eq!(joined["new"], true, "{joined}");
+    lab.at("ann", &["verify", &drive, "--no-log"]).ok();
+    let keys: Vec<_> = lab.members().iter().filter(|member| member["role"] == "analyst").cloned().collect();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    assert_ne!(keys[0]["key_sha256"], keys[1]["key_sha256"]);
+    assert!(!keys[0]["revoked_s"].is_null() && keys[1]["revoked_s"].is_null());
+}
+
+#[test]
+fn a_member_that_did_not_make_the_room_is_not_told_to_make_another_of_its_name() {
+    let lab = Lab::new();
+    let server = lab.serve("examiner", "lab");
+    let ann = lab.invite(&["--role", "analyst"]);
+    lab.at("ann", &["room", "join", &ann]).ok();
+    let place = format!(":{}", port(&server));
+    for words in [&["room", "list"][..], &["room", "list", "--room", "lab"], &["room", "invite", "--role", "node"]] {
+        let ran = lab.at("ann", words).says(2, &["in room lab as analyst", "machine that made the room", &place]);
+        assert!(!ran.stderr.contains("make it (") && !ran.stderr.contains("room init"), "{}", ran.stderr);
+    }
+    lab.at("ann", &["room", "init", "lab"]).says(2, &["member of a room 'lab' already", "another name"]);
+    lab.at("ann", &["room", "init", "own"]).ok();
+    assert_eq!(lab.at("ann", &["room", "list", "--room", "own"]).ok().json()["room"], "own");
+}
+
+#[test]
+fn two_rooms_of_one_name_are_told_apart() {
+    let lab = Lab::new();
+    let _server = lab.serve("examiner", "lab");
+    let ann = lab.invite(&["--role", "analyst"]);
+    lab.at("ann", &["room", "init", "lab"]).ok();
+    lab.at("ann", &["room", "join", &ann]).ok();
+    let id = text(&lab.list(), "id")[..8].to_owned();
+    let (_, _) = lab.0.image("disk.raw", MIB);
+    let status = ["status", "none.drive", "--room"];
+    lab.at("ann", &[&status[..], &["lab"]].concat()).says(2, &["two rooms named 'lab'", &format!("lab-{id}")]);
+    // The error is that of the drive file, behind the room.
+    let ran = lab.at("ann", &[&status[..], &[&format!("lab-{id}")]].concat());
+    assert!(ran.stderr.contains("none.drive"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_table_of_members_breaks_no_key() {
+    let lab = Lab::new();
+    let name = "a-very-long-name-of-a-machine-in-the-laboratory";
+    let file = lab.0.arg("x.pem");
+    lab.at("examiner", &["room", "credential", "--role", "node", "--name", name, "--out", &file]).ok();
+    let mut command = crate::support::run::program();
+    command.env("XDG_CONFIG_HOME", lab.config("examiner")).args(["room", "list"]);
+    let shown = crate::support::run::run(command).ok().out();
+    assert!(shown.lines().skip(1).all(|line| line.chars().count() <= 80), "{shown}");
+    for member in lab.members() {
+        assert!(shown.contains(&text(&member, "key_sha256")[..16]), "{shown}");
+    }
+}

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::support::run::{program, run};
 use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, tool};
 
-/// A web server that answers requests for ranges. It replaces `changing.raw` after the first request for it.
+/// A web server that answers requests for ranges, or redirects to what the file `NAME.location` holds. It replaces `changing.raw` after the first request for it.
 const SERVER: &str = r#"
 import http.server, os, re, ssl, sys
 
@@ -18,6 +18,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
     asked = set()
 
     def do_GET(self):
+        open("authorizations", "a").write("%s\n" % self.headers["Authorization"])
+        try:
+            to = open(os.path.basename(self.path.split("?")[0]) + ".location").read()
+            self.send_response(302)
+            self.send_header("Location", to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        except OSError:
+            pass
         try:
             content = open(os.path.basename(self.path.split("?")[0]), "rb").read()
         except OSError:
@@ -114,6 +124,42 @@ fn a_file_that_changes_on_the_server_ends_the_acquisition() {
     cheetah(&["acquire", &web.uri("changing.raw"), &desk.arg("copy.raw")]).says(1, &["changing.raw", "changed"]);
     assert!(!desk.at("copy.raw").exists());
     cheetah(&["acquire", &web.uri("absent.raw"), &desk.arg("copy.raw")]).says(1, &["absent.raw", "404"]);
+}
+
+#[test]
+fn each_redirection_is_in_the_report_and_the_log_and_none_leads_to_an_object() {
+    if !need::programs(&["python3"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (_, whole) = desk.image("disk.raw", MIB);
+    let (web, other) = (Web::start(&desk, &[]), Web::start(&desk, &[]));
+    // The user's credentials for an object store that is this server.
+    let acquire = |name: &str, to: &str| {
+        let mut command = program();
+        command.envs([("AWS_ACCESS_KEY_ID", "AKIATEST"), ("AWS_SECRET_ACCESS_KEY", "x")]);
+        command.env("AWS_ENDPOINT_URL", web.uri("").trim_end_matches('/'));
+        command.args(["--json", "acquire", &web.uri(name), &desk.arg(to)]);
+        run(command)
+    };
+    desk.file("first.raw.location", b"second.raw?signature=secret");
+    desk.file("second.raw.location", other.uri("disk.raw").as_bytes());
+    let acquired = acquire("first.raw", "copy.raw").ok().json();
+    assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
+    let hops = [web.uri("second.raw"), other.uri("disk.raw")];
+    assert_eq!(acquired["report"]["source"]["server"]["redirections"], serde_json::json!(hops), "{acquired}");
+    for file in ["copy.raw.report.txt", "copy.raw.custody"] {
+        let text = fs::read_to_string(desk.at(file)).unwrap();
+        assert!(hops.iter().all(|hop| text.contains(hop)) && !text.contains("secret"), "{file}: {text}");
+    }
+    let elsewhere = ["s3://private/key.raw", "file:///etc/hostname", "nbd://127.0.0.1/x", "http://192.0.2.1/d.raw"];
+    for to in elsewhere.into_iter().chain(["ftp://127.0.0.1/d.raw", "https://user:secret@127.0.0.1/d.raw"]) {
+        desk.file("away.raw.location", to.as_bytes());
+        acquire("away.raw", "never.raw").says(1, &["away.raw", "redirects"]);
+        assert!(!desk.at("never.raw").exists());
+    }
+    let sent = fs::read_to_string(desk.at("authorizations")).unwrap();
+    assert!(sent.lines().all(|line| line == "None"), "no request was signed: {sent}");
 }
 
 #[test]

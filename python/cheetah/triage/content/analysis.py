@@ -15,7 +15,7 @@ import pytsk3
 
 from cheetah.triage.content import extensions, hashset, scan, types
 from cheetah.triage.content.signatures import HEAD_BYTES, Type
-from cheetah.triage.filesystem import allocation, allocation_maps
+from cheetah.triage.filesystem import allocation, allocation_maps, distrust
 from cheetah.triage.listing import name_search
 from cheetah.triage.ranking import folder_kinds, score
 from cheetah.triage.reading.reader import OpenStream, Reader, reason
@@ -140,7 +140,32 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStr
             return Content(entry.row, "unreadable", why)
     if one.skip:
         return Content(entry.row, "skipped", one.skip)
-    return one
+    return _with_doubts(worker, one, attribute, bool(runs), result)
+
+
+def _with_doubts(
+    worker: Worker, one: OpenStream, attribute: Any, has_runs: bool, result: Result
+) -> OpenStream | Content:
+    """Sets what The Sleuth Kit does not know of a stream's content; content that would be wrong is not read."""
+    entry = one.entry
+    volume = worker.volumes[entry.volume]
+    why = None
+    try:
+        if volume.fs == "exfat" and one.size:
+            one.valid = distrust.valid_length(worker, entry.volume, entry.inode, one.size)
+            why = None if one.valid is not None else "its valid length is unknown, as its directory entry was not found"
+        elif volume.fs == "ntfs" and one.size and not has_runs and not attribute.info.name:
+            if int(attribute.info.flags) & int(pytsk3.TSK_FS_ATTR_NONRES):
+                place = distrust.elsewhere(one.file)
+                why = None if place is None else f"its content is {place}"
+        elif volume.fs == "ext4" and distrust.is_encrypted(worker, entry.volume, entry.inode):
+            one.encrypted = True
+            one.note = "; ".join(filter(None, (one.note, "encrypted by the file system (fscrypt)")))
+    except OSError as error:
+        why = f"what The Sleuth Kit does not know of it could not be read: {error.strerror or error}"
+        result.problems.append(Problem("content", why, entry.volume, entry.path, volume.start + one.first))
+    worker.take_unreadable()
+    return one if why is None else Content(entry.row, "unreadable", f"not trusted, so not read: {why}")
 
 
 def _attribute(file: pytsk3.File, entry: Entry) -> Any:
@@ -281,7 +306,7 @@ def _findings(
 
 _ENCRYPTED = {
     "random": "its type is unknown, and its bytes look random: perhaps an encrypted container",
-    "efs": "it is encrypted by the file system (EFS); its hashes are of the bytes as they are stored",
+    "efs": "it is encrypted by the file system (EFS, fscrypt); its hashes are of the bytes as they are stored",
 }
 
 

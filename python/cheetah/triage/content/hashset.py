@@ -17,7 +17,7 @@ import typing
 import numpy as np
 import numpy.typing as npt
 
-from cheetah.triage.content import hashtext
+from cheetah.triage.content import hashtext, list_text
 
 ALGORITHMS = {16: "md5", 20: "sha1", 32: "sha256"}
 # The bytes that decide between text and records.
@@ -134,6 +134,11 @@ def _digest(path: str, progress: Progress) -> str:
 
 def _is_text(start: bytes) -> bool:
     """Returns whether a list is text. Records contain bytes that no text list has."""
+    found, encoding = list_text.mark(start)
+    if encoding:
+        text = start[len(found) :].decode(encoding, "replace")
+        # The last character may be cut off.
+        return all(one.isprintable() or one.isspace() for one in text[:-1])
     return not any(byte < 9 or 13 < byte < 32 for byte in start)
 
 

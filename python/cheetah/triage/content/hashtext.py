@@ -5,11 +5,14 @@ numpy parses a few megabytes at a time; a line that does not fit is parsed again
 
 import collections.abc
 import csv
+import io
 import os
 import re
 
 import numpy as np
 import numpy.typing as npt
+
+from cheetah.triage.content import list_text
 
 Hashes = npt.NDArray[np.uint8]
 Progress = collections.abc.Callable[[int, int], None]
@@ -48,7 +51,7 @@ def read(path: str, progress: Progress) -> collections.abc.Iterator[Hashes]:
 
 def _table(path: str) -> tuple[int, int, str, int] | None:
     """If the file begins with column names, returns the column, its digits, the delimiter, and the lines to skip."""
-    with open(path, "rb") as file:
+    with list_text.open_list(path) as file:
         for number in range(16):
             line = file.readline(_LINE_BYTES_MAX).decode("latin-1").lstrip("\xef\xbb\xbf").strip()
             # hashdeep has its columns in the second line: "%%%% size,md5,sha256,filename".
@@ -64,7 +67,7 @@ def _table(path: str) -> tuple[int, int, str, int] | None:
 def _lines(path: str, progress: Progress, skip: int, digits: int | None) -> collections.abc.Iterator[Hashes]:
     """Yields hashes at the beginning of lines, perhaps after a quotation mark."""
     total = os.path.getsize(path)
-    with open(path, "rb") as file:
+    with list_text.open_list(path) as file:
         number, done, rest = 0, 0, b""
         for _ in range(skip):
             done += len(file.readline(_LINE_BYTES_MAX))
@@ -157,7 +160,7 @@ def _odd(path: str, line: bytes, number: int, digits: int | None) -> bytes | Non
 def _rows(path: str, progress: Progress, column: int, digits: int, skip: int) -> collections.abc.Iterator[Hashes]:
     """Yields hashes of a column other than the first; slower, since earlier columns may be quoted."""
     total = os.path.getsize(path)
-    with open(path, encoding="latin-1", newline="") as file:
+    with io.TextIOWrapper(list_text.open_list(path), encoding="latin-1", newline="") as file:
         done = sum(len(file.readline()) for _ in range(skip))
 
         def counted() -> collections.abc.Iterator[str]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import yara_x
 
+from cheetah.triage.content import list_text
+
 # A file up to this size is scanned as a whole, so that a rule's condition sees all of it.
 WINDOW_BYTES = 32 << 20
 # The overlap of two windows; longer matches may be missed across a border.
@@ -33,6 +35,9 @@ _GLOBALS = ("filename", "filepath", "extension", "filetype", "owner")
 # The external variables with a value here.
 _NAMES_ASKED = re.compile(r"\b(?:filename|filepath|extension)\b")
 _EXCERPT_BYTES = 32
+# The blanks that `str.strip` removes.
+_BLANKS = "".join(one for one in map(chr, range(0x3001)) if one.isspace())
+_CONTROL = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f-\\x9f]")
 
 
 # Offset and length in bytes, and whether it is UTF-16.
@@ -268,17 +273,23 @@ class Stream:
 
 
 def read_keywords(path: str) -> list[str]:
-    """Reads keywords, one per line in UTF-8, without blank lines and surrounding blanks. Raises ValueError that names
-    the file and the invalid line."""
+    """Reads keywords, one per line in UTF-8, or in the encoding of the byte order mark, without blank lines and
+    surrounding blanks. Raises ValueError that names the file and the invalid line."""
     keywords = []
-    with open(path, "rb") as file:
+    with list_text.open_list(path) as file:
         for number, line in enumerate(file, 1):
             try:
-                keyword = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                # Lists that were joined have a mark in the middle.
+                keyword = line.decode("utf-8").strip("\ufeff" + _BLANKS)
             except UnicodeDecodeError as error:
                 raise ValueError(f"{path}, line {number}: this is not UTF-8. Save the list as UTF-8.") from error
             if not keyword:
                 continue
+            if odd := _CONTROL.search(keyword):
+                raise ValueError(
+                    f"{path}, line {number}: this has the control character U+{ord(odd[0]):04X}. Save the list as plain "
+                    "text in UTF-8."
+                )
             if len(keyword.encode()) < KEYWORD_BYTES_MIN:
                 raise ValueError(f"{path}, line {number}: “{keyword}” is too short; it would be found everywhere.")
             if len(keyword) > KEYWORD_CHARS_MAX:

@@ -24,11 +24,9 @@ NONE: Times = (0, 0, 0, 0)
 
 
 def seconds(filetime: int) -> int:
-    """Returns a Windows time as seconds since 1970; 0 if it is earlier, or beyond 32 bits."""
-    if filetime < _TO_1970:
-        return 0
-    since = (filetime - _TO_1970) // 10_000_000
-    return since if since <= 0xFFFFFFFF else 0
+    """Returns a Windows time as seconds since 1970, negative before; 0 if it is not set."""
+    # A signed number; one below zero is no time.
+    return (filetime - _TO_1970) // 10_000_000 if 0 < filetime < 1 << 63 else 0
 
 
 def times_of(file_system: pytsk3.FS_Info, file: pytsk3.File, attributes: list[tuple[int, int]]) -> tuple[int, Times]:

@@ -1,30 +1,19 @@
-"""Partitions and their file systems. Unrecognised ones are reported, never omitted."""
+"""Partitions and their file systems. Unrecognised ones are reported, never omitted.
+
+`cheetah._native` reads the partition tables and names formats, as for `cheetah mount`; The Sleuth Kit opens the file
+systems. If it does not open one that is there, its reason is a problem of the result, and a gap in it.
+"""
 
 import dataclasses
-import struct
 
 import pytsk3
 
+from cheetah import _native
+from cheetah.triage.filesystem import exfat
+from cheetah.triage.reading.reader import reason
 from cheetah.triage.task import Problem, Result, Task, Volume
 from cheetah.triage.workers.worker import Worker
 
-PARTITIONS_MAX = 1024
-_ALLOCATED = 1
-_SECTOR = 512
-
-# Formats that The Sleuth Kit or pytsk3 does not open: the offset of the magic number, the number, and a name.
-_FOREIGN = (
-    (3, b"-FVE-FS-", "BitLocker, encrypted"),
-    (0, b"LUKS\xba\xbe", "LUKS, encrypted"),
-    (32, b"NXSB", "APFS"),
-    (0, b"XFSB", "XFS"),
-    (0x10040, b"_BHRfS_M", "Btrfs"),
-    (3, b"ReFS\0\0\0\0", "ReFS"),
-    (0x218, b"LVM2 001", "LVM2"),
-    (4086, b"SWAPSPACE2", "Linux swap"),
-    (0x400, b"\x10\x20\xf5\xf2", "F2FS"),
-    (0, b"hsqs", "SquashFS"),
-)
 _NAMES = {
     int(getattr(pytsk3, f"TSK_FS_TYPE_{name}")): name.lower()
     for name in (
@@ -32,11 +21,18 @@ _NAMES = {
         "FFS1B", "FFS2", "HFS", "ISO9660", "YAFFS2",
     )
 }  # fmt: skip
+TYPES = {name: number for number, name in _NAMES.items()}
+"""The Sleuth Kit's numbers for file systems, by name."""
+_FAMILIES = {
+    "ntfs": "NTFS", "fat": "FAT_DETECT", "exfat": "EXFAT", "ext": "EXT_DETECT", "ufs": "FFS_DETECT",
+    "hfs": "HFS", "iso9660": "ISO9660",
+}  # fmt: skip
+_WHOLE = "the whole source"
 
 
 @dataclasses.dataclass(frozen=True)
 class Extent:
-    """The place of a partition in bytes, and its description in the table."""
+    """The place of a partition in bytes, and its description in the table. `length` is that of the table."""
 
     start: int
     length: int
@@ -45,116 +41,177 @@ class Extent:
     partitioned: bool = True
 
 
-def task() -> Task:
-    """Returns the task that finds the volumes."""
-    return Task("volumes", -1, ())
+@dataclasses.dataclass
+class Opened:
+    """The file systems in an extent, mostly one, and what is known of it otherwise."""
+
+    systems: list[pytsk3.FS_Info] = dataclasses.field(default_factory=list)
+    formats: list[str] = dataclasses.field(default_factory=list)
+    """The names of the formats whose signatures are there."""
+    refusals: list[str] = dataclasses.field(default_factory=list)
+    """Why The Sleuth Kit does not open a format that it knows, a sentence each."""
 
 
-def find(worker: Worker) -> Result:
+def task(sector_size: int | None = None) -> Task:
+    """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known."""
+    return Task("volumes", -1, (sector_size or 0,))
+
+
+def find(worker: Worker, what: Task) -> Result:
     """Finds all partitions and their file systems; without a partition table, or if no partition holds one, the source
     as a whole."""
-    image = worker.image()
-    result = Result()
-    cut: dict[int, Problem] = {}
-    volumes = [_volume(worker, index, extent, cut) for index, extent in enumerate(_partitions(worker, result))]
-    if not any(volume.fs for volume in volumes):
-        alone: dict[int, Problem] = {}
-        whole = _volume(worker, 0, Extent(0, image.get_size(), "the whole source", 512, partitioned=False), alone)
-        if whole.fs or not volumes:
-            volumes, cut = [whole], alone
-    result.volumes = volumes
-    for volume in volumes:
-        if volume.index in cut:
-            result.problems.append(cut[volume.index])
-        if not volume.fs:
-            what = f"bytes {volume.start} to {volume.start + volume.length} ({volume.description})"
-            result.problems.append(Problem("volumes", f"{what} hold no supported file system", volume.index))
-    return result
+    finder = _Finder(worker)
+    sector_size = what.what[0] or getattr(worker.source, "sector_size", None)
+    source = worker.source
+    tables = _native.read_partition_tables(worker.image().pread, source.size, sector_size)
+    finder.result.problems += [Problem("volumes", sentence, gap=gap) for sentence, gap in tables.remarks]
+    places = sorted([*tables.partitions, *tables.beyond], key=lambda one: one.number)
+    for place in places:
+        finder.add(_extent(place))
+    for place in tables.others:
+        finder.add_if_known(_extent(place))
+    whole = Extent(0, source.size, _WHOLE, sector_size or 512, partitioned=False)
+    if not any(volume.start == 0 for volume in finder.result.volumes):
+        if finder.any_file_system():
+            finder.add_if_known(dataclasses.replace(whole, description=f"{_WHOLE}, which also has a partition table"))
+        else:
+            finder.add_whole(whole)
+    return finder.result
 
 
-def _partitions(worker: Worker, result: Result) -> list[Extent]:
-    """Returns the partitions, in the order of the table."""
-    try:
-        table = pytsk3.Volume_Info(worker.image())
-    except OSError:
-        return _behind_the_end(worker)
-    sector_size = int(table.info.block_size)
-    extents: list[Extent] = []
-    for part in table:
-        if not int(part.flags) & _ALLOCATED:
-            continue
-        if len(extents) == PARTITIONS_MAX:
-            result.problems.append(Problem("volumes", f"more than {PARTITIONS_MAX} partitions; the rest is ignored"))
-            break
-        description = (part.desc or b"").decode("utf-8", "backslashreplace")
-        extents.append(Extent(part.start * sector_size, part.len * sector_size, description, sector_size))
-    return extents
+def _extent(place: _native.Partition) -> Extent:
+    return Extent(place.start, place.recorded_length, place.description, place.sector_size)
 
 
-def _behind_the_end(worker: Worker) -> list[Extent]:
-    """Returns the primary partitions of an MBR if one of them begins beyond the end of the source; The Sleuth Kit then
-    rejects the whole table."""
-    try:
-        sector = worker.image().pread(0, _SECTOR)
-    except OSError:
-        return []
-    if sector[510:512] != b"\x55\xaa":
-        return []
-    entries = [struct.unpack_from("<BxxxBxxxII", sector, 446 + 16 * number) for number in range(4)]
-    if any(active not in (0, 0x80) for active, *_ in entries):
-        return []
-    extents = [
-        Extent(start * _SECTOR, length * _SECTOR, f"partition of type 0x{kind:02x}", _SECTOR)
-        for _, kind, start, length in entries
-        if kind and length
-    ]
-    return extents if any(one.start >= worker.source.size for one in extents) else []
+class _Finder:
+    """Collects volumes, and the problems with them."""
 
+    def __init__(self, worker: Worker):
+        self._worker = worker
+        self._size = worker.source.size
+        self.result = Result()
 
-def _volume(worker: Worker, index: int, extent: Extent, cut: dict[int, Problem]) -> Volume:
-    """Returns the volume in a partition. `cut` receives the bytes that the source lacks of it."""
-    size = worker.source.size
-    fs, block_size, root, inodes, description = "", 0, 0, 0, extent.description
-    end = extent.start + extent.length
-    if extent.start >= size:
-        description += ", beyond the end of the source"
-    else:
-        try:
-            info = pytsk3.FS_Info(worker.image(), offset=extent.start).info
-            fs, block_size, root = _NAMES.get(int(info.ftype), "other"), int(info.block_size), int(info.root_inum)
-            inodes = int(info.last_inum)
-            end = max(end, extent.start + int(info.block_count) * block_size)
-        except OSError:
-            description += _foreign(worker, extent)
-        if end > size:
-            description += ", cut short: the source ends before it"
-    if end > size:
-        first = max(size, extent.start)
-        sentence = (
-            f"the source ends before the volume: its last {end - first} of {end - extent.start} bytes are missing"
+    def any_file_system(self) -> bool:
+        """Returns whether any volume so far holds a file system."""
+        return any(volume.fs for volume in self.result.volumes)
+
+    def add(self, extent: Extent) -> None:
+        """Adds what is in an extent, even if that is nothing known."""
+        self._add(extent, self._open(extent))
+
+    def add_if_known(self, extent: Extent) -> None:
+        """Adds the file systems in an extent, if there are any."""
+        opened = self._open(extent)
+        if opened.systems or opened.refusals:
+            self._add(extent, opened)
+
+    def add_whole(self, extent: Extent) -> None:
+        """Adds the source as a whole if it holds a file system, or if there is no partition. Otherwise the partitions
+        stand for it."""
+        opened = self._open(extent)
+        if opened.systems:
+            # Partitions without a file system are then parts of it, or remains.
+            kept = {problem for problem in self.result.problems if problem.volume < 0}
+            self.result = Result(problems=[one for one in self.result.problems if one in kept])
+            self._add(extent, opened)
+        elif opened.formats and self.result.volumes:
+            sentence = f"the source as a whole has the signature of {' and of '.join(opened.formats)}"
+            self.result.problems.append(Problem("volumes", sentence))
+        if not self.result.volumes:
+            self._add(extent, opened)
+
+    def _add(self, extent: Extent, opened: Opened) -> None:
+        for system in opened.systems or [None]:
+            self._volume(extent, opened, None if system is None else system.info)
+        if len(opened.systems) > 1:
+            names = " and ".join(_NAMES.get(int(one.info.ftype), "another") for one in opened.systems)
+            sentence = f"{self._place(extent)} hold two file systems, {names}: both are listed, one may be remains"
+            self.result.problems.append(Problem("volumes", sentence, len(self.result.volumes) - 1))
+
+    def _volume(self, extent: Extent, opened: Opened, info: pytsk3.TSK_FS_INFO | None) -> None:
+        index = len(self.result.volumes)
+        described = [extent.description]
+        end = extent.start + extent.length
+        if extent.start >= self._size:
+            described.append("beyond the end of the source")
+        else:
+            if info is not None:
+                end = max(end, extent.start + int(info.block_count) * int(info.block_size))
+            described += _beside(opened.formats, info)
+            if end > self._size:
+                described.append("cut short: the source ends before it")
+        self._missing(index, extent, end)
+        volume = Volume(
+            index,
+            extent.start,
+            max(0, min(extent.length, self._size - extent.start)),
+            _NAMES.get(int(info.ftype), "other") if info is not None else "",
+            ", ".join(described),
+            extent.sector_size,
+            int(info.block_size) if info is not None else 0,
+            extent.partitioned,
+            int(info.root_inum) if info is not None else 0,
+            int(info.last_inum) if info is not None else 0,
         )
-        cut[index] = Problem("volumes", sentence, index, None, first, end - first)
-    length = max(0, min(extent.length, size - extent.start))
-    return Volume(
-        index,
-        extent.start,
-        length,
-        fs,
-        description,
-        extent.sector_size,
-        block_size,
-        extent.partitioned,
-        root,
-        inodes,
-    )
+        self.result.volumes.append(volume)
+        for refusal in opened.refusals:
+            self.result.problems.append(Problem("volumes", f"{self._place(extent)}: {refusal}", index, gap=True))
+        if info is None and not opened.refusals:
+            named = f" ({volume.description})"
+            sentence = f"bytes {volume.start} to {volume.start + volume.length}{named} hold no supported file system"
+            self.result.problems.append(Problem("volumes", sentence, index))
+        if volume.fs == "exfat" and (corrected := exfat.correction(self._worker.image().pread, extent.start)):
+            self.result.problems.append(Problem("volumes", corrected.sentence, index))
 
+    def _missing(self, index: int, extent: Extent, end: int) -> None:
+        """Reports the bytes that the source lacks of a volume."""
+        if end > self._size:
+            first = max(self._size, extent.start)
+            sentence = (
+                f"the source ends before the volume: its last {end - first} of {end - extent.start} bytes are missing"
+            )
+            self.result.problems.append(Problem("volumes", sentence, index, None, first, end - first))
 
-def _foreign(worker: Worker, extent: Extent) -> str:
-    """Returns the name of a format that The Sleuth Kit does not open, if known."""
-    for offset, magic, name in _FOREIGN:
+    def _place(self, extent: Extent) -> str:
+        return f"bytes {extent.start} to {min(extent.start + extent.length, self._size)} ({extent.description})"
+
+    def _open(self, extent: Extent) -> Opened:
+        """Opens the file systems in an extent."""
+        opened = Opened()
+        length = min(extent.length, self._size - extent.start)
+        if length <= 0:
+            return opened
+        found, unread = _native.identify(self._worker.image().pread, self._size, extent.start, length)
+        opened.formats = [name for name, _ in found]
+        self._worker.correct(extent.start, "exfat" if any(family == "exfat" for _, family in found) else "")
         try:
-            if worker.image().pread(extent.start + offset, len(magic)) == magic:
-                return f", {name}"
-        except OSError:
-            continue
-    return ""
+            opened.systems = [pytsk3.FS_Info(self._worker.image(), offset=extent.start)]
+        except OSError as error:
+            self._ask_for_each(extent, found, reason([], error), opened)
+        if unread is not None and not opened.systems:
+            opened.refusals.append(f"a part that names its format could not be read: {unread}")
+        return opened
+
+    def _ask_for_each(self, extent: Extent, found: list[tuple[str, str]], refusal: str, opened: Opened) -> None:
+        """Asks The Sleuth Kit for each file system whose signature is there. Left to find out by itself, it says only
+        that it cannot: it keeps no reason, and refuses a volume that looks like two."""
+        for name, family in found:
+            if not family:
+                continue
+            kind = getattr(pytsk3, f"TSK_FS_TYPE_{_FAMILIES[family]}")
+            try:
+                opened.systems.append(pytsk3.FS_Info(self._worker.image(), offset=extent.start, type=kind))
+            except OSError as error:
+                opened.refusals.append(f"{name}, which The Sleuth Kit does not open: {reason([], error)}")
+        if not found and "determine" not in refusal:
+            opened.refusals.append(f"The Sleuth Kit failed to look for a file system: {refusal}")
+        if opened.systems:
+            opened.refusals.clear()
+
+
+def _beside(formats: list[str], info: pytsk3.TSK_FS_INFO | None) -> list[str]:
+    """Returns the formats to name beside a file system: of a volume that is not listed all, of others those that say
+    that the file system is only a layer in it."""
+    if info is None:
+        return formats
+    return [name for name in formats if name.startswith("member of") or name in ("bcache", "DRBD")]

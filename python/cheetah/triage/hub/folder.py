@@ -7,6 +7,7 @@ import shutil
 from typing import IO, Any
 
 from cheetah.durable import replace
+from cheetah.triage.hub.custody import LOG
 from cheetah.triage.hub.shared_source import is_same
 
 GUARD = "triage.json"
@@ -27,7 +28,7 @@ class Folder:
     def __init__(self, path: str, fresh: bool = False):
         self.path = pathlib.Path(path)
         ours = (self.path / GUARD).exists()
-        if self.path.exists() and not ours and any(one.name != LOCK for one in self.path.iterdir()):
+        if self.path.exists() and not ours and any(one.name not in (LOCK, LOG) for one in self.path.iterdir()):
             raise Misuse(f"{path} is not empty and holds no triage; name another directory")
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import itertools
 import pathlib
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
@@ -14,8 +15,8 @@ import pyarrow as pa
 
 from cheetah import path_text
 from cheetah.triage.filesystem import volumes
-from cheetah.triage.hub import plan, shared_source
-from cheetah.triage.hub.folder import JOURNAL, PARTS, Folder
+from cheetah.triage.hub import custody, plan, shared_source
+from cheetah.triage.hub.folder import JOURNAL, OUTPUTS, PARTS, Folder
 from cheetah.triage.hub.journal import CompletedTask, Journal
 from cheetah.triage.hub.ledger import Ledger
 from cheetah.triage.hub.preview import Previews
@@ -89,6 +90,7 @@ class Run:
         self._stopped: Problem | None = None
         """Why the result is not complete, unless the user interrupted the run."""
         self._top_findings = TopFindings()
+        self._custody: custody.Custody
         self._shared: shared_source.Hub
         self._workers: Workers
         self._previews: Previews
@@ -114,7 +116,8 @@ class Run:
             identity = shared_source.identity(shared.uri, shared.name)
             self._size = identity["size"]
             self._shared = shared
-            folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
+            again = folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
+            self._custody = self._recorded(folder.path, identity, again)
             self._parts = Parts(folder.path / PARTS)
             self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
             stack.callback(self._journal.close)
@@ -130,8 +133,21 @@ class Run:
                 self._stopped = Problem(self._reached[-1], str(stop))
         return self._finish(folder.path, identity, shared)
 
+    def _recorded(self, out: pathlib.Path, identity: dict[str, Any], again: bool) -> custody.Custody:
+        """Opens the custody log, and records the start of the run."""
+        log = custody.Custody(out)
+        source = {
+            "kind": "triage",
+            "location": self._settings.source,
+            "name": identity["name"],
+            "size": identity["size"],
+        }
+        options = {"command": path_text.to_text(shlex.join(self._command)), **versions()}
+        log.begin(source, dict(self._settings.case), options, again)
+        return log
+
     def _stages(self, out: pathlib.Path) -> None:
-        self._stage("volumes", [volumes.task()])
+        self._stage("volumes", [self._volumes_task()])
         (found,) = self._ledger.done["volumes"].values()
         if found.failed:
             raise Stopped(found.problems[0].sentence)
@@ -154,6 +170,9 @@ class Run:
             ranges = list(plan.unallocated_tasks(self._volumes, self._size))
             self._stage_progress.totals["unallocated"] = sum(task.what[1] for task in ranges)
             self._stage("unallocated", ranges)
+
+    def _volumes_task(self) -> Task:
+        return volumes.task(self._settings.sector_size or self._shared.sector_size)
 
     def _searches(self) -> bool:
         """Returns whether there are keywords or rules to look for in unallocated space."""
@@ -256,11 +275,13 @@ class Run:
         facts = self._facts(identity, shared, done)
         written = summary.write(out, facts)
         _report(out)
+        ended_by = self._stopped.sentence if self._stopped else None
+        self._custody.end(self._complete, written["verdict"], OUTPUTS, ended_by)
         self._stage_progress.of("done", always=True)
         if not self._ended and not self._stopped:
             return FAILED, written
         unread = not self._complete or any(one.unreadable or one.failed for one in done)
-        unread |= any(problem.stage == "listing" for problem in facts.problems)
+        unread |= any(problem.stage == "listing" or problem.gap for problem in facts.problems)
         return EVIDENCE if unread else DONE, written
 
     def _facts(
@@ -283,7 +304,10 @@ class Run:
             settings["json"],
             settings["workers"],
             settings["scheduler"],
+            settings["case"],
         )
+        if settings["sector_size"] is None:
+            del settings["sector_size"]
         return summary.RunFacts(
             source={"name": identity["name"], "size": identity["size"], "uri": self._settings.source},
             volumes=self._volumes,
@@ -298,6 +322,8 @@ class Run:
             bytes_read=sum(one.bytes_read for one in self._ledger.done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
+            case=dict(self._settings.case),
+            custody={"log": custody.LOG, "key": self._custody.key},
             connections=shared.connections,
             unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.UnallocatedCoverage(),
         )
@@ -306,7 +332,7 @@ class Run:
         """Returns the finished and the total number for each stage reached: tasks, or files for content."""
         done = self._ledger.done
         stages = {
-            "volumes": coverage.tasks([volumes.task()], done["volumes"]),
+            "volumes": coverage.tasks([self._volumes_task()], done["volumes"]),
             "listing": coverage.listing(self._ledger.first_tasks, done["listing"]),
             "content": coverage.files(done["content"].values(), self._stage_progress.totals.get("content", 0)),
             "unallocated": coverage.tasks(ranges, done["unallocated"]),

@@ -33,6 +33,9 @@ class Hub:
     name: str
     stats: Callable[[], dict[str, int]] = dict
     """Counters of the link and the cache."""
+    sector_size: int | None = None
+    """The size of the source's sectors in bytes, if the opened source records it; of a file or disk of this machine, the
+    worker knows."""
     lost: Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
     connections: Sequence[str] = ()
@@ -67,11 +70,11 @@ def opened(settings: Settings) -> Iterator[Hub]:
         return
     if settings.scheduler is not None:
         with cheetah.open(settings.source) as device:
-            hub = Hub(settings.source, device.name, lost=device.lost, connections=device.connections())
+            hub = Hub(settings.source, device.name, dict, device.sector_size, device.lost, device.connections())
         yield hub
         return
     with cheetah.share(settings.source, cache=_cache_bytes()) as share:
-        yield Hub(share.uri, share.name, share.stats, share.lost, share.connections())
+        yield Hub(share.uri, share.name, share.stats, share.sector_size, share.lost, share.connections())
 
 
 @contextlib.contextmanager

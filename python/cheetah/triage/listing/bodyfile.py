@@ -1,4 +1,5 @@
-"""Lines as `fls -m /` prints them, byte for byte (a reimplementation of The Sleuth Kit's tsk_fs_name_print_mac)."""
+"""Lines as `fls -m /` prints them, byte for byte (a reimplementation of The Sleuth Kit's tsk_fs_name_print_mac), except
+for times that do not fit into 32 bits without a sign: `fls` prints other times for them."""
 
 META_LETTERS = "-rdpcblshwvV"
 """Indexed by TSK_FS_META_TYPE_ENUM."""
@@ -63,8 +64,8 @@ def line(
         uid & _U32,
         gid & _U32,
         size,
-        atime & _U32,
-        mtime & _U32,
-        ctime & _U32,
-        crtime & _U32,
+        atime,
+        mtime,
+        ctime,
+        crtime,
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytsk3
 
 from cheetah.triage.filesystem import mft_file_name
+from cheetah.triage.filesystem import times as file_times
 from cheetah.triage.listing import bodyfile, name_search
 from cheetah.triage.listing.subtree import Deferred, SubtreeStart
 from cheetah.triage.reading.image import TskImage
@@ -67,6 +68,7 @@ class Lister:
         kind = int(info.ftype)
         self._ntfs = kind == int(pytsk3.TSK_FS_TYPE_NTFS)
         self._fat = kind in _FAT_TYPES
+        self._times: file_times.FileTimes = file_times.FileTimes()
         self._rows: list[tuple[Any, ...]] = []
         self._tables: list[pa.Table] = []
         self.count = self.directories = 0
@@ -78,6 +80,14 @@ class Lister:
         self._starts = 0
         self.left: list[Deferred] = []
         self.problems: list[Problem] = []
+
+    def correct_times(self, start: int) -> None:
+        """Prepares to correct times of the file system, which is at `start` of the image."""
+        try:
+            self._times = file_times.of(self._fs, self._image.pread, start, self._image.get_size())
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._problem(b"", f"times before 1970 and after 2038 may be wrong: {why}", start, 1)
 
     def table(self) -> pa.Table:
         """Returns the rows."""
@@ -183,33 +193,55 @@ class Lister:
         return name, meta, alone
 
     def _lines(
-        self, name: pytsk3.TSK_FS_NAME, meta: pytsk3.TSK_FS_META | None, file: pytsk3.File, start: SubtreeStart
+        self,
+        name: pytsk3.TSK_FS_NAME,
+        meta: pytsk3.TSK_FS_META | None,
+        file: pytsk3.File,
+        start: SubtreeStart,
     ) -> None:
         """Adds the lines of one entry: on NTFS one for each stream, index and name; elsewhere one."""
         text = name.name or b""
+        path = start.path + text
         if not self._ntfs or meta is None:
             if text not in _DOTS:
-                self._line(name, meta, start)
+                self._line(name, meta, start, own_times=self._times_of(meta, file, path))
             return
         attributes = [(int(info.type), info.id, info.name, info.size) for info in (one.info for one in file)]
+        own = self._times_of(meta, file, path, [one[:2] for one in attributes])
         times: tuple[int, mft_file_name.Times] | None = None
         printed = False
         for kind, number, stream, size in attributes:
             if kind == _DATA:
                 printed = True
                 if int(meta.type) != _META_DIR or len(text) != 2 or text[:1] != b".":
-                    self._line(name, meta, start, kind, number, stream, size)
+                    self._line(name, meta, start, kind, number, stream, size, own)
             elif kind == _INDEX_ROOT:
                 printed = True
                 if text not in _DOTS:
-                    self._line(name, meta, start, kind, number, None if stream == b"$I30" else stream, size)
+                    self._line(name, meta, start, kind, number, None if stream == b"$I30" else stream, size, own)
             elif kind == _FILE_NAME and text not in _DOTS:
                 if times is None:
                     times = mft_file_name.times_of(self._fs, file, [one[:2] for one in attributes])
                 if number == times[0]:
                     self._line(name, meta, start, kind, number, None, size, times[1])
         if not printed:
-            self._line(name, meta, start)
+            self._line(name, meta, start, own_times=own)
+
+    def _times_of(
+        self,
+        meta: pytsk3.TSK_FS_META | None,
+        file: pytsk3.File,
+        path: bytes,
+        attributes: Sequence[tuple[int, int]] = (),
+    ) -> mft_file_name.Times:
+        """Returns the times of an entry."""
+        if meta is None:
+            return mft_file_name.NONE
+        try:
+            return self._times.of(file, meta, attributes)
+        except OSError as error:
+            self._problem(path, f"its times may be wrong, as they could not be read: {error.strerror or error}")
+            return meta.atime, meta.mtime, meta.ctime, meta.crtime
 
     def _line(
         self,
@@ -220,9 +252,9 @@ class Lister:
         number: int | None = None,
         stream: bytes | None = None,
         size: int | None = None,
-        times: mft_file_name.Times | None = None,
+        own_times: mft_file_name.Times = mft_file_name.NONE,
     ) -> None:
-        """Adds one row with its line. Attribute, stream, size and times are the entry's unless given."""
+        """Adds one row with its line. Attribute, stream and size are the entry's unless given."""
         own = name.name or b""
         if stream is not None:
             own += b":" + stream
@@ -233,7 +265,7 @@ class Lister:
         allocated = False
         shown = path + b" ($FILE_NAME)" if kind == _FILE_NAME else path
         if meta is None:
-            size, times = 0, mft_file_name.NONE
+            size, own_times = 0, mft_file_name.NONE
         else:
             meta_type, bits, uid, gid = int(meta.type), int(meta.mode), meta.uid, meta.gid
             allocated = bool(int(meta.flags) & _ALLOC)
@@ -241,17 +273,15 @@ class Lister:
                 shown += b" -> " + meta.link
             if size is None:
                 size = meta.size
-            if times is None:
-                times = (meta.atime, meta.mtime, meta.ctime, meta.crtime)
         if deleted:
             shown += b" (deleted-realloc)" if allocated else b" (deleted)"
         inode = name.meta_addr
         address = str(inode) if kind is None else f"{inode}-{kind}-{number}"
         mode = bodyfile.mode(meta_type, bits)
         letter = bodyfile.name_letter(int(name.type))
-        line = bodyfile.line(shown, address, letter, mode, uid, gid, size, times)
+        line = bodyfile.line(shown, address, letter, mode, uid, gid, size, own_times)
         own_text = own.decode("utf-8", "backslashreplace")
-        atime, mtime, ctime, crtime = times
+        atime, mtime, ctime, crtime = own_times
         self._rows.append((
             self._volume, address, "/" + path.decode("utf-8", "backslashreplace"), own_text, mode[0], letter, deleted,
             start.orphan, allocated, size, mtime, atime, ctime, crtime, mode, uid, gid, inode, kind, number,

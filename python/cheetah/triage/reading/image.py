@@ -64,6 +64,7 @@ class TskImage(pytsk3.Img_Info):
         self._ahead = -1
         self._pages: dict[int, bytes] = {}
         self._streams: dict[int, int] = {}
+        self._corrections: dict[int, bytes] = {}
         self._failing_since_s: float | None = None
         self.gone = False
         """Whether the source did not answer for `GONE_S`, so that some reads were not tried."""
@@ -78,6 +79,23 @@ class TskImage(pytsk3.Img_Info):
     def read(self, offset: int, length: int) -> bytes:
         """Called by The Sleuth Kit. A failed read is noted and returns nothing: an exception raised here would surface
         in a later read."""
+        content = self._content(offset, length)
+        return self._corrected(offset, content) if self._corrections else content
+
+    def correct(self, offset: int, content: bytes) -> None:
+        """Lets The Sleuth Kit see `content` at an offset, where the source has bytes that it does not understand. `pread`
+        returns the source's own."""
+        self._corrections[offset] = content
+
+    def _corrected(self, offset: int, content: bytes) -> bytes:
+        whole = bytearray(content)
+        for place, right in self._corrections.items():
+            first, end = max(place, offset), min(place + len(right), offset + len(whole))
+            if first < end:
+                whole[first - offset : end - offset] = right[first - place : end - place]
+        return bytes(whole)
+
+    def _content(self, offset: int, length: int) -> bytes:
         if length <= AHEAD_BYTES and offset % SECTOR_BYTES == 0 and offset != self._ahead:
             return self._read_ahead(offset, length)
         self._ahead = -1

@@ -29,6 +29,8 @@ class OpenStream:
     skip: str | None = None
     """Why its content is no longer its own."""
     note: str | None = None
+    valid: int | None = None
+    """The length behind which its bytes read as zeros, whatever the disk holds there; None if there is none."""
 
 
 class Reader:
@@ -78,6 +80,14 @@ class Reader:
 
     def _read(self, offset: int, length: int) -> bytes | None:
         """Returns all of these bytes, or None and sets `_error`."""
+        valid = self._one.valid
+        if valid is not None and offset + length > valid:
+            own = self._read_own(offset, valid - offset) if offset < valid else b""
+            return None if own is None else own.ljust(length, b"\0")
+        return self._read_own(offset, length)
+
+    def _read_own(self, offset: int, length: int) -> bytes | None:
+        """Returns all of these bytes as The Sleuth Kit reads them, or None and sets `_error`."""
         entry = self._one.entry
         # After an error of the source The Sleuth Kit may continue with zeros: trust only the notes of the source.
         failed: OSError | None = None

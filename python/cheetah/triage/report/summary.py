@@ -75,6 +75,10 @@ class RunFacts:
     unallocated: UnallocatedCoverage = UnallocatedCoverage()
     lost: collections.abc.Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
+    case: Json = dataclasses.field(default_factory=dict)
+    """Case data: numbers, examiner, description, notes."""
+    custody: Json = dataclasses.field(default_factory=dict)
+    """The custody log: its file, and the short name of the key that signs it."""
     connections: collections.abc.Sequence[str] = ()
     """How the connections to the source were protected, a sentence for each server; none for a file or disk of the machine."""
 
@@ -105,6 +109,8 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
         "complete": facts.complete,
         "verdict": verdict(facts, tally),
         "source": {**facts.source, "connections": list(facts.connections)},
+        "case": facts.case,
+        "custody": facts.custody,
         "started": facts.started,
         "ended": facts.ended,
         "command": list(facts.command),
@@ -139,15 +145,16 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
 
 
 def verdict(facts: RunFacts, tally: FileStatistics) -> str:
-    """Returns the verdict in one word: "stopped", "quick", "gaps" or "whole"."""
+    """Returns the verdict in one word: "stopped", "quick", "gaps" or "whole". A gap is what could not be read, or was
+    cut off by a limit: not a file without content of its own, nor space that nobody asked to search."""
     if not facts.complete:
         return "stopped"
     if facts.quick:
         return "quick"
-    missing = sum(tally.states[state]["files"] for state in ("partial", "unreadable", "unread", "skipped"))
-    missing += facts.unallocated.unreadable + len(facts.lost) + len(facts.problems)
+    missing = sum(tally.states[state]["files"] for state in ("partial", "unreadable", "unread"))
+    missing += facts.unallocated.unreadable + len(facts.lost) + sum(problem.is_missing for problem in facts.problems)
     foreign = any(not volume.fs for volume in facts.volumes)
-    return "gaps" if missing or foreign or not facts.unallocated.wanted or not facts.volumes else "whole"
+    return "gaps" if missing or foreign or not facts.volumes else "whole"
 
 
 def batches(path: pathlib.Path, columns: collections.abc.Sequence[str]) -> collections.abc.Iterator[pa.RecordBatch]:

@@ -16,6 +16,8 @@ class Verdict:
     headline: str
     sentence: str
     gaps: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What was left out without being a gap."""
 
 
 _UNITS = {"content": "files", "unallocated": "stretches"}
@@ -23,7 +25,7 @@ _UNITS = {"content": "files", "unallocated": "stretches"}
 _HEADLINES = {
     "whole": (
         "Everything that was found was read.",
-        "Each file system was recognised and listed, each file was read whole, and all unallocated space was searched. "
+        "Each file system was recognised and listed, each file was read whole. "
         "Slack, the unused end of a file's last block, was not searched.",
     ),
     "gaps": (
@@ -46,7 +48,16 @@ _HEADLINES = {
 def of(summary: Json) -> Verdict:
     """Returns the verdict on a run."""
     headline, sentence = _HEADLINES[summary["verdict"]]
-    return Verdict(summary["verdict"], headline, sentence, tuple(_gaps(summary)))
+    coverage = summary["coverage"]
+    gaps = _gaps(summary)
+    notes = [*_unsought(coverage["unallocated"]), *_skipped(coverage["files"])]
+    if summary["verdict"] == "whole" and coverage["unallocated"]["wanted"]:
+        sentence = sentence.replace(
+            "each file was read whole", "each file was read whole, and all unallocated space was searched", 1
+        )
+    if summary["verdict"] in ("quick", "stopped"):
+        gaps, notes = gaps + notes, []
+    return Verdict(summary["verdict"], headline, sentence, tuple(gaps), tuple(notes))
 
 
 def _gaps(summary: Json) -> list[str]:
@@ -87,7 +98,6 @@ def _files(states: Json) -> list[str]:
         "unreadable": "unreadable, whole or in part",
         "partial": "read in part",
         "unread": "not read",
-        "skipped": "left out on purpose",
     }
     return [
         f"{_files_were(states[name]['files'])} {words}: {percent(states[name]['files'], total)} of all, "
@@ -97,13 +107,25 @@ def _files(states: Json) -> list[str]:
     ]
 
 
+def _unsought(space: Json) -> list[str]:
+    return [] if space["wanted"] else ["Unallocated space was not searched, as this was not requested."]
+
+
+def _skipped(states: Json) -> list[str]:
+    files = states["skipped"]["files"]
+    if not files:
+        return []
+    have = "1 entry has" if files == 1 else f"{count(files)} entries have"
+    return [f"{have} no content of their own to read: deleted files whose place is in use again, and the like."]
+
+
 def _files_were(number: int) -> str:
     return "1 file was" if number == 1 else f"{count(number)} files were"
 
 
 def _unallocated(space: Json) -> list[str]:
     if not space["wanted"]:
-        return ["Unallocated space was not searched, as this was not requested."]
+        return []
     sentences = []
     rest = space["bytes"] - space["searched"] - space["unreadable"]
     if rest > 0:

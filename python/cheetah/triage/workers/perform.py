@@ -15,7 +15,7 @@ def perform(task: Task, worker: Worker) -> Result:
         case "volumes":
             from cheetah.triage.filesystem import volumes
 
-            result = volumes.find(worker)
+            result = volumes.find(worker, task)
         case "preview":
             from cheetah.triage.listing import mft_preview
 

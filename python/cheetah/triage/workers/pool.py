@@ -201,7 +201,9 @@ def lost(task: Task, why: str) -> Result:
         path = "/" + task.what[0][1].rstrip("/")
     elif task.stage == "content":
         path = task.entries()[0].path
-    return Result(problems=[Problem(task.stage, f"a task was given up: {why}", task.volume, path)], failed=True)
+    return Result(
+        problems=[Problem(task.stage, f"a task was given up: {why}", task.volume, path, gap=True)], failed=True
+    )
 
 
 def end_with_parent() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytsk3
 
+from cheetah.triage.filesystem import exfat
 from cheetah.triage.reading.image import Source, TskImage
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Volume
@@ -37,8 +38,16 @@ class Worker:
     def file_system(self, volume: int) -> pytsk3.FS_Info:
         """Returns the file system of a volume, opened once. Raises OSError if it cannot be opened."""
         if volume not in self._file_systems:
-            self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=self.volumes[volume].start)
+            found = self.volumes[volume]
+            self.correct(found.start, found.fs)
+            kind = getattr(pytsk3, f"TSK_FS_TYPE_{found.fs.upper()}", pytsk3.TSK_FS_TYPE_DETECT)
+            self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=found.start, type=kind)
         return self._file_systems[volume]
+
+    def correct(self, start: int, fs: str) -> None:
+        """Corrects what The Sleuth Kit is to see of the file system at `start`, so that it can be opened."""
+        if fs == "exfat" and (corrected := exfat.correction(self.image().pread, start)):
+            self.image().correct(corrected.offset, corrected.content)
 
     def begin(self) -> None:
         """Begins a task."""

@@ -103,7 +103,7 @@ pub fn opener(disk: &Arc<Disk>) -> Opener {
             disk.opened.fetch_add(1, Ordering::SeqCst);
             disk.cut_at.store(u64::MAX, Ordering::SeqCst);
             let identity = Identity { serial: disk.serial.clone(), ..Identity::new(Kind::Block, "/dev/sdx", size) };
-            Ok::<_, ImageError>(Evidence::from(Source { device: disk, identity, name: "sdx".into() }))
+            Ok::<_, ImageError>(Evidence::from(Source::new(disk, identity, "sdx".into())))
         }
         .boxed()
     })

@@ -52,7 +52,7 @@ impl Server {
             server.refuses.store(refuses.saturating_sub(1), Ordering::Relaxed);
             let memory = Memory::new(server.content.lock().clone());
             let device = Arc::new(Link { memory, reads_left: AtomicU64::new(server.reads.load(Ordering::Relaxed)) });
-            let source = Source { device, identity: server.identity.lock().clone(), name: "disk".into() };
+            let source = Source::new(device, server.identity.lock().clone(), "disk".into());
             async move { if refuses > 0 { Err(Error::failed("connection refused")) } else { Ok(source.into()) } }
                 .boxed()
         })

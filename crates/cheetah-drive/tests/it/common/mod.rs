@@ -75,7 +75,13 @@ pub fn device(bytes: &[u8]) -> DynDevice {
 }
 
 pub fn load_options() -> LoadOptions {
-    LoadOptions { source_name: "image.raw".into(), hashes: HashChoice::ALL, force_lease: false, timeout: TIMEOUT }
+    LoadOptions {
+        source_name: "image.raw".into(),
+        sector_size: None,
+        hashes: HashChoice::ALL,
+        force_lease: false,
+        timeout: TIMEOUT,
+    }
 }
 
 pub async fn verified(file: &DriveFile) -> VerifyReport {

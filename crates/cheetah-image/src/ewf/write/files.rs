@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,10 +14,14 @@ use super::names::Names;
 use super::walk;
 use crate::own_file::{FileId, not_following_links};
 use crate::publish::{Unpublished, publish, rename_new};
+use crate::regular;
 use cheetah_error::{Error, Result};
 
 /// The maximum number of finished segments that wait to be synced, which bounds open files.
 const UNSYNCED_MAX: usize = 8;
+
+/// More bytes than the sections at the beginning of a segment have.
+const HEAD_BYTES_MAX: usize = 1 << 20;
 
 /// Where the segments of a set are written. Each byte of a segment is written once; the descriptor of a section follows its
 /// content.
@@ -64,6 +68,8 @@ pub struct Files {
     _lock: File,
     /// Whether a file was created since the folder was last synced.
     folder_changed: bool,
+    /// Of the set.
+    guid: [u8; 16],
 }
 
 struct Current {
@@ -73,7 +79,7 @@ struct Current {
 
 impl Files {
     /// Creates the first segment's file. Fails if a set of that name exists, complete or partial.
-    pub fn create(names: Names, segments_max: u16, force: bool) -> Result<Self> {
+    pub fn create(names: Names, segments_max: u16, guid: [u8; 16], force: bool) -> Result<Self> {
         if !force {
             refuse_existing(&names, segments_max)?;
         }
@@ -81,10 +87,11 @@ impl Files {
         let lock = lock(&current)?;
         current.file.set_len(0).map_err(|error| current.failed("emptying", &error))?;
         let ids = vec![current.id()?];
-        Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
+        Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true, guid })
     }
 
-    /// Opens segment `number`, truncates it to `end` bytes, and removes the segments after it.
+    /// Opens segment `number`, truncates it to `end` bytes, and removes the segments after it. Fails, and changes nothing, if
+    /// one of them is not of this set.
     pub fn resume(names: Names, number: u16, end: u64, guid: [u8; 16], force: bool) -> Result<Self> {
         let first =
             Current::open(names.partial(1)?).or_else(|error| Current::open(names.whole(1)?).map_err(|_| error))?;
@@ -93,6 +100,10 @@ impl Files {
             return Err(Error::Evidence(format!("{path}: belongs to another image than the one to resume")));
         }
         let lock = lock(&first)?;
+        for number in number.saturating_add(1).. {
+            let Some(path) = names.partial(number).ok().filter(|path| exists(path)) else { break };
+            check_own(&path, guid)?;
+        }
         take_back(&names, guid)?;
         let current = Current::open(names.partial(number)?)?;
         let len = current.file.metadata().map_err(|error| current.failed("looking at", &error))?.len();
@@ -102,11 +113,14 @@ impl Files {
                 "{path}: has {len} bytes, but {end} were on stable storage; it was truncated, so start again"
             )));
         }
+        if number > 1 && walk::guid(&current.file) != Some(guid) {
+            return Err(foreign(&current.path, "is of another image"));
+        }
         current.file.set_len(end).map_err(|error| current.failed("cutting", &error))?;
         remove_from(number.saturating_add(1), |number| names.partial(number))?;
         let before = (1..number).map(|number| Current::open(names.partial(number)?)?.id());
         let ids = before.chain([current.id()]).collect::<Result<_>>()?;
-        Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true })
+        Ok(Self { names, force, current, unsynced: Vec::new(), ids, _lock: lock, folder_changed: true, guid })
     }
 
     fn sync_folder(&self) -> Result<()> {
@@ -121,8 +135,12 @@ impl SegmentFiles for Files {
         if !self.force && exists(&self.names.whole(number)?) {
             return Err(refusal(&self.names.whole(number)?));
         }
-        let next = Current::create(self.names.partial(number)?, true)?;
-        next.file.set_len(0).map_err(|error| next.failed("emptying", &error))?;
+        let path = self.names.partial(number)?;
+        if exists(&path) {
+            check_own(&path, self.guid)?;
+            remove(&path)?;
+        }
+        let next = Current::create(path, false)?;
         self.ids.push(next.id()?);
         self.folder_changed = true;
         self.unsynced.push(std::mem::replace(&mut self.current, next));
@@ -203,7 +221,7 @@ impl Current {
 
     fn open(path: PathBuf) -> Result<Self> {
         match not_following_links(OpenOptions::new().read(true).write(true)).open(&path) {
-            Ok(file) => Ok(Self { file, path }),
+            Ok(file) => check_only_name(&file, &path).map(|()| Self { file, path }),
             Err(error) => Err(Error::io(format_args!("resuming {}", path.display()), &error)),
         }
     }
@@ -246,7 +264,7 @@ fn take_back(names: &Names, guid: [u8; 16]) -> Result<()> {
         let (Ok(partial), Ok(whole)) = (names.partial(number), names.whole(number)) else { break };
         match (exists(&partial), exists(&whole)) {
             (true, _) => {}
-            (false, true) if File::open(&whole).is_ok_and(|file| walk::guid(&file) == Some(guid)) => {
+            (false, true) if regular::open_beside(&whole).is_ok_and(|file| walk::guid(&file) == Some(guid)) => {
                 take_back_one(&whole, &partial)?;
             }
             (false, _) => break,
@@ -264,6 +282,43 @@ fn refuse_existing(names: &Names, segments_max: u16) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fails if the file has another name, too: what is cut off here would be missing there.
+pub(super) fn check_only_name(file: &File, path: &Path) -> Result<()> {
+    let metadata = file.metadata().map_err(|error| Error::io(format_args!("looking at {}", path.display()), &error))?;
+    if !metadata.is_file() {
+        return Err(foreign(path, "is not a regular file"));
+    }
+    if metadata.nlink() > 1 {
+        return Err(foreign(path, "has another name, too: it is a hard link"));
+    }
+    Ok(())
+}
+
+/// Fails unless the file at `path` is a segment of the set, or has no content, as a crash may leave it.
+fn check_own(path: &Path, guid: [u8; 16]) -> Result<()> {
+    let opened = not_following_links(OpenOptions::new().read(true)).open(path);
+    let file = opened.map_err(|error| Error::io(format_args!("looking at {}", path.display()), &error))?;
+    check_only_name(&file, path)?;
+    if has_no_content(&file) || walk::guid(&file) == Some(guid) {
+        Ok(())
+    } else {
+        Err(foreign(path, "is not a segment of this image"))
+    }
+}
+
+/// Whether a file is empty, or short and all zeros: its length was stored before its content.
+fn has_no_content(file: &File) -> bool {
+    let mut bytes = vec![0; HEAD_BYTES_MAX];
+    match file.read_at(&mut bytes, 0) {
+        Ok(len) => len < HEAD_BYTES_MAX && bytes[..len].iter().all(|byte| *byte == 0),
+        Err(_) => false,
+    }
+}
+
+fn foreign(path: &Path, is: &str) -> Error {
+    Error::misuse(format!("{} {is}, and is left alone; move it away, and run the same command again", path.display()))
 }
 
 fn refusal(path: &Path) -> Error {

@@ -72,7 +72,7 @@ impl E01Writer {
     pub fn create(path: &Path, size: u64, options: E01Options) -> Result<Self> {
         let shape = Shape::new(size, &options)?;
         let names = Names::new(path)?;
-        let files = Files::create(names, segments_max(size, &options)?, options.force)?;
+        let files = Files::create(names, segments_max(size, &options)?, shape.guid, options.force)?;
         Self::create_with(shape, &options, Box::new(files))
     }
 

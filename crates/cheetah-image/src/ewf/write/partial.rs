@@ -10,10 +10,12 @@ use libdeflater::{Decompressor, adler32};
 use parking_lot::Mutex;
 
 use super::checkpoint::Checkpoint;
+use super::files::check_only_name;
 use super::names::Names;
 use super::options::CHUNK_BYTES_MAX;
 use super::sections::{COMPRESSED, ENTRIES_MAX, TABLE_HEADER_BYTES};
 use super::walk::{self, walk};
+use crate::regular;
 use cheetah_error::{Error, Result};
 
 /// The evidence before a checkpoint, as a device. Each chunk read is checked with the image's own checksums.
@@ -214,10 +216,16 @@ impl Segment {
     /// Opens it under its partial name, or under its final one if finishing was interrupted.
     fn open(names: &Names, number: u16) -> Result<Self> {
         let (partial, whole) = (names.partial(number)?, names.whole(number)?);
-        let opened = File::open(&partial).map(|file| Self { file, path: partial.clone() });
-        opened
-            .or_else(|_| File::open(&whole).map(|file| Self { file, path: whole }))
-            .map_err(|error| Error::io(format_args!("reading back {}", partial.display()), &error))
+        let open = |path: PathBuf| -> std::io::Result<Self> {
+            let file = regular::open_beside(&path)?;
+            Ok(Self { file, path })
+        };
+        // A name that anything has is not passed over.
+        let path = if partial.symlink_metadata().is_ok() { partial } else { whole };
+        let shown = path.display().to_string();
+        let segment = open(path).map_err(|error| Error::io(format_args!("reading back {shown}"), &error))?;
+        check_only_name(&segment.file, &segment.path)?;
+        Ok(segment)
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> DeviceResult<()> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use cheetah_acquire::acquire::{AcquireEvent, Progress as Measured};
 use cheetah_device::Size;
 
+use crate::ui::progress::pace;
 use crate::ui::{Progress, Ui};
 
 /// The interval between progress events in JSON.
@@ -36,12 +37,13 @@ impl Show {
                     at => self.ui.say(format_args!("resuming {} at {}, into {to}", source.location, Size(*at))),
                 }
             }
+            AcquireEvent::Doubts { doubts } => doubts.iter().for_each(|doubt| self.say(&format!("IN DOUBT: {doubt}"))),
             AcquireEvent::Checking(progress) => self.show("comparing".to_owned(), progress),
             AcquireEvent::Progress(progress) => self.show("acquiring".to_owned(), progress),
             AcquireEvent::Verifying { destination, progress } => {
                 self.show(format!("reading back {destination}"), progress)
             }
-            AcquireEvent::Unreadable(bad) => self.say(&format!("unreadable: {}: {}", bad.range(), bad.why)),
+            AcquireEvent::Unreadable(bad) => self.say(&format!("{}: {}: {}", bad.is(), bad.range(), bad.why)),
             AcquireEvent::Lost { why, retry_for_s } => {
                 self.say(&format!("the source is lost: {why}; reconnecting for up to {retry_for_s} s"));
             }
@@ -69,7 +71,7 @@ impl Show {
         if self.bar.as_ref().is_none_or(|(shown, _)| *shown != what) {
             // The previous bar is cleared first.
             self.bar = None;
-            self.bar = Some((what.clone(), self.ui.detailed(what, progress.total_bytes)));
+            self.bar = Some((what.clone(), self.ui.progress(what, progress.total_bytes)));
         }
         if let Some((_, bar)) = &self.bar {
             bar.show(progress.done_bytes, || details(progress));
@@ -93,14 +95,9 @@ impl Show {
 /// Rate, time left, unreadable bytes and compression, the most important first.
 fn details(progress: &Measured) -> String {
     let mut words = Vec::new();
-    if progress.stalled {
-        words.push("stalled".to_owned());
-    } else {
-        words.push(format!("{:.0} MiB/s", progress.rate_bytes_s as f64 / f64::from(1 << 20)));
-    }
-    match progress.left_s {
-        Some(seconds) => words.push(format!("{} left", duration(seconds))),
-        None => words.push("time left unknown".to_owned()),
+    match progress.stalled {
+        true => words.push("stalled, time left unknown".to_owned()),
+        false => words.push(pace(progress.rate_bytes_s as f64, progress.left_s)),
     }
     if progress.unreadable_bytes > 0 {
         words.push(format!("{} bad", Size(progress.unreadable_bytes)));
@@ -109,15 +106,6 @@ fn details(progress: &Measured) -> String {
         words.push(format!("{ratio:.1} to 1"));
     }
     words.join(", ")
-}
-
-/// Formats a duration with at most two units.
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
 }
 
 #[cfg(test)]
@@ -135,11 +123,6 @@ mod tests {
         };
         assert_eq!(details(&progress), "112 MiB/s, 1 min 15 s left, 512B bad, 2.3 to 1");
         assert_eq!(details(&Measured { stalled: true, ..Measured::default() }), "stalled, time left unknown");
-        assert_eq!(duration(7262), "2 h 1 min");
-    }
-
-    #[test]
-    fn minutes_and_seconds_are_shown_below_an_hour() {
-        assert_eq!(duration(75), "1 min 15 s");
+        assert_eq!(pace(0.0, Some(7262)), "0 MiB/s, 2 h 1 min left");
     }
 }

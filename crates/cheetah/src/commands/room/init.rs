@@ -2,10 +2,11 @@
 
 use cheetah_drive::user_name;
 use cheetah_room::Room;
+use cheetah_room::credentials::stored_credentials;
 use cheetah_room::machine::host_name;
 use serde_json::json;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
 /// The options of `room init`.
@@ -25,6 +26,14 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args, ui: Ui) -> Result<()> {
+    if let Some(stored) = stored_credentials()?.into_iter().find(|stored| stored.room == args.name) {
+        let role = stored.credential.identity().map_or("member", |identity| identity.role.name());
+        return Err(Failure::misused(format!(
+            "this machine is a member of a room '{}' already, as {role}; use that (--room {}), or choose another name for a \
+             room of its own",
+            args.name, args.name
+        )));
+    }
     let room = Room::init(&args.name, &format!("{}.{}", user_name(), host_name()))?;
     let text = format!(
         "room {}: {}\nfingerprint of its key: {}\nnext: cheetah room invite --role node",

@@ -141,7 +141,10 @@ fn describe(room: &Room, role: &Role, hosts: &[String], (expires, uses): (u64, u
     let next = match role {
         Role::Node => "cheetah node --memory SIZE --room STRING",
         Role::Agent => "cheetah serve DISK --room STRING",
-        _ => "cheetah mount DRIVE DIRECTORY --room STRING",
+        _ => {
+            "cheetah room join STRING, then cheetah mount DRIVE DIRECTORY; that needs a copy of the drive file (case42.drive) \
+              and of the files beside it, which is not secret: a sealed drive's key is in it only encrypted"
+        }
     };
     let machines = if uses == 1 { "one machine".to_owned() } else { format!("{uses} machines") };
     ui.note(format_args!(

@@ -3,11 +3,15 @@
 use cheetah_room::Admission;
 use cheetah_room::machine::now;
 use cheetah_room::register::Server;
+use comfy_table::{ColumnConstraint, Width};
 use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::ui::Ui;
 use crate::ui::table::table;
+
+/// Columns for an IPv4 address with its port, and the space around it.
+const ADDRESS_COLUMNS: u16 = 24;
 
 /// The options of `room list`.
 #[derive(Debug, clap::Args)]
@@ -24,22 +28,28 @@ pub struct Args {}
 pub async fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
     let (register, now) = (room.register()?, now());
-    let mut rows = table(&["name", "role", "key", "addresses", "joined by", "state"]);
+    let mut rows = table(&["name", "role", "key", "addresses", "joined by"]);
+    // A part of a key cannot be compared, and that of an address cannot be used.
+    for column in rows.column_iter_mut().skip(1).take(2) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    if let Some(addresses) = rows.column_mut(3) {
+        addresses.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(ADDRESS_COLUMNS)));
+    }
     let mut members = Vec::new();
     let answering = crate::room::answering(&room, register.members()).await?;
     for (member, answering) in register.members().iter().zip(&answering) {
         let hosts: Vec<_> = member.hosts.iter().map(ToString::to_string).collect();
         let servers = || member.servers.iter().zip(answering.iter().copied());
         let shown: Vec<_> = servers().map(shown_server).collect();
-        let state = if member.revoked.is_some() { "revoked" } else { "member" };
+        let revoked = if member.revoked.is_some() { "REVOKED; " } else { "" };
         let key = member.key.to_string();
         rows.add_row([
             member.name.clone(),
             member.role.to_string(),
             key[..16].to_owned(),
             if shown.is_empty() { hosts.join(" ") } else { shown.join("\n") },
-            how(&member.by),
-            state.to_owned(),
+            format!("{revoked}{}", how(&member.by)),
         ]);
         members.push(json!({
             "name": member.name, "role": member.role.name(), "key_sha256": key, "serial": member.serial,
@@ -76,7 +86,7 @@ pub async fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
 /// The name and the first address of a server, and whether it answers.
 fn shown_server((server, answers): (&Server, bool)) -> String {
     let at = server.hosts.first().map(|host| host.with_port(server.nbd_port)).unwrap_or_default();
-    format!("{} at {at}{}", server.name, if answers { "" } else { ", does not answer" })
+    format!("{} at\n{at}{}", server.name, if answers { "" } else { ", does not answer" })
 }
 
 fn server_value((server, answers): (&Server, bool)) -> Value {

@@ -15,6 +15,8 @@ mod serve;
 
 use cheetah_error::{Error, list as listed};
 use cheetah_room::Room;
+use cheetah_room::credentials::stored_credentials;
+use cheetah_room::resolve::with_id;
 use cheetah_tls::Role;
 use clap::Subcommand;
 
@@ -81,10 +83,27 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
 
 /// Opens the room named by `--room`, or the only one on this machine.
 fn open(name: Option<&str>) -> Result<Room> {
+    let names = Room::names()?;
+    let wanted = |text: &str| text == name.unwrap_or(text);
+    let member = stored_credentials()?.into_iter().find(|stored| {
+        let id = stored.credential.room().map(|id| with_id(&stored.room, id));
+        wanted(&stored.room) || id.is_some_and(|id| Some(&*id) == name)
+    });
+    let is_own = name.is_some_and(|name| names.iter().any(|own| own == name)) || name.is_none() && !names.is_empty();
+    if let Some(stored) = member.filter(|_| !is_own) {
+        let role = stored.credential.identity().map_or("member", |identity| identity.role.name());
+        let at = if stored.at.is_empty() { String::new() } else { format!(" ({})", stored.at.join(", ")) };
+        return Err(Error::misuse(format!(
+            "this machine is in room {} as {role}; only the machine that made the room can do this{at}. Do not make another \
+             room of that name here",
+            stored.room
+        ))
+        .into());
+    }
     if let Some(name) = name {
         return Ok(Room::open(name)?);
     }
-    match &*Room::names()? {
+    match &*names {
         [only] => Ok(Room::open(only)?),
         [] => Err(Error::misuse(
             "there is no room on this machine; make one (cheetah room init lab), or run this on the machine that has it",

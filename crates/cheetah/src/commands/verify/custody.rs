@@ -116,13 +116,23 @@ fn words(value: &Value) -> String {
     value.as_object().map(|members| members.iter().filter_map(word).collect::<Vec<_>>().join(", ")).unwrap_or_default()
 }
 
+/// Adds doubts about the image to the log at `path`, as [`note`] adds the result.
+pub fn note_doubts(path: &Path, log: &LogReport, keys: &Keys, doubts: Vec<String>, ui: Ui) {
+    if !doubts.is_empty() {
+        append(path, log, keys, &CustodyEvent::Doubts { doubts }, ui);
+    }
+}
+
 /// Adds the result to the log at `path`, if the log is in order and signed with the verifier's own key.
 pub fn note(path: &Path, log: &LogReport, keys: &Keys, verified: Verified, ui: Ui) {
+    append(path, log, keys, &CustodyEvent::Verified(Box::new(verified)), ui);
+}
+
+fn append(path: &Path, log: &LogReport, keys: &Keys, event: &CustodyEvent, ui: Ui) {
     // Nor is anything added to a log whose end was cut off, or that is another than was known.
     let is_known = log.heads.iter().all(|head| head.problem.is_none()) && log.replaced.is_none();
     let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none() && is_known) else { return };
-    let noted = CustodyLog::open_existing(path, key)
-        .and_then(|mut log| log.append(&CustodyEvent::Verified(Box::new(verified))));
+    let noted = CustodyLog::open_existing(path, key).and_then(|mut log| log.append(event).map(drop));
     if let Err(error) = noted {
         ui.warn(format_args!("the result is not recorded in the custody log: {error}"));
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cheetah_acquire::custody::{Audit, AuditOptions, audit};
 use cheetah_device::Size;
 use cheetah_image::HashKind;
-use cheetah_source::{LinkUse, SourceOptions, open};
+use cheetah_source::{LinkUse, SourceOptions, doubts, open};
 use serde::Serialize;
 
 use super::{Args, Keys, custody};
@@ -19,6 +19,8 @@ use crate::ui::Ui;
 struct Answer<'a> {
     image: &'a str,
     ok: bool,
+    /// What is in doubt although the image is as recorded, a sentence each.
+    doubts: &'a [String],
     #[serde(flatten)]
     audit: &'a Audit,
 }
@@ -38,6 +40,7 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
         ..SourceOptions::new(LinkUse::default(), args.timeout.get())
     };
     let source = stop.unless(&format!("opening {name}"), open(name, &how)).await?.source;
+    let doubts = doubts(&source, args.timeout.get()).await;
     let progress = ui.progress(format!("verifying {name}"), source.identity.size);
     let options = AuditOptions { hashes: args.hash, known: keys.known.clone() };
     let found = tokio::select! {
@@ -45,8 +48,11 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
-    ui.answer(describe(name, &found), &Answer { image: name, ok: found.is_ok(), audit: &found });
+    let mut text = describe(name, &found);
+    doubts.iter().for_each(|doubt| text.push_str(&format!("\n{}", wrapped(&format!("IN DOUBT: {doubt}"), 2))));
+    ui.answer(text, &Answer { image: name, ok: found.is_ok(), doubts: &doubts, audit: &found });
     if let (false, Some(path), Some(log)) = (args.no_log, &found.log_path, &found.log) {
+        custody::note_doubts(path, log, keys, doubts, ui);
         match found.may_be_signed() {
             true => custody::note(path, log, keys, found.verdict(), ui),
             false => ui.warn("the result is not recorded in the custody log: nothing signed was compared"),

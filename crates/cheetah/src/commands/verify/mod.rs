@@ -3,6 +3,7 @@
 mod custody;
 mod drive;
 mod image;
+mod triage;
 
 use cheetah_acquire::acquire::Destination;
 use cheetah_acquire::custody::{Known, NotedHead, PublicKey, SigningKey};
@@ -26,16 +27,19 @@ coverage map calls unreadable or unread are listed. The custody log beside eithe
 its end. The log is the reference, because it is signed: the drive file, the digests, the report and the hashes stored in \
 an image must agree with it, and none that it names may be missing. A log can also be checked alone.
 
+The folder of a triage is compared with the custody log in it, which has the hash of each file of the result.
+
 The result is added to the log, if the log is signed with your key and something in it was compared.
 
 Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampered with, and says where.
 
   cheetah verify case42.drive
   cheetah verify case42.E01
-  cheetah verify case42.E01.custody --key examiner.pem"
+  cheetah verify case42.E01.custody --key examiner.pem
+  cheetah verify triage42"
 )]
 pub struct Args {
-    /// A drive file, an image, or a custody log
+    /// A drive file, an image, the folder of a triage, or a custody log
     #[arg(value_parser = source())]
     target: String,
 
@@ -66,6 +70,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         Some((path, false)) if path.extension().is_some_and(|extension| extension == "custody") => {
             custody::run(&path, &keys, ui)
         }
+        Some((path, false)) if triage::is_one(&path) => triage::run(&path, &args, &keys, ui),
         Some((path, false)) if is_drive(&path) => drive::run(&path, &args, &keys, ui).await,
         path => {
             // The log of an object is in the current folder.

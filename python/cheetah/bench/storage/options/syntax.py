@@ -22,11 +22,11 @@ _NAME = re.compile(r"[^=/:]{1,80}")
 
 
 def size(text: str) -> int:
-    """Returns the bytes of "64KiB" or "4GiB"."""
+    """Returns the bytes of "64KiB" or "1.5G"."""
     try:
         return sizes.parse(text)
     except ValueError as error:
-        raise Misuse(f"{error}: say 64KiB, or 1MiB") from None
+        raise Misuse(str(error)) from None
 
 
 def duration(text: str) -> float:

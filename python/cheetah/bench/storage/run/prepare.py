@@ -9,7 +9,7 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image, safety
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import need_bytes
-from cheetah.bench.storage.targets import leftover, ram_drive
+from cheetah.bench.storage.targets import leftover, mounts, ram_drive
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations, require_space
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Target
@@ -36,7 +36,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     for the user. Nothing is written to a target yet."""
     warnings = safety.check(settings)
     places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram_drive.parent()]
-    warnings += leftover.others(places)
+    warnings += [*shared_disks(settings), *leftover.others(places)]
     for sentence in [*warnings, *leftover.cleared(places)]:
         say(sentence)
     try:
@@ -53,6 +53,22 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     room = SpaceReservations()
     targets = tuple(made(target, settings, size, room) for target in settings.targets)
     return Prepared(source, need_bytes(settings, size), targets, tuple(warnings))
+
+
+def shared_disks(settings: Settings) -> list[str]:
+    """Returns a warning for each disk that several directories are on."""
+    by_disk: dict[str, list[str]] = {}
+    for target in settings.targets:
+        if target.directory is None or not target.directory.is_dir():
+            continue
+        disk = mounts.disk_of(target.directory) or f"file system {target.directory.stat().st_dev}"
+        by_disk.setdefault(disk, []).append(str(target.directory))
+    return [
+        f"{' and '.join(directories)} are on one disk ({disk}): differences between them are those of chance or of their"
+        " file systems"
+        for disk, directories in by_disk.items()
+        if len(set(directories)) > 1
+    ]
 
 
 def made(spec: TargetSpec, settings: Settings, file_bytes: int, room: SpaceReservations) -> Target:

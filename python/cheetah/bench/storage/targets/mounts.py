@@ -93,6 +93,17 @@ def device(mount: Mount) -> str | None:
     return None
 
 
+def disk_of(path: Path) -> str | None:
+    """Returns the name of the whole disk that a directory is on, of which its file system may be a partition; None if
+    there is none, or more than one."""
+    mount = of(path)
+    number = device(mount) if mount else None
+    if number is None:
+        return None
+    place = Path(f"/sys/dev/block/{number}").resolve()
+    return place.parent.name if (place / "partition").exists() else place.name
+
+
 def is_block(number: str) -> bool:
     """Returns whether "major:minor" is a block device."""
     return Path(f"/sys/dev/block/{number}").exists()

@@ -1,0 +1,138 @@
+//! Hashes of the files that a source is read from, made beside the pass over its content.
+//!
+//! The content of an E01, say, is not that of its files. The files are read in the order in which the pass reads them, so most
+//! of their bytes come from the page cache.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cheetah_device::path_text::path_to_text;
+use cheetah_image::hash::hex;
+use cheetah_image::{Hashes, Kind, Source, SourceFile, regular};
+use sha2::{Digest as _, Sha256};
+use tokio::task::JoinHandle;
+
+use crate::custody::FileRead;
+
+/// The number of bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The hashes, while they are made. Dropping it ends that.
+pub struct SourceFiles {
+    files: Vec<SourceFile>,
+    known: Option<String>,
+    /// The kind of the only file whose bytes are the content.
+    is_content: bool,
+    stop: Arc<AtomicBool>,
+    job: Option<JoinHandle<Vec<FileRead>>>,
+}
+
+impl SourceFiles {
+    /// Starts with the files of a source, unless their hashes follow from those of the content: `hashed` says whether its SHA-256
+    /// is made.
+    pub fn start(source: &Source, hashed: bool) -> Self {
+        let identity = &source.identity;
+        let is_content = matches!(identity.kind, Kind::Raw | Kind::Http) && identity.unreadable.is_empty();
+        let (files, known, stop) =
+            (source.files.clone(), identity.compressed_sha256.clone(), Arc::new(AtomicBool::new(false)));
+        let is_local = !source.files.iter().any(|file| file.path.to_string_lossy().contains("://"));
+        let is_needed = is_local && !(is_content && hashed) && known.is_none() && !files.is_empty();
+        let job = is_needed.then(|| {
+            let (files, stop) = (files.clone(), stop.clone());
+            tokio::task::spawn_blocking(move || {
+                files.iter().enumerate().map(|(index, file)| hash(file, index == 0, &stop)).collect()
+            })
+        });
+        Self { files, known, is_content, stop, job }
+    }
+
+    /// Waits for the hashes. `content` has those of the content, which had `unreadable` bytes that could not be read.
+    pub async fn finish(mut self, content: &Hashes, unreadable: u64) -> Vec<FileRead> {
+        if let Some(job) = self.job.take() {
+            return job.await.unwrap_or_default();
+        }
+        let sha256 =
+            self.known.take().or_else(|| content.sha256.clone().filter(|_| self.is_content && unreadable == 0));
+        let why_not = sha256.is_none().then(|| "its bytes were not all read".to_owned());
+        let read = |file: &SourceFile| FileRead {
+            file: path_to_text(&file.path).into_owned(),
+            size: file.size,
+            sha256: sha256.clone(),
+            why_not: why_not.clone(),
+        };
+        self.files.iter().map(read).collect()
+    }
+}
+
+impl Drop for SourceFiles {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn hash(file: &SourceFile, is_named: bool, stop: &AtomicBool) -> FileRead {
+    let (sha256, why_not) = match sha256(&file.path, file.size, is_named, stop) {
+        Ok(sha256) => (Some(sha256), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    FileRead { file: path_to_text(&file.path).into_owned(), size: file.size, sha256, why_not }
+}
+
+fn sha256(path: &Path, size: u64, is_named: bool, stop: &AtomicBool) -> std::io::Result<String> {
+    let mut file = if is_named { regular::open_named(path) } else { regular::open_beside(path) }?;
+    let (mut hash, mut piece, mut len) = (Sha256::new(), vec![0; PIECE_BYTES], 0);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("it was stopped"));
+        }
+        match file.read(&mut piece)? {
+            0 if len == size => return Ok(hex(&hash.finalize())),
+            0 => return Err(std::io::Error::other("its size changed while it was read")),
+            read => {
+                hash.update(&piece[..read]);
+                len += read as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::memory::Memory;
+    use cheetah_image::Identity;
+
+    #[tokio::test]
+    async fn each_file_of_a_set_has_its_own_hash_and_one_that_changed_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            SourceFile { path, size: content.len() as u64 }
+        };
+        let mut files = vec![file("d.001", "abc"), file("d.002", "")];
+        files.push(SourceFile { size: 9, ..file("d.003", "cut") });
+        std::os::unix::fs::symlink(dir.path().join("d.001"), dir.path().join("d.004")).unwrap();
+        files.push(SourceFile { path: dir.path().join("d.004"), size: 3 });
+        let source = |kind| {
+            let identity = Identity::new(kind, "d.001", 3);
+            Source::new(Arc::new(Memory::new(vec![0; 3])), identity, "d".into())
+        };
+        let read = SourceFiles::start(&source(Kind::Split).with_files(files), true);
+        let read = read.finish(&Hashes::default(), 0).await;
+        let hashes: Vec<_> = read.iter().map(|file| file.sha256.as_deref().map(|digest| &digest[..8])).collect();
+        assert_eq!(hashes, [Some("ba7816bf"), Some("e3b0c442"), None, None]);
+        assert!(read[2].why_not.as_ref().unwrap().contains("changed"), "{:?}", read[2]);
+        assert!(read[3].why_not.as_ref().unwrap().contains("symbolic link"), "{:?}", read[3]);
+        // A raw image is its file.
+        let content = Hashes { sha256: Some("00".into()), ..Hashes::default() };
+        let raw = |unreadable| {
+            let read = SourceFiles::start(&source(Kind::Raw).with_files(vec![file("r", "abc")]), true);
+            let content = content.clone();
+            async move { read.finish(&content, unreadable).await.remove(0).sha256 }
+        };
+        assert_eq!((raw(0).await.as_deref(), raw(512).await), (Some("00"), None));
+    }
+}

@@ -1,0 +1,147 @@
+//! Nodes of a drive that cannot be used, and the error of an operation that needs them.
+
+use cheetah_control::ControlError;
+use cheetah_error::{Error, Fact};
+
+use super::health::{NodeStatus, reason};
+
+/// A node of a drive that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What is known about it; `None` if it answers, and lacks writes or is of no use for another reason.
+    pub fact: Option<Fact>,
+    /// The reason, in a sentence that names it.
+    pub why: String,
+}
+
+impl Trouble {
+    /// That of a node whose state was asked for; `None` if it is of use.
+    pub(crate) fn of(status: &NodeStatus) -> Option<Self> {
+        let fact = status.state.fact();
+        let why = status.problem.clone().unwrap_or_else(|| format!("node {} lacks writes", status.node));
+        (fact.is_some() || status.problem.is_some()).then_some(Self { fact, why })
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self { fact: error.fact(), why: error.to_string() }
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// Which nodes of `of` do or are what, as clauses: `1 of 3 nodes cannot be reached, 1 of 3 nodes lost`.
+pub(crate) fn count(troubles: &[Trouble], of: usize) -> String {
+    let counted = Fact::ALL.into_iter().filter_map(|fact| {
+        let count = troubles.iter().filter(|trouble| trouble.fact == Some(fact)).count();
+        (count > 0).then(|| fact.clause(count, of))
+    });
+    let behind = troubles.iter().filter(|trouble| trouble.fact.is_none()).count();
+    let behind = (behind > 0).then(|| format!("{behind} of {of} nodes cannot be used"));
+    counted.chain(behind).collect::<Vec<_>>().join(", ")
+}
+
+/// The reasons, a sentence each.
+pub(crate) fn reasons(troubles: &[Trouble]) -> String {
+    troubles.iter().map(|trouble| trouble.why.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// The error if a node refuses this member: an operation that goes on regardless would tell its part as lost.
+pub(crate) fn refusal(drive: &str, troubles: &[Trouble], of: usize) -> Option<Error> {
+    let refused: Vec<_> = troubles.iter().filter(|trouble| trouble.fact == Some(Fact::Refused)).cloned().collect();
+    let first = refused.first()?;
+    Some(Error::node(Fact::Refused, format!("{drive}: {}: {first}", count(&refused, of))))
+}
+
+/// The error for a drive that cannot be opened without these nodes; `survives` says how many its layout survives.
+pub(crate) fn cannot_open(drive: &str, troubles: &[Trouble], of: usize, survives: usize) -> Error {
+    if let Some(refusal) = refusal(drive, troubles, of) {
+        return refusal;
+    }
+    let layout = if survives > 0 { format!(", and its layout survives {survives}") } else { String::new() };
+    let sentence = format!(
+        "{drive}: {}{layout}: {}; bring them back, or read the rest with `mount --allow-lost`, `export --allow-lost` or \
+         `save --partial`",
+        count(troubles, of),
+        reasons(troubles)
+    );
+    // What is worst decides, and what is not known may be worse.
+    match troubles.iter().map(|trouble| trouble.fact).max_by_key(|fact| fact.unwrap_or(Fact::Lost)).flatten() {
+        Some(fact) => Error::node(fact, sentence),
+        None => Error::failed(sentence),
+    }
+}
+
+/// The error for a drive that is not verified, because these nodes are needed for it.
+pub(crate) fn not_verified(drive: &str, troubles: &[Trouble], of: usize) -> Error {
+    let fact = troubles.iter().filter_map(|trouble| trouble.fact).min().unwrap_or(Fact::Unreachable);
+    let sentence = format!(
+        "{drive} is not verified: {}: {}; that says nothing about its content",
+        count(troubles, of),
+        reasons(troubles)
+    );
+    refusal(drive, troubles, of).unwrap_or_else(|| Error::node(fact, sentence))
+}
+
+/// The error of a call to a node, as the error of an operation that needed the answer.
+pub(crate) fn of_call(sentence: impl Into<String>, error: &ControlError) -> Error {
+    match error.fact() {
+        Some(fact) => Error::node(fact, sentence),
+        None => Error::failed(sentence),
+    }
+}
+
+/// The reason why a call to a node failed, in a sentence that names the node.
+pub(crate) fn sentence(node: &str, error: &ControlError) -> String {
+    let why = reason(error);
+    match error.fact() {
+        Some(Fact::Refused) => format!("node {node} refuses this: {why}"),
+        Some(Fact::Lost) if matches!(error, ControlError::NoAnswer { .. }) => {
+            format!("node {node} has ended, and what it held is gone: {why}")
+        }
+        Some(Fact::Unreachable) => format!("node {node} cannot be reached: {why}"),
+        Some(Fact::Silent) => format!("node {node} does not answer: {why}"),
+        _ => format!("node {node}: {why}"),
+    }
+}
+
+/// Lets errors that all have a fact keep it, if one sentence is made of several.
+pub(crate) fn together(sentence: String, errors: &[Error]) -> Error {
+    let refused = errors.iter().any(|error| error.fact() == Some(Fact::Refused));
+    match errors.iter().map(Error::fact).max().flatten() {
+        _ if refused => Error::node(Fact::Refused, sentence),
+        Some(fact) if errors.iter().all(|error| error.fact().is_some()) => Error::node(fact, sentence),
+        _ => Error::failed(sentence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trouble(fact: Fact) -> Trouble {
+        Trouble { fact: Some(fact), why: format!("node lab-1: {fact:?}") }
+    }
+
+    #[test]
+    fn nodes_are_counted_by_what_is_known_of_them() {
+        let troubles = [trouble(Fact::Lost), trouble(Fact::Unreachable), trouble(Fact::Lost)];
+        assert_eq!(count(&troubles, 4), "1 of 4 nodes cannot be reached, 2 of 4 nodes lost");
+        assert_eq!(count(&[trouble(Fact::Silent)], 3), "1 of 3 nodes does not answer");
+    }
+
+    #[test]
+    fn a_refusal_is_never_told_as_a_loss() {
+        let error = cannot_open("case42", &[trouble(Fact::Lost), trouble(Fact::Refused)], 3, 1);
+        assert_eq!(error.fact(), Some(Fact::Refused));
+        assert!(!error.to_string().to_lowercase().contains("lost"), "{error}");
+        let error = cannot_open("case42", &[trouble(Fact::Unreachable)], 3, 0);
+        assert_eq!(error.fact(), Some(Fact::Unreachable));
+        assert!(error.to_string().starts_with("case42: 1 of 3 nodes cannot be reached: "), "{error}");
+    }
+}

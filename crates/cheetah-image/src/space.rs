@@ -1,0 +1,64 @@
+//! Whether there is room for the files that a command is about to write.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use cheetah_device::Size;
+use cheetah_error::{Error, Result};
+
+/// Fails if the file systems of `files` have less room than the bytes that each may take. Changes nothing. Says nothing of
+/// file systems that do not tell.
+///
+/// # Errors
+///
+/// [`Error::Failed`], with the next step, to which `instead` adds one.
+pub fn check(files: &[(PathBuf, u64)], instead: &str) -> Result<()> {
+    let mut wanted: HashMap<u64, (&Path, u64)> = HashMap::new();
+    for (path, bytes) in files {
+        let Ok(metadata) = folder_of(path).metadata() else { continue };
+        let (_, sum) = wanted.entry(metadata.dev()).or_insert((path, 0));
+        *sum = sum.saturating_add(*bytes);
+    }
+    for (path, bytes) in wanted.into_values() {
+        let folder = folder_of(path);
+        let Some(free) = free_bytes(folder).filter(|free| *free < bytes) else { continue };
+        return Err(Error::failed(format!(
+            "{} may take {}, and the file system of {} has {} free; nothing was written: free some space, or choose another \
+             place{instead}",
+            path.display(),
+            Size(bytes),
+            folder.display(),
+            Size(free)
+        )));
+    }
+    Ok(())
+}
+
+/// The bytes that this user may write to the file system of a folder; `None` if it does not tell.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    // Some network file systems report no blocks at all.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_on_one_file_system_share_its_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let free = free_bytes(dir.path()).unwrap();
+        let file = |name: &str, bytes| (dir.path().join(name), bytes);
+        check(&[file("a", 1), file("b", 1)], "").unwrap();
+        let most = free / 2 + free / 4;
+        check(&[file("a", most)], "").unwrap();
+        let error = check(&[file("a", most), file("b", most)], ", or wait").unwrap_err().to_string();
+        assert!(error.contains("free some space") && error.ends_with("or wait"), "{error}");
+    }
+}

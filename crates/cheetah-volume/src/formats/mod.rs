@@ -1,0 +1,151 @@
+//! Names formats by their signatures: file systems, members of RAIDs and pools, encrypted volumes, swap.
+//!
+//! A volume that no tool at hand can list still has a name that an examiner needs to know. The signatures
+//! (`signatures`) are those of libblkid and a few more; formats whose number is short are decided by more of their
+//! structure (`structure`).
+
+mod signatures;
+mod structure;
+
+use cheetah_device::{ByteRange, Device};
+
+use self::signatures::{At, SIGNATURES, Signature};
+
+/// The start of a volume that is examined: up to and including the superblocks at 64 KiB.
+const HEAD_BYTES: u64 = 72 << 10;
+/// The end of a volume that is examined: where most members of RAIDs have their superblock.
+const TAIL_BYTES: u64 = 16 << 10;
+/// Superblocks further behind: UFS, VMFS.
+const FURTHER: [u64; 3] = [256 << 10, 1 << 20, 2 << 20];
+const FURTHER_BYTES: u64 = 2 << 10;
+/// The superblock of Linux's software RAID 0.90 begins in the last 64 KiB that are aligned to 64 KiB.
+const MD_ALIGNMENT: u64 = 64 << 10;
+/// ZFS's labels, two at each end, and the part of each that holds the uberblocks.
+const ZFS_LABEL_BYTES: u64 = 256 << 10;
+const ZFS_UBERBLOCKS: u64 = 128 << 10;
+/// Where Promise's controllers put their record, in sectors from the end.
+const PROMISE_SECTORS: [u64; 13] = [63, 255, 256, 16, 399, 591, 675, 735, 911, 974, 991, 951, 3087];
+const PROMISE: &[u8] = b"Promise Technology, Inc.";
+/// Where some controllers put a record in the industry's format, in sectors from the end.
+const DDF_ANCHOR_SECTOR: u64 = 257;
+
+/// A format that a volume may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// The kind of file system, if it is one that triage lists: `ntfs`, `fat`, `exfat`, `ext`, `ufs`, `hfs` or
+    /// `iso9660`; else empty.
+    pub family: &'static str,
+}
+
+/// The outcome of an examination.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identified {
+    /// The formats whose signatures are there; mostly one. A member of a mirror also looks like the file system in it.
+    pub formats: Vec<Format>,
+    /// Why a part of the volume could not be examined, if so.
+    pub unread: Option<String>,
+}
+
+impl Identified {
+    fn add(&mut self, name: &'static str, family: &'static str) {
+        if !self.formats.iter().any(|known| known.name == name) {
+            self.formats.push(Format { name, family });
+        }
+    }
+}
+
+/// Names the formats of a volume. Reads some 100 KiB, and a few hundred more of a volume without a known signature.
+pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
+    let mut found = Identified::default();
+    let pieces = Pieces { device, volume };
+    let head = pieces.read(0, HEAD_BYTES, &mut found).await;
+    let tail_at = volume.len.saturating_sub(TAIL_BYTES);
+    let tail = pieces.read(tail_at, TAIL_BYTES, &mut found).await;
+    for one in SIGNATURES {
+        if is_there(one, &head, &tail) {
+            found.add(one.name, one.family);
+        }
+    }
+    structure::of_head(&head, &mut |name, family| found.add(name, family));
+    structure::of_tail(&tail, volume.len, &mut |name| found.add(name, ""));
+    for at in FURTHER {
+        let piece = pieces.read(at, FURTHER_BYTES, &mut found).await;
+        structure::of_further(at, &piece, &mut |name, family| found.add(name, family));
+    }
+    if volume.len >= 2 * MD_ALIGNMENT {
+        let at = volume.len / MD_ALIGNMENT * MD_ALIGNMENT - MD_ALIGNMENT;
+        if structure::is_md_old(&pieces.read(at, 512, &mut found).await) {
+            found.add("member of a Linux software RAID (md 0.90)", "");
+        }
+    }
+    if found.formats.is_empty() {
+        search_further(&pieces, &mut found).await;
+    }
+    found
+}
+
+/// Looks in the places that only few formats use.
+async fn search_further(pieces: &Pieces<'_>, found: &mut Identified) {
+    let end = pieces.volume.len;
+    for label in [0, ZFS_LABEL_BYTES, end.saturating_sub(2 * ZFS_LABEL_BYTES), end.saturating_sub(ZFS_LABEL_BYTES)] {
+        // ZFS aligns its labels to their size.
+        let at = label / ZFS_LABEL_BYTES * ZFS_LABEL_BYTES + ZFS_UBERBLOCKS;
+        let uberblocks = pieces.read(at, ZFS_LABEL_BYTES - ZFS_UBERBLOCKS, found).await;
+        if structure::has_uberblocks(&uberblocks) {
+            return found.add(structure::ZFS, "");
+        }
+    }
+    for sectors in PROMISE_SECTORS {
+        if pieces.from_end(sectors, found).await.starts_with(PROMISE) {
+            return found.add("member of a RAID of a Promise controller", "");
+        }
+    }
+    if pieces.from_end(DDF_ANCHOR_SECTOR, found).await.starts_with(&structure::DDF) {
+        found.add(structure::DDF_NAME, "");
+    }
+}
+
+fn is_there(one: &Signature, head: &[u8], tail: &[u8]) -> bool {
+    let is_at = |bytes: &[u8], at: usize| bytes.get(at..).is_some_and(|rest| rest.starts_with(one.magic));
+    match one.at {
+        At::Start(at) => is_at(head, at),
+        // A disk may have sectors of either size.
+        At::End { sectors, inside } => [512, 4096]
+            .into_iter()
+            .filter_map(|sector| tail.len().checked_sub(sectors * sector))
+            .any(|at| is_at(tail, at + inside)),
+    }
+}
+
+/// A volume, read in pieces.
+struct Pieces<'a> {
+    device: &'a dyn Device,
+    volume: ByteRange,
+}
+
+impl Pieces<'_> {
+    /// The bytes from `at`, fewer at the end; none if they cannot be read, which is noted.
+    async fn read(&self, at: u64, len: u64, found: &mut Identified) -> Vec<u8> {
+        let len = len.min(self.volume.len.saturating_sub(at));
+        if len == 0 {
+            return Vec::new();
+        }
+        match self.device.read(ByteRange::new(self.volume.offset + at, len)).await {
+            Ok(data) => data.into_bytes().into(),
+            Err(error) => {
+                found.unread.get_or_insert_with(|| error.to_string());
+                Vec::new()
+            }
+        }
+    }
+
+    /// The sector that lies `sectors` before the end.
+    async fn from_end(&self, sectors: u64, found: &mut Identified) -> Vec<u8> {
+        match (self.volume.len / 512).checked_sub(sectors) {
+            Some(sector) => self.read(sector * 512, 512, found).await,
+            None => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+"""The custody log of a triage: who examined which source, when and how, and the hash of each file of the result.
+
+It is the log that an acquisition writes (docs/custody.md): signed, chained, only appended to. It stays in the folder when
+a triage starts over.
+"""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from cheetah import _native, path_text
+
+LOG = "triage.custody"
+UNFINISHED = "bodyfile.unfinished.txt"
+_DIGESTED_BYTES = 1 << 20
+
+
+class Custody:
+    """The log of the folder `out`, open for one run. Raises `cheetah.Error` if it cannot be written, or was tampered
+    with."""
+
+    def __init__(self, out: pathlib.Path):
+        self._out = out
+        self._path = out / LOG
+        self._log = _native.CustodyLog(self._path)
+
+    @property
+    def key(self) -> str:
+        """The short name of the key that signs."""
+        return self._log.key
+
+    def begin(
+        self, source: Mapping[str, Any], case: Mapping[str, str], options: Mapping[str, str], again: bool
+    ) -> None:
+        """Records the start of a run; `again` says that it resumes an earlier one. A resumed run with other case data is
+        recorded as a start, so that the log has them."""
+        known_source, known_case = _native.custody_state(self._path)
+        is_same_case = known_case is not None and json.loads(known_case) == dict(case)
+        if again and known_source is not None and is_same_case:
+            self._append("resumed", {"at": 0, "source": dict(source)})
+        else:
+            details = {"source": dict(source), "destinations": [path_text.to_text(str(self._out))], "case": dict(case)}
+            self._append("started", {**details, "options": dict(options)})
+
+    def end(self, complete: bool, verdict: str, names: tuple[str, ...], why: str | None) -> None:
+        """Records the result: the files of these names that there are. `why` says why it is not complete."""
+        outputs = [_output(self._out / name) for name in (*names, UNFINISHED) if (self._out / name).is_file()]
+        self._append("triaged", {"complete": complete, "verdict": verdict, "outputs": outputs})
+        if not complete:
+            self._append("stopped", {"why": why or "interrupted"})
+
+    def _append(self, event: str, details: dict[str, Any]) -> None:
+        self._log.append(json.dumps({"event": event, "details": details}))
+
+
+def _output(path: pathlib.Path) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while piece := file.read(_DIGESTED_BYTES):
+            digest.update(piece)
+            size += len(piece)
+    return {"name": path.name, "size": size, "sha256": digest.hexdigest()}
