@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from attack import boundaries, custody, floods, images, losses, parts, redirects, survival, targets, web
+from attack import acquisition, boundaries, custody, floods, images, losses, parts, redirects, survival, targets, web
 from attack.stage import ROOT, STDERRS, Broken, Skipped, Stage, stage
 
 ON_SERVERS: dict[str, Callable[[Stage, targets.Target], None]] = {
@@ -30,6 +30,9 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "cut-disks": parts.cut_disks,
     "memory": parts.memory,
     "redirections": redirects.redirections,
+    "acquisition, forged journal": acquisition.forged_journal,
+    "acquisition, foreign partial": acquisition.foreign_partial,
+    "acquisition, changing source": acquisition.changing_source,
 }
 
 

@@ -16,7 +16,10 @@ from bench.report import results_md
 from cheetah.bench.figure import Figure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MADE = tuple(os.path.join(ROOT, name) for name in ("target", "bench/out", "bench/RESULTS.md", "bench/plots"))
+MADE = tuple(
+    os.path.join(ROOT, name)
+    for name in ("target", "bench/out", "bench/RESULTS.md", "bench/plots", "bench/guard/history.tsv")
+)
 """What a build or a run makes."""
 
 

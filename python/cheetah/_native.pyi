@@ -29,9 +29,10 @@ def parse_size(text: str) -> int:
     a sentence, for anything else."""
 
 def read_partition_tables(
-    pread: Callable[[int, int], bytes], size: int, sector_size: int | None = None
+    pread: Callable[[int, int], bytes], size: int, sector_size: int | None = None, given: int | None = None
 ) -> PartitionTables:
-    """Reads the partition tables of a source of `size` bytes. `pread` returns bytes at an offset."""
+    """Reads the partition tables of a source of `size` bytes. `pread` returns bytes at an offset; `sector_size` is the size
+    of a sector that the source records, `given` the one that the user gives, which alone is then tried."""
 
 def identify(
     pread: Callable[[int, int], bytes], size: int, start: int, length: int

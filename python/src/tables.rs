@@ -2,7 +2,7 @@
 
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use cheetah_volume::formats;
-use cheetah_volume::partition::{self, Partition};
+use cheetah_volume::partition::{self, Partition, SectorSize};
 use futures::executor::block_on;
 use pyo3::exceptions::{PyBaseException, PyOSError};
 use pyo3::prelude::*;
@@ -71,15 +71,17 @@ fn shared(places: &[Py<PartitionPlace>], py: Python<'_>) -> Vec<Py<PartitionPlac
 
 /// Reads the partition tables of a source of `size` bytes; `pread` takes an offset and a length.
 #[pyfunction]
-#[pyo3(signature = (pread, size, sector_size=None))]
+#[pyo3(signature = (pread, size, sector_size=None, given=None))]
 pub fn read_partition_tables(
     py: Python<'_>,
     pread: Py<PyAny>,
     size: u64,
     sector_size: Option<u32>,
+    given: Option<u32>,
 ) -> PyResult<PartitionTables> {
+    let sectors = SectorSize::given_or(given, sector_size);
     let source = PythonSource { pread, size };
-    let found = py.detach(|| block_on(partition::read_tables(&source, sector_size)));
+    let found = py.detach(|| block_on(partition::read_tables(&source, sectors)));
     let places = |found: Vec<Partition>| -> PyResult<Vec<Py<PartitionPlace>>> {
         PartitionPlace::all(found).into_iter().map(|place| Py::new(py, place)).collect()
     };

@@ -102,8 +102,9 @@ def test_an_mbr_of_a_disk_with_large_sectors_is_counted_in_them(disk: Path, tmp_
 
 def test_the_size_of_a_sector_that_the_user_gives_decides(disk: Path, tmp_path: Path) -> None:
     put_record(disk, (0x83, 256, 2048))
+    assert "/hello.txt" not in Triaged(disk, sector_size=512, fresh=True).files
     small = put(disk, (256 * 512, b"XFSB"))
-    assert Triaged(small, sector_size=4096).volumes[0]["start"] == MIB
+    assert Triaged(small, sector_size=4096, fresh=True).volumes[0]["start"] == MIB
     both = put(tmp_path / "both.raw", (0, small.read_bytes()), size=16 * MIB)
     ambiguous = Triaged(both)
     assert "/hello.txt" in ambiguous.files and "both lead to known formats" in ambiguous.said

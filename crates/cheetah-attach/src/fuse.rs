@@ -18,7 +18,7 @@ use std::time::Duration;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_device::window::Window;
 use cheetah_device::{Device, DynDevice};
-use cheetah_volume::partition::{Remark, read_tables};
+use cheetah_volume::partition::{Remark, SectorSize, read_tables};
 use fuser::{Config, Session, SessionACL};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -57,8 +57,8 @@ pub struct MountOptions {
     /// Whether all users may use the files, which are evidence. Root may allow that, and other users if `user_allow_other`
     /// is in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// The size of the device's sectors in bytes, if known: partition tables count in them.
-    pub sector_bytes: Option<u32>,
+    /// The size of the device's sectors: partition tables count in them.
+    pub sectors: SectorSize,
     /// The number of threads that read the kernel's requests; 0 for one per processor, up to 4.
     pub threads: usize,
     /// The kernel's read-ahead in bytes, up to 1 MiB; more than 128 KiB needs root. The kernel reads ahead even of reads that
@@ -74,7 +74,7 @@ impl MountOptions {
             name: name.into(),
             writable: false,
             allow_other: false,
-            sector_bytes: None,
+            sectors: SectorSize::Unknown,
             threads: 0,
             read_ahead_bytes: REQUEST_BYTES_MAX,
         }
@@ -102,7 +102,7 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let dir = blocking(move || kernel::check_directory(&dir)).await?;
     let writable = options.writable && device.geometry().writable;
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
-    let (views, remarks) = views(&device, &options.name, options.sector_bytes).await?;
+    let (views, remarks) = views(&device, &options.name, options.sectors).await?;
     let files = views.iter().map(|view| view.name.clone()).collect();
     let access = FileAccess { writable, allow_other: options.allow_other };
     let filesystem = ViewFiles::new(views, access, options.read_ahead_bytes, Handle::current());
@@ -119,9 +119,9 @@ fn check_name(name: &str) -> Result<()> {
     if good { Ok(()) } else { Err(Error::BadName(name.to_owned())) }
 }
 
-async fn views(device: &DynDevice, name: &str, sector_bytes: Option<u32>) -> Result<(Vec<FileView>, Vec<Remark>)> {
+async fn views(device: &DynDevice, name: &str, sectors: SectorSize) -> Result<(Vec<FileView>, Vec<Remark>)> {
     let mut views = vec![FileView::new(format!("{name}.raw"), Arc::clone(device))];
-    let tables = read_tables(device, sector_bytes).await;
+    let tables = read_tables(device, sectors).await;
     for partition in tables.partitions {
         match Window::new(Arc::clone(device), partition.range) {
             Ok(window) => views.push(FileView::new(format!("{name}.p{}.raw", partition.number), Arc::new(window))),

@@ -335,7 +335,7 @@ mod tests {
         let file = redundant();
         let of = |facts: &[Option<Fact>]| {
             let mut nodes = statuses(&file, &[]);
-            for (node, fact) in nodes.iter_mut().zip(facts) {
+            for (node, fact) in nodes.iter_mut().zip(facts.iter().chain(std::iter::repeat(&None))) {
                 node.state = fact.map_or(NodeState::Ok, NodeState::from);
                 node.sync = None;
             }

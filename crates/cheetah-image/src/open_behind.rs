@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
+use cheetah_volume::reach;
 use futures::future::{BoxFuture, try_join_all};
 
 use crate::compressed::{Compressed, zstd};
@@ -144,6 +145,14 @@ async fn parts(device: &DynDevice, location: &str, path: &Path, folder: Option<&
         let is_certain = name.is_at_end() && (name.follows_dot() || name.is_padded());
         let (before, next) = (opened(folder, before), opened(folder, name.with_number(name.number() + 1)));
         let (before, next) = futures::try_join!(before, next)?;
+        let before = match before {
+            Some((_, other)) if !is_certain && !may_follow(&other, device).await => None,
+            before => before,
+        };
+        let next = match next {
+            Some((_, other)) if !is_certain && !may_follow(device, &other).await => None,
+            next => next,
+        };
         if let Some((before, _)) = before {
             return Err(Error::misuse(format!(
                 "{location} is a later part of a split image, or may be; the one before it is {before}: give the first part"
@@ -161,6 +170,17 @@ async fn parts(device: &DynDevice, location: &str, path: &Path, folder: Option<&
         }
     }
     Ok(None)
+}
+
+/// Whether one file may be a part of an image that another part precedes: it is not larger, and does not begin like a disk or a
+/// volume.
+async fn may_follow(before: &DynDevice, later: &DynDevice) -> bool {
+    let size = later.geometry().size;
+    let begins = async {
+        let start = later.read(ByteRange::new(0, size.min(reach::BEGINS_BYTES))).await.ok()?;
+        Some(reach::begins(&start.into_bytes()))
+    };
+    size <= before.geometry().size && !begins.await.unwrap_or(false)
 }
 
 /// Opens the file with a name, if it is there, and returns its location with it.

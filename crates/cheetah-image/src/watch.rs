@@ -95,6 +95,8 @@ impl Notices {
         let events = WatchFlags::MODIFY;
         // The file itself, whatever its name is now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // What was written before is none of the new watch's: the kernel numbers watches of one file alike.
+        self.take();
         let mut watched = self.watched.lock();
         let number = inotify::add_watch(&self.instance, path, events).ok()?;
         let written = Arc::new(AtomicBool::new(false));
@@ -106,7 +108,7 @@ impl Notices {
 
     /// Takes what the kernel has reported.
     fn take(&self) {
-        let Some(mut watched) = self.watched.try_lock() else { return };
+        let mut watched = self.watched.lock();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.instance, &mut buffer);
         while let Ok(event) = reader.next() {

@@ -83,25 +83,49 @@ struct Table {
     partitions: Vec<Partition>,
 }
 
-/// Reads the partitions of `device`, in table order; none without a valid table. `sector_bytes` is the size of the
-/// device's sectors, if known. Only as much is read as that takes; remarks go to the log.
-pub async fn read_partitions(device: &dyn Device, sector_bytes: Option<u32>) -> Vec<Partition> {
-    let tables = choice::read_tables(device, possible(sector_bytes), choice::Extent::InUse).await;
+/// The size of a device's sectors in bytes, and how it is known. One that no disk can have counts as unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SectorSize {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// The source records it, perhaps wrongly: an image of a disk that was read through a bridge.
+    Recorded(u32),
+    /// The user says so: no other size is tried.
+    Given(u32),
+}
+
+impl From<Option<u32>> for SectorSize {
+    fn from(recorded: Option<u32>) -> Self {
+        recorded.map_or(Self::Unknown, Self::Recorded)
+    }
+}
+
+impl SectorSize {
+    /// The size that the user gives, or else the one that the source records.
+    pub fn given_or(given: Option<u32>, recorded: Option<u32>) -> Self {
+        given.map_or_else(|| recorded.into(), Self::Given)
+    }
+
+    /// The size, if it is known, and one that sectors can have.
+    fn known(self) -> Option<u64> {
+        let (Self::Recorded(bytes) | Self::Given(bytes)) = self else { return None };
+        Some(u64::from(bytes)).filter(|bytes| bytes.is_power_of_two() && (512..=65536).contains(bytes))
+    }
+}
+
+/// Reads the partitions of `device`, in table order; none without a valid table. Only as much is read as that takes; remarks go to the log.
+pub async fn read_partitions(device: &dyn Device, sectors: impl Into<SectorSize>) -> Vec<Partition> {
+    let tables = choice::read_tables(device, sectors.into(), choice::Extent::InUse).await;
     for remark in &tables.remarks {
         tracing::info!("{}", remark.sentence);
     }
     tables.partitions
 }
 
-/// Reads the partition tables of `device`. `sector_bytes` is the size of the device's sectors, if known; one that no
-/// disk can have counts as unknown.
-pub async fn read_tables(device: &dyn Device, sector_bytes: Option<u32>) -> PartitionTables {
-    choice::read_tables(device, possible(sector_bytes), choice::Extent::All).await
-}
-
-/// A size that sectors can have.
-fn possible(sector_bytes: Option<u32>) -> Option<u64> {
-    sector_bytes.map(u64::from).filter(|bytes| bytes.is_power_of_two() && (512..=65536).contains(bytes))
+/// Reads the partition tables of `device`.
+pub async fn read_tables(device: &dyn Device, sectors: impl Into<SectorSize>) -> PartitionTables {
+    choice::read_tables(device, sectors.into(), choice::Extent::All).await
 }
 
 impl Partition {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
@@ -37,7 +38,11 @@ pub struct Prepared {
 pub async fn begin(request: &Request, evidence: Evidence, recorder: &mut Recorder<'_>) -> Result<Prepared> {
     let path = request.destinations[0].beside("acquire");
     let source = &evidence.source.identity.location;
-    if let Some(same) = request.destinations.iter().find(|destination| is_same_file(source, destination)) {
+    let files = &evidence.source.files;
+    let is_source = |to: &&Destination| {
+        is_same_file(source, to) || files.iter().any(|file| is_same_file(&path_to_text(&file.path), to))
+    };
+    if let Some(same) = request.destinations.iter().find(is_source) {
         return Err(Error::misuse(format!("{same} is the source itself, which is never written; choose another name")));
     }
     if request.restart {

@@ -20,6 +20,7 @@ pub struct Found {
 
 /// An event while a drive is being filled.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there are few of them, and each is passed on once")]
 pub enum FillEvent {
     /// A process has begun or resumed the fill. `source` is `None` if the source does not answer.
     Opened {

@@ -264,8 +264,14 @@ impl Inner {
     /// Distinguishes a bad sector from a disconnected disk, which fails every read with the same error, by opening the
     /// disk again: a loose cable must not mark a whole disk as unreadable.
     async fn diagnose(&self, range: ByteRange, error: DeviceError) -> DeviceError {
-        if !matches!(error, DeviceError::Io { errno: EIO, .. }) {
-            return error;
+        match error {
+            // An image with checksums of its own is corrupt there for good. Content that a server's link damages is not.
+            DeviceError::Corrupt { device, .. } if self.fill().is_ok_and(|fill| fill.server.is_none()) => {
+                let why = format!("corrupt in the image: {device}").into();
+                return DeviceError::Unreadable { device: self.name.clone(), range, why };
+            }
+            DeviceError::Io { errno: EIO, .. } => {}
+            error => return error,
         }
         match self.open_alike().await {
             Ok(_) => error,

@@ -118,11 +118,7 @@ impl fmt::Display for Opening {
             Comparison::Nothing => f.write_str("nothing to compare yet"),
             Comparison::SameInstance => f.write_str("served by the same process"),
             Comparison::Digests { compared_bytes, .. } => {
-                write!(
-                    f,
-                    "all {} acquired before were compared, by digests made at the source, and are equal",
-                    Size(compared_bytes)
-                )
+                write!(f, "all {} acquired before compared by digests, equal", Size(compared_bytes))
             }
             Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max: 0 } => {
                 write!(

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::file::{read, size};
-use super::{qcow2, vmdk};
+use super::{qcow2, vhdx, vmdk};
 use crate::clean::clean;
 use crate::detect::Footer;
 use crate::identity::Kind;
@@ -88,8 +88,17 @@ pub(super) fn check(path: &Path, format: Virtual) -> Result<Checked> {
             vhd(&end, &start, &bytes(512, 1024)?, &path.display())?;
             Checked::default()
         }
-        // qemu itself refuses a VHDX that is cut short or has a parent.
-        Virtual::Vhdx => Checked::default(),
+        // qemu itself refuses a VHDX that is cut short.
+        Virtual::Vhdx => match vhdx::parent(&file)? {
+            None => Checked::default(),
+            Some(parent) => {
+                let path = path.display();
+                return Err(Error::failed(format!(
+                    "{path}: a VHDX image that holds only what differs from another image (its parent, {parent}); merge \
+                     them first, and read the result"
+                )));
+            }
+        },
     };
     checked.files.insert(0, SourceFile { path: path.to_owned(), size: size(&file) });
     Ok(checked)

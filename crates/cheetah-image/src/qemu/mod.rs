@@ -13,6 +13,7 @@ mod check;
 mod extent;
 mod file;
 mod qcow2;
+mod vhdx;
 mod vmdk;
 
 use std::os::unix::fs::symlink;

@@ -84,7 +84,7 @@ impl PartName {
     /// Returns the counters that the file name of `path` may have, the one at its end first.
     pub fn all_of(path: &Path) -> Vec<Self> {
         let Some(name) = path.file_name().map(OsStr::as_bytes) else { return Vec::new() };
-        at_end(name).into_iter().chain(inside(name)).collect()
+        at_end(name).into_iter().chain(hexadecimal(name)).chain(inside(name)).collect()
     }
 
     /// The number that the counter stands for. The letter `a` stands for 0.
@@ -133,6 +133,11 @@ impl PartName {
         Some(Self { width: middle.len(), number, ..self.clone() })
     }
 
+    /// Whether the counter has decimal digits only.
+    pub fn is_decimal(&self) -> bool {
+        self.counter().iter().all(u8::is_ascii_digit)
+    }
+
     /// The same counter, read in another notation; `None` if it is not in that notation.
     pub fn read_as(&self, notation: Notation) -> Option<Self> {
         let number = notation.value(&self.counter())?;
@@ -163,6 +168,15 @@ impl PartName {
             let number = all_highest(steps + 1).unwrap_or_default() * base.pow(steps + 3);
             Self { width: self.width + 2, number, ..self.clone() }
         })
+    }
+
+    /// Whether the counter has as many characters as that of `first`, or as many more as [`Self::longer`] adds.
+    pub fn is_as_wide_as(&self, first: &Self) -> bool {
+        let Some(more) = self.width.checked_sub(first.width).filter(|more| more % 2 == 0) else { return false };
+        let base = self.notation.base();
+        // At most nine characters.
+        let added = (more / 2) as u32;
+        self.number / base.pow(self.width as u32 - added) == base.pow(added) - 1
     }
 
     /// Whether `next` is the name that follows this one.
@@ -205,6 +219,15 @@ fn at_end(name: &[u8]) -> Option<PartName> {
     };
     // A dot at the beginning of a name hides the file; it is no separator.
     let number = notation.value(counter).filter(|_| before != b".")?;
+    Some(PartName { before: before.to_vec(), after: Vec::new(), notation, width: counter.len(), number })
+}
+
+/// A counter at the end of a name with digits and letters, as by `split -x`.
+fn hexadecimal(name: &[u8]) -> Option<PartName> {
+    let notation = Notation::Hexadecimal;
+    let (before, counter) = cut_trailing(name, |byte| notation.digit(*byte).is_some());
+    let is_mixed = counter.iter().any(u8::is_ascii_digit) && counter.last().is_some_and(u8::is_ascii_lowercase);
+    let number = notation.value(counter).filter(|_| is_mixed && before != b".")?;
     Some(PartName { before: before.to_vec(), after: Vec::new(), notation, width: counter.len(), number })
 }
 

@@ -3,6 +3,7 @@
 //! Files whose names differ from the image's in a counter only make it one of several. Where their order is certain they are
 //! the image; otherwise it is refused, and the others are named. A part must never be taken for the whole.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -73,8 +74,12 @@ fn siblings(path: &Path, name: &PartName) -> Result<Vec<(PartName, Option<u64>)>
     }
     // Hexadecimal only if the digits go on with letters: 09 and 0a.
     let read = |(name, size): &(PartName, Option<u64>)| Some((name.read_as(Notation::Hexadecimal)?, *size));
+    if name.notation() == Notation::Hexadecimal {
+        return Ok(plain);
+    }
     let digits: Vec<_> = plain.iter().filter_map(read).collect();
-    if mixed.iter().any(|(letter, _)| digits.iter().any(|(digit, _)| digit.precedes(letter))) {
+    let known = numbers(&digits);
+    if mixed.iter().any(|(letter, _)| letter.number().checked_sub(1).is_some_and(|before| known.contains(&before))) {
         plain = digits;
         plain.extend(mixed);
     }
@@ -90,10 +95,18 @@ fn judge(path: &Path, name: &PartName, mut all: Vec<(PartName, Option<u64>)>) ->
             format!("{} is named like the first part of several, and no other part is beside it", path.display())
         })));
     }
+    // Names like `2f` are hexadecimal only beside others that are decimal: 09 and 0a.
+    if name.notation() == Notation::Hexadecimal {
+        let known = numbers(&all);
+        if !all.iter().any(|(one, _)| one.is_decimal() && known.contains(&(one.number() + 1))) {
+            return Ok(Found::Alone(None));
+        }
+    }
     if !name.is_at_end() || !is_certain(&all) {
         return loose(path, &all, is_own);
     }
     if matches!(name.notation(), Notation::Lower | Notation::Upper) {
+        all.retain(|(other, _)| other.is_as_wide_as(name));
         without_words(&mut all);
         if all.len() < 2 || !all.iter().any(|(name, _)| is_own(name)) {
             return Ok(Found::Alone(None));
@@ -132,22 +145,26 @@ fn is_certain(all: &[(PartName, Option<u64>)]) -> bool {
     all.iter().any(|(name, _)| match digits(name) {
         true => name.follows_dot() || name.is_padded(),
         false => name.is_first() && (name.follows_dot() || name.is_padded()),
-    }) || all
-        .iter()
-        .any(|(one, _)| one.follows_dot() && !digits(one) && all.iter().any(|(other, _)| one.precedes(other)))
+    }) || {
+        let known = numbers(all);
+        all.iter().any(|(one, _)| one.follows_dot() && !digits(one) && known.contains(&(one.number() + 1)))
+    }
+}
+
+/// The numbers of all counters, to find neighbours: a folder may have many thousand.
+fn numbers(all: &[(PartName, Option<u64>)]) -> HashSet<u64> {
+    all.iter().map(|(name, _)| name.number()).collect()
 }
 
 /// Removes files whose endings are words (`disk.dd` beside `disk.aa`): no neighbour of theirs is there, and they are larger
 /// than a part can be.
 fn without_words(all: &mut Vec<(PartName, Option<u64>)>) {
     let first_size = all.iter().min_by_key(|(name, _)| name.number()).and_then(|(_, size)| *size);
-    let words: Vec<_> = all
-        .iter()
-        .filter(|(one, size)| !one.is_first() && *size > first_size)
-        .filter(|(one, _)| !all.iter().any(|(other, _)| one.precedes(other) || other.precedes(one)))
-        .map(|(one, _)| one.clone())
-        .collect();
-    all.retain(|(name, _)| !words.contains(name));
+    let known = numbers(all);
+    let is_alone = |number: u64| {
+        !known.contains(&(number + 1)) && !number.checked_sub(1).is_some_and(|before| known.contains(&before))
+    };
+    all.retain(|(one, size)| one.is_first() || *size <= first_size || !is_alone(one.number()));
 }
 
 /// The names by their numbers, as an error if one does not follow the one before.
@@ -303,6 +320,15 @@ mod tests {
     }
 
     #[test]
+    fn a_later_part_with_a_hexadecimal_name_is_known() {
+        let names: Vec<String> = (0..11).map(|number| format!("d.dd.{number:02x}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (code, why) = found(&equal(&names), "d.dd.0a").unwrap_err();
+        assert!(code == 2 && why.contains("d.dd.00"), "{why}");
+        assert_eq!(found(&equal(&["backup2f", "backup1a"]), "backup2f"), Ok(Vec::new()));
+    }
+
+    #[test]
     fn a_set_without_a_certain_order_is_refused_and_named() {
         for names in [
             ["d_001.dd", "d_002.dd"],
@@ -319,6 +345,8 @@ mod tests {
                 assert!(code >= 2 && why.contains("raw:"), "{why}");
             }
         }
+        let files = equal(&["d.aa", "d.ab", "d.txt", "d.info", "d.log"]);
+        assert_eq!(found(&files, "d.aa").unwrap(), ["d.aa", "d.ab"], "words are no parts");
         let (_, why) = found(&equal(&["xaa", "xab", "xad"]), "xaa").unwrap_err();
         assert!(why.contains("xac"), "{why}");
         let (_, why) = found(&equal(&["d.01", "d.001"]), "d.01").unwrap_err();
@@ -353,6 +381,8 @@ mod tests {
             (&[("disk1.raw", 9), ("disk2.raw", 9), ("disk1.raw.custody", 9)], "disk1.raw"),
             (&[("disk1.raw", 9), ("disk7.raw", 9)], "disk1.raw"),
             (&[("1.raw", 9), ("2.raw", 9)], "1.raw"),
+            (&[("d.raw", 20), ("d.aa", 10), ("d.ab", 10)], "d.raw"),
+            (&[("d.dd", 20), ("d.aa", 10), ("d.ab", 10)], "d.dd"),
             (&[("data", 9), ("date", 9)], "data"),
             (&[("report.2024", 9)], "report.2024"),
             (&[("disk.E01", 9), ("disk.001", 9)], "disk.001"),

@@ -213,8 +213,14 @@ async fn a_virtual_disk_that_was_cut_short_is_refused_and_never_read_as_zeros() 
         let whole = fs::read(desk.at(cut)).unwrap();
         for len in [whole.len() - (200 << 10), whole.len() / 2, whole.len() / 4] {
             fs::write(desk.at(cut), &whole[..len]).unwrap();
-            let refused = open(&image, &OpenOptions::default()).await.err();
-            let refused = refused.unwrap_or_else(|| panic!("{name}: opened with {len} of {} bytes", whole.len()));
+            let refused = match open(&image, &OpenOptions::default()).await {
+                Err(refused) => refused,
+                // The end of the last block is behind the end of the disk.
+                Ok(source) => {
+                    assert!(name == "a.vhdx" && bytes(&source).await == content, "{name} cut to {len} bytes");
+                    continue;
+                }
+            };
             let own = !["vhd", "vhdx"].iter().any(|end| name.ends_with(end));
             assert!(!own || refused.exit_code() == 3 && refused.to_string().contains("cut short"), "{name}: {refused}");
         }

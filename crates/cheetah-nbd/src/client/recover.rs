@@ -205,6 +205,10 @@ impl Shared {
                 );
                 Error::Unreadable { device: Arc::clone(&self.name), range: request.range, why: why.into() }
             }
+            // The request is valid: such a server cannot decompress this part of an image, or its file ends before.
+            ErrorCode::Inval if request.command == Command::Read && self.habits.is_some() => {
+                Error::Unreadable { device: Arc::clone(&self.name), range: request.range, why: why.into() }
+            }
             code => Error::Io { context: context.into(), why: why.into(), errno: code.errno() },
         }
     }

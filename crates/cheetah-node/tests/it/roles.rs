@@ -201,7 +201,7 @@ impl Stage {
                 assert_eq!(status, 403, "{actor:?} {operation:?}: {error}");
                 false
             }
-            Err(ControlError::Unreachable { .. } | ControlError::NotANode { .. }) => {
+            Err(ControlError::NoAnswer { .. } | ControlError::NotANode { .. }) => {
                 assert!(!matches!(actor, Actor::Member(_)), "{actor:?} {operation:?}: a member gets an answer");
                 false
             }

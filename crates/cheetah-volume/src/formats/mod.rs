@@ -98,11 +98,11 @@ async fn search_further(pieces: &Pieces<'_>, found: &mut Identified) {
         }
     }
     for sectors in PROMISE_SECTORS {
-        if pieces.from_end(sectors, found).await.starts_with(PROMISE) {
+        if pieces.sector_before_end(sectors, found).await.starts_with(PROMISE) {
             return found.add("member of a RAID of a Promise controller", "");
         }
     }
-    if pieces.from_end(DDF_ANCHOR_SECTOR, found).await.starts_with(&structure::DDF) {
+    if pieces.sector_before_end(DDF_ANCHOR_SECTOR, found).await.starts_with(&structure::DDF) {
         found.add(structure::DDF_NAME, "");
     }
 }
@@ -142,7 +142,7 @@ impl Pieces<'_> {
     }
 
     /// The sector that lies `sectors` before the end.
-    async fn from_end(&self, sectors: u64, found: &mut Identified) -> Vec<u8> {
+    async fn sector_before_end(&self, sectors: u64, found: &mut Identified) -> Vec<u8> {
         match (self.volume.len / 512).checked_sub(sectors) {
             Some(sector) => self.read(sector * 512, 512, found).await,
             None => Vec::new(),

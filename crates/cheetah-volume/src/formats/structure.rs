@@ -168,12 +168,12 @@ fn ufs(bytes: &[u8], superblock: usize) -> Option<&'static str> {
 /// The size of an allocation block is a multiple of 512.
 fn is_hfs(superblock: &[u8]) -> bool {
     let size = big_endian(superblock, 20);
-    size > 0 && size % 512 == 0
+    size > 0 && size.is_multiple_of(512)
 }
 
 fn is_mfs(superblock: &[u8]) -> bool {
     let size = big_endian(superblock, 20);
-    size > 0 && size % 512 == 0 && superblock.get(36).is_some_and(|name| (1..=27).contains(name))
+    size > 0 && size.is_multiple_of(512) && superblock.get(36).is_some_and(|name| (1..=27).contains(name))
 }
 
 fn big_endian(bytes: &[u8], at: usize) -> u32 {

@@ -8,7 +8,9 @@
 use cheetah_device::{ByteRange, Device, Size};
 
 use super::mbr::Record;
-use super::{PARTITIONS_MAX, Partition, PartitionTables, Remark, SECTOR_SIZES, Table, apple, bsd, gpt, read, sun};
+use super::{
+    PARTITIONS_MAX, Partition, PartitionTables, Remark, SECTOR_SIZES, SectorSize, Table, apple, bsd, gpt, read, sun,
+};
 use crate::formats::identify;
 
 /// The first sector of a device, as far as a table in it is concerned.
@@ -39,10 +41,14 @@ pub(super) enum Extent {
     InUse,
 }
 
-/// Reads the tables; `known` is the size of a sector, if it is known.
-pub(super) async fn read_tables(device: &dyn Device, known: Option<u64>, extent: Extent) -> PartitionTables {
+/// Reads the tables.
+pub(super) async fn read_tables(device: &dyn Device, sectors: SectorSize, extent: Extent) -> PartitionTables {
+    let known = sectors.known();
     let mut remarks = Vec::new();
-    let sizes = sizes(known);
+    let mut sizes = sizes(known);
+    if known.is_some() && matches!(sectors, SectorSize::Given(_)) {
+        sizes.truncate(1);
+    }
     let sector = first_sector(device, &mut remarks).await;
     let record = Record::parse(&sector);
     let mut candidates = by_gpt(device, &sizes, known, record, extent, &mut remarks).await;

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
-use cheetah_volume::partition::{PartitionTables, read_partitions, read_tables};
+use cheetah_volume::partition::{PartitionTables, SectorSize, read_partitions, read_tables};
 use gpt::GptConfig;
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;
@@ -237,6 +237,8 @@ fn known_formats_decide_where_the_size_of_a_sector_is_unknown() {
         assert_eq!(starts(&large.partitions), [256 * 4096]);
         assert!(said(&large).contains("4 KiB") || said(&large).contains("4KiB"), "{}", said(&large));
     }
+    let given = futures::executor::block_on(read_tables(&Memory::new(bytes.clone()), SectorSize::Given(512)));
+    assert_eq!((starts(&given.partitions), given.remarks), (vec![256 * 512], vec![]));
     put_volume(&mut bytes, 256 * 512);
     let both = tables_of(&bytes, None);
     assert_eq!((starts(&both.partitions), starts(&both.others)), (vec![256 * 512], vec![256 * 4096]));

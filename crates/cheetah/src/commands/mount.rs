@@ -6,6 +6,7 @@ use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_source::OpenedSource;
+use cheetah_volume::partition::SectorSize;
 use serde_json::json;
 
 use super::background;
@@ -77,7 +78,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
         // follow.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },
-        sector_bytes: args.sector_size.or(opened.identity.sector_size),
+        sectors: SectorSize::given_or(args.sector_size, opened.identity.sector_size),
         ..as_usual
     };
     let mount = match cheetah_attach::mount(opened.device.clone(), &args.dir, options).await {

@@ -233,7 +233,7 @@ fn a_restarted_node_is_refused_as_empty() {
     check(&mount.file, &content, 0, true);
     mount.unmount();
     let status = cheetah(&["status", &drive, "--timeout", TIMEOUT]).says(3, &["lost"]);
-    assert!(status.out().contains("\"empty\""), "{}", status.out());
+    assert!(status.out().contains("\"restarted\""), "{}", status.out());
     let ran = cheetah(&["mount", &drive, &desk.arg("mnt"), "--timeout", TIMEOUT]);
     ran.says(1, &["restart"]);
     // The new instance holds nothing of the drive.

@@ -23,7 +23,7 @@ fn a_drive_of_two_parts_on_each_of_two_nodes_is_spread_over_four_while_it_is_rea
     cheetah(&["create", &drive, "--nodes", &two, "--size", "24MiB", "--parts", "2"]).ok();
     assert_eq!(exports(&[&first, &second, &third, &fourth]), [2, 2, 0, 0]);
     let layout = cheetah(&["status", &drive]).ok().json()["layout"].clone();
-    assert_eq!(layout[0], "mirror of 2 copies in units of 64KiB over 2 nodes, in 2 parts", "{layout}");
+    assert_eq!(layout, "mirror of 2 copies in units of 64KiB over 2 nodes, in 2 parts", "{layout}");
     let old = desk.arg("old.drive");
     std::fs::copy(&drive, &old).unwrap();
     let mount = Mounted::new(&drive, &desk.dir("mnt"), &["--writable"]);

@@ -63,7 +63,8 @@ def find(worker: Worker, what: Task) -> Result:
     finder = _Finder(worker)
     sector_size = what.what[0] or getattr(worker.source, "sector_size", None)
     source = worker.source
-    tables = _native.read_partition_tables(worker.image().pread, source.size, sector_size)
+    given = worker.settings.sector_size
+    tables = _native.read_partition_tables(worker.image().pread, source.size, sector_size, given)
     finder.result.problems += [Problem("volumes", sentence, gap=gap) for sentence, gap in tables.remarks]
     places = sorted([*tables.partitions, *tables.beyond], key=lambda one: one.number)
     for place in places:

@@ -134,7 +134,7 @@ fn a_file_that_is_not_an_image_is_refused_in_one_sentence() {
     };
     assert!(refusal(Ewf::open(&desk.path("absent.E01"))).contains("no such image"));
     assert!(refusal(Ewf::open(&desk.path("no/folder/absent.E01"))).contains("no such image"));
-    assert!(refusal(Ewf::open(desk.dir.path())).contains("it is not a file"));
+    assert!(refusal(Ewf::open(desk.dir.path())).contains("it is a directory"));
     assert!(refused("empty.E01", b"").contains("too short"));
     assert!(refused("text.E01", b"Dear diary, today").contains("not an E01 or Ex01 image"));
     assert!(refused("files.L01", b"LVF\x09\x0d\x0a\xff\0\x01\x01\0\0\0").contains("logical evidence file"));

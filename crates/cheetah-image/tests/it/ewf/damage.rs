@@ -176,7 +176,6 @@ fn inconsistent_segments_are_refused() {
     // Sizes.
     assert!(volume(16, 641).contains("328192 bytes make 11 chunks"));
     assert!(volume(16, 6000).contains("but the tables of its 1 segments list 10"));
-    assert!(volume(16, 0).contains("says 0 sectors, but the tables of its 1 segments list 10 chunks"));
     assert!(volume(20, u32::MAX).contains("claims to be an image of"));
     assert!(volume(12, 0).contains("cannot be read"));
     assert!(volume(8, 1 << 31).contains("cannot be read"));
