@@ -171,8 +171,6 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::{Seek as _, SeekFrom, Write as _};
-    use tempfile::NamedTempFile;
 
     /// A sparse file of `size` bytes that ends with a ZIP64 record claiming this directory.
     fn claiming(size: u64, count: u64, len: u64, start: u64) -> RawFile {
@@ -185,10 +183,7 @@ mod tests {
         end.extend(at.to_le_bytes());
         end.extend([1, 0, 0, 0]);
         end.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0");
-        let mut file = NamedTempFile::new().unwrap();
-        file.seek(SeekFrom::Start(at)).unwrap();
-        file.write_all(&end).unwrap();
-        RawFile::open(file.path()).unwrap()
+        RawFile::open(&super::super::tests::file_of(&end, at)).unwrap()
     }
 
     #[test]

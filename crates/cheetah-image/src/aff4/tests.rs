@@ -1,6 +1,8 @@
 //! Generated containers, and the standard's reference images.
 
-use std::io::Write as _;
+use std::cell::RefCell;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::PathBuf;
 
 use cheetah_testing::evidence;
 use proptest::prelude::*;
@@ -149,10 +151,23 @@ impl Container {
     }
 }
 
-fn open(bytes: &[u8]) -> Result<Aff4> {
+thread_local! {
+    /// The files of a test, until it ends: removing one changes its time of change, which is noticed.
+    static FILES: RefCell<Vec<NamedTempFile>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes a file that is there until the test ends; returns its path.
+pub(super) fn file_of(bytes: &[u8], at: u64) -> PathBuf {
     let mut file = NamedTempFile::new().unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
     file.write_all(bytes).unwrap();
-    Aff4::open(file.path())
+    let path = file.path().to_owned();
+    FILES.with_borrow_mut(|files| files.push(file));
+    path
+}
+
+fn open(bytes: &[u8]) -> Result<Aff4> {
+    Aff4::open(&file_of(bytes, 0))
 }
 
 fn read(aff4: &Aff4, range: ByteRange) -> cheetah_device::Result<Vec<u8>> {

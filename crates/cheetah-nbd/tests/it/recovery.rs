@@ -282,7 +282,7 @@ async fn a_silent_server_fails_reads_after_the_timeout_and_later_ones_at_once() 
         server.change(|state| state.manners = vec![Manner::Mute]);
         let start = Instant::now();
         let lost = client.read(ByteRange::new(512, 512)).await.unwrap_err();
-        assert_eq!(lost.to_string(), "node1: 512+512 lost: no answer for 500s");
+        assert_eq!(lost.to_string(), "node1: 512+512 not available: no answer for 500s");
         assert!(start.elapsed() < TIMEOUT + TIMEOUT / 2);
         // Wait until all connections are given up.
         tokio::time::sleep(TIMEOUT / 2).await;
