@@ -8,7 +8,7 @@
 //! is repeated alone. If that connection is lost, too, the range is unreadable; the first time, only after a second attempt,
 //! since a network may fail twice. Without this, the client would connect again for ever.
 //!
-//! Who opens the same source again, because the server cannot prove that it is the same, must not learn all this again:
+//! A client that opens the same source again, because the server cannot prove that it is the same, need not learn this again:
 //! habits belong to an address, for as long as the process lives.
 
 use std::collections::{HashMap, VecDeque};
@@ -167,6 +167,7 @@ mod tests {
         let turn = habits.turn(range(0, 100)).await.unwrap();
         assert!(matches!(turn, Turn::Alone(_)));
         habits.answered(&turn, range(0, 100));
+        drop(turn);
         let found = ranges_that_end_connections();
         for is_found in [false, true] {
             let turn = habits.turn(range(100, 100)).await.unwrap();
@@ -178,6 +179,7 @@ mod tests {
         // A part of it may be readable. From now on one attempt is enough.
         let turn = habits.turn(range(100, 50)).await.unwrap();
         assert!(!habits.dropped(&turn, range(100, 50)));
+        drop(turn);
         let turn = habits.turn(range(100, 50)).await.unwrap();
         assert!(matches!(turn, Turn::Alone(_)) && habits.dropped(&turn, range(100, 50)));
     }
