@@ -73,7 +73,7 @@ fn the_whole_and_its_partitions_read_as_files() {
             {
                 let expected = &bytes[range.start as usize..range.end as usize];
                 let metadata = at.join(name).metadata().unwrap();
-                assert_eq!((metadata.len(), metadata.mode() & 0o7777), (expected.len() as u64, 0o444), "{name}");
+                assert_eq!((metadata.len(), metadata.mode() & 0o7777), (expected.len() as u64, 0o400), "{name}");
                 assert_eq!(metadata.uid(), rustix::process::getuid().as_raw());
                 assert!(fs::read(at.join(name)).unwrap() == expected, "{name} differs");
             }

@@ -139,7 +139,8 @@ async fn parts(device: &DynDevice, location: &str, path: &Path, folder: Option<&
             false => Ok(None),
         };
     };
-    for name in &names {
+    // Many servers answer any name, so usual endings are not taken for counters here.
+    for name in names.iter().filter(|name| !name.is_usual_ending()) {
         // If a part 0 exists, part 1 is the second.
         let before = name.number().checked_sub(1).and_then(|number| name.with_number(number));
         let is_certain = name.is_at_end() && (name.follows_dot() || name.is_padded());

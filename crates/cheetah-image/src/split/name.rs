@@ -126,6 +126,12 @@ impl PartName {
         self.width > 1 && self.number < highest
     }
 
+    /// Whether the counter is the usual ending of a raw image, such as `raw` or `dd`: letters that are hardly ever a counter.
+    pub fn is_usual_ending(&self) -> bool {
+        const ENDINGS: [&[u8]; 6] = [b"bin", b"dd", b"dmg", b"img", b"iso", b"raw"];
+        self.follows_dot() && ENDINGS.contains(&&self.counter().to_ascii_lowercase()[..])
+    }
+
     /// Parses the name of another file that differs in the counter only.
     pub fn sibling(&self, name: &OsStr) -> Option<Self> {
         let middle = name.as_bytes().strip_prefix(&self.before[..])?.strip_suffix(&self.after[..])?;
