@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use cheetah_acquire::custody;
-use cheetah_acquire::custody::{CustodyEvent, SigningKey, verify_log};
+use cheetah_acquire::custody::{CustodyEvent, Known, SigningKey, ledger, verify_log};
 use pyo3::prelude::*;
 
 use crate::failure;
@@ -25,6 +25,7 @@ impl CustodyLog {
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let opened = py.detach(|| {
+            ledger::usual_directory().into_iter().for_each(ledger::keep_in);
             let key = SigningKey::own()?;
             let id = key.public().id().to_string();
             custody::CustodyLog::open(&path, key).map(|log| (log, id))
@@ -45,7 +46,7 @@ impl CustodyLog {
 /// Returns the source and the case of the last `started` record of a log, as JSON.
 #[pyfunction]
 pub fn custody_state(path: PathBuf) -> PyResult<(Option<String>, Option<String>)> {
-    let report = verify_log(&path, &[]).map_err(|error| failed(&error))?;
+    let report = verify_log(&path, &Known::default()).map_err(|error| failed(&error))?;
     Ok((report.source.map(|source| source.to_string()), report.case.map(|case| case.to_string())))
 }
 
