@@ -67,7 +67,9 @@ def pipes(stage: Stage) -> None:
         pipe = stage.path(f"pipe{suffix}")
         os.mkfifo(pipe)
         for words in (["verify", pipe], ["acquire", pipe, stage.path("copy.img")], ["export", pipe], ["status", pipe]):
-            process = subprocess.Popen([stage.binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                [stage.binary, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             try:
                 process.wait(1)
             except subprocess.TimeoutExpired:
@@ -125,7 +127,7 @@ def memory(stage: Stage) -> None:
     cut = stage.path("junk.qcow2")
     cut.write_bytes(b"QFI\xfb\0\0\0\3" + bytes(12) + b"\0\0\0\x10" + junk)
     for path in (deep, tiny, cut):
-        words = [stage.binary, "--room", "none", "verify", path]
+        words = [str(stage.binary), "--room", "none", "verify", str(path)]
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # noqa: E731
         ran = subprocess.run(words, capture_output=True, preexec_fn=limit, timeout=300)
         if ran.returncode not in (0, 1, 2, 3) or b"panicked" in ran.stderr:
