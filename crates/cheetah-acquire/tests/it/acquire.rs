@@ -18,11 +18,11 @@ use futures::FutureExt as _;
 use proptest::prelude::*;
 use tempfile::tempdir;
 
-/// Checks the images in `dir` against the disk.
-#[track_caller]
 /// The maximum number of bytes read for tables and superblocks, which may reach beyond the end, before the content is.
 const LOOKS_BYTES_MAX: u64 = 128 << 10;
 
+/// Checks the images in `dir` against the disk.
+#[track_caller]
 fn check(disk: &Disk, dir: &Path, report: &Report) {
     let (image, unreadable) = (disk.image(), disk.unreadable());
     assert!(std::fs::read(dir.join("x.raw")).unwrap() == image);

@@ -67,7 +67,7 @@ impl KeptReceipt {
         if !asked.is_valid() || asked.nonce.is_empty() || wiped.is_none_or(|bytes| bytes < node.size) {
             return invalid("it is not about the whole part");
         }
-        let own = credential_store::default().and_then(|own| own.identity().map(|identity| identity.room.clone()));
+        let own = credential_store::default().and_then(|own| own.identity().map(|identity| identity.room));
         match signer {
             Some(signer) if own.is_some_and(|room| room == signer.room) && is_of(&signer, node) => {
                 Self::Proof(receipt.clone())
