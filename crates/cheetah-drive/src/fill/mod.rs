@@ -282,6 +282,11 @@ async fn follow(
     });
 }
 
+/// The file of the digests of what the source sent.
+pub(crate) fn grains_path(file: &DriveFile) -> std::path::PathBuf {
+    grains::path(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,9 +345,4 @@ mod tests {
         assert!(read == content[wrong.offset as usize..wrong.end() as usize], "it comes from the source again");
         copy.close().await.unwrap();
     }
-}
-
-/// The file of the digests of what the source sent.
-pub(crate) fn grains_path(file: &DriveFile) -> std::path::PathBuf {
-    grains::path(file)
 }

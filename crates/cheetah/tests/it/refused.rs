@@ -104,7 +104,7 @@ impl Scene {
             // A mirror of one part on each node is balanced, so there is nothing to move.
             (true, words(&["rebalance", drive, "--nodes", spare])),
             (false, words(&["create", &fresh("new.drive"), "--nodes", spare, "--size", "1MiB"])),
-            (false, words(&["acquire", image, drive, "--restart"])),
+            (false, words(&["acquire", image, drive, "--force"])),
             (false, words(&["destroy", drive])),
         ];
         if need::fuse() {
@@ -137,40 +137,47 @@ fn args(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-#[track_caller]
-fn speaks_of_refusal(actor: &str, words: &[String], ran: &Ran) {
+/// Returns how a command failed to say that it is refused, and that alone.
+fn is_not_refused_in_words(actor: &str, words: &[String], ran: &Ran) -> Option<String> {
     let said = format!("{}{}", ran.out(), ran.stderr);
     let lower = said.to_lowercase();
-    let what = format!("{actor} {words:?}: {said}");
-    let is_role = lower.contains("role") || lower.contains("may not");
-    assert!(lower.contains("is revoked") || is_role, "{what}");
-    assert!(matches!(ran.code, Some(1 | 2)), "{what}");
-    for word in LOSS {
-        assert!(!lower.contains(word), "'{word}': {what}");
-    }
+    let is_said = ["is revoked", "role", "may not"].iter().any(|word| lower.contains(word));
+    let loss = LOSS.iter().find(|word| lower.contains(**word));
+    let is_right = is_said && matches!(ran.code, Some(1 | 2)) && loss.is_none();
+    (!is_right).then(|| format!("{actor} {words:?}, {:?}, {loss:?}: {said}", ran.code))
+}
+
+/// The lines of a drive file, without the number of the epoch in which a writer would begin.
+fn described(drive: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(drive).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("seal =") && !line.starts_with("epoch ="));
+    lines.map(str::to_owned).collect()
 }
 
 #[test]
 fn every_command_of_every_role_revoked_or_not_says_that_it_is_refused_and_nothing_else() {
     let scene = Scene::new();
-    let before = std::fs::read_to_string(&scene.drive).unwrap();
+    let before = described(&scene.drive);
+    let mut wrong = Vec::new();
     for (actor, role) in ACTORS {
         let is_revoked = actor.ends_with('2');
         let may_read = !is_revoked && matches!(role, "examiner" | "analyst");
         for (only_reads, words) in scene.commands(actor) {
             if may_read && (only_reads || role == "examiner") {
-                if only_reads {
+                // An examiner's rebalance takes the leases, and so begins an epoch.
+                if only_reads && (words[0] != "rebalance" || role == "analyst") {
                     scene.at(actor, &args(&words)).ok();
                 }
                 continue;
             }
-            speaks_of_refusal(actor, &words, &scene.at(actor, &args(&words)));
+            wrong.extend(is_not_refused_in_words(actor, &words, &scene.at(actor, &args(&words))));
         }
         for words in scene.services().into_iter().filter(|_| !may_read) {
-            speaks_of_refusal(actor, &words, &scene.at(actor, &args(&words)));
+            wrong.extend(is_not_refused_in_words(actor, &words, &scene.at(actor, &args(&words))));
         }
     }
-    assert_eq!(std::fs::read_to_string(&scene.drive).unwrap(), before, "the drive file is unchanged");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(described(&scene.drive), before, "the drive file is unchanged");
     // Also while another process has it open for writing.
     let socket = scene.lab.0.arg("writer.sock");
     let desk = scene.lab.0.arg("desk.pem");
@@ -182,10 +189,11 @@ fn every_command_of_every_role_revoked_or_not_says_that_it_is_refused_and_nothin
         // An analyst that rebalances only reads, since there is nothing to move.
         for verb in verbs.iter().filter(|verb| actor != "ann" || verb[0] != "rebalance") {
             let words: Vec<String> = verb.iter().map(|word| (*word).to_owned()).collect();
-            speaks_of_refusal(actor, &words, &scene.at(actor, verb));
+            wrong.extend(is_not_refused_in_words(actor, &words, &scene.at(actor, verb)));
         }
     }
     writer.stop(Signal::TERM);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     scene.at("desk", &["verify", &scene.drive]).ok();
 }
 
@@ -219,8 +227,10 @@ fn a_silent_a_restarted_and_a_lost_node_are_told_apart() {
 
 /// Runs a command in a network namespace that has no route to anywhere, not even to this machine.
 fn without_a_network(args: &[&str]) -> Ran {
+    let program = crate::support::run::program();
     let mut command = Command::new("unshare");
-    command.arg("-n").arg(env!("CARGO_BIN_EXE_cheetah")).arg("--json").args(args).stdin(Stdio::null());
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.arg("-n").arg(program.get_program()).arg("--json").args(args).stdin(Stdio::null());
     crate::support::run::run(command)
 }
 
