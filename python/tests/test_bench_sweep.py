@@ -113,7 +113,7 @@ def test_equal_combinations_are_measured_once() -> None:
         (["ram:stripe@a"], ["layout=parity"], "linear and stripe"),
         (["ram:stripe@a"], ["fs=zfs"], "ext4, xfs, btrfs, vfat, ntfs"),
         (["ram:stripe@a"], ["nodes=0"], "not a number of nodes"),
-        (["ram:stripe@a"], ["readahead=1000"], "multiple of 4KiB"),
+        (["ram:stripe@a"], ["readahead=1000B"], "multiple of 4KiB"),
         (["ram:stripe@a"], ["unit=16KiB", "unit=64KiB"], "twice"),
         (["ram:stripe@a", "ram:stripe@b"], [], "NAME=TARGET"),
         (["ram:stripe@a", "ram:stripe@a"], [], "leave one out"),

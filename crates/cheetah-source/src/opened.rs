@@ -34,8 +34,11 @@ pub struct OpenedSource {
     pub identity: Identity,
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
-    /// What is in doubt about its content although all of it can be read, a sentence each ([`doubts`](crate::doubts())).
+    /// What is in doubt about its content although all of it can be read, a sentence each ([`doubts`](crate::doubts())). Empty
+    /// behind a link, where opening must not wait for that: see [`OpenedSource::look_for_doubts`].
     pub doubts: Vec<String>,
+    /// Remarks of its format, if it is behind a link.
+    remote_notes: Option<Vec<String>>,
     reached: SourceConnections,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
@@ -112,7 +115,8 @@ impl OpenedSource {
         let closing = Closing::Filling(Box::new(filling));
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
         let (doubts, layers) = (Vec::new(), Layers::default());
-        Ok(Some(Self { device, name, identity, lost, doubts, reached, closing, meter: None, layers }))
+        let remote_notes = None;
+        Ok(Some(Self { device, name, identity, lost, doubts, remote_notes, reached, closing, meter: None, layers }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -143,6 +147,7 @@ impl OpenedSource {
             identity: drive_identity(file),
             lost,
             doubts,
+            remote_notes: None,
             reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
             meter: None,
@@ -159,7 +164,8 @@ impl OpenedSource {
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
-        let doubts = doubts(&source, access.timeout).await;
+        let doubts = if is_remote { Vec::new() } else { doubts(&source, access.timeout).await };
+        let remote_notes = is_remote.then(|| source.notes.clone());
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
         let (name, identity) = (source.name, source.identity);
@@ -173,11 +179,20 @@ impl OpenedSource {
             identity,
             lost,
             doubts,
+            remote_notes,
             reached,
             closing: Closing::Nothing,
             meter: Some(meter),
             layers,
         })
+    }
+
+    /// Looks for doubts about a source behind a link, through its layers, so that no byte crosses the link twice. `None` for a
+    /// source of this machine, whose doubts are known. `patience` is how long the look may take.
+    pub fn look_for_doubts(&self, patience: Duration) -> Option<impl Future<Output = Vec<String>> + Send + use<>> {
+        let notes = self.remote_notes.clone()?;
+        let source = Source::new(self.device.clone(), self.identity.clone(), self.name.clone());
+        Some(async move { doubts(&Source { notes, ..source }, patience).await })
     }
 
     /// Returns its size.

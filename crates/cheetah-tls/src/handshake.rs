@@ -126,10 +126,12 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
         let need = match need {
             Ok(need) => need,
             Err(error) => {
-                // The alert tells the peer why. It comes behind the part of a flight that was made before the error.
+                // The alert tells the peer why. It comes behind the part of a flight that was made before the error. A step
+                // after it would process what was received again.
                 for _ in 0..LAST_STEPS_MAX {
+                    let start = output.len();
                     let last = advance(&mut connection, &mut input, &mut given, &mut output, &mut content);
-                    if !matches!(last, Ok(Need::Process)) {
+                    if !matches!(last, Ok(Need::Process)) || is_alert(&output[start..]) {
                         break;
                     }
                 }
@@ -171,6 +173,13 @@ pub(crate) async fn handshake<C: Side, S: AsyncRead + AsyncWrite + Unpin>(
     let sender = Sender::new(Sealer::new(tx, &shared)?);
     let receiver = Receiver::new(Opener::new(rx, &shared)?, &content, &input[given..]);
     Ok(Completed { channel: Channel { receiver, sender, cipher }, certificate })
+}
+
+/// Whether a record is an alert: by its type, or, encrypted, by its length, which no message of a handshake has.
+fn is_alert(record: &[u8]) -> bool {
+    /// The header, level and description, the type, and the tag.
+    const SEALED_LEN: usize = 5 + 2 + 1 + 16;
+    matches!(record, [21, ..]) || matches!(record, [23, ..] if record.len() == SEALED_LEN)
 }
 
 /// Ends a connection so that the peer reads the last word: a socket that is closed with unread bytes is reset, and the

@@ -13,7 +13,7 @@ use cheetah_source::{OpenedSource, nodes_here};
 use cheetah_volume::partition::read_tables;
 use serde_json::json;
 
-use super::options::{AccessArgs, source};
+use super::options::{AccessArgs, source, warn_of};
 use super::{attached, background, lazy};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -117,9 +117,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         refuse_own_nodes(&args.source).await?;
     }
     let opened = OpenedSource::open(&args.source, &access).await?;
-    for lost in opened.lost.iter().chain(&opened.doubts) {
-        ui.warn(lost);
-    }
+    warn_of(&opened, access.timeout, ui);
     let timeout = access.timeout * 2 + KERNEL_PATIENCE;
     let use_of = attached::Use::of(&access);
     let options = AttachOptions {

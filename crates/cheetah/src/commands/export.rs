@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::compared::wrapped;
 use super::lazy;
-use super::options::{AccessArgs, source};
+use super::options::{AccessArgs, source, warn_of};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -55,10 +55,9 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    let opened = OpenedSource::open(&args.source, &args.access.get(&args.source, ui).await?).await?;
-    for lost in opened.lost.iter().chain(&opened.doubts) {
-        ui.warn(lost);
-    }
+    let access = args.access.get(&args.source, ui).await?;
+    let opened = OpenedSource::open(&args.source, &access).await?;
+    warn_of(&opened, access.timeout, ui);
     let served = offer(&args, &opened, &mut stop, ui).await;
     // The lease must be released even if serving failed.
     served.and(opened.close().await.map_err(Failure::from))

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::background;
 use super::lazy;
-use super::options::{AccessArgs, source};
+use super::options::{AccessArgs, source, warn_of};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -68,9 +68,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     let access = args.access.get(&args.source, ui).await?;
     let opened = OpenedSource::open(&args.source, &access).await?;
-    for lost in opened.lost.iter().chain(&opened.doubts) {
-        ui.warn(lost);
-    }
+    warn_of(&opened, access.timeout, ui);
     let as_usual = MountOptions::new(opened.name.clone());
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),

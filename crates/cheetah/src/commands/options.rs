@@ -15,7 +15,7 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, OverlayPlace};
+use cheetah_source::{Access, CacheOption, OpenedSource, OverlayPlace};
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use futures::future::join_all;
@@ -383,4 +383,12 @@ pub fn must_not_exist(path: &Path, what: &str) -> Result<()> {
         return Err(Failure::misused(format!("{} already exists; {what}", path.display())));
     }
     Ok(())
+}
+
+/// Warns of what is lost of a source, and of doubts about it; those about a source behind a link follow when they are found.
+pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
+    opened.lost.iter().chain(&opened.doubts).for_each(|sentence| ui.warn(sentence));
+    if let Some(looking) = opened.look_for_doubts(patience) {
+        tokio::spawn(async move { looking.await.iter().for_each(|doubt| ui.warn(doubt)) });
+    }
 }
