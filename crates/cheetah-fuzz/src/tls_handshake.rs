@@ -14,6 +14,9 @@ struct Sides {
     answer: Vec<u8>,
 }
 
+static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime"));
+
 static SIDES: LazyLock<Sides> = LazyLock::new(|| {
     let room = Room::new();
     let client = room.credential("desk", Role::Examiner).client(Expected::role(Role::Node)).unwrap();
@@ -35,6 +38,8 @@ fn said(side: impl FnOnce(Stream<'_>) -> bool, bytes: &[u8]) -> Vec<u8> {
 
 /// Runs one input: as it is, as the content of a record, and as an edit of a real message.
 pub fn run(data: &[u8]) {
+    // The end of a refused handshake is limited in time.
+    let _entered = RUNTIME.enter();
     let Sides { client, server, hello, answer } = &*SIDES;
     let record = |kind| {
         let body = &data[..data.len().min(16_000)];
