@@ -2,7 +2,8 @@
 //!
 //! Only the log is signed, so only the log says what the image should be. A drive file, a file of digests, a report, a
 //! coverage map and the hashes stored in an image are claims: each must agree with the log, and each that the log says was
-//! made must be there. Otherwise whoever can write to the folder could alter all of them together.
+//! made must be there. Otherwise a person with write access to the
+//! folder could alter all of them together.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! The examiner's ledger: the head of every custody log that this user has written, kept away from the evidence.
 //!
 //! It is a directory of the user's own, `$XDG_STATE_HOME/cheetah/ledger` or `~/.local/state/cheetah/ledger`, with one file
-//! for each log and each path that the log was written at. Whoever can change a folder of evidence, and so cut the end off
-//! its log, put an older log in its place or remove it, does not reach the ledger.
+//! for each log and each path that the log was written at. A person with write access to a
+//! folder of evidence can cut, replace or remove its log, but does not reach the ledger.
 //!
 //! A log that was copied is written at two paths and grows at each. At the same path, a log must have the last head
 //! that was written there. At another path it must have what was known of the evidence: the last record that is not

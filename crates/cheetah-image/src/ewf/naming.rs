@@ -83,7 +83,7 @@ pub(super) fn find(first: &Path) -> Result<(Vec<PathBuf>, String)> {
     loop {
         let Some(name) = naming.name(paths.len() + 1) else {
             let beyond = format!(
-                "segment {} of {}, for which the naming of segments has no name (sets of so many are not supported)",
+                "segment {} of {}, which is beyond the last name that segments can have; larger sets are not supported",
                 paths.len() + 1,
                 first.display()
             );

@@ -18,9 +18,9 @@ use crate::ui::Ui;
 #[command(
     long_about = "Checks a custody log and prints its head: the number of its records and the SHA-256 of the last.
 
-A log is a chain, so the head proves every record before it. It cannot prove that nothing came after it: whoever can \
-change the folder can cut the end off the log. Note the head where such a person cannot change it, in a notebook or in a \
-report that you hand over. `verify --head` then shows whether the log still has it.
+A log is a chain, so the head proves every record before it. It cannot prove that nothing came after it: a person \
+with write access to the folder can cut the end off the log. Note the head where that person cannot change it, in a \
+notebook or in a report that you hand over. `verify --head` then shows whether the log still has it.
 
 Each head that you write is also in your ledger on this machine, which `verify` uses: ~/.local/state/cheetah/ledger.
 
