@@ -65,6 +65,11 @@ impl Watch {
         written.load(Ordering::Relaxed)
     }
 
+    /// The same as of the last question, without asking the kernel.
+    pub(crate) fn was_written(&self) -> bool {
+        self.written.as_ref().is_some_and(|written| written.load(Ordering::Relaxed))
+    }
+
     /// Says what is watched, and what is not, in sentences.
     pub(crate) fn describe(&self) -> String {
         let notices = if self.written.is_some() {
