@@ -5,3 +5,4 @@
 mod acquire;
 mod agent;
 mod common;
+mod interrupted;

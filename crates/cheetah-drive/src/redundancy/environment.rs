@@ -1,38 +1,33 @@
-//! A writer's environment: its leases at the nodes, its connections to them, and the maps it stores there.
+//! A writer's environment: its leases at the nodes, and its connections to them. Its maps are stored there by
+//! a ballot (`ballot.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use cheetah_control::api::NewMap;
-use cheetah_device::layer::{Layer, Reads, Writes};
-use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
+use cheetah_device::DynDevice;
 use cheetah_error::{Error, Result};
-use cheetah_nbd::client::Client;
 use cheetah_redundancy::engine::{Epoch, newest_of_writer};
-use cheetah_redundancy::{DynLink, Map, MemberLink, MemberState, Members};
+use cheetah_redundancy::{DynLink, Map, MemberState, Members};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::confirmation::{Confirmation, Confirmed, FENCED};
+use super::confirmation::{Confirmation, Confirmed};
 use super::divergence::Divergence;
 use super::ended::{ENDED_TIMEOUT, has_ended};
+use super::leased::{Leased, NodeLink};
 use super::map::DriveMap;
 use super::stores::Stores;
 use super::votes::votes;
 use crate::file::set::DriveSet;
-use crate::file::{DriveFile, Set, SetNode};
+use crate::file::{DriveFile, SetNode};
 use crate::lease::Fence;
 use crate::node::export::KeptExports;
 use crate::node::open::{NodeAccess, connect_node};
 use crate::node::trouble::{self, Trouble};
 use crate::random_id::random_id;
-
-/// How long a node may take to store a map. A write waits for it only if too few others answer sooner.
-const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How long a node may take to return its count of bytes read: resynchronization waits for it.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
@@ -57,11 +52,11 @@ pub(crate) struct Shared {
     pub(super) overwrites: AtomicBool,
     has_warned_of_divergence: AtomicBool,
     /// The set, with the drive file as last saved.
-    set: Mutex<DriveSet>,
+    pub(super) set: Mutex<DriveSet>,
     pub(super) places: Mutex<Vec<Place>>,
     pub(super) members: OnceLock<Weak<Members>>,
     /// Why the drive file, which has no vote, lacks the map that was stored last.
-    file_is_behind: Mutex<Option<String>>,
+    pub(super) file_is_behind: Mutex<Option<String>>,
     /// The nodes of the last map that was stored both at the nodes and in the drive file.
     pub(super) stored_nodes: Mutex<Vec<SetNode>>,
     pub(super) stores: Stores,
@@ -72,7 +67,7 @@ pub(crate) struct Shared {
     pub(super) confirmation: Arc<Confirmation>,
     pub(super) access: NodeAccess,
     /// Maps are marked as refetching: lost ranges are being fetched again.
-    refetching: AtomicBool,
+    pub(super) refetching: AtomicBool,
     /// The leases were released: no further one is taken.
     pub(super) is_released: AtomicBool,
 }
@@ -107,23 +102,14 @@ pub(super) struct Former {
     pub until: Epoch,
 }
 
-/// In which of two sets of nodes a node counts that has stored a map.
-#[derive(Clone, Copy)]
-struct Counts {
-    /// The nodes of this map.
-    is_now: bool,
-    /// Those of the map that was stored last.
-    was_before: bool,
-}
-
 impl Place {
     /// The node that the member moves to in a map with this entry.
-    fn incoming_in(&self, entry: &cheetah_redundancy::map::Member) -> Option<SetNode> {
+    pub(super) fn incoming_in(&self, entry: &cheetah_redundancy::map::Member) -> Option<SetNode> {
         entry.incoming.as_ref().and(self.incoming.as_ref()).map(|incoming| incoming.node.clone())
     }
 
     /// The node that has this place in a map of this epoch.
-    fn node_at(&self, epoch: Epoch) -> &SetNode {
+    pub(super) fn node_at(&self, epoch: Epoch) -> &SetNode {
         self.former.as_ref().filter(|former| epoch < former.until).map_or(&self.node, |former| &former.node)
     }
 }
@@ -432,122 +418,6 @@ impl Shared {
         let writer = lineage.last().cloned().unwrap_or_default();
         Some(DriveMap { map, incoming: none(), former: none(), nodes, refetching: false, writer, lineage })
     }
-
-    async fn store(&self, map: Map) -> std::result::Result<(), String> {
-        self.confirmation.wait().await?;
-        let places = self.places.lock().clone();
-        let nodes = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
-        let incoming = places.iter().zip(&map.members).map(|(place, entry)| place.incoming_in(entry)).collect();
-        let refetching = self.refetching.load(Ordering::Acquire);
-        let former = self.stored_nodes.lock().clone();
-        let lineage = self.lineage.lock().clone();
-        let mut map =
-            DriveMap { map, nodes, incoming, former: Vec::new(), refetching, writer: self.id.clone(), lineage };
-        let other = |(former, now): (&SetNode, &SetNode)| Some(former.clone()).filter(|former| !former.is_same(now));
-        map.former = former.iter().zip(&map.nodes).map(other).collect();
-        let text = map.text(&self.set.lock());
-        let (sender, mut answers) = mpsc::unbounded_channel();
-        let send = |slot: usize, node: &SetNode, token: &Option<String>, counts: Counts| {
-            if let (Some(export), Some(token)) = (self.exports.of(node, STORE_TIMEOUT), token.clone()) {
-                let (sender, new) = (sender.clone(), NewMap { token, epoch: map.map.epoch, map: text.clone() });
-                let stored = self.stores.store(slot, export, new);
-                self.stores.spawn(async move {
-                    // The store may already have returned, with or without this answer.
-                    sender.send((counts, stored.await)).ok();
-                });
-            }
-        };
-        for (member, (entry, place)) in map.map.members.iter().zip(&places).enumerate() {
-            if entry.state.is_written() {
-                let is_now = place.node.is_same(&map.nodes[member]);
-                let was_before = place.node.is_same(&former[member]);
-                send(member, &place.node, &place.token, Counts { is_now, was_before });
-            }
-            // A node that the member has just left answers, and knows of no other lease.
-            let left = place.former.as_ref().filter(|left| left.node.is_same(&former[member]));
-            if let Some(left) = left.filter(|left| !left.node.is_same(&place.node)) {
-                let is_now = left.node.is_same(&map.nodes[member]);
-                send(places.len() + member, &left.node, &left.token, Counts { is_now, was_before: true });
-            }
-        }
-        drop(sender);
-        // From the next map on, a node that takes another's place counts. A reader that knows only the former nodes must
-        // reach a node with this map, so the former nodes must decide, too.
-        let losses_max = self.losses_max();
-        let decides = |now: usize, before: usize| {
-            votes(&map.nodes, losses_max).decide(now, true) && votes(&former, losses_max).decide(before, true)
-        };
-        let (mut stored, mut before, mut why) = (0, 0, Vec::new());
-        // Does not wait for a silent node while the others suffice.
-        while !decides(stored, before)
-            && let Some((counts, answer)) = answers.recv().await
-        {
-            match answer {
-                Ok(()) => {
-                    stored += usize::from(counts.is_now);
-                    before += usize::from(counts.was_before);
-                }
-                Err(error) => {
-                    if error.is_refused {
-                        self.confirmation.doubt();
-                    }
-                    why.push(error.why);
-                }
-            }
-        }
-        if !decides(stored, before) {
-            return Err(format!("{stored} of {} nodes have it ({})", map.nodes.len(), why.join("; ")));
-        }
-        self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
-        let has_vote = votes(&map.nodes, losses_max).of_file() > 0 || votes(&former, losses_max).of_file() > 0;
-        match self.save(&map) {
-            Ok(()) => {
-                *self.file_is_behind.lock() = None;
-                *self.stored_nodes.lock() = map.nodes;
-            }
-            Err(why) if has_vote => return Err(why),
-            // The nodes alone decide. The nodes named in the file must still decide, because a process that opens it
-            // must reach a node with this map.
-            Err(why) => self.note_file_is_behind(why),
-        }
-        Ok(())
-    }
-
-    /// Notes that the drive file could not be saved. It is saved with the next map, or when the drive is closed.
-    fn note_file_is_behind(&self, why: String) {
-        let mut behind = self.file_is_behind.lock();
-        if behind.is_none() {
-            tracing::warn!(
-                "the nodes have recorded a change, but the drive file has not: {why}; make it writable again"
-            );
-        }
-        *behind = Some(why);
-    }
-
-    /// Warns if the drive file is still behind the nodes, when the drive is closed.
-    pub fn warn_if_file_is_behind(&self) {
-        if let Some(why) = self.file_is_behind.lock().take() {
-            tracing::warn!(
-                "the drive file does not have the last changes, which the nodes have recorded: {why}; make it writable, then \
-                 run cheetah repair"
-            );
-        }
-    }
-
-    /// Saves the drive file if nodes were lost, came back, were replaced or move, or bad ranges changed; these changes have
-    /// the file's vote. A drive whose nodes store no maps has only its file.
-    fn save(&self, map: &DriveMap) -> std::result::Result<(), String> {
-        let mut saved = self.set.lock();
-        let index = saved.index;
-        let places = |set: &Set| -> Vec<_> { set.nodes.iter().map(|node| (node.nbd.clone(), node.state)).collect() };
-        let mut changed = saved.clone();
-        map.update(&mut changed.drive, index);
-        let (now, before) = (changed.entry(), saved.entry());
-        if places(now) == places(before) && now.bad == before.bad && now.incoming == before.incoming {
-            return Ok(());
-        }
-        saved.update(|file| map.update(file, index)).map_err(|error| error.to_string())
-    }
 }
 
 /// The environment of the engine.
@@ -584,76 +454,5 @@ impl cheetah_redundancy::Environment for Keeper {
 
     fn is_gone(&self, member: usize) -> BoxFuture<'_, bool> {
         Box::pin(async move { has_ended(&self.0.node(member), ENDED_TIMEOUT).await })
-    }
-}
-
-/// The connection to a node.
-pub(crate) struct NodeLink {
-    pub client: Arc<Client>,
-    pub device: DynDevice,
-}
-
-impl MemberLink for NodeLink {
-    fn device(&self) -> &DynDevice {
-        &self.device
-    }
-
-    fn silent_for(&self) -> Option<Duration> {
-        self.client.silent_for()
-    }
-}
-
-/// A node's device under this writer's lease. A request that the node refuses fails as lost, unless another writer has
-/// the drive. Once the leases are confirmed, it is sent again.
-struct Leased {
-    inner: DynDevice,
-    shared: Weak<Shared>,
-    member: usize,
-    token: Option<String>,
-    node: Arc<str>,
-}
-
-impl Leased {
-    async fn explain(&self, range: ByteRange, error: cheetah_device::Error) -> cheetah_device::Error {
-        let (cheetah_device::Error::Fenced(why), Some(shared)) = (&error, self.shared.upgrade()) else { return error };
-        let now = shared.places.lock()[self.member].token.clone();
-        if now.is_none() || now == self.token {
-            let asked = Instant::now();
-            shared.confirmation.doubt();
-            shared.confirmation.confirmed_since(asked).await.ok();
-        }
-        match shared.fence.is_up() {
-            true => cheetah_device::Error::Fenced(format!("{}: {FENCED}", self.node).into()),
-            false => cheetah_device::Error::Lost { device: self.node.clone(), range, why: why.clone() },
-        }
-    }
-}
-
-impl Layer for Leased {
-    type Below = DynDevice;
-    const READS: Reads = Reads::Handled;
-    const WRITES: Writes = Writes::Handled;
-
-    fn below(&self) -> &DynDevice {
-        &self.inner
-    }
-
-    fn on_read(&self, range: ByteRange) -> Io<'_, Data> {
-        Io::later(async move {
-            match self.inner.read(range).await {
-                Ok(data) => Ok(data),
-                Err(error) => Err(self.explain(range, error).await),
-            }
-        })
-    }
-
-    fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
-        let range = ByteRange::new(offset, data.len());
-        Io::later(async move {
-            match self.inner.write(offset, data, fua).await {
-                Ok(()) => Ok(()),
-                Err(error) => Err(self.explain(range, error).await),
-            }
-        })
     }
 }

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::divergence::agreed;
-use super::environment::NodeLink;
+use super::leased::NodeLink;
 use super::map::DriveMap;
 use super::newest::newest_soon;
 use super::votes::votes;

@@ -13,7 +13,9 @@
 //! | `newest` | finding the newest map |
 //! | `votes` | the votes of the nodes |
 //! | `ended` | whether a node's process has certainly ended |
-//! | `environment` | a writer's connections and stored maps |
+//! | `environment` | a writer's connections, and the places of the members |
+//! | `leased` | a connection under a writer's lease |
+//! | `ballot` | storing a map: which nodes count, and when they decide |
 //! | `leases` | a writer's leases, taken and renewed |
 //! | `confirmation` | how long a writer relies on its leases |
 //! | `divergence` | writers that wrote apart from each other are found |
@@ -42,6 +44,7 @@
 //! apart from each other, that is found when both nodes answer, and the drive is refused until an examiner decides.
 
 pub(crate) mod arrays;
+mod ballot;
 pub mod check;
 mod confirmation;
 pub(crate) mod divergence;
@@ -50,6 +53,7 @@ mod ended;
 pub(crate) mod environment;
 pub(crate) mod follow;
 pub(crate) mod former;
+mod leased;
 mod leases;
 pub(crate) mod map;
 mod moving;

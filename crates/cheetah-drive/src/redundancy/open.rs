@@ -9,8 +9,9 @@ use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::ended::{ENDED_TIMEOUT, has_ended};
-use super::environment::{Holder, NodeLink, Taken};
+use super::environment::{Holder, Taken};
 use super::follow::{Followed, Follower};
+use super::leased::NodeLink;
 use super::map::DriveMap;
 use super::newest::newest;
 use super::upkeep::Upkeep;
