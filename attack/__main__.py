@@ -8,7 +8,22 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from attack import acquisition, boundaries, custody, floods, images, losses, parts, redirects, survival, targets, web
+from attack import (
+    acquisition,
+    boundaries,
+    clocks,
+    custody,
+    finding,
+    floods,
+    images,
+    losses,
+    neighbour,
+    parts,
+    redirects,
+    survival,
+    targets,
+    web,
+)
 from attack.stage import ROOT, STDERRS, Broken, Skipped, Stage, stage
 
 ON_SERVERS: dict[str, Callable[[Stage, targets.Target], None]] = {
@@ -33,6 +48,9 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "acquisition, forged journal": acquisition.forged_journal,
     "acquisition, foreign partial": acquisition.foreign_partial,
     "acquisition, changing source": acquisition.changing_source,
+    "finding, spoofed announcements": finding.spoofed,
+    "neighbour, idle memory": neighbour.idle_memory,
+    "clocks": clocks.jumps,
 }
 
 

@@ -79,7 +79,7 @@ class Stage:
             ran = subprocess.run(
                 [self.binary, *words],
                 capture_output=True,
-                env=self._env(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 timeout=PATIENCE_S,
             )
@@ -100,7 +100,7 @@ class Stage:
         with self.stderr(stderr) as descriptor:
             process = subprocess.Popen(
                 [self.binary, "--json", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=descriptor,
-                env=self._env(), text=True,
+                env=self.environment(), text=True,
             )  # fmt: skip
         assert process.stdout
         try:
@@ -144,7 +144,8 @@ class Stage:
         finally:
             os.close(descriptor)
 
-    def _env(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of commands: with a key and a ledger of the stage's own."""
         key, state = self.folder / "custody.key", self.folder / "state"
         return {**os.environ, "CHEETAH_KEY": str(key), "XDG_STATE_HOME": str(state)}
 

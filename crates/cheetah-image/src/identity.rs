@@ -104,6 +104,7 @@ pub struct Identity {
     /// Where it is, as the user gave it.
     pub location: String,
     /// The size of its content, in bytes.
+    #[serde(rename = "size_bytes", alias = "size")]
     pub size: u64,
     /// Bytes in a logical sector, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -314,7 +315,10 @@ mod tests {
     fn an_identity_survives_serialisation() {
         let mut identity = Identity::new(Kind::Aff4, "a.aff4", 1 << 40);
         let bare = serde_json::to_value(&identity).unwrap();
-        assert_eq!(bare, serde_json::json!({ "kind": "aff4", "location": "a.aff4", "size": 1u64 << 40 }));
+        assert_eq!(bare, serde_json::json!({ "kind": "aff4", "location": "a.aff4", "size_bytes": 1u64 << 40 }));
+        // As earlier versions wrote it, in logs that are signed.
+        let earlier = serde_json::json!({ "kind": "aff4", "location": "a.aff4", "size": 1u64 << 40 });
+        assert_eq!(serde_json::from_value::<Identity>(earlier).unwrap(), identity);
         identity.unreadable = vec![ByteRange::new(512, 1024)];
         identity.case.examiner = Some("M. Poirot".into());
         identity.hashes.md5 = Some("0".repeat(32));

@@ -30,6 +30,7 @@ pub mod spec;
 pub mod split;
 mod unpack;
 mod watch;
+mod watching;
 
 pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
@@ -40,3 +41,4 @@ pub use open_behind::{Folder, open_behind};
 pub use raw::RawFile;
 pub use served::ServedBy;
 pub use source::{OpenOptions, Source, SourceFile};
+pub use watching::Watching;

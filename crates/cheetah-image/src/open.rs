@@ -44,7 +44,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         Detected::Open(source) => Ok(*source),
         Detected::Virtual(path, format) => {
             let device = Qemu::open(&path, format, options).await?;
-            let watched = Some("not watched: another program (qemu-nbd) reads its files".to_owned());
+            let watched = Some(QEMU_WATCHED.to_owned());
             let identity = Identity { watched, ..Identity::new(format.kind(), spec, device.geometry().size) };
             let (files, notes) = (device.files().to_vec(), device.notes().to_vec());
             let device = Arc::new(ReadOnly::new(Arc::new(device)));
@@ -52,6 +52,10 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
         }
     }
 }
+
+/// How a virtual disk is watched.
+const QEMU_WATCHED: &str = "not watched while it was read, since another program (qemu-nbd) reads its files; the size and the times of \
+                            each of its files were compared at the end of an acquisition, and the kernel was asked to report writes to them";
 
 /// The kind of the file at a path.
 enum Detected {

@@ -151,7 +151,7 @@ impl OwnFile {
         self.check(path)?;
         let write = || {
             let folder = folder_of(path);
-            let permissions = std::fs::Permissions::from_mode(0o666);
+            let permissions = std::fs::Permissions::from_mode(0o600);
             let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
             file.write_all(content)?;
             file.as_file().sync_all()?;
@@ -224,8 +224,9 @@ pub fn not_following_links(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(flags.bits().cast_signed())
 }
 
+/// Creates a file of its owner alone.
 fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).append(true).create_new(true).open(path)
+    OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(path)
 }
 
 /// The first [`HEAD_LEN`] bytes of a file, or fewer if it is shorter.

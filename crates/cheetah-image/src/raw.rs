@@ -1,6 +1,6 @@
 //! A raw image, or a block device, as a read-only device.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -159,9 +159,11 @@ impl RawFile {
 }
 
 fn stamp(file: &File) -> std::io::Result<Stamp> {
-    let metadata = file.metadata()?;
-    let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
-    Ok((metadata.len(), times))
+    file.metadata().map(|metadata| stamp_of(&metadata))
+}
+
+pub(crate) fn stamp_of(metadata: &Metadata) -> Stamp {
+    (metadata.len(), [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()])
 }
 
 impl Inner {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Size;
 use cheetah_error::{Error, Result};
 
+/// What each record beside an image or a drive may take at first: a custody log, a report, a journal, a drive file.
+pub const RECORD_BYTES: u64 = 64 << 10;
+
 /// Fails if the file systems of `files` have less room than the bytes that each may take. Changes nothing. Says nothing of
 /// file systems that do not tell.
 ///

@@ -65,6 +65,11 @@ impl Watch {
         written.load(Ordering::Relaxed)
     }
 
+    /// Whether a program may have had the file open for writing, and mapped, when this was started.
+    pub(crate) fn may_have_writer(&self) -> bool {
+        self.lease != Lease::Granted
+    }
+
     /// The same as of the last question, without asking the kernel.
     pub(crate) fn was_written(&self) -> bool {
         self.written.as_ref().is_some_and(|written| written.load(Ordering::Relaxed))
@@ -93,7 +98,8 @@ impl Watch {
 }
 
 /// What is compared of every file.
-pub(crate) const TIMES: &str = "its size, its time of modification and its time of change were compared with each read";
+pub(crate) const TIMES: &str = "its size, its time of modification and its time of change were compared with each read and at the \
+                                end of an acquisition (fanotify was not used)";
 
 impl Notices {
     fn add(&self, file: &File) -> Option<Arc<AtomicBool>> {

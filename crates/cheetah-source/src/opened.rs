@@ -195,6 +195,16 @@ impl OpenedSource {
         Some(async move { doubts(&Source { notes, ..source }, patience).await })
     }
 
+    /// Returns every doubt about it: those that were found when it was opened, and those of a look behind its link, which may
+    /// take `patience`.
+    pub async fn all_doubts(&self, patience: Duration) -> Vec<String> {
+        let mut doubts = self.doubts.clone();
+        if let Some(looking) = self.look_for_doubts(patience) {
+            doubts.extend(looking.await);
+        }
+        doubts
+    }
+
     /// Returns its size.
     pub fn size(&self) -> u64 {
         self.device.geometry().size

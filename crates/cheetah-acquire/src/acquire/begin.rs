@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
+use cheetah_drive::file::side_space::digests_bytes;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::hash::Hashing;
 use cheetah_image::space;
+use cheetah_source::UploadRecord;
 
 use super::recorder::Recorder;
 use super::{AcquireEvent, Destination, Evidence, Form, Request, side_files};
@@ -137,17 +139,19 @@ async fn begin_new(
     Ok(Prepared { journal, state: AcquisitionState::new(start)?, sinks, hashing, evidence })
 }
 
-/// What an image needs beyond its content at least: the files beside it.
-const SIDE_BYTES: u64 = 64 << 10;
-
 /// Fails if there is too little space for the images. A raw image has holes where the source has; an E01 that is compressed
 /// may take less than its content, so only one that would have to shrink to a tenth is refused, and others are warned of.
 fn check_space(destinations: &[Destination], setup: &Setup) -> Result<()> {
     let content = content_bytes(setup);
     let files = |part: u64| -> Vec<_> {
-        let local = destinations.iter().filter(|to| to.object.is_none() && to.form != Form::Drive);
         let is_packed = |to: &Destination| to.form == Form::E01 && setup.e01.compression != Compression::NONE;
-        local.map(|to| (to.path.clone(), content / if is_packed(to) { part } else { 1 } + SIDE_BYTES)).collect()
+        let written = |to: &Destination| match (&to.object, to.form) {
+            (Some(_), _) => UploadRecord::bytes_max(setup.size),
+            (None, Form::Drive) => digests_bytes(setup.size),
+            (None, _) => content / if is_packed(to) { part } else { 1 },
+        };
+        // Beside each are a journal, a log and a report.
+        destinations.iter().map(|to| (to.path.clone(), written(to).saturating_add(space::RECORD_BYTES))).collect()
     };
     let instead = ", or give --skip-space-check if the source is known to have that much less content";
     space::check(&files(10), instead)?;

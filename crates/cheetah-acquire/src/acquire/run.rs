@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cheetah_device::coverage::State;
-use cheetah_device::{ByteRange, Error as DeviceError};
+use cheetah_device::{ByteRange, Error as DeviceError, supervise};
 use cheetah_drive::DriveFile;
 use cheetah_error::{Error, Result};
-use cheetah_image::{HashKind, Identity};
+use cheetah_image::{HashKind, Identity, Source, Watching};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -63,6 +63,7 @@ pub async fn acquire(
     if !doubts.is_empty() {
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
+    let watching = watch(&evidence.source).await;
     let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
     let identity = &evidence.source.identity;
     let salvage = Salvage {
@@ -107,6 +108,8 @@ pub async fn acquire(
                     recorder.tell(AcquireEvent::Completing { hashes: hashes.clone() })?;
                     let unreadable = Damage::of(&state.bad).bytes;
                     let files = files.finish(&hashes, unreadable).await;
+                    // All of it was read: a change since the last read is found now, or never.
+                    watching.check()?;
                     let whole = Finished { state, hashes, active, tally, doubts, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
@@ -127,6 +130,12 @@ pub async fn acquire(
     };
     give_up(&request, &state, safe_at, sinks, &error, &mut recorder).await;
     Err(error)
+}
+
+/// Watches the files of a source, before the first byte of them is read.
+async fn watch(source: &Source) -> Watching {
+    let files = source.files.clone();
+    supervise::spawn_blocking(move || Watching::start(&files)).await.unwrap_or_default()
 }
 
 fn stopped(why: &str) -> Error {

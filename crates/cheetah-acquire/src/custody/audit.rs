@@ -33,6 +33,7 @@ pub struct AuditOptions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
     /// Bytes in the image.
+    #[serde(rename = "size_bytes")]
     pub size: u64,
     /// Its hashes; none if a part of it is damaged.
     pub hashes: Hashes,

@@ -206,6 +206,7 @@ pub struct FileRead {
     /// Its path as text, or its URI.
     pub file: String,
     /// Its size in bytes.
+    #[serde(rename = "size_bytes", alias = "size")]
     pub size: u64,
     /// The SHA-256 of the file itself, in hexadecimal. It is the hash of the content only if the file is a raw image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,6 +220,7 @@ pub struct FileRead {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// Bytes in the image.
+    #[serde(rename = "size_bytes", alias = "size")]
     pub size: u64,
     /// The number of unreadable bytes, corrupt ones included; hashes are made with zeros for them.
     #[serde(default)]
@@ -250,6 +252,7 @@ pub struct Verified {
     /// Whether the image or drive is unchanged since it was acquired.
     pub ok: bool,
     /// Bytes in the image.
+    #[serde(rename = "size_bytes", alias = "size")]
     pub size: u64,
     /// Bytes that could not be read, now or when it was acquired.
     #[serde(default)]
@@ -289,5 +292,24 @@ impl From<ByteRange> for Span {
 impl From<Span> for ByteRange {
     fn from(span: Span) -> Self {
         Self::new(span.offset, span.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_under_their_former_name_too() {
+        for name in ["size", "size_bytes"] {
+            let text = format!(r#"{{"event":"finished","details":{{"{name}":4096}}}}"#);
+            let event: CustodyEvent = serde_json::from_str(&text).unwrap();
+            assert_eq!(event, CustodyEvent::Finished(Box::new(Finished { size: 4096, ..Finished::default() })));
+            let written = serde_json::to_value(&event).unwrap();
+            assert_eq!(written["details"]["size_bytes"], 4096, "{written}");
+            let text = format!(r#"{{"event":"verified","details":{{"ok":true,"{name}":4096}}}}"#);
+            let event: CustodyEvent = serde_json::from_str(&text).unwrap();
+            assert!(matches!(event, CustodyEvent::Verified(verified) if verified.size == 4096));
+        }
     }
 }

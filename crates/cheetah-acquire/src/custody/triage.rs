@@ -32,6 +32,7 @@ pub struct OutputFile {
     /// Its name in the folder of the triage.
     pub name: String,
     /// Bytes in it.
+    #[serde(rename = "size_bytes", alias = "size")]
     pub size: u64,
     /// Its SHA-256 in hexadecimal.
     pub sha256: String,

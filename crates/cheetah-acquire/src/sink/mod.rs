@@ -188,7 +188,7 @@ fn half_made(destination: &Destination, partial: &Path) -> Error {
 /// The error for a file that has the name of a partial image and is not it.
 fn foreign(path: &Path, is: &str) -> Error {
     Error::misuse(format!(
-        "{} {is}, and is left alone; move it away, and put the partial image back or begin again with --restart",
+        "{} {is}, and is left alone; move it away, and put the partial image back, or begin again with --restart once it is away",
         path.display()
     ))
 }

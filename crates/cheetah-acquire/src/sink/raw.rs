@@ -5,6 +5,7 @@
 //! the name.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use crate::reader::Chunk;
 
 /// The bytes before the id of a seal.
 const SEAL_BEGINS: &str = "\nPart of an image that Cheetah is acquiring: ";
+/// The digits of the id of a seal.
+const SEAL_ID_DIGITS: usize = 32;
 /// Bytes read at a time in search of content.
 const LOOK_BYTES: usize = 1 << 20;
 
@@ -70,7 +73,7 @@ impl Seal {
     fn is_on(&self, file: &File, size: u64) -> std::io::Result<bool> {
         let mut found = vec![0; self.text().len()];
         match file.read_exact_at(&mut found, size) {
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
             read => read.map(|()| found == self.text().as_bytes()),
         }
     }
@@ -105,7 +108,7 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
         sized.and_then(|()| sync_directory_of(&partial)).map_err(doing(&partial))
     });
     // Nothing is left of an image that cannot be begun.
-    begun.inspect_err(|_| drop(discard(destination)))?;
+    begun.inspect_err(|_| drop(remove(&partial)))?;
     sink(destination, partial, file, (seal, setup))
 }
 
@@ -196,10 +199,36 @@ fn has_only_zeros(file: &File, mut at: u64, end: u64) -> std::io::Result<bool> {
     Ok(true)
 }
 
+/// Removes the partial image. A file of that name that is not one is left alone.
 pub fn discard(destination: &Destination) -> Result<()> {
     let partial = partial(destination);
-    match std::fs::remove_file(&partial) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+    if partial.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(());
+    }
+    let file = open_partial(&partial)?;
+    if !is_begun(&file).map_err(doing(&partial))? {
+        return Err(foreign(&partial, "is not part of an image that an acquisition began"));
+    }
+    remove(&partial)
+}
+
+/// Whether a file is a partial image: it ends with a seal, whichever, or has no content, as a crash may leave it.
+fn is_begun(file: &File) -> std::io::Result<bool> {
+    let len = file.metadata()?.len();
+    let mut end = vec![0; Seal(Mark::default()).text().len() + SEAL_ID_DIGITS];
+    let has_seal = match len.checked_sub(end.len() as u64) {
+        Some(at) => {
+            file.read_exact_at(&mut end, at)?;
+            end.starts_with(SEAL_BEGINS.as_bytes())
+        }
+        None => false,
+    };
+    Ok(has_seal || has_only_zeros(file, 0, len)?)
+}
+
+fn remove(partial: &Path) -> Result<()> {
+    match std::fs::remove_file(partial) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(Error::io(format_args!("removing {}", partial.display()), &error))
         }
         _ => Ok(()),

@@ -137,14 +137,13 @@ impl Node {
         found.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// Takes the rights of users who are neither root nor in the device's group from its file and those of its partitions: they
-    /// show evidence.
+    /// Makes its device file and those of its partitions root's alone: they show evidence.
     pub(crate) fn keep_from_others(self) {
         use std::os::unix::fs::PermissionsExt as _;
         for path in std::iter::once(self.path()).chain(self.partitions()) {
             let Ok(mode) = fs::metadata(&path).map(|found| found.permissions().mode()) else { continue };
-            if mode & 0o007 != 0
-                && let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o770))
+            if mode & 0o077 != 0
+                && let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o700))
             {
                 tracing::warn!("{}: other users may use it, and that cannot be changed: {error}", path.display());
             }

@@ -67,8 +67,12 @@ impl Device for SparseFile {
 
 fn failed(name: Arc<str>, error: &std::io::Error) -> DeviceError {
     match error.kind() {
-        ErrorKind::StorageFull => DeviceError::NoSpace(format!("{name}: the disk is full").into()),
-        ErrorKind::QuotaExceeded => DeviceError::NoSpace(format!("{name}: the quota is exceeded").into()),
+        ErrorKind::StorageFull => {
+            DeviceError::NoSpace(format!("{name}: the disk is full; free some space, or choose another place").into())
+        }
+        ErrorKind::QuotaExceeded => DeviceError::NoSpace(
+            format!("{name}: the quota is exceeded; free some space, or choose another place").into(),
+        ),
         _ => DeviceError::io(name, error),
     }
 }

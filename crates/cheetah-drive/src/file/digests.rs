@@ -3,6 +3,7 @@
 //! The file consists of BLAKE3 digests, 32 bytes for each chunk, in order. Its own digest is in the drive file, under
 //! the seal. So an untouched drive file suffices to tell which chunks of the image have changed.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use cheetah_device::{ByteRange, Data, Size};
@@ -98,6 +99,23 @@ impl Digests {
         Ok(DigestsRef { file: recorded_name(&path), chunk: CHUNK_BYTES, blake3: self.root() })
     }
 
+    /// Removes the file that `drive` refers to. Only its content shows that it is one: another file, which an altered drive
+    /// file may name, is left alone.
+    ///
+    /// # Errors
+    ///
+    /// If the file is not the recorded one, or cannot be removed.
+    pub(crate) fn remove(drive: &DriveFile) -> Result<()> {
+        let recorded = drive.image.as_ref().and_then(|image| Some((image.digests.as_ref()?, image.size)));
+        let Some((digests, size)) = recorded else { return Ok(()) };
+        let path = drive.recorded(&digests.file);
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Ok(());
+        }
+        Self::load(drive, digests, size)?;
+        DIGESTS.remove(&path)
+    }
+
     /// Reads the file that `drive` refers to, for an image of `size` bytes. Refuses another file than the recorded one.
     pub fn load(drive: &DriveFile, recorded: &DigestsRef, size: u64) -> Result<Self> {
         let path = drive.recorded(&recorded.file);
@@ -117,5 +135,33 @@ impl Digests {
         }
         digests.chunks.as_flattened_mut().copy_from_slice(&bytes);
         Ok(digests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::tests::example;
+
+    #[test]
+    fn only_the_digests_that_the_drive_file_records_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut drive = example();
+        drive.path = dir.path().join("case42.drive");
+        let image = drive.image.as_mut().unwrap();
+        let mut digests = Digests::new(image.size).unwrap();
+        digests.set(0, [7; 32]);
+        image.digests = Some(digests.save(&drive.path).unwrap());
+        let path = drive.digests_path();
+        let own = std::fs::read(&path).unwrap();
+        for other in [&b"Dear diary"[..], &[0; 32], b""] {
+            std::fs::write(&path, other).unwrap();
+            Digests::remove(&drive).unwrap_err();
+            assert_eq!(std::fs::read(&path).unwrap(), other);
+        }
+        std::fs::write(&path, own).unwrap();
+        Digests::remove(&drive).unwrap();
+        assert!(!path.exists());
+        Digests::remove(&drive).unwrap();
     }
 }

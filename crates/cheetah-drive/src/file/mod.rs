@@ -68,6 +68,7 @@ pub mod digests;
 pub mod disk;
 pub(crate) mod places;
 pub(crate) mod set;
+pub mod side_space;
 
 use std::path::{Path, PathBuf};
 

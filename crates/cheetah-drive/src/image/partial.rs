@@ -18,12 +18,17 @@ use crate::file::{DriveFile, ImageState, beside};
 use crate::open::Drive;
 use crate::options::OpenOptions;
 use cheetah_error::{Error, Result};
+use cheetah_image::space;
+
+use super::save::INSTEAD_OF_SPACE;
 
 /// How to save a part.
 #[derive(Debug, Clone)]
 pub struct PartialOptions {
     /// Replace the image file and its map if they exist.
     pub force: bool,
+    /// Fail before anything is written if the file system may have too little space.
+    pub check_space: bool,
     /// How long a node may take to answer.
     pub timeout: Duration,
 }
@@ -66,6 +71,10 @@ pub async fn save_partial(
     // Read before the drive: ranges that are `Read` in the map have been flushed, and stay.
     let present = present(file)?;
     let digests = digests(file)?;
+    if options.check_space {
+        let files = [(path.to_owned(), present.bytes(State::Read)), (map.clone(), space::RECORD_BYTES)];
+        space::check(&files, INSTEAD_OF_SPACE)?;
+    }
     let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
     let drive = Drive::open_unmarked(file, open).await?;
     let lost = drive.troubles().iter().map(ToString::to_string).collect();

@@ -12,15 +12,22 @@ use crate::file::digests::Digests;
 use crate::file::disk::{directory, sync_directory, temporary_in};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{HashChoice, Hashes};
+use cheetah_image::space;
 
 /// The maximum number of differing ranges named in an error; verify lists them all.
 const RANGES_SHOWN_MAX: usize = 8;
+
+/// What else a user can do if there may be too little space: zeros take none.
+pub(super) const INSTEAD_OF_SPACE: &str =
+    ", or give --skip-space-check if the drive is known to have that much less content than zeros";
 
 /// How to save.
 #[derive(Debug, Clone, Default)]
 pub struct SaveOptions {
     /// Replace the file if it exists.
     pub force: bool,
+    /// Fail before anything is written if the file system may have too little space.
+    pub check_space: bool,
     /// The hashes to compute of the saved bytes.
     pub hashes: HashChoice,
     /// Save only this many bytes from the start (the image's size); all if `None`.
@@ -55,6 +62,9 @@ pub async fn save(
         return Err(exists());
     }
     let size = options.size.unwrap_or_else(|| device.geometry().size);
+    if options.check_space {
+        space::check(&[(path.to_owned(), size)], INSTEAD_OF_SPACE)?;
+    }
     let dir = directory(path);
     let partial = temporary_in(dir).map_err(failed)?;
     partial.as_file().set_len(size).map_err(failed)?;
@@ -191,6 +201,17 @@ mod tests {
         assert!(ranges.iter().all(|range| text.contains(&range.to_string())), "{text}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing half-made is left");
         assert_eq!(copied(digests).await.unwrap().size, (3 << 20) + 17);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_where_the_image_has_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = SaveOptions { size: Some(u64::MAX >> 2), check_space: true, ..Default::default() };
+        let error = save(device(), &dir.path().join("out.raw"), options, |_| {}).await.unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+        let text = error.to_string();
+        assert!(text.contains("free some space") && text.contains("--skip-space-check"), "{text}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]

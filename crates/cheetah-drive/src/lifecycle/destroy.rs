@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::usage::unused;
-use crate::file::digests::DIGESTS;
+use crate::file::digests::Digests;
 use crate::file::{DriveFile, SetNode};
 use crate::fill::files;
 use crate::lease::Leases;
@@ -160,7 +160,7 @@ pub async fn destroy(file: &DriveFile, options: DestroyOptions) -> Result<Destro
         Key::Kept(_) => false,
     };
     if file_removed {
-        for removed in [DIGESTS.remove(&file.digests_path()), files::remove_all(file), sealed::remove_record(file)] {
+        for removed in [Digests::remove(file), files::remove_all(file), sealed::remove_record(file)] {
             // Nothing refers to these files any more.
             removed.unwrap_or_else(|error| tracing::warn!("the nodes are free, but a file is left: {error}"));
         }

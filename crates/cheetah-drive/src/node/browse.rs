@@ -20,8 +20,10 @@ pub(crate) async fn browse(duration: Duration, timeout: Duration) -> Result<Vec<
         Error::failed(format!("looking for nodes by mDNS: {error}; name the nodes instead of `auto`"))
     };
     let announced = mdns::browse(MDNS_SERVICE, duration).await.map_err(failed)?;
-    let answers = join_all(announced.iter().map(|service| ask(service, timeout))).await;
-    let found: Vec<_> = answers.into_iter().flatten().collect();
+    // Anyone on the network can announce addresses at which nothing answers: each announcement has one time-out for all of
+    // its addresses.
+    let asked = announced.iter().map(|service| tokio::time::timeout(timeout, ask(service, timeout)));
+    let found: Vec<_> = join_all(asked).await.into_iter().filter_map(|answer| answer.ok().flatten()).collect();
     if found.is_empty() {
         return Err(Error::failed(format!(
             "no node announced itself within {seconds} s; start `cheetah node` with --announce on the machines, or name them"

@@ -1,7 +1,9 @@
 //! Listening sockets: TCP or Unix.
 
+use std::fs::{self, Permissions};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -23,7 +25,7 @@ pub struct SocketFile(PathBuf);
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // The file may be gone already, and nothing can handle other errors here.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -43,7 +45,10 @@ impl Listener {
     ///
     /// The operating system's, such as a file that is there already.
     pub fn unix(path: &Path) -> io::Result<Self> {
-        Ok(Self::Unix(UnixListener::bind(path)?, SocketFile(path.to_owned())))
+        let bound = Self::Unix(UnixListener::bind(path)?, SocketFile(path.to_owned()));
+        // A library may bind under any umask; the command line's lets no other user in from the start.
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        Ok(bound)
     }
 
     /// The TCP address it is bound to; `None` for a Unix socket.

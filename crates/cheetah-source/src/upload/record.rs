@@ -10,13 +10,17 @@ use std::path::{Path, PathBuf};
 use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::{Locked, OwnFile};
+use cheetah_image::space;
 use parking_lot::Mutex;
 
+use super::part_bytes;
 use super::uploads::{BegunUpload, Line, Uploads};
 use crate::web::target::{ObjectTarget, StoredPart};
 
 /// The maximum length of the record in bytes.
 const BYTES_MAX: u64 = 1 << 30;
+/// The bytes that the line of a part may take.
+const PART_LINE_BYTES: u64 = 512;
 const START: &str = r#"{"uploads_to":"#;
 
 const RECORD: OwnFile = OwnFile {
@@ -43,13 +47,18 @@ impl UploadRecord {
     /// [`Error::Misuse`] if the file is not a record, or one of uploads to another object. [`Error::Failed`] if another
     /// process uploads, or the record is damaged or cannot be written.
     pub fn open(path: &Path, target: &ObjectTarget) -> Result<Self> {
-        let Locked::Held { file, .. } = RECORD.open_or_create_locked(path)? else { return Err(in_use(path)) };
+        let Locked::Held { file, is_new } = RECORD.open_or_create_locked(path)? else { return Err(in_use(path)) };
         let state = State::read(file, path)?;
         let record = Self { path: path.to_owned(), state: Mutex::new(state) };
         let to = target.shown();
         let recorded = record.state.lock().uploads.to.clone();
         match recorded {
-            None => record.add(Line::UploadsTo(to))?,
+            None => record.add(Line::UploadsTo(to)).inspect_err(|_| {
+                // A full disk leaves no empty record.
+                if is_new {
+                    let _ = record.remove();
+                }
+            })?,
             Some(other) if other == to => {}
             Some(other) => {
                 let path = path.display();
@@ -60,6 +69,12 @@ impl UploadRecord {
             }
         }
         Ok(record)
+    }
+
+    /// Returns the bytes that the record of the upload of an object of `size` bytes may take.
+    pub fn bytes_max(size: u64) -> u64 {
+        let parts = part_bytes(size).map_or(0, |bytes| size.div_ceil(bytes));
+        space::RECORD_BYTES.saturating_add(parts.saturating_mul(PART_LINE_BYTES))
     }
 
     /// Removes the record at `path`, and aborts its uploads at the store; does nothing if there is none.
@@ -118,10 +133,11 @@ impl UploadRecord {
     /// Appends a line durably.
     fn add(&self, line: Line) -> Result<()> {
         let doing = |why: &dyn std::fmt::Display| Error::failed(format!("writing {}: {why}", self.path.display()));
+        let writing = |error| Error::io(format_args!("writing {}", self.path.display()), &error);
         let mut text = serde_json::to_string(&line).map_err(|error| doing(&error))?;
         text.push('\n');
         let mut state = self.state.lock();
-        state.file.append(text.as_bytes(), true).map_err(|error| doing(&error))?;
+        state.file.append(text.as_bytes(), true).map_err(writing)?;
         state.uploads.apply(line).map_err(|why| damaged(&self.path, why))
     }
 }

@@ -10,11 +10,13 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{CreateRequest, create_unless};
 use cheetah_drive::destroy::{DestroyOptions, destroy};
 use cheetah_drive::file::Set;
+use cheetah_drive::file::side_space::SideFiles;
 use cheetah_drive::fill;
 use cheetah_drive::{
     AvailableNode, DriveFile, DriveSize, HashChoice, Layout, NodeSpec, UNIT_BYTES_DEFAULT, unit_of_sealed,
 };
 use cheetah_image::Identity;
+use cheetah_seal::Units;
 use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
@@ -149,6 +151,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         let size_max = if let DriveSize::Bytes(bytes) = size { Some(bytes) } else { None };
         let gathering = Gathering { nodes: args.nodes.clone(), listen, size_max };
         let (path, layout, seal) = (args.drive.clone(), Layout::Linear, args.seal.always()?);
+        SideFiles::default().check_space(&path)?;
         let request = CreateRequest {
             path,
             nodes: Vec::new(),
@@ -177,6 +180,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let spares = args.spares.clone();
     let request =
         CreateRequest { path, nodes, layout, size, parts: usize::from(args.parts), thin, spares, seal, timeout };
+    side_files(&args, &request).check_space(&args.drive)?;
     let mut file = create_unless(request, stop.asked()).await?;
     load::warn_of_foreign(&file, ui);
     warn_of_missing_maps(&file, ui);
@@ -201,6 +205,16 @@ fn bytes_of(size: DriveSize, nodes: &[AvailableNode]) -> u64 {
     match size {
         DriveSize::Bytes(bytes) => bytes,
         DriveSize::All => nodes.iter().map(|node| node.free_bytes).fold(0, u64::saturating_add),
+    }
+}
+
+/// The files beside the drive.
+fn side_files(args: &Args, request: &CreateRequest) -> SideFiles {
+    let bytes = bytes_of(request.size, &request.nodes);
+    SideFiles {
+        image_bytes: if args.from.is_some() { bytes } else { 0 },
+        is_filled: args.lazy,
+        sealed: request.seal.as_ref().and_then(|seal| Units::new(seal.unit, bytes)),
     }
 }
 

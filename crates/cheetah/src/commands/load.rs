@@ -6,6 +6,7 @@ use std::time::Duration;
 use cheetah_acquire::custody::FillLog;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{DynDevice, Size};
+use cheetah_drive::file::side_space::SideFiles;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_image::{Identity, spec};
@@ -168,6 +169,7 @@ pub async fn load(
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<Image> {
+    SideFiles { image_bytes: source.size(), ..SideFiles::default() }.check_space(&file.path)?;
     let log = FillLog::beside(&file.path);
     log.started(&source.source.identity, &file.path, how.hashes, false)?;
     let outcome = tokio::select! {

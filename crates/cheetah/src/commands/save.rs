@@ -17,6 +17,7 @@ use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, Saved, save, save_to};
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_error::Error;
+use cheetah_image::space;
 use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord};
 use serde_json::json;
 
@@ -56,6 +57,10 @@ pub struct Args {
     /// Replace the image file if it exists
     #[arg(long)]
     force: bool,
+
+    /// Write even if there may be too little space. A range of zeros takes none
+    #[arg(long)]
+    skip_space_check: bool,
 
     /// Save all ranges that can be read, and list the others in IMAGE.map. Exits with 3 if there are any
     #[arg(long, conflicts_with_all = ["whole", "hash"])]
@@ -178,7 +183,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let compared = digests.is_some();
     // The log's, because it is signed; the drive file has the same.
     let expected = intact.filter(|_| !args.whole).map(|_| records.hashes()).unwrap_or_default();
-    let options = SaveOptions { force: args.force, hashes: args.hash, size, expected, digests };
+    let check_space = !args.skip_space_check;
+    let options = SaveOptions { force: args.force, check_space, hashes: args.hash, size, expected, digests };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let saved = match &object {
         Some(to) => {
@@ -274,8 +280,11 @@ async fn upload(
     if restart {
         UploadRecord::discard(&to.beside("upload"), &target).await?;
     }
-    let record = Arc::new(UploadRecord::open(&to.beside("upload"), &target)?);
     let size = options.size.unwrap_or_else(|| device.geometry().size);
+    if options.check_space {
+        space::check(&[(to.beside("upload"), UploadRecord::bytes_max(size))], "")?;
+    }
+    let record = Arc::new(UploadRecord::open(&to.beside("upload"), &target)?);
     let saving = async {
         let upload = Arc::new(Upload::open(target.clone(), size, options.force, record.clone()).await?);
         let to: DynDevice = upload.clone();
@@ -311,7 +320,8 @@ async fn upload(
 async fn partial(args: &Args, (file, records): (&DriveFile, &DriveRecords), stop: &mut Stop, ui: Ui) -> Result<()> {
     let progress = ui.progress(format!("saving {}", args.image.display()), file.size);
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
-    let options = PartialOptions { force: args.force, timeout: args.timeout.get() };
+    let (force, check_space) = (args.force, !args.skip_space_check);
+    let options = PartialOptions { force, check_space, timeout: args.timeout.get() };
     let saved = tokio::select! {
         saved = save_partial(file, &args.image, &options, shown) => saved?,
         signal = stop.asked() => return Err(stopped(signal)),

@@ -1,6 +1,7 @@
 //! Output: tables and sentences for people, one JSON value per line for programs.
 
 pub mod log;
+mod plain_progress;
 pub mod progress;
 pub mod stderr;
 pub mod stdout;

@@ -1,15 +1,14 @@
-//! Progress: a bar on a terminal, a plain line every few seconds in a pipe. A bar fits 80 columns, however long the
+//! Progress: a bar on a terminal, plain lines elsewhere. A bar fits 80 columns, however long the
 //! name in it: a line that wraps cannot be redrawn in place.
 
 use std::fmt::Display;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_device::visible::OneLine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::plain_progress::PlainProgress;
 use super::stderr;
 
 /// Columns for the operation and the name of its object beside a bar of bytes, which leave room for the figures.
@@ -17,23 +16,12 @@ const PREFIX_COLUMNS_MAX: usize = 24;
 /// Columns for the operation beside a spinner.
 const SPINNER_COLUMNS_MAX: usize = 64;
 
-/// The interval between lines in a pipe.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(3);
-
 /// The progress of one long operation. Dropping it clears the bar.
 pub struct Progress(Show);
 
 enum Show {
     Bar(ProgressBar),
-    Plain(Plain),
-}
-
-struct Plain {
-    what: String,
-    total: u64,
-    done: AtomicU64,
-    started: Instant,
-    last: Mutex<Instant>,
+    Plain(PlainProgress),
 }
 
 impl Progress {
@@ -72,8 +60,7 @@ impl Progress {
     }
 
     fn plain(what: String, total: u64) -> Self {
-        let now = Instant::now();
-        Self(Show::Plain(Plain { what, total, done: AtomicU64::new(0), started: now, last: Mutex::new(now) }))
+        Self(Show::Plain(PlainProgress::new(what, total)))
     }
 
     /// Sets the number of bytes done. The rate and the time left are computed from these.
@@ -96,7 +83,7 @@ impl Progress {
                 let total = Size(bar.length().unwrap_or_default());
                 bar.set_message(format!("{} of {total}, {}", Size(done_bytes), OneLine(details())));
             }
-            Show::Plain(plain) => plain.set(done_bytes, Some(&details())),
+            Show::Plain(plain) => plain.set(done_bytes, Some(details())),
         }
     }
 
@@ -120,29 +107,6 @@ impl Drop for Progress {
     }
 }
 
-impl Plain {
-    fn set(&self, done: u64, details: Option<&str>) {
-        self.done.store(done, Ordering::Relaxed);
-        let Ok(mut last) = self.last.try_lock() else { return };
-        if self.total == 0 || last.elapsed() < PLAIN_INTERVAL {
-            return;
-        }
-        *last = Instant::now();
-        stderr::line(self.line(done, details));
-    }
-
-    fn line(&self, done: u64, details: Option<&str>) -> String {
-        let percent = u128::from(done) * 100 / u128::from(self.total.max(1));
-        let so_far = format!("{}: {} of {} ({percent}%)", self.what, Size(done), Size(self.total));
-        if let Some(details) = details {
-            return format!("{so_far}, {details}");
-        }
-        let rate = done as f64 / self.started.elapsed().as_secs_f64().max(0.001);
-        let left = self.total.saturating_sub(done);
-        format!("{so_far}, {}", pace(rate, (rate >= 1.0).then(|| (left as f64 / rate) as u64)))
-    }
-}
-
 /// The rate and the time left, as every operation shows them.
 pub fn pace(rate_bytes_s: f64, left_s: Option<u64>) -> String {
     let left = left_s.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
@@ -150,7 +114,7 @@ pub fn pace(rate_bytes_s: f64, left_s: Option<u64>) -> String {
 }
 
 /// Formats a duration with at most two units.
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -181,7 +145,7 @@ fn shortened(text: &str, columns_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use indicatif::TermLike;
 
@@ -293,14 +257,6 @@ mod tests {
         assert_eq!(shortened("saving /evidence/case42/disk.raw", 24), "saving …case42/disk.raw");
         assert_eq!(shortened(&"x".repeat(30), 10), format!("…{}", "x".repeat(8)));
         assert_eq!(shortened("saving 証拠証拠証拠証拠証拠", 20), "saving …拠証拠証拠");
-    }
-
-    #[test]
-    fn a_plain_line_shows_the_operation_and_its_progress() {
-        let progress = Progress::new("loading".into(), 4 << 30, false);
-        let Show::Plain(plain) = &progress.0 else { panic!("no terminal here") };
-        assert_eq!(plain.line(1 << 30, Some("stalled")), "loading: 1GiB of 4GiB (25%), stalled");
-        assert!(plain.line(1 << 30, None).starts_with("loading: 1GiB of 4GiB (25%), "));
     }
 
     #[test]

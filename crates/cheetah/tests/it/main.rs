@@ -55,6 +55,7 @@ mod secured;
 mod serve;
 mod slow_links;
 mod sources;
+mod space;
 mod static_binary;
 mod survive;
 mod triage;

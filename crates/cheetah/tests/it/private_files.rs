@@ -2,12 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
 use crate::support::run::{Ran, program, run};
-use crate::support::{Desk, MIB, Mounted, Node, Service, need, node, text};
+use crate::support::{Desk, MIB, Mounted, Node, Service, need, node, text, until};
 
 /// `cheetah --json ARGS…` under the umask 000, with all places for files in a desk.
 fn open_minded(desk: &Desk, args: &[&str]) -> Command {
@@ -91,6 +91,58 @@ fn every_file_and_socket_is_its_owners_alone_under_a_umask_of_000() {
 }
 
 #[test]
+fn a_mount_its_cache_and_a_drive_that_fills_are_their_owners_alone_under_a_umask_of_000() {
+    if !need::fuse() {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", 3 * MIB);
+    let ours: Vec<PathBuf> = ["tmp", "home", "disk.raw"].iter().map(|name| desk.at(name)).collect();
+    for folder in ["tmp", "home", "cache", "mnt"] {
+        desk.dir(folder);
+    }
+    std::fs::set_permissions(desk.at("cache"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let node = Node::start("16MiB");
+    let lazy = desk.arg("lazy.drive");
+    ran(&desk, &["create", &lazy, "--nodes", node.address(), "--from", &image, "--lazy"]).ok();
+    let socket = desk.arg("lazy.sock");
+    let filling = started(&desk, &["export", &lazy, "--unix", &socket]);
+    let uri = format!("nbd+unix:///lazy?socket={socket}");
+    let cache = format!("{}:8MiB", desk.arg("cache"));
+    let mount = started(&desk, &["mount", &uri, &desk.arg("mnt"), "--cache", &cache]);
+    // While it fills, there are more files beside the drive file.
+    assert_eq!(open_to_others(desk.path(), &ours), Vec::<String>::new());
+    assert!(std::fs::read(text(&mount.ready, "file")).unwrap() == content);
+    for name in ["lazy.drive", "lazy.drive.custody", "lazy.sock", "mnt/lazy.raw"] {
+        assert!(desk.at(name).symlink_metadata().is_ok(), "no {name}");
+    }
+    assert_eq!(open_to_others(desk.path(), &ours), Vec::<String>::new());
+    assert_eq!(mount.stop(Signal::INT).0, Some(0));
+    filling.stop(Signal::INT);
+    assert_eq!(open_to_others(desk.path(), &[&ours[..], &[desk.at("mnt")]].concat()), Vec::<String>::new());
+}
+
+#[test]
+fn what_an_interrupted_acquisition_leaves_is_its_owners_alone_under_a_umask_of_000() {
+    let desk = Desk::new();
+    let (image, _) = desk.image("disk.raw", 12 * MIB);
+    for folder in ["tmp", "cache", "home"] {
+        desk.dir(folder);
+    }
+    let ours: Vec<PathBuf> = ["tmp", "cache", "home", "disk.raw"].iter().map(|name| desk.at(name)).collect();
+    let agent = Service::start(&["serve", &image, "--listen", "127.0.0.1:0", "--rate-max", "1MiB"]);
+    let args = ["acquire", text(&agent.ready, "uri"), &desk.arg("x.raw"), &desk.arg("x.E01")];
+    let mut acquisition = open_minded(&desk, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the images are begun", || ["x.raw.partial", "x.E01.partial"].iter().all(|name| desk.at(name).exists()));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&acquisition), Signal::TERM).unwrap();
+    assert_eq!(acquisition.wait().unwrap().code(), Some(1));
+    for name in ["x.raw.partial", "x.raw.acquire", "x.raw.custody", "x.E01.partial"] {
+        assert!(desk.at(name).symlink_metadata().is_ok(), "no {name}");
+    }
+    assert_eq!(open_to_others(desk.path(), &ours), Vec::<String>::new());
+}
+
+#[test]
 fn a_mount_by_root_is_roots_alone_unless_others_are_allowed() {
     if !need::fuse() || !need::is_root() || !need::programs(&["setpriv"]) {
         return;
@@ -113,6 +165,41 @@ fn a_mount_by_root_is_roots_alone_unless_others_are_allowed() {
         assert_eq!(mount.read().len(), MIB as usize);
         mount.unmount();
     }
+}
+
+#[test]
+fn an_unreadable_folder_in_path_does_not_hide_fusermount3() {
+    if !need::fuse() || !need::is_root() || !need::programs(&["setpriv", "unshare", "nsenter", "mknod", "fusermount3"])
+    {
+        return;
+    }
+    let desk = Desk::new();
+    let (image, content) = desk.image("disk.raw", MIB);
+    let (secret, mnt) = (desk.dir("secret"), desk.dir("mnt"));
+    let set = |path: &str, mode: u32| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(desk.path().to_str().unwrap(), 0o755);
+    set(&image, 0o644);
+    set(&secret, 0o700);
+    set(&mnt, 0o777);
+    let own = desk.arg("cheetah");
+    std::fs::copy(program().get_program(), &own).unwrap();
+    set(&own, 0o755);
+    // A user may open /dev/fuse on most machines.
+    let script = format!(
+        "mknod {fuse} c 10 229 && chmod 666 {fuse} && mount --bind {fuse} /dev/fuse && \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ PATH={secret}:$PATH \
+         {own} --json mount {image} {mnt}",
+        fuse = desk.arg("fuse"),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let service = Service::spawn(command, "ready").unwrap_or_else(|why| panic!("{why}"));
+    // Root does not see the mount of another user, and its user sees it in its own namespace of mounts.
+    let mut cat = Command::new("nsenter");
+    cat.args(["--mount", "--target", &service.pid().to_string()]);
+    cat.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cat", text(&service.ready, "file")]);
+    assert!(run(cat).ok().stdout == content);
+    assert_eq!(service.stop(Signal::TERM).0, Some(0));
 }
 
 #[test]

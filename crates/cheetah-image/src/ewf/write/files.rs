@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::names::Names;
 use super::walk;
+use crate::ewf::v1::SIGNATURE;
 use crate::own_file::{FileId, not_following_links};
 use crate::publish::{Unpublished, publish, rename_new};
 use crate::regular;
@@ -19,6 +20,9 @@ use cheetah_error::{Error, Result};
 
 /// The maximum number of finished segments that wait to be synced, which bounds open files.
 const UNSYNCED_MAX: usize = 8;
+
+/// The name of this program in the header of an image.
+const SOFTWARE: &str = "Cheetah ";
 
 /// More bytes than the sections at the beginning of a segment have.
 const HEAD_BYTES_MAX: usize = 1 << 20;
@@ -331,9 +335,42 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Removes the partial files of a set.
+/// Removes the partial files of a set that is not finished. If one of them is something else, nothing is removed.
 pub fn discard(names: &Names) -> Result<()> {
+    let mut guid = None;
+    for number in 1.. {
+        let Some(path) = names.partial(number).ok().filter(|path| exists(path)) else { break };
+        let opened = not_following_links(OpenOptions::new().read(true)).open(&path);
+        let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::LOOP) => foreign(&path, "is a symbolic link"),
+            _ => Error::io(format_args!("looking at {}", path.display()), &error),
+        })?;
+        check_only_name(&file, &path)?;
+        if walk::is_done(&file) {
+            return Err(foreign(
+                &path,
+                "is the end of a finished image, which the same command without --restart names",
+            ));
+        }
+        let is_own = has_beginning_only(&file)
+            || match number {
+                1 => walk::software(&file).is_some_and(|software| software.starts_with(SOFTWARE)),
+                _ => guid.is_some() && walk::guid(&file) == guid,
+            };
+        if !is_own {
+            return Err(foreign(&path, "is not part of an image that an acquisition of Cheetah's began"));
+        }
+        guid = guid.or_else(|| walk::guid(&file));
+    }
     remove_from(1, |number| names.partial(number))
+}
+
+/// Whether a file without sections is a segment that a crash left: it has no content, or little after its signature.
+fn has_beginning_only(file: &File) -> bool {
+    let mut signature = [0; 8];
+    let is_signed = file.read_exact_at(&mut signature, 0).is_ok() && signature == SIGNATURE;
+    let is_short = file.metadata().is_ok_and(|found| found.len() < HEAD_BYTES_MAX as u64);
+    walk::walk(file).next().is_none() && (has_no_content(file) || is_signed && is_short)
 }
 
 /// Removes the files of segment `number` and those that follow without a gap; the last one first, so that none is

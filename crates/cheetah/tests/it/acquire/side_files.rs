@@ -84,3 +84,62 @@ fn a_map_or_a_custody_log_behind_a_link_is_never_read() {
     symlink(examiner.desk.at("elsewhere.map"), examiner.desk.at("x.raw.map")).unwrap();
     cheetah(&["acquire", &raw, &examiner.desk.arg("y.raw")]).says(2, &["x.raw.map", "symbolic link"]);
 }
+
+#[test]
+fn restart_and_discard_remove_only_what_an_acquisition_began() {
+    let examiner = Examiner::new();
+    let (disk, _) = examiner.desk.image("disk.img", MIB);
+    let other = examiner.desk.arg("other.E01");
+    examiner.acquire(&[&disk, &other]).ok();
+    let finished = examiner.read("other.E01");
+    let foreign: [&[u8]; 4] = [b"Dear diary", &[7; 5000], &finished, b"EVF\x09\x0d\x0a\xff\x00 of another program"];
+    for name in ["x.raw", "x.E01"] {
+        let (to, partial) = (examiner.desk.arg(name), format!("{name}.partial"));
+        let refused = |what: &str| {
+            for option in ["--restart", "--discard"] {
+                examiner.acquire(&[&disk, &to, option]).says(2, &[&partial, "left alone"]);
+                assert!(examiner.desk.at(&partial).symlink_metadata().is_ok(), "{what} {option}");
+            }
+        };
+        for (index, content) in foreign.iter().enumerate() {
+            // Without its content, a short file that begins as an E01 does may be what a crash left of one.
+            if name == "x.E01" && index == 3 {
+                continue;
+            }
+            examiner.desk.file(&partial, content);
+            refused("a file");
+            assert!(examiner.read(&partial) == *content);
+            fs::remove_file(examiner.desk.at(&partial)).unwrap();
+        }
+        let diary = examiner.desk.file("diary", &[0; 100]);
+        fs::hard_link(&diary, examiner.desk.at(&partial)).unwrap();
+        refused("a hard link");
+        fs::remove_file(examiner.desk.at(&partial)).unwrap();
+        symlink(&diary, examiner.desk.at(&partial)).unwrap();
+        refused("a symbolic link");
+        fs::remove_file(examiner.desk.at(&partial)).unwrap();
+        // What a crash leaves is removed.
+        examiner.desk.file(&partial, b"");
+        examiner.acquire(&[&disk, &to, "--restart"]).ok();
+    }
+}
+
+#[test]
+fn a_further_segment_that_is_another_file_keeps_the_whole_set() {
+    let examiner = Examiner::new();
+    let (disk, _) = examiner.desk.image("disk.img", 4 * MIB);
+    let agent = Service::start(&["serve", &disk, "--listen", "127.0.0.1:0", "--rate-max", "1MiB"]);
+    let (source, to) = (text(&agent.ready, "uri"), examiner.desk.arg("x.E01"));
+    let args = [source, &to, "--segment-size", "1MiB", "--level", "none"];
+    let mut running = examiner.start(&args);
+    examiner.wait_for("x.E02.partial");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let third = (2..20).map(|number| format!("x.E{number:02}.partial")).find(|name| !examiner.desk.at(name).exists());
+    let third = third.unwrap();
+    examiner.desk.file(&third, b"Dear diary");
+    examiner.acquire(&[&args[..], &["--restart"]].concat()).says(2, &[&third, "left alone"]);
+    assert!(examiner.desk.at("x.E01.partial").exists() && examiner.desk.at("x.E02.partial").exists());
+    fs::remove_file(examiner.desk.at(&third)).unwrap();
+    examiner.acquire(&[&disk, &to, "--restart"]).ok();
+}
