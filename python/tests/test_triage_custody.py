@@ -44,6 +44,11 @@ def records(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / custody.LOG).read_text().splitlines()]
 
 
+def events(out: Path) -> list[str]:
+    """The events in the log, without the checkpoints of the journal."""
+    return [record["event"] for record in records(out) if record["event"] != "checkpoint"]
+
+
 def verified(out: Path, binary: str) -> tuple[int, dict[str, Any]]:
     """What `cheetah verify` says of it."""
     argv = [binary, "--json", "verify", str(out)]
@@ -53,8 +58,8 @@ def verified(out: Path, binary: str) -> tuple[int, dict[str, Any]]:
 
 def test_the_log_has_the_case_the_source_and_each_file_of_the_result(image: Path) -> None:
     out = triaged(image)
-    started, ended = records(out)
-    assert (started["event"], ended["event"]) == ("started", "triaged")
+    started, checkpoint, ended = records(out)
+    assert (started["event"], checkpoint["event"], ended["event"]) == ("started", "checkpoint", "triaged")
     assert started["details"]["case"] == dict(CASE)
     assert started["details"]["source"]["size"] == image.stat().st_size
     assert [output["name"] for output in ended["details"]["outputs"]] == list(OUTPUTS)
@@ -103,8 +108,7 @@ def test_another_run_continues_the_log_and_starting_over_keeps_it(image: Path, b
     out = triaged(image)
     triaged(image)
     triaged(image, fresh=True)
-    events = [record["event"] for record in records(out)]
-    assert events == ["started", "triaged", "resumed", "triaged", "started", "triaged"]
+    assert events(out) == ["started", "triaged", "resumed", "triaged", "started", "triaged"]
     assert verified(out, binary)[0] == 0
 
 
@@ -120,8 +124,8 @@ def test_an_interrupted_run_is_recorded_as_stopped(image: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Run, "_rank", interrupted)
     out = triaged(image)
-    assert [record["event"] for record in records(out)] == ["started", "triaged", "stopped"]
-    assert not records(out)[1]["details"]["complete"]
+    assert events(out) == ["started", "triaged", "stopped"]
+    assert not records(out)[-2]["details"]["complete"]
     monkeypatch.undo()
     assert verified(out, binary)[0] == 0
 
@@ -138,3 +142,56 @@ def test_files_without_content_of_their_own_are_no_gap(tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text())
     assert summary["verdict"] == "whole"
     assert "Done, with gaps" not in (out / "report.html").read_text()
+
+
+def forged(line: bytes) -> bytes:
+    """The line of the journal with another finding: the part that it names has another digest."""
+    done = json.loads(line)
+    done["bytes_read"] = done.get("bytes_read", 0) + 1
+    return json.dumps(done, separators=(",", ":")).encode() + b"\n"
+
+
+@pytest.mark.parametrize("change", ["altered", "a line less", "a line more", "from another triage"])
+def test_a_run_does_not_resume_from_a_journal_that_was_changed(image: Path, change: str) -> None:
+    out = triaged(image)
+    journal = out / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    other = triage_worker.fat(image.with_name("other.raw"), {"LETTER.TXT": b"Dear Madam"})
+    changed = {
+        "altered": lambda: [forged(lines[0]), *lines[1:]],
+        "a line less": lambda: lines[:-1],
+        "a line more": lambda: [*lines, forged(lines[-1])],
+        "from another triage": lambda: [triaged_beside(other).read_bytes()],
+    }[change]()
+    journal.write_bytes(b"".join(changed))
+    if change == "a line more":
+        # Behind what the log vouches for: the task is done again.
+        triaged(image)
+        assert journal.read_bytes() == b"".join(lines)
+        return
+    before = [(out / name).read_bytes() for name in OUTPUTS]
+    with pytest.raises(Error, match="vouches for") as refused:
+        triaged(image)
+    assert refused.value.exit_code == 3
+    assert [(out / name).read_bytes() for name in OUTPUTS] == before
+    assert events(out)[-3:] == ["resumed", "error", "stopped"]
+    triaged(image, fresh=True)
+    assert events(out)[-1] == "triaged"
+
+
+def triaged_beside(image: Path) -> Path:
+    """The journal of a triage of another image with the same settings."""
+    out = image.with_name("out2")
+    Run(Settings(str(image), str(out), case=CASE), lambda event: None, ("cheetah", "triage")).go()
+    return out / "journal.jsonl"
+
+
+def test_a_run_takes_nothing_over_that_another_user_or_no_log_vouches_for(image: Path) -> None:
+    out = triaged(image)
+    whole = {name: (out / name).read_bytes() for name in OUTPUTS if name.endswith((".txt", ".parquet"))}
+    lines = (out / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "journal.jsonl").write_bytes(b"".join([forged(lines[0]), *lines[1:]]))
+    (out / custody.LOG).unlink()
+    triaged(image)
+    assert {name: (out / name).read_bytes() for name in whole} == whole
+    assert (out / "journal.jsonl").read_bytes() == b"".join(lines)

@@ -70,6 +70,21 @@ impl<F: Storage> Appender<F> {
         Ok(Self::new(file, end))
     }
 
+    /// Appends from `end` on, the length of the file in bytes, as [`Self::new`].
+    pub const fn set_end(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Cuts off everything after the first `end` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of ftruncate(2) and fdatasync(2).
+    pub fn cut_back(&mut self, end: u64) -> Result<()> {
+        (self.end, self.torn) = (end, true);
+        self.mend()
+    }
+
     /// The file.
     pub const fn file(&self) -> &F {
         &self.file

@@ -241,19 +241,12 @@ impl Identity {
     pub fn cleaned(self) -> Self {
         let field = |text: Option<String>| text.map(|text| clean(&text)).filter(|text| !text.is_empty());
         let hex = |text: Option<String>| text.filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let CaseData { case_number, evidence_number, examiner, description, notes } = self.case;
         let Hashes { md5, sha1, sha256, blake3 } = self.hashes;
         Self {
             model: field(self.model),
             serial: field(self.serial),
             hashes: Hashes { md5: hex(md5), sha1: hex(sha1), sha256: hex(sha256), blake3: hex(blake3) },
-            case: CaseData {
-                case_number: field(case_number),
-                evidence_number: field(evidence_number),
-                examiner: field(examiner),
-                description: field(description),
-                notes: field(notes),
-            },
+            case: self.case.cleaned(),
             watched: field(self.watched),
             ..self
         }
@@ -286,6 +279,19 @@ pub struct CaseData {
 }
 
 impl CaseData {
+    /// Returns the data as a reader of an image gets it: see [`Identity::cleaned`].
+    #[must_use]
+    pub fn cleaned(self) -> Self {
+        let field = |text: Option<String>| text.map(|text| clean(&text)).filter(|text| !text.is_empty());
+        Self {
+            case_number: field(self.case_number),
+            evidence_number: field(self.evidence_number),
+            examiner: field(self.examiner),
+            description: field(self.description),
+            notes: field(self.notes),
+        }
+    }
+
     /// Returns whether every field is absent.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,5 +1,7 @@
 //! The authority of a room: its key signs the certificates of members and the list of revoked ones.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cheetah_error::{Error, Result};
 use cheetah_tls::{Fingerprint, Identity, Role, RoomId};
 use rcgen::{
@@ -101,6 +103,21 @@ impl Authority {
     /// Its certificate, in PEM.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate
+    }
+
+    /// Signs a statement of the room, which begins with a context of its own; in base64.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses.
+    pub fn sign(&self, statement: &[u8]) -> Result<String> {
+        self.key.sign(statement).map(|signature| STANDARD.encode(signature))
+    }
+
+    /// Whether the room signed the statement.
+    pub fn has_signed(&self, statement: &[u8], signature: &str) -> bool {
+        let signature = STANDARD.decode(signature).unwrap_or_default();
+        self.key.public().is_ok_and(|key| key.has_signed(statement, &signature))
     }
 
     /// A member's certificate, in PEM.

@@ -3,38 +3,27 @@
 //! It verifies the room's key during the TLS handshake. Before that it sends only a ClientHello, which contains nothing
 //! of the invitation.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use cheetah_control::api::ErrorBody;
 use cheetah_device::os_error;
 use cheetah_error::{Error, Fact, Result};
-use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, Role, Secured};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use cheetah_tls::{Credential, Expected, Fingerprint, Role};
+use hyper::{Method, StatusCode};
 use rustls::pki_types::CertificateDer;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
+use crate::connection::{CONNECT_TIMEOUT, Connection, Failed, connect, parse};
 use crate::credential_file::der_of_list;
 use crate::invitation::{Host, Invitation, parse_host_port};
 use crate::key::PrivateKey;
 use crate::machine::now;
 use crate::pending::{Code, Joiner};
-use crate::wire::{ANSWER_LEN_MAX, Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
+use crate::wire::{Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
 
-/// How long connecting to one address may take, the handshake included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to ask whether a credential is still a member's.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Attempts to enrol, with pauses that double, when the server does not answer.
 const ATTEMPTS: u32 = 4;
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
@@ -70,14 +59,6 @@ impl std::fmt::Debug for Joined {
     }
 }
 
-/// Why a request got no answer.
-enum Failed {
-    /// The server cannot be reached, or the connection broke: try again.
-    Broken(String),
-    /// The server refused, or is not the room: trying again does not help.
-    Refused(Error),
-}
-
 /// Joins a room with an invitation.
 ///
 /// If the connection breaks, it tries again with the same key: the room returns the same certificate, and counts one
@@ -92,13 +73,13 @@ pub async fn enrol(invitation: &Invitation, key: &PrivateKey, machine: &MachineI
     loop {
         match enrol_once(invitation, key, machine).await {
             Ok(joined) => return Ok(joined),
-            Err(Failed::Refused(error)) => return Err(error),
             Err(Failed::Broken(why)) if attempt == ATTEMPTS => {
                 return Err(Error::failed(format!(
                     "cannot join the room: {why}; on the machine that made the invitation, run: cheetah room serve"
                 )));
             }
             Err(Failed::Broken(why)) => tracing::info!("the room does not answer, trying again: {why}"),
+            Err(failed) => return Err(failed.into_error()),
         }
         sleep(pause).await;
         (pause, attempt) = (pause * 2, attempt + 1);
@@ -130,15 +111,11 @@ pub async fn check_in(
     server: Option<ServerAt>,
     ended: bool,
 ) -> Result<Vec<u8>> {
-    let plain = |failed: Failed| match failed {
-        Failed::Broken(why) => Error::failed(why),
-        Failed::Refused(error) => error,
-    };
     let places: Vec<_> = at.iter().filter_map(|place| parse_host_port(place)).collect();
     let tls = credential.client(Expected::role(Role::Room)).map_err(|error| Error::failed(error.to_string()))?;
-    let connection = Connection::open(&places, &tls).await.map_err(plain)?;
+    let connection = Connection::open(&places, &tls).await.map_err(Failed::into_error)?;
     let request = CheckIn { server, ended, time_s: now() };
-    let answer: CheckedIn = connection.ask(Method::POST, "/v1/servers", &request).await.map_err(plain)?;
+    let answer: CheckedIn = connection.ask(Method::POST, "/v1/servers", &request).await.map_err(Failed::into_error)?;
     der_of_list(answer.revocations.as_bytes())
 }
 
@@ -155,7 +132,7 @@ pub async fn is_member(credential: &Credential, at: &[(Host, u16)]) -> Option<bo
         match connection.ask::<CheckedIn>(Method::POST, "/v1/servers", &request).await {
             Ok(_) => Some(true),
             Err(Failed::Refused(error)) => (error.fact() == Some(Fact::Refused)).then_some(false),
-            Err(Failed::Broken(_)) => None,
+            Err(_) => None,
         }
     };
     timeout(MEMBER_TIMEOUT, asking).await.ok().flatten()
@@ -177,7 +154,7 @@ pub async fn wait_for_approval(
 ) -> Result<Joined> {
     let plain = |failed: Failed| match failed {
         Failed::Broken(why) => Error::failed(format!("cannot join the room: {why}; run the command again")),
-        Failed::Refused(error) => error,
+        failed => failed.into_error(),
     };
     let mut nonce = [0; 32];
     getrandom::fill(&mut nonce).map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
@@ -218,7 +195,7 @@ pub async fn wait_for_approval(
             Ok(_) => {}
             // The room's machine may be restarting the server; its table of waiting machines is kept.
             Err(Failed::Broken(why)) => tracing::info!("the room does not answer, trying on: {why}"),
-            Err(Failed::Refused(error)) => return Err(error),
+            Err(failed) => return Err(failed.into_error()),
         }
     }
 }
@@ -257,12 +234,6 @@ async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint,
     let fingerprint = authority.and_then(|certificate| Fingerprint::of_certificate(certificate).ok());
     fingerprint
         .ok_or_else(|| refused(&format!("{host}:{port} is not the enrolment server of a room; check the address")))
-}
-
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 /// Accepts any certificate, to learn which one a server presents.
@@ -335,141 +306,4 @@ fn accept(
     let room = answer.room.chars().filter(|c| !c.is_control()).take(64).collect();
     let at = at.iter().map(|(host, port)| host.with_port(*port)).collect();
     Ok(Joined { credential, pem, room, at, clock_offset_s })
-}
-
-/// A connection to the enrolment server, whose room has been verified, for one request.
-struct Connection {
-    stream: Secured<TcpStream>,
-    host: String,
-}
-
-impl Connection {
-    /// Connects, without a certificate, to the first address that answers, which must be the room with this key.
-    async fn open_for_enrolment(
-        addresses: &[(Host, u16)],
-        room_key: &Fingerprint,
-    ) -> std::result::Result<Self, Failed> {
-        let tls =
-            ClientTls::for_enrolment(*room_key).map_err(|error| Failed::Refused(Error::failed(error.to_string())))?;
-        Self::open(addresses, &tls).await
-    }
-
-    /// Connects to the first address that answers, which must be the room's enrolment server.
-    async fn open(addresses: &[(Host, u16)], tls: &ClientTls) -> std::result::Result<Self, Failed> {
-        let mut why = Vec::new();
-        let mut other = None;
-        for (host, port) in addresses {
-            let shown = host.with_port(*port);
-            let host = host.to_string();
-            let stream = match timeout(CONNECT_TIMEOUT, connect(&host, *port)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    why.push(format!("{shown}: {}", os_error::describe(&error)));
-                    continue;
-                }
-                Err(_) => {
-                    why.push(format!("{shown}: no connection within {} s", CONNECT_TIMEOUT.as_secs()));
-                    continue;
-                }
-            };
-            match timeout(CONNECT_TIMEOUT, tls.connect(&host, *port, stream)).await {
-                // Only the machine that has the room's key is the room; an examiner's credential does not suffice.
-                Ok(Ok((stream, Some(identity)))) if identity.role == Role::Room => {
-                    return Ok(Self { stream, host: shown });
-                }
-                Ok(Ok(_)) => other = Some(format!("{shown} is not the room's enrolment server")),
-                Ok(Err(error)) if is_certificate_error(&error) => {
-                    other = Some(format!("{shown} is not the room of the invitation ({error})"));
-                }
-                Ok(Err(error)) => why.push(format!("{shown}: {error}")),
-                Err(_) => why.push(format!("{shown}: no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs())),
-            }
-        }
-        Err(match other {
-            Some(other) => Failed::Refused(Error::failed(format!(
-                "{other}; nothing was sent to it. Another machine may have that address, or intercept the connection: \
-                 compare with cheetah room list, and make a new invitation"
-            ))),
-            None => Failed::Broken(why.join("; ")),
-        })
-    }
-
-    /// Sends JSON and parses the answer.
-    async fn ask<T: DeserializeOwned>(
-        self,
-        method: Method,
-        path: &str,
-        body: &impl Serialize,
-    ) -> std::result::Result<T, Failed> {
-        parse(&self.send(method, path, body).await?.1)
-    }
-
-    /// Sends JSON, and returns the status, which is a success, and the answer.
-    async fn send(
-        self,
-        method: Method,
-        path: &str,
-        body: &impl Serialize,
-    ) -> std::result::Result<(StatusCode, Bytes), Failed> {
-        match timeout(ANSWER_TIMEOUT, self.exchange(method, path, body)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failed::Broken(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))),
-        }
-    }
-
-    async fn exchange(
-        self,
-        method: Method,
-        path: &str,
-        body: &impl Serialize,
-    ) -> std::result::Result<(StatusCode, Bytes), Failed> {
-        let broken = |error: &dyn std::fmt::Display| Failed::Broken(error.to_string());
-        let internal = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
-        let body = serde_json::to_vec(body).map_err(|error| internal(&error))?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(self.stream)).await.map_err(|error| broken(&error))?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &self.host)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| internal(&error))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), ANSWER_LEN_MAX).collect().await;
-            Ok::<_, Failed>((status, body.map_err(|error| broken(&error))?.to_bytes()))
-        };
-        // The connection must be polled beside the request; its end has no result of its own.
-        let driven = async {
-            let _ = connection.await;
-            std::future::pending().await
-        };
-        let (status, body) = tokio::select! { answer = answer => answer?, never = driven => never };
-        if status.is_success() {
-            return Ok((status, body));
-        }
-        let why = serde_json::from_slice::<ErrorBody>(&body).map_or_else(|_| status.to_string(), |body| body.error);
-        let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
-        if status.is_server_error() {
-            return Err(Failed::Broken(why));
-        }
-        let why = format!("the room refuses: {why}");
-        Err(Failed::Refused(match status {
-            StatusCode::FORBIDDEN => Error::node(Fact::Refused, why),
-            _ => Error::failed(why),
-        }))
-    }
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> std::result::Result<T, Failed> {
-    serde_json::from_slice(body)
-        .map_err(|_| Failed::Refused(Error::failed("the room's answer is malformed; update Cheetah on both machines")))
-}
-
-/// Whether a handshake failed because of the server's answer rather than the network.
-fn is_certificate_error(error: &io::Error) -> bool {
-    let by_us = error.get_ref().is_some_and(|inner| inner.is::<cheetah_tls::TlsError>());
-    by_us || error.kind() == io::ErrorKind::InvalidData
 }

@@ -36,11 +36,15 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+pub mod archive;
 pub mod authority;
 pub mod client;
+mod connection;
 pub mod credential_file;
 pub mod credentials;
 pub mod directory;
+pub mod drives;
+pub mod heads;
 pub mod invitation;
 pub mod key;
 pub mod machine;

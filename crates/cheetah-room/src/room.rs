@@ -9,6 +9,8 @@
 //!   register.toml        invitations and members
 //!   pending.toml         machines that wait for approval
 //!   ca-crl.pem           revoked certificates, for tools; the register decides
+//!   heads.jsonl          the heads of custody logs ([`crate::heads`])
+//!   drives/              drive files to hand out ([`crate::drives`])
 //!   serving.toml         the process and the address of the enrolment server
 //!   lock, serving.lock   held while the register is changed, or enrolment is served
 //! ```
@@ -39,7 +41,8 @@ const REGISTER: &str = "register.toml";
 const PENDING: &str = "pending.toml";
 const REVOCATIONS: &str = "ca-crl.pem";
 const SERVING: &str = "serving.toml";
-const LOCK: &str = "lock";
+/// The lock that is held while a file of the room is changed.
+pub(crate) const LOCK: &str = "lock";
 const SERVING_LOCK: &str = "serving.lock";
 
 /// The most bytes of a small file.
@@ -181,6 +184,10 @@ impl Room {
     /// Its directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    pub(crate) fn directory(&self) -> &OwnDirectory {
+        &self.directory
     }
 
     /// Its authority.

@@ -7,6 +7,12 @@
 //! | `PUT /v1/pending/ID` [`Reveal`] | 204 |
 //! | `GET /v1/pending/ID` | 202 while the machine waits; then [`Enrolled`] |
 //! | `POST /v1/servers` [`CheckIn`], of a member | [`CheckedIn`] |
+//! | `POST /v1/heads` [`Heads`](crate::heads::Heads), of an examiner or analyst | 204 |
+//! | `GET /v1/heads/LOG`, of an examiner or analyst | [`Heads`](crate::heads::Heads) |
+//! | `GET /v1/drives`, of an examiner or analyst | [`DriveNames`] |
+//! | `GET /v1/drives/NAME/PART`, of an examiner or analyst | the file, or 404 |
+//! | `PUT /v1/drives/NAME/PART/ID`, of an examiner | 204 |
+//! | `DELETE /v1/drives/NAME/PART/ID`, of an examiner: PART `drive` is the whole drive, ID `any` is any | 204, or 404 |
 
 use std::net::IpAddr;
 
@@ -123,6 +129,13 @@ impl ServerAt {
             control_port: self.control_port,
         }
     }
+}
+
+/// The drives that the room hands out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DriveNames {
+    /// Their names.
+    pub drives: Vec<String>,
 }
 
 /// Begins to wait for approval.

@@ -14,7 +14,8 @@ use crate::commands::{
     mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::failure::{Failure, Result};
-use crate::room::{Participation, WithoutRoom, enter};
+use crate::room::drives::Named;
+use crate::room::{Participation, WithoutRoom, archive, enter};
 use crate::ui::Ui;
 
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
@@ -105,8 +106,9 @@ pub enum Command {
 
 impl Cli {
     /// Runs the verb.
-    pub async fn run(self, ui: &Ui) -> Result<()> {
-        let (ui, room) = (*ui, self.room.as_deref());
+    pub async fn run(mut self, ui: &Ui) -> Result<()> {
+        let (ui, room) = (*ui, self.room.clone());
+        let room = room.as_deref();
         let unusable = |error: SealError| Failure::misused(error.to_string());
         self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
         self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
@@ -117,7 +119,12 @@ impl Cli {
         if let Some(participation) = self.command.participation() {
             enter(room, participation, ui).await?;
         }
-        self.command.run(room, ui).await
+        for named in self.command.drives() {
+            named.resolve(ui).await?;
+        }
+        let result = self.command.run(room, ui).await;
+        archive::give(ui).await;
+        result
     }
 }
 
@@ -135,6 +142,27 @@ impl Command {
     pub fn keep_files_private(&self) {
         if !matches!(self, Self::Generate(_)) {
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        }
+    }
+
+    /// The arguments that may name a drive by its room.
+    fn drives(&mut self) -> Vec<Named<'_>> {
+        match self {
+            Self::Status(args) => vec![Named::Path(&mut args.drive)],
+            Self::Save(args) => vec![Named::Path(&mut args.drive)],
+            Self::Load(args) => vec![Named::Path(&mut args.drive)],
+            Self::Repair(args) => vec![Named::Path(&mut args.drive)],
+            Self::Enlarge(args) => vec![Named::Path(&mut args.drive)],
+            Self::Rebalance(args) => vec![Named::Path(&mut args.drive)],
+            Self::Destroy(args) => vec![Named::Path(&mut args.drive)],
+            Self::Drain(args) => args.drive.iter_mut().map(Named::Path).collect(),
+            Self::Verify(args) => vec![Named::Text(&mut args.target)],
+            Self::Mount(args) => vec![Named::Text(&mut args.source)],
+            Self::Export(args) => vec![Named::Text(&mut args.source)],
+            Self::Attach(args) => vec![Named::Text(&mut args.source)],
+            Self::Acquire(args) => args.places.iter_mut().map(Named::Text).collect(),
+            Self::Triage(args) => args.words.words.iter_mut().map(Named::Word).collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -120,7 +120,8 @@ async fn begin_new(
         keep_logs(request, recorder)?;
         recorder.record(&started(&start)?)?;
         recorder.witness().map_or(Ok(()), |witness| journal.witnessed_by(witness))?;
-        create(request, &setup).await
+        let heads = recorder.heads();
+        create(request, &setup, &heads).await
     };
     let sinks = match begun.await {
         Ok(sinks) => sinks,
@@ -172,13 +173,24 @@ fn content_bytes(setup: &Setup) -> u64 {
     }
 }
 
-/// Creates every sink, or none. Drives come last, because their former content cannot be restored.
-async fn create(request: &Request, setup: &Setup) -> Result<Vec<Box<dyn Sink>>> {
+/// The setup of an image whose header has the head of its custody log, as far as there is space for both it and the notes.
+/// The header is written before the content, so it has the head at the beginning.
+fn with_head(setup: &Setup, head: Option<&custody::Head>) -> Setup {
+    let Some(head) = head else { return setup.clone() };
+    let mut noted = setup.clone();
+    noted.e01.case.notes = Some(head.noted().before_notes(setup.e01.case.notes.as_deref()));
+    if noted.e01.check().is_ok() { noted } else { setup.clone() }
+}
+
+/// Creates every sink, or none; `heads` are those of the custody logs. Drives come last, because their former content cannot be restored.
+async fn create(request: &Request, setup: &Setup, heads: &[Option<custody::Head>]) -> Result<Vec<Box<dyn Sink>>> {
     let mut order: Vec<_> = request.destinations.iter().enumerate().collect();
     order.sort_by_key(|(_, destination)| destination.form == Form::Drive);
     let mut sinks = Vec::new();
     for (index, destination) in &order {
-        match sink::create(destination, setup).await {
+        // An upload that is resumed is made again from its beginning, which must not differ then.
+        let head = heads.get(*index).and_then(Option::as_ref).filter(|_| destination.object.is_none());
+        match sink::create(destination, &with_head(setup, head)).await {
             Ok(sink) => sinks.push((*index, sink)),
             Err(error) => {
                 drop(sinks.split_off(0));
@@ -250,7 +262,7 @@ async fn take_up(
     let Some(marks) = state.marks.clone().filter(|_| state.at > 0) else {
         // No checkpoint was written. Partial files that are there are from this acquisition.
         setup.restart = true;
-        let sinks = create(request, &setup).await?;
+        let sinks = create(request, &setup, &recorder.heads()).await?;
         return Ok(Prepared { journal, state, sinks, hashing, evidence });
     };
     let mut found = Vec::new();

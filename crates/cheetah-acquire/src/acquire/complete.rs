@@ -53,6 +53,7 @@ pub async fn complete(
             files,
             map,
             custody: recorder.log_path(index),
+            head: None,
             verified: None,
             verified_hashes: Hashes::default(),
             problems: Vec::new(),

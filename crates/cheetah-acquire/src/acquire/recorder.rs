@@ -8,7 +8,7 @@ use cheetah_error::Result;
 use parking_lot::Mutex;
 
 use super::{AcquireEvent, Destination};
-use crate::custody::{self, CustodyEvent, CustodyLog, SigningKey, Span};
+use crate::custody::{self, CustodyEvent, CustodyLog, Head, SigningKey, Span};
 use crate::journal::Witness;
 
 /// The maximum number of unreadable ranges and retries with a record of their own. The coverage map has all of them,
@@ -60,6 +60,11 @@ impl<'a> Recorder<'a> {
     /// Returns the path of the log of the destination with this index.
     pub fn log_path(&self, index: usize) -> Option<PathBuf> {
         self.logs.lock().get(index).map(|log| log.path().to_owned())
+    }
+
+    /// Returns the head of the log of each destination; nothing if none are kept.
+    pub fn heads(&self) -> Vec<Option<Head>> {
+        self.logs.lock().iter().map(CustodyLog::head).collect()
     }
 
     /// Appends a record to every log.

@@ -224,6 +224,7 @@ impl Finished {
             digests: Some(self.state.digests.root()),
             drive: None,
             report: true,
+            head_in_report: true,
         };
         for (index, destination) in request.destinations.iter().enumerate() {
             let finished = custody::Finished { drive: drive_id(destination)?, ..finished.clone() };
@@ -231,6 +232,9 @@ impl Finished {
         }
         if request.verify {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
+        }
+        for (sink, head) in sinks.iter_mut().zip(recorder.heads()) {
+            sink.head = head;
         }
         let report = self.report(sinks);
         for (destination, sink) in request.destinations.iter().zip(&report.sinks) {

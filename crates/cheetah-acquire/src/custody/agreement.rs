@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use cheetah_device::Size;
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_error::Result;
-use cheetah_image::{HashKind, Hashes};
+use cheetah_image::{CaseData, HashKind, Hashes};
 
 use super::CustodyLog;
 use super::event::Finished;
 use super::report::LogReport;
-use super::{Known, ledger, verify_log};
+use super::{Known, NotedHead, ledger, verify_log};
 use crate::acquire::side_files::REPORT;
+use crate::report::text::{LOG_HEAD, case_lines, split};
 
 /// The maximum length of a report that is compared. One with all that a report lists is far shorter.
 const REPORT_BYTES_MAX: u64 = 4 << 20;
@@ -41,7 +42,8 @@ impl DriveRecords {
     /// If a file cannot be read.
     pub fn read(file: &DriveFile, known: &Known) -> Result<Self> {
         let log_path = CustodyLog::path_for(&file.path);
-        let log = log_path.symlink_metadata().is_ok().then(|| verify_log(&log_path, known)).transpose()?;
+        let mut log = log_path.symlink_metadata().is_ok().then(|| verify_log(&log_path, known)).transpose()?;
+        log.iter_mut().for_each(|log| compare_heads(log, &file.path, None));
         let bad_log =
             log.iter().flat_map(LogReport::problems).map(|problem| format!("has a bad custody log: {problem}"));
         let mut problems: Vec<_> = bad_log.collect();
@@ -52,7 +54,7 @@ impl DriveRecords {
             problems.extend(ledger::missing(&log_path).map(|what| format!("has lost its custody log: {what}")));
         }
         if let Some(finished) = log.as_ref().and_then(LogReport::signed) {
-            problems.extend(report(&file.path, finished));
+            problems.extend(report(&file.path, finished, log.as_ref().and_then(LogReport::signed_case).as_ref()));
         }
         Ok(Self { log_path, log, problems })
     }
@@ -75,6 +77,55 @@ impl LogReport {
         let at = self.finished.as_ref().or(self.earlier.as_ref()).filter(|_| !self.destroyed);
         at.map(|at| &at.finished)
     }
+}
+
+impl LogReport {
+    /// The case data of the image beside the log; `None` if the log does not say.
+    pub fn signed_case(&self) -> Option<CaseData> {
+        self.finished.as_ref()?;
+        serde_json::from_value(self.case.clone()?).ok()
+    }
+}
+
+/// Compares the log with its heads in the report beside the image at `path`, and in the notes of the image's header.
+pub fn compare_heads(log: &mut LogReport, path: &Path, notes: Option<&str>) {
+    if log.problem.is_some() {
+        return;
+    }
+    if let Some(head) = notes.and_then(NotedHead::in_notes) {
+        log.compare_with_head(&head, "the header of the image", None);
+    }
+    let text = REPORT.read(&report_path(path), REPORT_BYTES_MAX).ok().flatten().unwrap_or_default();
+    let mut heads = ReportClaims::of(&String::from_utf8_lossy(&text)).heads;
+    // A report of several destinations has the head of the log of each.
+    heads.sort_by_key(|head| !log.has(head));
+    if let Some(head) = heads.first() {
+        log.compare_with_head(head, "the report", None);
+    }
+}
+
+/// How the case data in the header of an image differ from those in the log.
+pub fn stored_case(stored: &CaseData, signed: &CaseData) -> Vec<String> {
+    let head = stored.notes.as_deref().and_then(NotedHead::in_notes);
+    let notes = match head {
+        Some(head) => Some(head.before_notes(signed.notes.as_deref())),
+        None => signed.notes.clone(),
+    };
+    // The header has no line ends, and a reader shows the beginning of a long text.
+    let flat = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let signed = CaseData {
+        case_number: signed.case_number.as_deref().map(flat),
+        evidence_number: signed.evidence_number.as_deref().map(flat),
+        examiner: signed.examiner.as_deref().map(flat),
+        description: signed.description.as_deref().map(flat),
+        notes: notes.as_deref().map(flat),
+    };
+    let words = |text: Option<String>| text.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let differs = |((name, stored), (_, signed)): ((&str, Option<String>), (_, Option<String>))| {
+        (words(stored).unwrap_or_default() != words(signed).unwrap_or_default())
+            .then(|| format!("has another {name} in its header than in its custody log"))
+    };
+    case_lines(&stored.clone().cleaned()).zip(case_lines(&signed.cleaned())).filter_map(differs).collect()
 }
 
 /// Whether a drive file records a whole image.
@@ -152,8 +203,8 @@ pub fn hashes(
     kinds.into_iter().filter_map(differs).collect()
 }
 
-/// How the report beside the image at `path` differs from the log.
-pub fn report(path: &Path, signed: &Finished) -> Vec<String> {
+/// How the report beside the image at `path` differs from the log, which has these case data.
+pub fn report(path: &Path, signed: &Finished, case: Option<&CaseData>) -> Vec<String> {
     if !signed.report {
         return Vec::new();
     }
@@ -171,6 +222,12 @@ pub fn report(path: &Path, signed: &Finished) -> Vec<String> {
     let mut found = hashes(&claims.hashes, &signed.hashes, "report", HashKind::ALL);
     if claims.twice {
         found.push("has a report that states a hash twice".into());
+    }
+    if signed.head_in_report && claims.heads.is_empty() {
+        found.push("has no head of its custody log in its report, which had one".into());
+    }
+    if let Some(case) = case {
+        found.extend(claims.case_differs(case));
     }
     if claims.size != Some(signed.size) {
         found.push("has another size in its report than in its custody log".into());
@@ -206,15 +263,21 @@ struct ReportClaims {
     hashes: Hashes,
     /// Whether a hash is stated twice.
     twice: bool,
+    /// The heads of logs.
+    heads: Vec<NotedHead>,
+    /// The lines of the case data.
+    case: Vec<(String, String)>,
 }
 
 impl ReportClaims {
     /// Parses the text that `Report` prints: a name and its value on each line.
     fn of(text: &str) -> Self {
         let mut claims = Self::default();
-        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
-            let value = value.trim_start();
+        let is_of_case = |name: &str| case_lines(&CaseData::default()).any(|(known, _)| known == name);
+        for (name, value) in text.lines().map(split) {
             match name {
+                LOG_HEAD => claims.heads.extend(value.parse().ok()),
+                name if is_of_case(name) => claims.case.push((name.to_owned(), value.to_owned())),
                 "acquired" => claims.size = value.split_once('(').and_then(|(_, bytes)| first_number(bytes)),
                 "unreadable" => claims.unreadable_bytes = Some(0),
                 "UNREADABLE" => claims.unreadable_bytes = first_number(value),
@@ -222,6 +285,17 @@ impl ReportClaims {
             }
         }
         claims
+    }
+
+    /// How the case data differ from those in the log.
+    fn case_differs(&self, signed: &CaseData) -> Vec<String> {
+        let differs = |(name, signed): (&str, Option<String>)| {
+            let claimed: Vec<_> = self.case.iter().filter(|(known, _)| known == name).map(|(_, value)| value).collect();
+            let expected: Vec<_> = signed.iter().map(|value| value.trim().to_owned()).collect();
+            (!claimed.iter().copied().eq(expected.iter()))
+                .then(|| format!("has another {name} in its report than in its custody log"))
+        };
+        case_lines(signed).filter_map(differs).collect()
     }
 
     fn hash(&mut self, name: &str, value: &str) {
@@ -262,9 +336,9 @@ mod tests {
         let image = dir.path().join("x.raw");
         let found = |content: &str| {
             std::fs::write(report_path(&image), content).unwrap();
-            report(&image, &signed()).join("; ")
+            report(&image, &signed(), None).join("; ")
         };
-        assert!(report(&image, &signed())[0].contains("lost its report"));
+        assert!(report(&image, &signed(), None)[0].contains("lost its report"));
         assert_eq!(found(&text(&"0".repeat(32))), "");
         assert!(found(&text(&"1".repeat(32))).contains("another md5 in its report"));
         assert!(found(&text(&"0".repeat(32)).replace("1048576", "1048577")).contains("another size"));
@@ -273,5 +347,43 @@ mod tests {
             text(&"0".repeat(32)).replace("unreadable      nothing", "UNREADABLE      512 bytes in 1 ranges");
         assert!(found(&unreadable).contains("unreadable bytes"));
         assert!(found(&(text(&"0".repeat(32)) + &text(&"0".repeat(32)))).contains("twice"));
+    }
+
+    #[test]
+    fn case_data_in_a_report_or_a_header_that_differ_from_the_log_are_a_finding() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("x.raw");
+        let case = CaseData {
+            case_number: Some("2026/42".into()),
+            examiner: Some("A.\tTester".into()),
+            notes: Some("n".repeat(300)),
+            ..CaseData::default()
+        };
+        let lines: String = case_lines(&case)
+            .filter_map(|(name, value)| Some(format!("{name:<16}{}\n", value?)))
+            .chain([text(&"0".repeat(32))])
+            .collect();
+        let found = |content: &str| {
+            std::fs::write(report_path(&image), content).unwrap();
+            report(&image, &signed(), Some(&case)).join("; ")
+        };
+        assert_eq!(found(&lines), "");
+        assert!(found(&lines.replace("2026/42", "2026/43")).contains("another case number in its report"));
+        assert!(found(&text(&"0".repeat(32))).contains("another examiner in its report"));
+        let twice = format!("case number     2026/43\n{lines}");
+        assert!(found(&twice).contains("another case number in its report"));
+
+        let head = NotedHead { records: 2, sha256: "ab".repeat(32) };
+        let mut stored = CaseData { examiner: Some("A. Tester".into()), ..case.clone() };
+        assert_eq!(stored_case(&stored.clone().cleaned(), &case), Vec::<String>::new());
+        stored.notes = Some(head.before_notes(case.notes.as_deref()));
+        assert_eq!(stored_case(&stored.clone().cleaned(), &case), Vec::<String>::new());
+        for changed in [
+            CaseData { case_number: None, ..stored.clone() },
+            CaseData { evidence_number: Some("1".into()), ..stored.clone() },
+            CaseData { notes: Some(head.before_notes(Some("other"))), ..stored.clone() },
+        ] {
+            assert_eq!(stored_case(&changed, &case).len(), 1);
+        }
     }
 }

@@ -118,7 +118,10 @@ pub async fn audit(
 ) -> Result<Audit> {
     let identity = &source.identity;
     let log_path = path.map(CustodyLog::path_for).filter(|path| path.symlink_metadata().is_ok());
-    let log = log_path.as_deref().map(|path| verify_log(path, &options.known)).transpose()?;
+    let mut log = log_path.as_deref().map(|path| verify_log(path, &options.known)).transpose()?;
+    if let (Some(log), Some(path)) = (&mut log, path) {
+        agreement::compare_heads(log, path, identity.case.notes.as_deref());
+    }
     let map = path.map(map_path).map(|path| read_map(&path)).transpose()?.flatten();
     // An image keeps its name until the next acquisition to that name is whole.
     let finished = log.as_ref().and_then(|log| log.finished.as_ref().or(log.earlier.as_ref())).map(|at| &at.finished);
@@ -195,6 +198,10 @@ fn disagreements(
     if matches!(identity.kind, Kind::E01 | Kind::Ex01) && finished.hashes.get(stored).is_some() {
         found.extend(agreement::hashes(&identity.hashes, &finished.hashes, "last section", [stored]));
     }
+    let case = log.signed_case();
+    if let (Kind::E01, Some(signed)) = (identity.kind, &case) {
+        found.extend(agreement::stored_case(&identity.case, signed));
+    }
     let unreadable = audit.unreadable.iter().map(|span| span.len).sum::<u64>();
     if unreadable < finished.unreadable_bytes {
         let signed = finished.unreadable_bytes;
@@ -202,7 +209,7 @@ fn disagreements(
             "lacks a part of its coverage map: {unreadable} bytes are unreadable in it, and {signed} in its custody log"
         ));
     }
-    found.extend(agreement::report(path, finished));
+    found.extend(agreement::report(path, finished, case.as_ref()));
     found.into_iter().map(|predicate| format!("the image {predicate}")).collect()
 }
 

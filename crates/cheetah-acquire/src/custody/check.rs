@@ -17,13 +17,13 @@ use sha2::{Digest as _, Sha256};
 use super::event::CustodyEvent;
 use super::head::NotedHead;
 use super::key::{KeyId, PublicKey};
-use super::ledger;
 use super::lines::{LogLine, for_each};
 use super::record::{ORIGIN, Parsed, PrevDigest};
 use super::report::{
     Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
 };
 use super::{LINE_BYTES_MAX, LINES_MAX};
+use super::{PlacedHead, ledger, placed};
 
 /// A custody log beside an image. Its records show whether it is one; nothing is appended to any other file.
 pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true };
@@ -49,6 +49,10 @@ pub fn verify_log(path: &Path, known: &Known) -> Result<LogReport> {
     for (from, head) in &known.heads {
         report.compare_with_head(head, from, None);
     }
+    for (from, heads) in &known.placed {
+        placed::compare(&mut report, path, (from, heads), &known.keys);
+    }
+    report.not_asked.clone_from(&known.not_asked);
     Ok(report)
 }
 
@@ -59,6 +63,10 @@ pub struct Known {
     pub keys: Vec<PublicKey>,
     /// The heads that are known, and from where.
     pub heads: Vec<(String, NotedHead)>,
+    /// The heads that are known of logs at several places, and from where.
+    pub placed: Vec<(String, Vec<PlacedHead>)>,
+    /// Where heads may be known that could not be asked for, a sentence each.
+    pub not_asked: Vec<String>,
 }
 
 /// As [`verify_log`], for any reader.
@@ -313,12 +321,14 @@ impl<'a> Checker<'a> {
                 report.destroyed = false;
                 report.earlier = report.finished.take().or(report.earlier.take());
                 report.journal = None;
+                report.journal_before = None;
                 report.triaged = None;
                 report.source = Some(started.source);
                 report.case = Some(started.case);
             }
             Some(CustodyEvent::Resumed { .. }) => report.state = State::Unfinished,
             Some(CustodyEvent::Checkpoint { at, journal: Some(sha256) }) => {
+                report.journal_before = report.journal.take();
                 report.journal = Some(SignedJournal { line: place.line, key: parsed.key, at, sha256 });
                 report.state = State::Unfinished;
             }

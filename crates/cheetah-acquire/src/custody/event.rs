@@ -244,6 +244,9 @@ pub struct Finished {
     /// Whether a report is written beside it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
+    /// Whether the report has the head of this log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub head_in_report: bool,
 }
 
 /// The result of a verification.

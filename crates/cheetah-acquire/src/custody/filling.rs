@@ -11,7 +11,7 @@ use cheetah_image::Identity;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{CustodyEvent, CustodyLog, Finished, SigningKey, Span, Started, source};
+use super::{CustodyEvent, CustodyLog, Finished, Known, SigningKey, Span, Started, source, verify_log};
 
 /// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
 const RANGES_LOGGED_MAX: usize = 10_000;
@@ -60,6 +60,7 @@ impl FillLog {
             digests: image.digests.as_ref().map(|digests| digests.blake3.clone()),
             drive: Some(DriveFile::load(&self.drive)?.id),
             report: false,
+            head_in_report: false,
         };
         self.append(CustodyEvent::Finished(Box::new(finished)))
     }
@@ -117,6 +118,20 @@ impl FillLog {
 }
 
 impl FillObserver for FillLog {
+    fn vouch(&self, read: u64, digest: String) -> Result<()> {
+        self.append(CustodyEvent::Checkpoint { at: read, journal: Some(digest) })
+    }
+
+    fn has_vouched(&self, digest: &str) -> Result<bool> {
+        if self.path.symlink_metadata().is_err() {
+            return Ok(false);
+        }
+        let Some(key) = SigningKey::existing()?.map(|key| key.public()) else { return Ok(false) };
+        let log = verify_log(&self.path, &Known { keys: vec![key], ..Known::default() })?;
+        let mut signed = log.journal.iter().chain(&log.journal_before);
+        Ok(log.problem.is_none() && signed.any(|signed| signed.key == key.id() && signed.sha256 == digest))
+    }
+
     fn observe(&self, event: FillEvent) -> Result<()> {
         match event {
             FillEvent::Opened { source: Some(found), read } => self.append(CustodyEvent::Resumed {
@@ -128,6 +143,12 @@ impl FillObserver for FillLog {
             FillEvent::Opened { source: None, .. } => {
                 self.append(CustodyEvent::Error { range: None, what: "the source does not answer".into() })
             }
+            FillEvent::Distrusted { read } => self.append(CustodyEvent::Error {
+                range: None,
+                what: format!(
+                    "this log does not vouch for the record of what was filled ({read} bytes), so all of it is fetched again"
+                ),
+            }),
             FillEvent::Lost { why } => self.append(CustodyEvent::Error { range: None, what: why }),
             FillEvent::Back { source: found } => self.append(CustodyEvent::Reconnected {
                 source: source(&found.identity)?,

@@ -31,6 +31,23 @@ impl fmt::Display for NotedHead {
     }
 }
 
+/// How the notes of an E01 begin that has a head in its header.
+const NOTE: &str = "custody log ";
+/// What follows the head in them.
+const NOTE_ENDS: &str = "; ";
+
+impl NotedHead {
+    /// The notes for the header of an E01: this head, then the examiner's notes.
+    pub fn before_notes(&self, notes: Option<&str>) -> String {
+        format!("{NOTE}{self}{NOTE_ENDS}{}", notes.unwrap_or_default()).trim_end().to_owned()
+    }
+
+    /// The head in the notes from the header of an E01, if one is there.
+    pub fn in_notes(notes: &str) -> Option<Self> {
+        notes.strip_prefix(NOTE)?.split(NOTE_ENDS.trim_end()).next()?.parse().ok()
+    }
+}
+
 impl FromStr for NotedHead {
     type Err = String;
 
@@ -118,13 +135,19 @@ impl LogReport {
         Some(NotedHead { records: self.records, sha256 })
     }
 
+    /// Whether the log has this head.
+    pub(super) fn has(&self, head: &NotedHead) -> bool {
+        let index = usize::try_from(head.records).unwrap_or(usize::MAX).saturating_sub(1);
+        self.chain.get(index).is_some_and(|digest| hex(digest) == head.sha256)
+    }
+
     /// Compares the log with a head that is known `from` somewhere, and notes the result.
     pub fn compare_with_head(&mut self, head: &NotedHead, from: &str, time: Option<&str>) {
         let then = time.map(|time| format!(", of {time},")).unwrap_or_default();
         let (known, has) = (head.records, self.records);
         let index = usize::try_from(known).unwrap_or(usize::MAX).saturating_sub(1);
         let problem = match self.chain.get(index) {
-            Some(digest) if hex(digest) == head.sha256 => None,
+            _ if self.has(head) => None,
             Some(_) => Some(format!(
                 "{from}{then} knows another record {known} of this log: the log is not the one that was written"
             )),
@@ -153,6 +176,17 @@ mod tests {
             Head { time: "2026-11-20T12:00:00.124Z".into(), ..head.clone() },
         ] {
             assert_eq!(changed.signer(), None);
+        }
+    }
+
+    #[test]
+    fn a_head_is_found_in_the_notes_that_it_was_put_before() {
+        let head = NotedHead { records: 12, sha256: "ab".repeat(32) };
+        for notes in [None, Some("found; under the bed")] {
+            assert_eq!(NotedHead::in_notes(&head.before_notes(notes)), Some(head.clone()));
+        }
+        for notes in ["", "custody log", "custody log 12:ab; x", "found under the bed"] {
+            assert_eq!(NotedHead::in_notes(notes), None, "{notes}");
         }
     }
 

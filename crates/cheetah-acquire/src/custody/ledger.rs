@@ -104,7 +104,7 @@ fn place(path: &Path) -> String {
 }
 
 /// Returns the path from the root, with links in its folder resolved.
-fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).unwrap_or_else(|_| folder.into());
     folder.join(path.file_name().unwrap_or_default())

@@ -1,10 +1,10 @@
 //! A log open for appending.
 
-use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
+use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::Locked;
 use sha2::{Digest as _, Sha256};
@@ -15,9 +15,9 @@ use super::check::{CheckedLog, LOG, Trust, read};
 use super::event::CustodyEvent;
 use super::head::Head;
 use super::key::{KeyId, SigningKey};
-use super::ledger;
 use super::record::{ActingAs, Draft};
 use super::{LINE_BYTES_MAX, LINES_MAX};
+use super::{ledger, placed};
 use crate::journal::sync_directory_of;
 
 /// A log open for appending, by this process alone.
@@ -26,7 +26,7 @@ use crate::journal::sync_directory_of;
 /// was. A crash can leave an unfinished last line; the next append replaces it with a record that says so.
 #[derive(Debug)]
 pub struct CustodyLog {
-    file: File,
+    file: Appender,
     path: PathBuf,
     key: SigningKey,
     by: LogWriter,
@@ -118,6 +118,7 @@ impl CustodyLog {
             sync_directory_of(path).map_err(doing)?;
         }
         let by = LogWriter::current();
+        let file = Appender::new(file, 0);
         let mut log = Self { file, path: path.to_owned(), key, by, end: None, unfinished: None, made: new };
         log.end = Some(log.find_end()?);
         Ok(log)
@@ -140,7 +141,7 @@ impl CustodyLog {
             None => self.find_end()?,
         };
         if let Some(Unfinished { bytes, sha256 }) = self.unfinished.clone() {
-            self.truncate(&end).map_err(|error| self.failed(&error))?;
+            self.file.cut_back(end.bytes).map_err(|error| failed(&self.path, &error))?;
             end = self.write(&CustodyEvent::Repaired { dropped_bytes: bytes, sha256 }, &end)?;
             self.unfinished = None;
         }
@@ -150,10 +151,12 @@ impl CustodyLog {
         Ok(Receipt { seq: next.seq, sha256: hex(&next.prev) })
     }
 
-    /// Notes the head in the user's ledger.
+    /// Notes the head in the user's ledger, and for the room.
     fn note_head(&self, end: &End, is_evidence: bool) {
         if let Some(first) = end.first {
-            ledger::note(&self.path, Head::sign(first, end.seq, end.prev, now(), &self.key), is_evidence);
+            let head = Head::sign(first, end.seq, end.prev, now(), &self.key);
+            placed::note(&self.path, &head, is_evidence);
+            ledger::note(&self.path, head, is_evidence);
         }
     }
 
@@ -170,22 +173,8 @@ impl CustodyLog {
             bytes.insert(0, b'\n');
         }
         next.bytes = end.bytes + bytes.len() as u64;
-        self.file.write_all(&bytes).and_then(|()| self.file.sync_data()).map_err(|error| {
-            // A partial line that cannot be removed now is found, and repaired, at the next append.
-            let _ = self.truncate(end);
-            self.failed(&error)
-        })?;
+        self.file.append(&bytes, true).map_err(|error| failed(&self.path, &error))?;
         Ok(next)
-    }
-
-    /// Removes everything after `end`.
-    fn truncate(&self, end: &End) -> std::io::Result<()> {
-        self.file.set_len(end.bytes)?;
-        self.file.sync_data()
-    }
-
-    fn failed(&self, error: &std::io::Error) -> Error {
-        Error::io(format_args!("writing the custody log {}", self.path.display()), error)
     }
 
     /// Returns the signed line, and the end of the log with it.
@@ -221,7 +210,7 @@ impl CustodyLog {
 
     /// The SHA-256 of everything from `offset` on.
     fn digest_from(&self, offset: u64) -> std::io::Result<String> {
-        let mut file = &self.file;
+        let mut file = self.file.file();
         file.seek(SeekFrom::Start(offset))?;
         // The check has found it no longer than a line may be.
         let mut rest = Vec::new();
@@ -231,9 +220,11 @@ impl CustodyLog {
 
     fn find_end(&mut self) -> Result<End> {
         let doing = |error| Error::io(format_args!("reading the custody log {}", self.path.display()), &error);
-        self.file.rewind().map_err(doing)?;
+        self.file.mend().map_err(doing)?;
+        let mut file = self.file.file();
+        file.rewind().map_err(doing)?;
         let CheckedLog { mut report, prev, whole_bytes, open_line, key } =
-            read(BufReader::new(&self.file), Trust::Anyone).map_err(doing)?;
+            read(BufReader::new(file), Trust::Anyone).map_err(doing)?;
         if let Some(problem) = &report.problem {
             return Err(Error::Evidence(format!(
                 "the custody log {} has been tampered with, so nothing is added to it: {problem}; keep it, and acquire \
@@ -253,6 +244,7 @@ impl CustodyLog {
         if let Some(bytes) = unfinished {
             self.unfinished = Some(Unfinished { bytes, sha256: self.digest_from(whole_bytes).map_err(doing)? });
         }
+        self.file.set_end(whole_bytes + unfinished.unwrap_or_default());
         let lines = report.records + report.torn_lines;
         let first = report.chain.first().copied();
         Ok(End { seq: report.records, lines, bytes: whole_bytes, prev, first, open_line, key })
@@ -262,10 +254,14 @@ impl CustodyLog {
 impl Drop for CustodyLog {
     /// Removes an empty log: without a record it would look like a log that was cut off.
     fn drop(&mut self) {
-        if self.made && self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        if self.made && self.file.file().metadata().is_ok_and(|metadata| metadata.len() == 0) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format_args!("writing the custody log {}", path.display()), error)
 }
 
 fn now() -> String {

@@ -15,7 +15,7 @@
 //!
 //! A chain cannot show that its end was cut off. A log therefore ends with a final record ([`CustodyEvent::Finished`],
 //! [`CustodyEvent::Stopped`]); a log without one is reported as unfinished. And its [`Head`] is kept where the folder of the
-//! evidence is out of reach ([`ledger`]).
+//! evidence is out of reach ([`ledger`], [`placed`]).
 
 mod agreement;
 mod audit;
@@ -27,6 +27,7 @@ mod key;
 pub mod ledger;
 mod lines;
 mod log;
+pub mod placed;
 mod read;
 mod record;
 mod report;
@@ -42,6 +43,7 @@ pub use filling::FillLog;
 pub use head::{Head, KnownHead, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
+pub use placed::PlacedHead;
 pub use read::Damage;
 pub use report::{
     Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,

@@ -43,6 +43,9 @@ pub struct LogReport {
     pub(super) chain: Vec<PrevDigest>,
     /// The heads that were known elsewhere, and compared with the log.
     pub heads: Vec<KnownHead>,
+    /// Where heads may be known that could not be asked for, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_asked: Vec<String>,
     /// Another log was expected at this path: a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
@@ -65,6 +68,9 @@ pub struct LogReport {
     /// The last record since the last `started` record that vouches for a journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<SignedJournal>,
+    /// The one before that.
+    #[serde(skip)]
+    pub(super) journal_before: Option<SignedJournal>,
     /// The result in the last `triaged` record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triaged: Option<Triaged>,

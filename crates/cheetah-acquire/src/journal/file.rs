@@ -1,12 +1,13 @@
 //! The journal on disk.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
 use cheetah_error::{Error, Result};
+use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::{Locked, OwnFile};
 use sha2::{Digest as _, Sha256};
@@ -40,7 +41,7 @@ pub type Witness = Arc<dyn Fn(u64, String) -> Result<()> + Send + Sync>;
 
 /// A journal open for appending, by this process alone.
 pub struct Journal {
-    file: File,
+    file: Appender,
     path: PathBuf,
     /// The digest of all of its bytes.
     sha256: Sha256,
@@ -79,6 +80,8 @@ impl Journal {
     }
 
     fn of(file: File, path: &Path) -> Self {
+        // The end is set when it is read.
+        let file = Appender::new(file, 0);
         Self { file, path: path.to_owned(), sha256: Sha256::new(), at: 0, witness: None }
     }
 
@@ -126,7 +129,7 @@ impl Unread {
             let path = path.display();
             Error::failed(format!("the journal {path} is damaged: line {line} is {why}; begin again with --restart"))
         })?;
-        journal.file.set_len(end).map_err(doing)?;
+        journal.file.cut_back(end).map_err(doing)?;
         match state {
             Some(state) => {
                 journal.at = state.at;
@@ -154,10 +157,15 @@ pub enum Signed<'a> {
 }
 
 impl Journal {
+    fn from_start(&self) -> std::io::Result<BufReader<&File>> {
+        let mut file = self.file.file();
+        file.seek(SeekFrom::Start(0))?;
+        Ok(BufReader::new(file))
+    }
+
     /// Returns where the beginning with this SHA-256 ends, which is at the end of a line.
     fn end_of(&mut self, sha256: &str) -> std::io::Result<Option<u64>> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let mut lines = BufReader::new(&self.file);
+        let mut lines = self.from_start()?;
         let (mut line, mut digest, mut end) = (Vec::new(), Sha256::new(), 0);
         loop {
             line.clear();
@@ -175,8 +183,7 @@ impl Journal {
 
     /// Returns whether there is at most one record.
     fn has_one_record(&mut self) -> std::io::Result<bool> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let mut lines = BufReader::new(&self.file);
+        let mut lines = self.from_start()?;
         let mut line = Vec::new();
         lines.by_ref().take(RECORD_BYTES_MAX).read_until(b'\n', &mut line)?;
         Ok(lines.fill_buf()?.is_empty())
@@ -184,11 +191,10 @@ impl Journal {
 
     /// Reads all records before `end`.
     fn read(&mut self, end: u64) -> std::io::Result<JournalScan> {
-        self.file.seek(SeekFrom::Start(0))?;
-        let size = self.file.metadata()?.len().min(end);
-        let mut lines = BufReader::new(&self.file).take(size);
+        let size = self.file.file().metadata()?.len().min(end);
+        let mut sha256 = Sha256::new();
+        let mut lines = self.from_start()?.take(size);
         let (mut state, mut end, mut number) = (None::<AcquisitionState>, 0, 0);
-        self.sha256 = Sha256::new();
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -197,6 +203,7 @@ impl Journal {
             let is_last = end + len == size;
             let Some(record) = parse(&line) else {
                 // A crash leaves an incomplete record at the end; elsewhere it is damage.
+                self.sha256 = sha256;
                 return Ok(if is_last { Ok((state, end)) } else { Err((number, "no record".into())) });
             };
             let applied = match (&mut state, record) {
@@ -207,7 +214,7 @@ impl Journal {
             if let Err(why) = applied {
                 return Ok(Err((number, why)));
             }
-            self.sha256.update(&line);
+            sha256.update(&line);
             end += len;
         }
     }
@@ -219,12 +226,7 @@ impl Journal {
         };
         let json = serde_json::to_string(record).map_err(|error| doing(&error))?;
         let line = format!("{} {json}\n", check(json.as_bytes()));
-        let end = self.file.metadata().map_err(|error| doing(&error))?.len();
-        if let Err(error) = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()) {
-            // An incomplete record may only be the last.
-            let _ = self.file.set_len(end);
-            return Err(doing(&error));
-        }
+        self.file.append(line.as_bytes(), true).map_err(|error| doing(&error))?;
         self.sha256.update(&line);
         if let JournalRecord::Checkpoint(checkpoint) = record {
             self.at = checkpoint.at;

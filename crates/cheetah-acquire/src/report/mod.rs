@@ -1,6 +1,6 @@
 //! The report of an acquisition.
 
-mod text;
+pub(crate) mod text;
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use cheetah_image::{CaseData, HashKind, Hashes, Identity};
 use serde::Serialize;
 
 use crate::acquire::{Form, LinkCounters};
-use crate::custody::FileRead;
+use crate::custody::{FileRead, Head};
 use crate::journal::Opening;
 use crate::reader::BadRange;
 
@@ -80,6 +80,9 @@ pub struct SinkReport {
     /// The custody log beside it, if one is kept.
     #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub custody: Option<PathBuf>,
+    /// The head of that log before the report was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<Head>,
     /// Whether it was read back and equals the acquired data; `None` if it was not read back.
     pub verified: Option<bool>,
     /// The hashes computed when it was read back; none where only the digests of its chunks were compared.

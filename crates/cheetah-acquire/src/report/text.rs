@@ -18,6 +18,34 @@ const OPENINGS_SHOWN_MAX: usize = 20;
 /// Columns of the names. A SHA-256 behind them ends in column 80.
 const NAMES: usize = 16;
 
+/// The name of the line with the head of a custody log.
+pub const LOG_HEAD: &str = "its head";
+/// The names of the lines of the case data.
+const CASE_NUMBER: &str = "case number";
+const EVIDENCE_NUMBER: &str = "evidence number";
+const EXAMINER: &str = "examiner";
+const DESCRIPTION: &str = "description";
+const NOTES: &str = "notes";
+
+/// The lines of the case data, each a name and a value.
+pub fn case_lines(case: &CaseData) -> impl Iterator<Item = (&'static str, Option<String>)> {
+    let shown = |value: &Option<String>| value.as_ref().map(|value| OneLine(value).to_string());
+    [
+        (CASE_NUMBER, shown(&case.case_number)),
+        (EVIDENCE_NUMBER, shown(&case.evidence_number)),
+        (EXAMINER, shown(&case.examiner)),
+        (DESCRIPTION, shown(&case.description)),
+        (NOTES, shown(&case.notes)),
+    ]
+    .into_iter()
+}
+
+/// The name and the value of a line of a report.
+pub fn split(line: &str) -> (&str, &str) {
+    let (name, value) = line.split_at_checked(NAMES).unwrap_or((line, ""));
+    (name.trim_end(), value.trim())
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Acquisition report, {}\n", self.tool)?;
@@ -113,6 +141,12 @@ impl Report {
             if let Some(custody) = &sink.custody {
                 line(f, "custody log", custody.display())?;
             }
+            if let Some(head) = &sink.head {
+                line(f, LOG_HEAD, head.noted())?;
+                line(f, "  at", &head.time)?;
+                line(f, "  signed by", &head.public_key)?;
+                line(f, "  signature", &head.signature)?;
+            }
             match sink.verified {
                 Some(true) => {
                     let made: Vec<_> = sink.verified_hashes.iter().map(|(kind, _)| kind.name()).collect();
@@ -136,17 +170,8 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt
 }
 
 fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {
-    let said = [
-        ("case number", &case.case_number),
-        ("evidence number", &case.evidence_number),
-        ("examiner", &case.examiner),
-        ("description", &case.description),
-        ("notes", &case.notes),
-    ];
-    for (name, value) in said {
-        if let Some(value) = value {
-            line(f, name, value)?;
-        }
+    for (name, value) in case_lines(case) {
+        value.map_or(Ok(()), |value| line(f, name, value))?;
     }
     if case.is_empty() { Ok(()) } else { writeln!(f) }
 }

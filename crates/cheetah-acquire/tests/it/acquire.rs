@@ -112,6 +112,25 @@ fn a_source_behind_a_cut_link_is_awaited_and_recognised() {
 }
 
 #[test]
+fn everything_is_compared_on_request_where_a_sample_is_otherwise() {
+    for compare_all in [false, true] {
+        let dir = tempdir().unwrap();
+        let disk = Arc::new(Disk::noisy(96 * MIB));
+        let mut request = request(&disk, dir.path(), &["x.raw"]);
+        request.source = opener_with_cuts(&disk, vec![90 * MIB]);
+        request.retry_for = Duration::from_secs(30);
+        request.compare_all = compare_all;
+        let report = run(request).unwrap();
+        let opening = report.openings.last().unwrap();
+        let Comparison::Samples { compared_bytes, of_bytes, differ_bytes_max } = opening.comparison else {
+            panic!("{opening:?}")
+        };
+        assert_eq!((compared_bytes == of_bytes, differ_bytes_max == 0), (compare_all, compare_all), "{opening:?}");
+        assert_eq!(report.notes.is_empty(), compare_all, "{:?}", report.notes);
+    }
+}
+
+#[test]
 fn custody_logs_record_every_kind_of_event() {
     let dir = tempdir().unwrap();
     let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();

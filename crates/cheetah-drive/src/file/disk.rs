@@ -1,11 +1,13 @@
 //! Drive files on disk: read within limits, written atomically.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 use super::DriveFile;
@@ -24,9 +26,11 @@ impl DriveFile {
     /// missing, damaged, edited, foreign, or newer than this program.
     pub fn load(path: &Path) -> Result<Self> {
         let reading = |error: std::io::Error| match error.kind() {
-            ErrorKind::NotFound => {
-                Error::failed(format!("{}: there is no such drive file; see `cheetah create`", path.display()))
-            }
+            ErrorKind::NotFound => Error::failed(format!(
+                "{}: there is no such drive file; get it from its examiner, or name the drive by its room, as in \
+                     lab:case42; `cheetah create` makes a new one",
+                path.display()
+            )),
             _ => Error::io(format_args!("reading the drive file {}", path.display()), &error),
         };
         let path = &resolved(path).map_err(reading)?;
@@ -102,8 +106,18 @@ impl DriveFile {
     fn write(&self, replace: bool) -> Result<()> {
         self.check().map_err(|why| Error::failed(format!("{}: not written, because {why}", self.path.display())))?;
         let text = codec::encode(self)?;
-        write_atomically(&self.path, text.as_bytes(), replace)
+        write_atomically(&self.path, text.as_bytes(), replace)?;
+        WRITTEN.lock().insert(std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()));
+        Ok(())
     }
+}
+
+/// The paths of the drive files that this process wrote.
+static WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Takes the paths of the drive files that this process wrote since it was asked last.
+pub fn written() -> Vec<PathBuf> {
+    std::mem::take(&mut *WRITTEN.lock()).into_iter().collect()
 }
 
 /// An exclusive lock on a drive file (flock), released when dropped.
@@ -149,7 +163,11 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Writes `bytes` to a temporary file beside `path`, and renames it once it is on stable storage.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<()> {
+///
+/// # Errors
+///
+/// If it cannot be written, or there is a file already and it is not to be replaced.
+pub fn write_atomically(path: &Path, bytes: &[u8], replace: bool) -> Result<()> {
     let failed = |error: &std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => Error::failed(format!(
             "{} exists already; choose another name, or destroy that drive first",

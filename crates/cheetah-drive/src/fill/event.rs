@@ -29,6 +29,11 @@ pub enum FillEvent {
         /// Bytes that the drive has already.
         read: u64,
     },
+    /// Nothing signed vouches for what the drive has: everything is fetched again.
+    Distrusted {
+        /// Bytes that the record calls read.
+        read: u64,
+    },
     /// The source failed.
     Lost {
         /// Why.
@@ -71,6 +76,21 @@ pub trait FillObserver: Send + Sync {
     ///
     /// If it cannot be recorded. The source is then no longer used.
     fn observe(&self, event: FillEvent) -> Result<()>;
+
+    /// Signs the digest of the record of the fill, before that is written: `read` bytes are there then. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be signed. The record is then not written.
+    fn vouch(&self, read: u64, digest: String) -> Result<()>;
+
+    /// Whether this is the digest that was signed last, or the one before: the record may not have been written after that.
+    /// Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If what was signed cannot be read.
+    fn has_vouched(&self, digest: &str) -> Result<bool>;
 }
 
 /// Reports events to an observer, if there is one, without blocking the runtime.
@@ -80,6 +100,11 @@ pub(super) struct Reporter(Option<Arc<dyn FillObserver>>);
 impl Reporter {
     pub(super) fn new(observer: Option<Arc<dyn FillObserver>>) -> Self {
         Self(observer)
+    }
+
+    /// The observer, for work on a blocking thread.
+    pub(super) fn observer(&self) -> Option<&dyn FillObserver> {
+        self.0.as_deref()
     }
 
     pub(super) async fn report(&self, event: FillEvent) -> Result<()> {

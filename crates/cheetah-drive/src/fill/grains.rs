@@ -128,6 +128,17 @@ impl Grains {
         Ok(known)
     }
 
+    /// Passes on the entries of these pieces of [`GRAIN`] that were synced, in order. Blocks.
+    pub(super) fn each(&self, grains: &Pieces, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let mut values = vec![NONE; SCANNED_AT_ONCE];
+        for part in grains.runs().flat_map(|run| run.split_at_multiples(SCANNED_AT_ONCE as u64 * GRAIN)) {
+            let values = &mut values[..part.len.div_ceil(GRAIN) as usize];
+            self.read(values, part.offset)?;
+            each(values.as_flattened());
+        }
+        Ok(())
+    }
+
     /// Reads the entries of the grains from the one at `offset`.
     fn read(&self, values: &mut [ChainingValue], offset: u64) -> Result<()> {
         self.file

@@ -202,9 +202,20 @@ impl Parts {
     async fn find(file: &DriveFile, open: OpenSource, options: &FillOptions) -> Result<Option<Self>> {
         let file = DriveFile::load(&file.path)?;
         let Some((fill, image)) = file.fill.clone().zip(file.image.as_ref()) else { return Ok(None) };
-        let coverage = coverage::load(&file, image.size)?;
-        let record = Arc::new(FillRecord::open(&file, coverage.clone())?);
+        let mut coverage = coverage::load(&file, image.size)?;
         let reporter = Reporter::new(options.observer.clone());
+        let record = Arc::new(FillRecord::open(&file, coverage.clone(), reporter.clone())?);
+        let checked = record.clone();
+        let checking = tokio::task::spawn_blocking(move || checked.is_vouched()).await;
+        if !checking.map_err(|died| Error::failed(format!("checking the record of the fill: {died}")))?? {
+            reporter.report(FillEvent::Distrusted { read: coverage.bytes(State::Read) }).await?;
+            tracing::warn!(
+                "{}: its custody log does not vouch for the record of what was filled, so all of it is fetched again",
+                file.name
+            );
+            record.distrust();
+            coverage = Coverage::new(image.size);
+        }
         let source = ReopeningSource::new(open, record.clone(), reporter.clone(), options.timeout);
         let found = source.connect(options.without_source).await?.map(Box::new);
         let read = coverage.in_state(State::Read).map(|range| range.len).sum();
@@ -321,7 +332,7 @@ mod tests {
         let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
         let source = Arc::new(Removable(Memory::new(content.clone()), AtomicBool::new(false)));
         let drive = Arc::new(Memory::new(vec![0; SIZE as usize]));
-        let record = Arc::new(FillRecord::open(&file, Coverage::new(SIZE)).unwrap());
+        let record = Arc::new(FillRecord::open(&file, Coverage::new(SIZE), Reporter::default()).unwrap());
         let config = CopyOnReadConfig::new("disk");
         let copy =
             CopyOnRead::start(source.clone(), drive.clone(), Coverage::new(SIZE), record.clone(), config).unwrap();

@@ -9,6 +9,7 @@ use cheetah_device::{ByteRange, Coverage, Data, Error as DeviceError, Io};
 use cheetah_error::Result;
 use parking_lot::Mutex;
 
+use super::event::Reporter;
 use super::grains::{self, Grains};
 use crate::file::coverage;
 use crate::file::digests::CHUNK_BYTES;
@@ -27,6 +28,8 @@ struct Inner {
     file: Mutex<DriveFile>,
     /// `Read` where the source has sent data: to this process, or to an earlier one that has recorded it.
     sent: Mutex<Coverage>,
+    /// Vouches for the record: anyone who can change the folder can change map and digests.
+    reporter: Reporter,
 }
 
 /// The ranges that the source has sent, by the way they can be compared.
@@ -50,10 +53,28 @@ impl SentRanges {
 
 impl FillRecord {
     /// Opens the record of a drive; `recorded` is the content of its map.
-    pub(super) fn open(file: &DriveFile, recorded: Coverage) -> Result<Self> {
+    pub(super) fn open(file: &DriveFile, recorded: Coverage, reporter: Reporter) -> Result<Self> {
         let grains = Grains::open(&grains::path(file), recorded.size())?;
         let (map, file, sent) = (coverage::path(file), Mutex::new(file.clone()), Mutex::new(recorded));
-        Ok(Self { inner: Arc::new(Inner { map, grains, file, sent }) })
+        Ok(Self { inner: Arc::new(Inner { map, grains, file, sent, reporter }) })
+    }
+
+    /// Whether something signed vouches for the record; true if nothing is recorded, or nothing is signed in this process.
+    /// Blocks.
+    pub(super) fn is_vouched(&self) -> Result<bool> {
+        let recorded = self.inner.sent.lock().clone();
+        match self.inner.reporter.observer() {
+            Some(observer) if recorded != Coverage::new(recorded.size()) => {
+                observer.has_vouched(&self.inner.digest(&recorded)?)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Forgets all that was recorded, so that it is fetched again.
+    pub(super) fn distrust(&self) {
+        let mut sent = self.inner.sent.lock();
+        *sent = Coverage::new(sent.size());
     }
 
     /// The drive file as it was last written.
@@ -118,8 +139,25 @@ impl FillRecord {
 impl Inner {
     fn save(&self, coverage: &Coverage) -> Result<MapRef> {
         self.grains.sync()?;
-        let id = self.file.lock().id.clone();
+        let (id, is_filling) = {
+            let file = self.file.lock();
+            (file.id.clone(), file.fill.is_some())
+        };
+        if let Some(observer) = self.reporter.observer().filter(|_| is_filling) {
+            observer.vouch(coverage.bytes(State::Read), self.digest(coverage)?)?;
+        }
         coverage::save(&self.map, &id, coverage)
+    }
+
+    /// The digest of a map, and of the digests of what it calls read.
+    fn digest(&self, coverage: &Coverage) -> Result<String> {
+        let mut digest = blake3::Hasher::new();
+        digest.update(coverage.to_string().as_bytes());
+        let grains = Pieces::within(coverage.in_state(State::Read), GRAIN, coverage.size());
+        self.grains.each(&grains, |values| {
+            digest.update(values);
+        })?;
+        Ok(digest.finalize().to_hex().to_string())
     }
 }
 

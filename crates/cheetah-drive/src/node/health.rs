@@ -128,7 +128,7 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> 
     let (transport, (state, problem, export)) = match (control(node, limit), &node.instance) {
         (Some(control), Some(instance)) => match control.status_and_transport().await {
             Ok((status, transport)) => (Some(transport), judge(node, instance, Ok(status))),
-            Err(error) => (None, judge(node, instance, Err(error))),
+            Err(error) => (None, not_lost_if_nbd_answers(node, judge(node, instance, Err(error)), limit).await),
         },
         _ => foreign(node, limit).await,
     };
@@ -173,6 +173,20 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
                 (NodeState::Lost, Some(problem), None)
             }
         },
+    }
+}
+
+/// A node whose control port refuses connections has not ended if its NBD port takes them.
+async fn not_lost_if_nbd_answers(node: &SetNode, judgement: Judgement, limit: Duration) -> Judgement {
+    match (judgement, node.uri()) {
+        ((NodeState::Lost, why, None), Some(uri)) if answering::check(&uri.address, limit).await.is_ok() => {
+            let (name, why) = (&node.name, why.unwrap_or_default());
+            let problem = format!(
+                "node {name}: its NBD server answers, so it runs, but its control API cannot be reached ({why})"
+            );
+            (NodeState::Unreachable, Some(problem), None)
+        }
+        (judgement, _) => judgement,
     }
 }
 

@@ -95,6 +95,17 @@ async fn explain(node: &SetNode, error: Error, timeout: Duration) -> Error {
     match (status.state, status.problem) {
         (NodeState::Restarted, Some(problem)) => Error::node(Fact::Restarted, problem),
         (NodeState::Lost, Some(problem)) => Error::node(Fact::Lost, problem),
+        // It runs, so what it holds is not gone: something refuses connections in its place.
+        (NodeState::Ok, _) if error.fact() == Some(Fact::Lost) => Error::node(
+            Fact::Unreachable,
+            format!(
+                "node {}: its control API answers, so it runs, but its NBD server cannot be reached ({error})",
+                node.name
+            ),
+        ),
+        (NodeState::Unreachable, Some(problem)) if error.fact() == Some(Fact::Lost) => {
+            Error::node(Fact::Unreachable, problem)
+        }
         // The control API tells a role from a revoked certificate.
         (NodeState::Refused, Some(problem)) if error.fact() != Some(Fact::Refused) => {
             Error::node(Fact::Refused, problem)

@@ -13,7 +13,7 @@ use crate::node::export::NodeExport;
 /// The time-out of this test: less than a write waits for the end of readers' leases.
 pub(crate) const ENDED_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Whether a node's process has ended: its machine refuses connections, or another instance runs there. A node that
+/// Whether a node's process has ended: its machine refuses connections at both of its ports, or another instance runs there. A node that
 /// does not answer may be cut off, and does not count as ended. A firewall that refuses connections on behalf of a
 /// machine gives a wrong result.
 pub(crate) async fn has_ended(node: &SetNode, patience: Duration) -> bool {
@@ -33,13 +33,17 @@ pub(crate) async fn has_left(node: &SetNode, patience: Duration) -> bool {
 }
 
 async fn look(node: &SetNode, patience: Duration) -> bool {
-    let connected = match (&node.http, node.uri().map(|uri| uri.address)) {
-        (Some(http), _) => TcpStream::connect(http).await,
-        (None, Some(Address::Tcp { host, port })) => TcpStream::connect((host, port)).await,
-        (None, _) => return false,
+    let is_refused = |connected: std::io::Result<TcpStream>| {
+        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     };
-    match connected {
-        Err(error) => error.kind() == ErrorKind::ConnectionRefused,
+    // A process has two ports, and something else may be in the way of one of them.
+    let nbd_refuses = match node.uri().map(|uri| uri.address) {
+        Some(Address::Tcp { host, port }) => Some(is_refused(TcpStream::connect((host, port)).await)),
+        _ => None,
+    };
+    let Some(http) = &node.http else { return nbd_refuses.unwrap_or(false) };
+    match TcpStream::connect(http).await {
+        Err(error) => error.kind() == ErrorKind::ConnectionRefused && nbd_refuses.unwrap_or(true),
         Ok(_) => match NodeExport::of(node, patience) {
             Some(export) => export.control.status().await.is_ok_and(|status| Some(status.instance) != node.instance),
             None => false,

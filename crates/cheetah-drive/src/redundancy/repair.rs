@@ -239,15 +239,8 @@ async fn keep_of_set(
             set.drive.name
         )));
     }
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
-    let opened = open_keeping(set, map, options.force_lease, access).await?;
-    let worked = work(set, options, &opened, progress).await;
-    let closed = opened.close().await;
-    let problems = worked?;
-    closed?;
-    let now = newest(set, options.timeout).await?.map;
-    let index = set.index;
-    set.update(|file| now.update(file, index))?;
+    let opened = open_keeping(set, map, options.force_lease, access(options)).await?;
+    let (now, problems) = work_and_close(set, options, opened, progress).await?;
     match now.map.members_in_sync() == now.nodes.len() {
         true => Ok(()),
         false => Err(Error::failed(format!(
@@ -386,8 +379,22 @@ async fn repair_alone(
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<Repaired> {
     let before = newest(set, options.timeout).await?.map;
-    let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };
-    let opened = open_writer(set, options.force_lease, access, Arc::default()).await?;
+    let opened = open_writer(set, options.force_lease, access(options), Arc::default()).await?;
+    let (now, problems) = work_and_close(set, options, opened, progress).await?;
+    Ok(Repaired { problems, ..compare(set, &before, &now) })
+}
+
+const fn access(options: &RepairOptions) -> NodeAccess {
+    NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false }
+}
+
+/// Repairs an open set and closes it. Returns its map then, which the drive file has, too, and the problems.
+async fn work_and_close(
+    set: &mut DriveSet,
+    options: &RepairOptions,
+    opened: Opened,
+    progress: &mut (impl FnMut(RepairProgress) + Send),
+) -> Result<(DriveMap, Vec<String>)> {
     let worked = work(set, options, &opened, progress).await;
     let closed = opened.close().await;
     let problems = worked?;
@@ -396,7 +403,7 @@ async fn repair_alone(
     let now = newest(set, options.timeout).await?.map;
     let index = set.index;
     set.update(|file| now.update(file, index))?;
-    Ok(Repaired { problems, ..compare(set, &before, &now) })
+    Ok((now, problems))
 }
 
 async fn work(

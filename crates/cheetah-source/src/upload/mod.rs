@@ -2,8 +2,9 @@
 //!
 //! A part is sent once each of its bytes was written, in any order. Its checksum is sent with it, and the store compares it. The
 //! object appears under its name only when the upload is complete. The [record](UploadRecord) names the upload and each
-//! part that the store has confirmed. To resume, the same bytes are written again: a part whose checksum is in the record,
-//! and which the store lists, is not sent again.
+//! part that the store has confirmed. To resume, the same bytes are written again. Anyone who can change the folder can
+//! change the record, so a part is not sent again only if the store itself says that it has these bytes: by the SHA-256 that
+//! it lists, or by an ETag that is their MD5.
 
 mod parts;
 mod record;
@@ -17,6 +18,7 @@ use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
+use md5::{Digest as _, Md5};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -49,6 +51,8 @@ pub struct Upload {
     memory: Arc<Semaphore>,
     /// The parts that the store has.
     stored: Mutex<BTreeMap<u32, StoredPart>>,
+    /// Those of them that an earlier run sent, and that were not compared with what the store says yet.
+    earlier: Mutex<BTreeMap<u32, ListedPart>>,
     /// The object, if an earlier run completed the upload.
     made: Option<ExistingObject>,
 }
@@ -78,7 +82,10 @@ impl Upload {
                 (None, None) => Vec::new(),
             };
             if object.is_some() || listed.is_some() {
-                return Ok(Self::new((target, begun), (size_max, replace), record, stored, object));
+                let upload = Self::new((target, begun), (size_max, replace), record, stored, object);
+                let listed = listed.unwrap_or_default().into_iter();
+                *upload.earlier.lock() = listed.map(|part| (part.number, part)).collect();
+                return Ok(upload);
             }
             tracing::warn!("{}: the store has discarded the unfinished upload; it begins anew", target.shown());
         }
@@ -106,6 +113,7 @@ impl Upload {
             // A small number.
             memory: Arc::new(Semaphore::new(in_memory as usize)),
             stored: Mutex::new(stored.into_iter().map(|part| (part.number, part)).collect()),
+            earlier: Mutex::default(),
             target,
             begun,
             size_max,
@@ -149,6 +157,18 @@ impl Upload {
         self.target.complete((&self.begun.id, &self.begun.token), &parts, self.replace).await
     }
 
+    /// Whether this run sent the part, or the store says that it has this content.
+    async fn is_attested(&self, listed: Option<ListedPart>, content: &Bytes, sum: &str) -> Result<bool> {
+        let Some(listed) = listed else { return Ok(true) };
+        if let Some(told) = &listed.sha256 {
+            return Ok(told == sum);
+        }
+        let content = content.clone();
+        let md5 = spawn_blocking(move || hex(&Md5::digest(&content))).await;
+        let md5 = md5.map_err(|error| self.failed(&error.to_string()))?;
+        Ok(listed.etag.is_some_and(|etag| etag.trim_matches('"').eq_ignore_ascii_case(&md5)))
+    }
+
     fn failed(&self, why: &str) -> Error {
         Error::failed(format!("{}: {why}", self.name))
     }
@@ -184,7 +204,12 @@ impl Upload {
         let sum = spawn_blocking(move || sha256(&hashed)).await;
         let sum = sum.map_err(|error| self.failed(&error.to_string()))?;
         let is_same = |part: &StoredPart| part.sha256 == sum && part.bytes == content.len() as u64;
-        if self.stored.lock().get(&number).is_some_and(is_same) {
+        let is_known = self.stored.lock().get(&number).is_some_and(is_same);
+        let listed = self.earlier.lock().remove(&number);
+        if is_known && self.made.is_some() {
+            return Ok(());
+        }
+        if is_known && self.is_attested(listed, &content, &sum).await? {
             return Ok(());
         }
         if self.made.is_some() {

@@ -54,7 +54,7 @@ pub struct Args {
     /// The source (a disk, an image in any format, an nbd://, iscsi://, https:// or s3:// URI, a drive), then the
     /// destinations. With --listen, only the destinations
     #[arg(required = true, value_name = "SOURCE | DEST", value_parser = source())]
-    places: Vec<String>,
+    pub places: Vec<String>,
 
     /// Wait at this address for an agent to connect (cheetah serve --connect), and acquire the disk that it serves
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]

@@ -10,6 +10,7 @@ use cheetah_drive::destroy::{DestroyOptions, Destroyed, NodeOutcome, WipeOutcome
 use super::compared::wrapped;
 use super::options::TimeoutArgs;
 use crate::failure::{Failure, Result};
+use crate::room::archive;
 use crate::ui::Ui;
 
 /// The options of `destroy`.
@@ -30,7 +31,7 @@ only if a node of this room signed it; otherwise the node is asked again. Refuse
 )]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// Destroy a drive in use, and remove the drive file even if a node cannot be reached
     #[arg(long)]
@@ -44,6 +45,9 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
     let destroyed = destroy(&file, DestroyOptions { force: args.force, timeout: args.timeout.get() }).await?;
+    if destroyed.file_removed {
+        archive::withdraw(&file, ui).await;
+    }
     let lines: Vec<_> = destroyed.nodes.iter().map(describe).collect();
     note(&file.path, &destroyed, &lines, ui);
     let unreachable = destroyed

@@ -49,7 +49,7 @@ pub struct Args {
 
     /// Also move the part of this drive, if no process has it open for writing; repeatable
     #[arg(long, value_name = "FILE")]
-    drive: Vec<PathBuf>,
+    pub drive: Vec<PathBuf>,
 
     /// Take the mark back: the node takes new parts again
     #[arg(long, conflicts_with_all = ["to", "drive"])]

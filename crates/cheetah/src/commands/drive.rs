@@ -57,7 +57,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct ShareArgs {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// A public key; repeat for more
     #[arg(long, value_name = "AGE", required_unless_present = "new_passphrase_file")]
@@ -71,7 +71,7 @@ struct ShareArgs {
 #[derive(Debug, clap::Args)]
 struct UnshareArgs {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// The public key to take out; or 'passphrase' for all passphrases
     #[arg(long, value_name = "AGE|passphrase")]

@@ -27,7 +27,7 @@ already may be named beside the new ones. To spread the content over the new nod
   cheetah enlarge case42.drive --wait 1 --size 8GiB")]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     #[command(flatten)]
     nodes: NodeArgs,

@@ -38,7 +38,7 @@ A drive that holds an image already is overwritten only with --force.
   cheetah load case42.drive nbd://10.0.0.7/sda --hash sha256")]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// An image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, an nbd://, iscsi://,
     /// https:// or s3:// URI, or another drive; omit it to finish a drive created with --lazy

@@ -32,7 +32,7 @@ pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
     /// iscsi://, https:// or s3:// URI
     #[arg(value_parser = source())]
-    source: String,
+    pub source: String,
 
     /// An empty directory
     dir: PathBuf,

@@ -41,7 +41,7 @@ pub struct Words {
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
-    words: Vec<OsString>,
+    pub words: Vec<OsString>,
 }
 
 /// A verb that Python implements.

@@ -40,7 +40,7 @@ redundancy (mirror, parity) can be rebalanced.
 )]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// Further nodes to use: host, host:port, or 'auto' for announced ones
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use cheetah_acquire::custody::FillLog;
+use cheetah_acquire::custody::{DriveRecords, FillLog};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::check::{CheckOptions, CheckReport, check};
@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::load::OpenImage;
 use super::options::{TimeoutArgs, source};
+use super::verify::Keys;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -42,7 +43,7 @@ process that has the drive open for writing replaces the next lost node by itsel
   cheetah repair case42.drive --nodes lab7,lab8
 
 If more nodes are lost than the drive survives, --from-source replaces them, and fetches exactly the lost \
-ranges from the source of the image again. Each is compared with the digest made when the image was loaded.
+ranges from the source of the image again. Each is compared with the digest made when the image was loaded, and the digests with the signed custody log.
 
   cheetah repair case42.drive --nodes lab7,lab8 --from-source
 
@@ -56,7 +57,7 @@ Exits with 1 if redundancy is not complete afterwards. With --check, exits with 
 nothing shows which of two contradicting parts is right.")]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// Nodes that may replace lost ones: host, host:port, the nbd:// URI of any NBD server, or 'auto'
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
@@ -67,6 +68,10 @@ pub struct Args {
     #[arg(long, value_name = "SOURCE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(value_parser = source())]
     from_source: Option<String>,
+
+    /// With --from-source, trust a custody log signed with this key, besides your own: base64, or a PEM file
+    #[arg(long, value_name = "PUBLIC", requires = "from_source")]
+    key: Vec<String>,
 
     /// Compare all data with its redundancy, and rewrite wrong units
     #[arg(long, conflicts_with_all = ["from_source", "nodes"])]
@@ -199,6 +204,11 @@ fn describe_check(args: &Args, report: &CheckReport) -> String {
 /// Fetches lost data from the source of the image, and records that in the custody log.
 async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut Stop, ui: Ui) -> Result<()> {
     let timeout = args.timeout.get();
+    // The digests beside the drive file are compared with what is fetched; only the log is signed.
+    let records = DriveRecords::read(file, &Keys::of(&args.key, &[])?.known)?;
+    if let Some(problem) = records.problems.first() {
+        return Err(Failure::evidence(format!("{} {problem}; nothing was fetched", args.drive.display())));
+    }
     let recorded = file.image.as_ref().map(|image| image.source.clone()).unwrap_or_default();
     let named = if named.is_empty() { recorded } else { named.to_owned() };
     let source = OpenImage::open(&named, LinkUse::default(), timeout).await?;

@@ -49,7 +49,7 @@ ranges become holes, which IMAGE.map, a GNU ddrescue mapfile, lists. Exits with 
 )]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     /// The image file or object to write
     image: PathBuf,

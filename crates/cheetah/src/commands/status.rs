@@ -32,7 +32,7 @@ member of the room or cannot be reached: that says nothing about the content.
   cheetah status case42.drive --json | jq .healthy")]
 pub struct Args {
     /// The drive file
-    drive: PathBuf,
+    pub drive: PathBuf,
 
     #[command(flatten)]
     timeout: TimeoutArgs,

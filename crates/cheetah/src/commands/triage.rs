@@ -23,7 +23,7 @@ pub const HELP: &str = include_str!("../../../../python/cheetah/triage/help.txt"
 )]
 pub struct Args {
     #[command(flatten)]
-    words: Words,
+    pub words: Words,
 }
 
 /// Runs the verb in this process.

@@ -1,9 +1,12 @@
 //! The room of a command: what `--room` names, for all of this process's connections.
 
+pub mod archive;
 mod asking;
+pub mod drives;
 mod nodes;
 
 use cheetah_room::Host;
+use cheetah_room::archive::Archive;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::{Purpose, Wanted, address_to_ask, every_client, knows_no_room, named_room, resolve};
 use cheetah_room::server::CLOCK_TOLERANCE_S;
@@ -79,6 +82,9 @@ pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> 
         let (room, own) = (&membership.room, own.unwrap_or_default());
         ui.note(format_args!("joined room {room} as {own}"));
         report_clock(new.clock_offset_s, ui);
+    }
+    if purpose == Purpose::Client {
+        archive::use_archive(Archive::of(&membership));
     }
     upkeep::start(&membership);
     credential_store::set_default(Some(membership.credential));

@@ -236,6 +236,36 @@ fn a_lazy_drive_is_read_correctly_while_it_fills() {
 }
 
 #[test]
+fn a_fill_whose_record_was_changed_begins_anew() {
+    if !need::programs(&["nbdkit"]) {
+        return;
+    }
+    let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
+    let filler = export(&desk, &drive, &PATIENTLY);
+    let map = desk.at("case.drive.map");
+    let started = Instant::now();
+    while mapped(&map, "+").is_empty() {
+        assert!(started.elapsed() < PATIENCE, "nothing is ever recorded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    filler.kill();
+    drop(source);
+    let _source = serve(&desk, &image, "second", &[], &[]);
+    // All of it is called read: the nodes would return zeros for the rest.
+    let recorded = std::fs::read_to_string(&map).unwrap();
+    let forged: String = recorded.lines().map(|line| line.replace(" ?", " +") + "\n").collect();
+    assert_ne!(recorded, forged);
+    std::fs::write(&map, forged).unwrap();
+    cheetah(&["load", &drive]).ok();
+    let log = std::fs::read_to_string(desk.at("case.drive.custody")).unwrap();
+    assert!(log.contains("does not vouch for the record"), "{log}");
+    assert_eq!(bytes(&given(&desk, "second")), 16 * MIB, "all of it came from the source again");
+    cheetah(&["verify", &drive]).ok();
+    cheetah(&["save", &drive, &desk.arg("whole.raw")]).ok();
+    assert!(std::fs::read(desk.at("whole.raw")).unwrap() == content);
+}
+
+#[test]
 fn a_killed_fill_resumes_from_its_record() {
     if !need::programs(&["nbdkit", "md5sum"]) {
         return;

@@ -9,6 +9,7 @@
 mod support;
 
 mod acquire;
+mod archive;
 mod asking;
 mod attach;
 mod bench;

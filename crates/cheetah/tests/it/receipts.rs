@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::secured::{acting, credential, node};
 use crate::support::run::run;
-use crate::support::{Desk, MIB, cheetah, need, node as nodes, number, text, three};
+use crate::support::{Desk, MIB, Node, cheetah, need, node as nodes, number, text, three, tool};
 
 /// The `wiped` records of a log.
 fn receipts(log: &str) -> Vec<Value> {
@@ -92,4 +92,36 @@ fn a_receipt_of_a_node_in_no_room_is_not_signed_and_says_so() {
     assert!(receipts.len() == 3 && receipts.iter().all(|receipt| receipt["signature"].is_null()), "{receipts:?}");
     let checked = cheetah(&["verify", &log]).ok().json();
     assert_eq!(number(&checked["custody"]["wipes"], "unsigned"), 3, "{checked}");
+}
+
+#[test]
+fn a_drive_on_a_full_disk_is_wiped_and_its_key_is_destroyed() {
+    let desk = Desk::new();
+    let full = desk.dir("full");
+    if !need::is_root() || tool("mount", &["-t", "tmpfs", "-o", "size=64k", "none", &full]).code != Some(0) {
+        cheetah_testing::skip("needs root and tmpfs");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let node = Node::start("16MiB");
+        let (image, _) = desk.image("disk.raw", MIB);
+        let pass = desk.file("pass", b"a passphrase\n");
+        for seal in [&[][..], &["--seal", "--passphrase-file", &pass]] {
+            let drive = format!("{full}/case.drive");
+            cheetah(&[&["create", &drive, "--nodes", node.address(), "--from", &image], seal].concat()).ok();
+            // Until nothing more fits.
+            let mut filler = fs::File::create(format!("{full}/filler")).unwrap();
+            while std::io::Write::write(&mut filler, &[1; 512]).is_ok_and(|written| written > 0) {}
+            let destroyed = cheetah(&["destroy", &drive]).ok().json();
+            assert_eq!(destroyed["nodes"][0]["outcome"], "wiped", "{destroyed}");
+            assert_eq!(destroyed["key_destroyed"], !seal.is_empty(), "{destroyed}");
+            assert!(destroyed.to_string().contains("\"verified_zero\":true"), "{destroyed}");
+            assert!(!fs::exists(&drive).unwrap());
+            for left in fs::read_dir(&full).unwrap() {
+                fs::remove_file(left.unwrap().path()).unwrap();
+            }
+        }
+    });
+    tool("umount", &[&full]).ok();
+    result.unwrap();
 }

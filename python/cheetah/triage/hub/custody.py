@@ -11,10 +11,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from cheetah import _native, path_text
+from cheetah.triage.hub.journal import NOTHING, Vouched
 
 LOG = "triage.custody"
 UNFINISHED = "bodyfile.unfinished.txt"
+BOUND_TO = "bound_to"
+"""The option of a run that has the digest of the file that binds its folder to the source and the settings."""
 _DIGESTED_BYTES = 1 << 20
+_EVENTS = (b'"event":"started"', b'"event":"checkpoint"')
+
+
+def bound(binding: bytes) -> str:
+    """Returns what the log says of the file that binds a folder."""
+    return hashlib.sha256(binding).hexdigest()
 
 
 class Custody:
@@ -43,6 +52,31 @@ class Custody:
         else:
             details = {"source": dict(source), "destinations": [path_text.to_text(str(self._out))], "case": dict(case)}
             self._append("started", {**details, "options": dict(options)})
+
+    def vouched(self, binding: bytes) -> Vouched:
+        """The part of the journal that the last checkpoint of this user vouches for, if it is of a run that was bound to
+        its source by a file with this content. The log was checked when it was opened, and is locked."""
+        last, bound_to = NOTHING, None
+        with open(self._path, "rb") as log:
+            for line in log:
+                if not line.endswith(b"\n") or not any(event in line for event in _EVENTS):
+                    continue
+                record = json.loads(line)
+                details = record["details"]
+                if record["event"] == "started":
+                    last, bound_to = NOTHING, details["options"].get(BOUND_TO) if record["key"] == self.key else None
+                elif record["event"] == "checkpoint" and record["key"] == self.key:
+                    last = Vouched(details["at"], details["journal"])
+        return last if bound_to == bound(binding) else NOTHING
+
+    def vouch(self, vouched: Vouched) -> None:
+        """Records a checkpoint of the journal."""
+        self._append("checkpoint", {"at": vouched.length, "journal": vouched.sha256})
+
+    def changed(self, why: str) -> None:
+        """Records that the journal was changed, so that the run does not resume."""
+        self._append("error", {"what": why})
+        self._append("stopped", {"why": why})
 
     def end(self, complete: bool, verdict: str, names: tuple[str, ...], why: str | None) -> None:
         """Records the result: the files of these names that there are. `why` says why it is not complete."""

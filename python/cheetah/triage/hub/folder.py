@@ -76,6 +76,10 @@ class Folder:
             )
         return True
 
+    def binding(self) -> bytes:
+        """The content of the file that binds the directory."""
+        return (self.path / GUARD).read_bytes()
+
     def close(self) -> None:
         """Releases the lock."""
         self._lock.close()

@@ -2,20 +2,42 @@
 
 A later run of the same triage skips the tasks recorded here. An incomplete last line is ignored, and so is a line
 whose part has changed. Lines are made durable every `SYNC_S`; tasks lost in a power cut are done again.
+
+The journal is not signed, and its lines name the digests of everything that was found. So the custody log vouches for
+it: a checkpoint there has its length and its SHA-256. Only what the last checkpoint vouches for is taken over.
 """
 
+import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
+from cheetah.error import Error
 from cheetah.triage.settings import MAX_FILE_BYTES
 from cheetah.triage.tables.store import Parts, findings_table
 from cheetah.triage.task import Problem, Result, RowPlacement, Task, Volume
 
 SYNC_S = 1.0
+CHECKPOINT_S = 30.0
+"""The longest time between checkpoints. The first come sooner, so that a short run has some."""
+EVIDENCE = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Vouched:
+    """The part of a journal that a custody log vouches for."""
+
+    length: int
+    """In bytes, from the start."""
+    sha256: str
+
+
+NOTHING = Vouched(0, hashlib.sha256().hexdigest())
 
 
 @dataclasses.dataclass
@@ -42,14 +64,30 @@ class CompletedTask:
 
 
 class Journal:
-    """The journal of a directory. `known` are the tasks completed when it was opened."""
+    """The journal of a directory. `known` are the tasks completed when it was opened: of those in the file, the ones that
+    are `vouched` for; all of them without a custody log. `witness` records what to vouch for from now on. Raises
+    `cheetah.Error` if that part has changed."""
 
-    def __init__(self, path: pathlib.Path, parts: Parts, max_file: int = MAX_FILE_BYTES):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        parts: Parts,
+        max_file: int = MAX_FILE_BYTES,
+        vouched: Vouched | None = None,
+        witness: Callable[[Vouched], None] | None = None,
+    ):
         self._parts = parts
         self._max_file = max_file
-        self.known = self._load(path)
+        self._witness = witness
+        self._digest = hashlib.sha256()
+        self._length = 0
+        self._torn = False
+        self.known = self._load(path, vouched)
         self._file = open(path, "ab", buffering=0)
-        self._synced_s = time.monotonic()
+        self._synced_s = self._vouched_s = time.monotonic()
+        self._pause_s = SYNC_S
+        self._vouched_length = 0
+        self._checkpoint()
 
     def find(self, task: Task) -> CompletedTask | None:
         """Returns the record of a task that need not be done again."""
@@ -74,7 +112,7 @@ class Journal:
             done.findings = self._parts.write(findings_of(task.id), findings_table(result.findings))
             done.finding_count = len(result.findings)
         if not result.failed:
-            self._file.write(json.dumps(_plain(done), separators=(",", ":")).encode("ascii") + b"\n")
+            self._append(json.dumps(_plain(done), separators=(",", ":")).encode("ascii") + b"\n")
             if time.monotonic() - self._synced_s > SYNC_S:
                 self.sync()
         return done
@@ -83,28 +121,77 @@ class Journal:
         """Makes all lines durable."""
         os.fsync(self._file.fileno())
         self._synced_s = time.monotonic()
+        if self._synced_s - self._vouched_s >= self._pause_s:
+            self._checkpoint()
 
     def close(self) -> None:
         """Closes the journal at the end of a run."""
         self.sync()
+        self._checkpoint()
         self._file.close()
 
-    def _load(self, path: pathlib.Path) -> dict[str, CompletedTask]:
+    def _checkpoint(self) -> None:
+        """Has what is durable vouched for."""
+        if self._witness is not None and self._length != self._vouched_length:
+            self._witness(Vouched(self._length, self._digest.hexdigest()))
+            self._pause_s = min(2 * self._pause_s, CHECKPOINT_S)
+        self._vouched_s, self._vouched_length = time.monotonic(), self._length
+
+    def _append(self, line: bytes) -> None:
+        """Appends a line; if that fails, on a full disk, the file is as before, now or before the next line."""
+        if self._torn:
+            os.ftruncate(self._file.fileno(), self._length)
+            self._torn = False
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._torn = True
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._length)
+                self._torn = False
+            raise
+        self._digest.update(line)
+        self._length += len(line)
+
+    def _load(self, path: pathlib.Path, vouched: Vouched | None) -> dict[str, CompletedTask]:
         known: dict[str, CompletedTask] = {}
-        whole = 0
-        if path.exists():
-            with open(path, "rb") as file:
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    try:
-                        done = _done(json.loads(line))
-                    except (ValueError, TypeError, KeyError):
-                        break
-                    known[done.id] = done
-                    whole += len(line)
-            os.truncate(path, whole)
+        if not path.exists():
+            return known
+        if vouched is not None:
+            _check(path, vouched)
+        with open(path, "rb") as file:
+            for line in file:
+                after = self._length + len(line)
+                if not line.endswith(b"\n") or vouched is not None and after > vouched.length:
+                    break
+                try:
+                    done = _done(json.loads(line))
+                except (ValueError, TypeError, KeyError):
+                    break
+                known[done.id] = done
+                self._digest.update(line)
+                self._length = after
+        os.truncate(path, self._length)
         return known
+
+
+def _check(path: pathlib.Path, vouched: Vouched) -> None:
+    """Raises an error if a journal does not begin with what is vouched for. One that is empty has nothing to take over."""
+    digest, rest = hashlib.sha256(), vouched.length
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        while rest and (piece := file.read(min(rest, 1 << 20))):
+            digest.update(piece)
+            rest -= len(piece)
+    if rest or digest.hexdigest() != vouched.sha256:
+        raise Error(
+            f"the journal {path} is not the one that the custody log of the triage vouches for: it was changed; keep the "
+            "folder, and run the triage in another one, or start over with --fresh",
+            EVIDENCE,
+        )
 
 
 def rows_of(task_id: str) -> str:

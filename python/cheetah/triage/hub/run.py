@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from cheetah import path_text
+from cheetah.error import Error
 from cheetah.triage.filesystem import volumes
 from cheetah.triage.hub import custody, plan, shared_source
 from cheetah.triage.hub.folder import JOURNAL, OUTPUTS, PARTS, Folder
-from cheetah.triage.hub.journal import CompletedTask, Journal
+from cheetah.triage.hub.journal import NOTHING, CompletedTask, Journal, Vouched
 from cheetah.triage.hub.ledger import Ledger
 from cheetah.triage.hub.preview import Previews
 from cheetah.triage.hub.stage_progress import StageProgress, Tell
@@ -117,9 +118,13 @@ class Run:
             self._size = identity["size"]
             self._shared = shared
             again = folder.bind(identity, {**self._settings.binding(), "versions": deciding()})
-            self._custody = self._recorded(folder.path, identity, again)
+            self._custody = custody.Custody(folder.path)
+            # Of a folder that is not bound yet, nothing is taken over.
+            binding = folder.binding()
+            vouched = self._custody.vouched(binding) if again else NOTHING
+            self._record(identity, binding, again)
             self._parts = Parts(folder.path / PARTS)
-            self._journal = Journal(folder.path / JOURNAL, self._parts, self._settings.max_file)
+            self._journal = self._resumed(folder.path / JOURNAL, vouched)
             stack.callback(self._journal.close)
             self._ledger = Ledger(self._journal, self._workers.submit, self._top_findings.forget)
             self._stage_progress = StageProgress(self._tell, self._ledger, self._top_findings, self._began_s)
@@ -133,18 +138,25 @@ class Run:
                 self._stopped = Problem(self._reached[-1], str(stop))
         return self._finish(folder.path, identity, shared)
 
-    def _recorded(self, out: pathlib.Path, identity: dict[str, Any], again: bool) -> custody.Custody:
-        """Opens the custody log, and records the start of the run."""
-        log = custody.Custody(out)
+    def _resumed(self, path: pathlib.Path, vouched: Vouched) -> Journal:
+        """Opens the journal, as far as the custody log vouches for it."""
+        try:
+            return Journal(path, self._parts, self._settings.max_file, vouched, self._custody.vouch)
+        except Error as error:
+            self._custody.changed(str(error))
+            raise
+
+    def _record(self, identity: dict[str, Any], binding: bytes, again: bool) -> None:
+        """Records the start of the run."""
         source = {
             "kind": "triage",
             "location": self._settings.source,
             "name": identity["name"],
             "size": identity["size"],
         }
-        options = {"command": path_text.to_text(shlex.join(self._command)), **versions()}
-        log.begin(source, dict(self._settings.case), options, again)
-        return log
+        command = path_text.to_text(shlex.join(self._command))
+        options = {"command": command, custody.BOUND_TO: custody.bound(binding), **versions()}
+        self._custody.begin(source, dict(self._settings.case), options, again)
 
     def _stages(self, out: pathlib.Path) -> None:
         self._stage("volumes", [self._volumes_task()])

@@ -142,8 +142,10 @@ fn describe(room: &Room, role: &Role, hosts: &[String], (expires, uses): (u64, u
         Role::Node => "cheetah node --memory SIZE --room STRING",
         Role::Agent => "cheetah serve DISK --room STRING",
         _ => {
-            "cheetah room join STRING, then cheetah mount DRIVE DIRECTORY; that needs a copy of the drive file (case42.drive) \
-              and of the files beside it, which is not secret: a sealed drive's key is in it only encrypted"
+            "cheetah room join STRING, then cheetah mount ROOM:NAME DIRECTORY, as in lab:case42, while cheetah room serve runs \
+             here: the room hands out the drive files (cheetah room drives lists them). A copy of the drive file \
+             (case42.drive) and of the files beside it does as well; it is not secret: a sealed drive's key is in it only \
+             encrypted"
         }
     };
     let machines = if uses == 1 { "one machine".to_owned() } else { format!("{uses} machines") };

@@ -4,6 +4,7 @@ mod approve;
 mod boot_image;
 mod cpio;
 mod detached;
+mod drives;
 mod export;
 mod init;
 mod invite;
@@ -58,6 +59,7 @@ enum Command {
     Pending(approve::PendingArgs),
     Approve(approve::Args),
     List(list::Args),
+    Drives(drives::Args),
     Revoke(revoke::Args),
     Export(export::Args),
     Credential(export::CredentialArgs),
@@ -74,6 +76,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         Command::Pending(args) => approve::pending(&args, room, ui),
         Command::Approve(args) => approve::run(&args, room, ui),
         Command::List(args) => list::run(&args, room, ui).await,
+        Command::Drives(args) => drives::run(args, room, ui).await,
         Command::Revoke(args) => revoke::run(&args, room, ui).await,
         Command::Export(args) => export::run(&args, room, ui),
         Command::Credential(args) => export::credential(&args, room, ui),

@@ -62,6 +62,7 @@ pub fn describe(name: &str, report: &LogReport) -> String {
     lines.extend(report.signers.iter().map(|signer| format!("  {} records signed by {}", signer.records, signer.key)));
     lines.extend(wipes(&report.wipes).map(|wipes| wrapped(&wipes, 2)));
     lines.extend(heads(report).map(|heads| wrapped(&heads, 2)));
+    lines.extend(report.not_asked.iter().map(|why| wrapped(&format!("note: {why}"), 2)));
     if let Some(finished) = &report.finished {
         let place = &finished.place;
         let printable = |note: &String| note.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();

@@ -5,13 +5,16 @@ mod drive;
 mod image;
 mod triage;
 
+use std::path::Path;
+
 use cheetah_acquire::acquire::Destination;
-use cheetah_acquire::custody::{Known, NotedHead, PublicKey, SigningKey};
+use cheetah_acquire::custody::{CustodyLog, Known, NotedHead, PublicKey, SigningKey, Triaged};
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
 
 use super::options::{TimeoutArgs, source};
 use crate::failure::Result;
+use crate::room::archive;
 use crate::ui::Ui;
 
 /// The arguments of `verify`.
@@ -41,7 +44,7 @@ Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampe
 pub struct Args {
     /// A drive file, an image, the folder of a triage, or a custody log
     #[arg(value_parser = source())]
-    target: String,
+    pub target: String,
 
     /// Hashes of the whole to compute, of those recorded; a drive's chunk digests are always compared
     #[arg(long, default_value_t)]
@@ -65,17 +68,28 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    let keys = Keys::of(&args.key, &args.head)?;
+    let mut keys = Keys::of(&args.key, &args.head)?;
     match spec::path_of(&args.target) {
         Some((path, false)) if path.extension().is_some_and(|extension| extension == "custody") => {
+            keys.ask_room(&path).await;
             custody::run(&path, &keys, ui)
         }
-        Some((path, false)) if triage::is_one(&path) => triage::run(&path, &args, &keys, ui),
-        Some((path, false)) if is_drive(&path) => drive::run(&path, &args, &keys, ui).await,
+        Some((path, false)) if triage::is_one(&path) => {
+            keys.ask_room(&Triaged::log_path(&path)).await;
+            triage::run(&path, &args, &keys, ui)
+        }
+        Some((path, false)) if is_drive(&path) => {
+            keys.ask_room(&CustodyLog::path_for(&path)).await;
+            drive::run(&path, &args, &keys, ui).await
+        }
         path => {
             // The log of an object is in the current folder.
             let object = || args.target.parse::<Destination>().ok().filter(|to| to.object.is_some()).map(|to| to.path);
-            image::run(&args, path.map(|(path, _)| path).or_else(object), &keys, ui).await
+            let path = path.map(|(path, _)| path).or_else(object);
+            if let Some(path) = &path {
+                keys.ask_room(&CustodyLog::path_for(path)).await;
+            }
+            image::run(&args, path, &keys, ui).await
         }
     }
 }
@@ -95,7 +109,16 @@ impl Keys {
         let named = named.iter().map(|text| PublicKey::named(text)).collect::<Result<Vec<_>, _>>()?;
         let keys = own.iter().map(SigningKey::public).chain(named).collect();
         let heads = heads.iter().map(|head| ("--head".to_owned(), head.clone())).collect();
-        Ok(Self { own, known: Known { keys, heads } })
+        Ok(Self { own, known: Known { keys, heads, ..Known::default() } })
+    }
+
+    /// Adds what the room's machine knows of the log at `path`.
+    async fn ask_room(&mut self, path: &Path) {
+        match archive::heads_of(path).await {
+            None => {}
+            Some(Ok((from, heads))) => self.known.placed.push((from, heads)),
+            Some(Err(why)) => self.known.not_asked.push(why.to_string()),
+        }
     }
 
     /// Returns the verifier's own key, if it signed records of this log.

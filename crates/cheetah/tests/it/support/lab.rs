@@ -32,7 +32,8 @@ impl Lab {
 
     pub fn command(&self, machine: &str, args: &[&str]) -> Command {
         let mut command = program();
-        command.env("XDG_CONFIG_HOME", self.config(machine)).env_remove("CHEETAH_ROOM").arg("--json").args(args);
+        command.env("XDG_CONFIG_HOME", self.config(machine)).env("XDG_STATE_HOME", self.config(machine).join("state"));
+        command.env_remove("CHEETAH_ROOM").arg("--json").args(args);
         command
     }
 

@@ -1,8 +1,10 @@
 //! The enrolment server: certificates for machines that have an invitation, or wait for approval.
 //!
 //! Any machine that reaches the port can connect, so everything is limited: a connection lasts seconds, a request has
-//! some KiB, and at the limit the oldest connection is closed, so that callers that send nothing do not lock others
-//! out.
+//! some KiB (a member's drive file some MiB), and at the limit the oldest connection is closed, so that callers that send
+//! nothing do not lock others out. Members find heads of logs and drive files here, too (`archive`).
+
+pub mod archive;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -149,6 +151,7 @@ fn router(enrolment: Arc<Enrolment>) -> Router {
         .route("/v1/pending", post(begin))
         .route("/v1/pending/{id}", put(reveal).get(outcome))
         .route("/v1/servers", post(check_in))
+        .merge(archive::routes())
         .with_state(enrolment)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "this is the enrolment server of a Cheetah room") })
         .layer(DefaultBodyLimit::max(REQUEST_LEN_MAX))

@@ -1,0 +1,197 @@
+//! A connection to the server on the room's machine, for one request.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cheetah_control::api::ErrorBody;
+use cheetah_device::os_error;
+use cheetah_error::{Error, Fact};
+use cheetah_tls::{ClientTls, Fingerprint, Role, Secured};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::invitation::Host;
+use crate::wire::ANSWER_LEN_MAX;
+
+/// How long connecting to one address may take, the handshake included.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a request got no answer.
+pub enum Failed {
+    /// The server cannot be reached, or the connection broke: try again.
+    Broken(String),
+    /// The server refused, or is not the room: trying again does not help.
+    Refused(Error),
+    /// The room does not have what was asked for.
+    Missing,
+}
+
+impl Failed {
+    /// The error without the difference.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Broken(why) => Error::failed(why),
+            Self::Refused(error) => error,
+            Self::Missing => Error::failed("the room does not have that"),
+        }
+    }
+}
+
+pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// A connection to the enrolment server, whose room has been verified, for one request.
+pub struct Connection {
+    stream: Secured<TcpStream>,
+    host: String,
+}
+
+impl Connection {
+    /// Connects, without a certificate, to the first address that answers, which must be the room with this key.
+    pub async fn open_for_enrolment(addresses: &[(Host, u16)], room_key: &Fingerprint) -> Result<Self, Failed> {
+        let tls =
+            ClientTls::for_enrolment(*room_key).map_err(|error| Failed::Refused(Error::failed(error.to_string())))?;
+        Self::open(addresses, &tls).await
+    }
+
+    /// Connects to the first address that answers, which must be the room's enrolment server.
+    pub async fn open(addresses: &[(Host, u16)], tls: &ClientTls) -> Result<Self, Failed> {
+        let mut why = Vec::new();
+        let mut other = None;
+        for (host, port) in addresses {
+            let shown = host.with_port(*port);
+            let host = host.to_string();
+            let stream = match timeout(CONNECT_TIMEOUT, connect(&host, *port)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    why.push(format!("{shown}: {}", os_error::describe(&error)));
+                    continue;
+                }
+                Err(_) => {
+                    why.push(format!("{shown}: no connection within {} s", CONNECT_TIMEOUT.as_secs()));
+                    continue;
+                }
+            };
+            match timeout(CONNECT_TIMEOUT, tls.connect(&host, *port, stream)).await {
+                // Only the machine that has the room's key is the room; an examiner's credential does not suffice.
+                Ok(Ok((stream, Some(identity)))) if identity.role == Role::Room => {
+                    return Ok(Self { stream, host: shown });
+                }
+                Ok(Ok(_)) => other = Some(format!("{shown} is not the room's enrolment server")),
+                Ok(Err(error)) if is_certificate_error(&error) => {
+                    other = Some(format!("{shown} is not the room of the invitation ({error})"));
+                }
+                Ok(Err(error)) => why.push(format!("{shown}: {error}")),
+                Err(_) => why.push(format!("{shown}: no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs())),
+            }
+        }
+        Err(match other {
+            Some(other) => Failed::Refused(Error::failed(format!(
+                "{other}; nothing was sent to it. Another machine may have that address, or intercept the connection: \
+                 compare with cheetah room list, and make a new invitation"
+            ))),
+            None => Failed::Broken(why.join("; ")),
+        })
+    }
+
+    /// Sends JSON and parses the answer.
+    pub async fn ask<T: DeserializeOwned>(
+        self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failed> {
+        parse(&self.send(method, path, body).await?.1)
+    }
+
+    /// Sends JSON, and returns the status, which is a success, and the answer.
+    pub async fn send(self, method: Method, path: &str, body: &impl Serialize) -> Result<(StatusCode, Bytes), Failed> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| Failed::Refused(Error::failed(format!("putting a request as JSON: {error}"))))?;
+        self.send_bytes(method, path, body.into(), ANSWER_LEN_MAX).await
+    }
+
+    /// Sends a body, and returns the status, which is a success, and the answer of at most `answer_max` bytes.
+    pub async fn send_bytes(
+        self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        answer_max: usize,
+    ) -> Result<(StatusCode, Bytes), Failed> {
+        match timeout(ANSWER_TIMEOUT, self.exchange(method, path, body, answer_max)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failed::Broken(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))),
+        }
+    }
+
+    async fn exchange(
+        self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        answer_max: usize,
+    ) -> Result<(StatusCode, Bytes), Failed> {
+        let broken = |error: &dyn std::fmt::Display| Failed::Broken(error.to_string());
+        let internal = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(self.stream)).await.map_err(|error| broken(&error))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.host)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| internal(&error))?;
+        let answer = async {
+            let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), answer_max).collect().await;
+            Ok::<_, Failed>((status, body.map_err(|error| broken(&error))?.to_bytes()))
+        };
+        // The connection must be polled beside the request; its end has no result of its own.
+        let driven = async {
+            let _ = connection.await;
+            std::future::pending().await
+        };
+        let (status, body) = tokio::select! { answer = answer => answer?, never = driven => never };
+        if status.is_success() {
+            return Ok((status, body));
+        }
+        let why = serde_json::from_slice::<ErrorBody>(&body).map_or_else(|_| status.to_string(), |body| body.error);
+        let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
+        if status == StatusCode::NOT_FOUND {
+            return Err(Failed::Missing);
+        }
+        if status.is_server_error() {
+            return Err(Failed::Broken(why));
+        }
+        let why = format!("the room refuses: {why}");
+        Err(Failed::Refused(match status {
+            StatusCode::FORBIDDEN => Error::node(Fact::Refused, why),
+            _ => Error::failed(why),
+        }))
+    }
+}
+
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failed> {
+    serde_json::from_slice(body)
+        .map_err(|_| Failed::Refused(Error::failed("the room's answer is malformed; update Cheetah on both machines")))
+}
+
+/// Whether a handshake failed because of the server's answer rather than the network.
+fn is_certificate_error(error: &io::Error) -> bool {
+    let by_us = error.get_ref().is_some_and(|inner| inner.is::<cheetah_tls::TlsError>());
+    by_us || error.kind() == io::ErrorKind::InvalidData
+}
