@@ -48,6 +48,7 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "acquisition, forged journal": acquisition.forged_journal,
     "acquisition, foreign partial": acquisition.foreign_partial,
     "acquisition, changing source": acquisition.changing_source,
+    "acquisition, forged fill": acquisition.forged_fill,
     "finding, spoofed announcements": finding.spoofed,
     "neighbour, idle memory": neighbour.idle_memory,
     "clocks": clocks.jumps,

@@ -1,4 +1,5 @@
-"""Attacks on an interrupted acquisition: a journal that was exchanged, files in place of partial images, a source that changes."""
+"""Attacks on an interrupted acquisition: a journal that was exchanged, files in place of partial images, a source that
+changes, a record of a lazy drive that claims everything."""
 
 import os
 import shutil
@@ -6,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from attack.stage import PATIENCE_S, Broken, Stage
+from attack.stage import PATIENCE_S, Broken, Stage, until
 
 SOURCE_BYTES = 96 << 20
 
@@ -59,6 +60,30 @@ def changing_source(stage: Stage) -> None:
         raise Broken(f"a source that changed in mid-run: exit code {code}")
 
 
+def forged_fill(stage: Stage) -> None:
+    """Kills the fill of a lazy drive, and has its record call everything read."""
+    with stage.node("file") as node, stage.server("file", "serve", stage.image, "--listen", "127.0.0.1:0", "--rate-max", f"{stage.times(1, 8)}MiB") as agent:  # fmt: skip
+        drive = stage.path(".drive")
+        stage.must("create", drive, "--nodes", node.ready["nbd"], "--from", agent.ready["uri"], "--lazy")
+        record = Path(f"{drive}.map")
+        filling = subprocess.Popen([stage.binary, "load", drive], env=_env(stage), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        try:
+            until(lambda: record.exists() and " +" in record.read_text(), "a record of a fill")
+        finally:
+            filling.kill()
+            filling.wait()
+        forged = record.read_text().replace(" ?", " +")
+        if forged == record.read_text():
+            raise Broken("the fill ended before it was killed")
+        record.write_text(forged)
+        code, _, complaint = stage.run("load", drive, "--timeout", "60")
+        saved = stage.path(".raw")
+        if code == 0 and (stage.run("save", drive, saved)[0] != 0 or saved.read_bytes() != stage.content):
+            raise Broken("a forged record of a fill led to a signed image of something else")
+        if code not in (0, 1, 3):
+            raise Broken(f"exit code {code}: {complaint.strip()}")
+
+
 def _folder(stage: Stage) -> Path:
     folder = stage.path("")
     folder.mkdir()
@@ -70,7 +95,11 @@ def _command(stage: Stage, names: tuple[str, ...]) -> list[str | Path]:
 
 
 def _env(stage: Stage) -> dict[str, str]:
-    return {**os.environ, "CHEETAH_KEY": str(stage.folder / "custody.key")}
+    return {
+        **os.environ,
+        "CHEETAH_KEY": str(stage.folder / "custody.key"),
+        "XDG_STATE_HOME": str(stage.folder / "state"),
+    }
 
 
 def _started(stage: Stage, folder: Path, *names: str) -> subprocess.Popen[bytes]:

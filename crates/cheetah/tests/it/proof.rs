@@ -263,3 +263,58 @@ fn a_ledger_that_cannot_be_written_is_a_warning() {
     let ran = run(command).ok();
     assert!(ran.stderr.contains("not in your ledger"), "{}", ran.stderr);
 }
+
+#[test]
+fn case_data_or_a_head_in_header_and_report_that_differ_from_the_log_are_a_finding() {
+    let acquired = |number: &str| {
+        let case = ["--case-number", number, "--evidence-number", "7", "--examiner", "A. Tester"];
+        Acquired::new("x.E01", &[&case[..], &["--notes", "found; under\tthe bed"]].concat())
+    };
+    let (mine, other) = (acquired("2026/42"), acquired("2026/43"));
+    let problems = || {
+        let ran = elsewhere(&mine.desk, &["verify", &mine.image, "--no-log"]).ended_with(3);
+        answer(&ran)["problems"].to_string()
+    };
+    let whole = elsewhere(&mine.desk, &["verify", &mine.image, "--no-log"]).ok().json();
+    let known: Vec<_> = whole["log"]["heads"].as_array().unwrap().iter().map(|head| text(head, "from")).collect();
+    assert_eq!(known, ["the header of the image", "the report"], "{whole}");
+    let report = mine.desk.at("x.E01.report.txt");
+    let written = fs::read_to_string(&report).unwrap();
+    fs::write(&report, written.replace("2026/42", "2026/43")).unwrap();
+    assert!(problems().contains("another case number in its report"), "{}", problems());
+    fs::write(&report, written.replace("its head  ", "its tail  ")).unwrap();
+    assert!(problems().contains("no head of its custody log in its report"), "{}", problems());
+    fs::write(&report, &written).unwrap();
+    let image = fs::read(&mine.image).unwrap();
+    fs::copy(&other.image, &mine.image).unwrap();
+    let found = problems();
+    assert!(found.contains("another case number in its header"), "{found}");
+    assert!(found.contains("the header of the image knows another record"), "{found}");
+    fs::write(&mine.image, image).unwrap();
+    // A log that was cut off after the report was written.
+    let lines = mine.lines();
+    let finished = lines.iter().position(|line| line.contains("\"event\":\"hashes\"")).unwrap();
+    fs::write(&mine.log, lines[..=finished].concat()).unwrap();
+    assert!(problems().contains("its end was cut off"), "{}", problems());
+}
+
+#[test]
+fn lost_ranges_are_not_fetched_again_by_digests_that_the_log_did_not_sign() {
+    let desk = Desk::new();
+    let nodes = [Node::start("16MiB"), Node::start("16MiB")];
+    let spare = Node::start("16MiB");
+    let (image, _) = desk.image("a.raw", 2 * MIB);
+    let drive = desk.arg("a.drive");
+    let listed = format!("{},{}", nodes[0].address(), nodes[1].address());
+    let create = ["create", &drive, "--nodes", &listed, "--layout", "mirror", "--from", &image];
+    cheetah(&create).ok();
+    let log = fs::read(desk.at("a.drive.custody")).unwrap();
+    let other = desk.file("a.raw", &noise(2 * MIB, 99));
+    elsewhere(&desk, &["load", &drive, &other, "--force"]).ok();
+    fs::write(desk.at("a.drive.custody"), log).unwrap();
+    let [one, two] = nodes;
+    one.kill();
+    two.kill();
+    let repair = ["repair", &drive, "--nodes", spare.address(), "--from-source", "--force-lease"];
+    elsewhere(&desk, &repair).says(3, &["its custody log", "nothing was fetched"]);
+}

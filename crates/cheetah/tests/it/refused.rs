@@ -170,7 +170,11 @@ fn every_command_of_every_role_revoked_or_not_says_that_it_is_refused_and_nothin
                 }
                 continue;
             }
+            let file = std::fs::read(&scene.drive).unwrap();
             wrong.extend(is_not_refused_in_words(actor, &words, &scene.at(actor, &args(&words))));
+            // Not even the epoch in which a writer would begin.
+            let is_changed = std::fs::read(&scene.drive).unwrap() != file;
+            wrong.extend(is_changed.then(|| format!("{actor} {words:?}: the drive file was changed")));
         }
         for words in scene.services().into_iter().filter(|_| !may_read) {
             wrong.extend(is_not_refused_in_words(actor, &words, &scene.at(actor, &args(&words))));
@@ -257,4 +261,34 @@ fn a_drive_whose_machines_cannot_be_reached_is_not_called_lost() {
             "{words:?}: {said}"
         );
     }
+}
+
+#[test]
+fn a_node_of_which_one_port_refuses_connections_is_not_called_lost() {
+    use cheetah_drive::DriveFile;
+    let desk = crate::support::Desk::new();
+    let nodes = [Node::start("16MiB"), Node::start("16MiB")];
+    let (image, _) = desk.image("disk.raw", MIB);
+    let drive = desk.drive("case", &[&nodes[0], &nodes[1]], &image, &[]);
+    // A firewall that refuses connections looks like a port at which nobody listens.
+    let nobody = Port::held();
+    let refused = nobody.text();
+    let of_whole = std::fs::read(&drive).unwrap();
+    let change = |change: &dyn Fn(&mut cheetah_drive::file::SetNode)| {
+        std::fs::write(&drive, &of_whole).unwrap();
+        let mut file = DriveFile::load(std::path::Path::new(&drive)).unwrap();
+        file.update(|file| change(&mut file.sets[0].nodes[0])).unwrap();
+    };
+    for port in ["control", "NBD"] {
+        change(&|node| match port {
+            "control" => node.http = Some(refused.clone()),
+            _ => node.nbd = node.nbd.replace(nodes[0].address(), &refused),
+        });
+        let ran = cheetah(&["status", &drive, "--timeout", "5"]).ended_with(1);
+        let status: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+        assert_eq!(text(&status["nodes"][0], "state"), "unreachable", "{port}: {status}");
+        assert_eq!(text(&status, "content"), "unknown", "{port}: {status}");
+    }
+    let ran = cheetah(&["save", &drive, &desk.arg("x.raw"), "--timeout", "5"]).ended_with(1);
+    assert!(!ran.stderr.to_lowercase().contains("lost:") && !ran.stderr.contains("nodes lost"), "{}", ran.stderr);
 }
