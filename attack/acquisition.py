@@ -28,7 +28,7 @@ def forged_journal(stage: Stage) -> None:
 
 
 def foreign_partial(stage: Stage) -> None:
-    """Puts other files, and hard links of them, in place of a partial image."""
+    """Puts other files, and hard links of them, in place of a partial image; starting over removes none of them."""
     for name in ("o.raw.partial", "o.E01.partial"):
         for place in (os.link, shutil.copyfile):
             folder = _folder(stage)
@@ -39,6 +39,8 @@ def foreign_partial(stage: Stage) -> None:
             (folder / name).unlink()
             place(folder / "precious", folder / name)
             _must_fail(stage, folder, {1, 2, 3}, "o.raw", "o.E01")
+            for option in ("--restart", "--discard"):
+                _must_fail(stage, folder, {1, 2, 3}, "o.raw", "o.E01", option)
             for file in (folder / "precious", folder / name):
                 if file.read_bytes() != precious:
                     raise Broken(f"{file.name} was changed, {place.__name__} as {name}")

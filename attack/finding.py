@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from attack.stage import Broken, Skipped, Stage
 
@@ -26,7 +27,18 @@ def spoofed(stage: Stage) -> None:
             )
         )
         drive = stage.path(".drive")
-        words = ["create", drive, "--nodes", "auto", "--size", "1MiB", "--layout", "linear", "--timeout", "2"]
+        words: list[str | Path] = [
+            "create",
+            drive,
+            "--nodes",
+            "auto",
+            "--size",
+            "1MiB",
+            "--layout",
+            "linear",
+            "--timeout",
+            "2",
+        ]
         if stage.run(*words)[0] != 0:
             raise Skipped("multicast does not come back on this machine's loopback")
         stage.must("destroy", drive)

@@ -96,7 +96,6 @@ class Device:
     size: int
     sector_size: int | None
     lost: list[str]
-    doubts: list[str]
 
     def __new__(cls, source: str, options: OpenOptions) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
@@ -107,6 +106,9 @@ class Device:
 
     def connections(self) -> list[str]:
         """Returns how the connections to its servers are protected."""
+
+    def doubts(self) -> list[str]:
+        """Looks for doubts about the source, over its link if it has one, and returns them."""
 
     def close(self) -> None:
         """Closes the source. Reads in progress in other threads complete."""
@@ -120,7 +122,6 @@ class Share:
     size: int
     sector_size: int | None
     lost: list[str]
-    doubts: list[str]
 
     def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:
@@ -128,6 +129,9 @@ class Share:
 
     def connections(self) -> list[str]:
         """Returns how the connections to the source's servers are protected."""
+
+    def doubts(self) -> list[str]:
+        """Looks for doubts about the source, over its link if it has one, and returns them."""
 
     def close(self) -> None:
         """Stops serving, and disconnects clients."""

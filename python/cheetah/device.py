@@ -23,8 +23,7 @@ class Device(io.RawIOBase):
     """An open source: a read-only file with random access, for any number of threads.
 
     `name` is the source's name, `size` its size in bytes, `sector_size` that of its sectors, or None if unknown, `source`
-    the path or URI that was opened, `lost` sentences about parts that are lost, `doubts` sentences about what is in doubt
-    although all of it can be read, such as a partition table that reaches beyond the end.
+    the path or URI that was opened, `lost` sentences about parts that are lost.
 
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
@@ -41,13 +40,13 @@ class Device(io.RawIOBase):
         self.size = opened.size
         self.sector_size = opened.sector_size
         self.lost = opened.lost
-        self.doubts = opened.doubts
         self.mode = "rb"
         self._native = opened
         self._position = 0
         # Held while reading: each thread's read begins where the previous one ended.
         self._moving = threading.RLock()
         self._again = reopen, settings
+        self._doubts: list[str] | None = None
 
     def pread(self, offset: int, length: int) -> bytes:
         """Returns `length` bytes from `offset`, fewer only at the end. Does not move the position."""
@@ -112,6 +111,15 @@ class Device(io.RawIOBase):
         file or disk of this machine. The nodes of a drive are asked now."""
         self._must_be_open()
         return self._native.connections()
+
+    @property
+    def doubts(self) -> list[str]:
+        """Sentences about what is in doubt although all of the source can be read: a partition table or a file system that
+        reaches beyond its end, say. Of a source behind a link, the first use reads its tables, for at most `timeout_s`."""
+        if self._doubts is None:
+            self._must_be_open()
+            self._doubts = self._native.doubts()
+        return self._doubts
 
     def readable(self) -> bool:
         """Returns True."""

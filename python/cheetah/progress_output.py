@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -20,10 +21,11 @@ def shown(
     plain: Callable[[TextIO], Callable[[E], None]],
     json_lines: bool,
 ) -> Iterator[Callable[[E], None]]:
-    """Shows events inside a `with` block: by `bar` on a terminal, by `plain` elsewhere."""
+    """Shows events inside a `with` block: by `bar` on a terminal, by `plain` elsewhere, and on a terminal that cannot move
+    its cursor."""
     if json_lines:
         yield Json(sys.stdout)
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
         with bar() as tell:
             yield tell
     else:

@@ -18,8 +18,8 @@ CACHE = "memory"
 class Share:
     """A source that this process serves over NBD, on a Unix socket in a directory of its own.
 
-    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size`, `lost` and `doubts` are the
-    source's. The share ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits
+    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size` and `lost` are the source's. The
+    share ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits
     normally.
     """
 
@@ -37,7 +37,7 @@ class Share:
         self.size = self._native.size
         self.sector_size = self._native.sector_size
         self.lost = self._native.lost
-        self.doubts = self._native.doubts
+        self._doubts: list[str] | None = None
         self._end = weakref.finalize(self, _end, self._native, directory, os.getpid())
 
     def stats(self) -> dict[str, int]:
@@ -52,6 +52,13 @@ class Share:
     def connections(self) -> list[str]:
         """Returns how the connections to the source are protected: see `cheetah.Device.connections`."""
         return self._native.connections()
+
+    @property
+    def doubts(self) -> list[str]:
+        """Sentences about what is in doubt: see `cheetah.Device.doubts`. The first use reads the source's tables."""
+        if self._doubts is None:
+            self._doubts = self._native.doubts()
+        return self._doubts
 
     def close(self) -> None:
         """Stops serving: disconnects clients and closes the source."""

@@ -1,6 +1,7 @@
 //! An open source, read at offsets.
 
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_source::OpenedSource;
@@ -32,9 +33,8 @@ pub struct Device {
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
-    /// Sentences about what is in doubt although all of it can be read: a partition table that reaches beyond its end, say.
-    #[pyo3(get)]
-    doubts: Vec<String>,
+    /// How long a look for doubts may take.
+    patience: Duration,
 }
 
 #[pymethods]
@@ -46,8 +46,8 @@ impl Device {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        let (sector_size, doubts) = (opened.identity.sector_size, opened.doubts.clone());
-        Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, doubts })
+        let (sector_size, patience) = (opened.identity.sector_size, options.access().timeout);
+        Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, patience })
     }
 
     /// Returns `length` bytes from `offset`, fewer only at the end.
@@ -79,6 +79,13 @@ impl Device {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("connections of a closed device"))?;
         runtime::wait(py, opened.connections())?.map_err(|error| failure::opening(&self.name, &error))
+    }
+
+    /// Looks for doubts about it: see `cheetah.Device.doubts`.
+    fn doubts(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("doubts about a closed device"))?;
+        runtime::wait(py, opened.all_doubts(self.patience))
     }
 
     /// Closes the source. Reads in progress in other threads complete.

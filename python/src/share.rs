@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use cheetah_nbd::server::{Listener, Server, ServerConfig, SingleExport};
 use cheetah_nbd::uri::{Address, NbdUri};
@@ -38,9 +39,8 @@ pub struct Share {
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
-    /// Sentences about what is in doubt although all of it can be read.
-    #[pyo3(get)]
-    doubts: Vec<String>,
+    /// How long a look for doubts may take.
+    patience: Duration,
 }
 
 struct Serving {
@@ -60,7 +60,6 @@ impl Share {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
-        let doubts = opened.doubts.clone();
         let uri = NbdUri::new(Address::Unix(socket.clone()), name.clone()).to_string();
 
         let runtime = runtime::get()?;
@@ -77,7 +76,7 @@ impl Share {
         });
         let sector_size = opened.identity.sector_size;
         let serving = RwLock::new(Some(Serving { opened, served, stop, server }));
-        Ok(Self { serving, uri, name, size, sector_size, lost, doubts })
+        Ok(Self { serving, uri, name, size, sector_size, lost, patience: options.access().timeout })
     }
 
     /// Counters: see `cheetah.Share.stats`.
@@ -96,6 +95,13 @@ impl Share {
         let serving = self.serving.read().unwrap_or_else(PoisonError::into_inner);
         let serving = serving.as_ref().ok_or_else(|| PyValueError::new_err("connections of a share that is closed"))?;
         runtime::wait(py, serving.opened.connections())?.map_err(|error| failure::opening(&self.name, &error))
+    }
+
+    /// Looks for doubts about the source: see `cheetah.Device.doubts`.
+    fn doubts(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let serving = self.serving.read().unwrap_or_else(PoisonError::into_inner);
+        let serving = serving.as_ref().ok_or_else(|| PyValueError::new_err("doubts about a share that is closed"))?;
+        runtime::wait(py, serving.opened.all_doubts(self.patience))
     }
 
     /// Stops serving, and disconnects clients.

@@ -62,7 +62,7 @@ def test_the_log_has_the_case_the_source_and_each_file_of_the_result(image: Path
     started, checkpoint, ended = records(out)
     assert (started["event"], checkpoint["event"], ended["event"]) == ("started", "checkpoint", "triaged")
     assert started["details"]["case"] == dict(CASE)
-    assert started["details"]["source"]["size"] == image.stat().st_size
+    assert started["details"]["source"]["size_bytes"] == image.stat().st_size
     assert [output["name"] for output in ended["details"]["outputs"]] == list(OUTPUTS)
     summary = json.loads((out / "summary.json").read_text())
     assert summary["case"] == dict(CASE) and summary["custody"]["log"] == custody.LOG

@@ -114,7 +114,7 @@ def test_names_from_the_evidence_are_text_and_nothing_else(tmp_path: Path) -> No
     for row in rows[:3]:
         row.update(path=hostile, rule=hostile, detail=hostile, excerpt=hostile)
     pq.write_table(pa.Table.from_pylist(rows, FINDINGS), tmp_path / "findings.parquet")
-    source = {"name": hostile, "size": 1 << 30, "uri": hostile}
+    source = {"name": hostile, "size_bytes": 1 << 30, "uri": hostile}
     summary.write(
         tmp_path, triage_data.facts(source=source, lost=[hostile], connections=[hostile], command=("cheetah", hostile))
     )

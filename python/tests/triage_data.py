@@ -198,7 +198,7 @@ def facts(**changes: Any) -> RunFacts:
     """The facts about its run."""
     made = RunFacts(
         source={
-            "name": "case42.E01", "size": 256_060_514_304, "uri": "nbd://lab1.example/case42",
+            "name": "case42.E01", "size_bytes": 256_060_514_304, "uri": "nbd://lab1.example/case42",
             "hashes": {"md5": "9e107d9d372bb6826bd81d3542a419d6", "sha1": "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"},
         },
         volumes=VOLUMES,
@@ -206,10 +206,10 @@ def facts(**changes: Any) -> RunFacts:
         ended="2024-07-02T08:41:52+00:00",
         complete=True,
         settings={"quick": False, "hashes": ["md5", "sha256"], "max_file": 1 << 30, "unallocated": True,
-                  "known": [{"name": "nsrl-modern.bin", "size": 912_334_848, "sha256": "7d" * 32}],
-                  "wanted": [{"name": "heron-documents.txt", "size": 4_183, "sha256": "0c" * 32}],
-                  "keywords": [{"name": "heron.txt", "size": 61, "sha256": "5e" * 32}],
-                  "yara": [{"name": "lab.yar", "size": 18_220, "sha256": "a9" * 32}]},
+                  "known": [{"name": "nsrl-modern.bin", "size_bytes": 912_334_848, "sha256": "7d" * 32}],
+                  "wanted": [{"name": "heron-documents.txt", "size_bytes": 4_183, "sha256": "0c" * 32}],
+                  "keywords": [{"name": "heron.txt", "size_bytes": 61, "sha256": "5e" * 32}],
+                  "yara": [{"name": "lab.yar", "size_bytes": 18_220, "sha256": "a9" * 32}]},
         tool_versions={"cheetah": "0.4.0", "sleuthkit": "4.15.0", "yara-x": "1.4.0", "python": "3.11.7"},
         command=("cheetah", "triage", "nbd://lab1.example/case42", "--out", "case 42/triage", "--known", "nsrl-modern.bin",
                  "--wanted", "heron-documents.txt", "--keywords", "heron.txt", "--yara", "lab.yar", "--hash", "md5,sha256"),

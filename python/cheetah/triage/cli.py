@@ -1,6 +1,7 @@
 """The command line of `cheetah triage`."""
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]") -> int:
     """Runs the triage of a source that is being opened."""
     from cheetah.triage.content import analysis
-    from cheetah.triage.hub import progress
+    from cheetah.triage.hub import progress, space
     from cheetah.triage.hub.folder import Misuse
     from cheetah.triage.hub.run import Run
 
@@ -58,7 +59,8 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]
         return _complain("interrupted; the same command resumes the run", FAILED, settings.json)
     except OSError as error:
         code = error.exit_code if isinstance(error, Error) else FAILED
-        return _complain(options.sentence(error), code, settings.json)
+        again = f"; {space.AGAIN}" if error.errno == errno.ENOSPC else ""
+        return _complain(f"{options.sentence(error)}{again}", code, settings.json)
     if settings.json:
         print(json.dumps(summary))
     else:

@@ -60,4 +60,8 @@ def _digest(path: str) -> dict[str, Any]:
     """Returns a list's name, size and digest."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-        return {"name": path_text.to_text(os.path.basename(path)), "size": file.tell(), "sha256": digest.hexdigest()}
+        return {
+            "name": path_text.to_text(os.path.basename(path)),
+            "size_bytes": file.tell(),
+            "sha256": digest.hexdigest(),
+        }

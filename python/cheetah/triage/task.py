@@ -196,5 +196,7 @@ class Event:
     findings: int = 0
     latest: tuple[Finding, ...] = ()
     """The most important findings so far, at most ten, best first."""
+    doubts: tuple[str, ...] = ()
+    """What is in doubt about the source, as far as it is known, a sentence each."""
     unit: str = "files"
     elapsed_s: float = 0.0

@@ -8,6 +8,7 @@ import collections.abc
 import dataclasses
 import os
 import re
+import time
 import unicodedata
 from typing import Any
 
@@ -24,6 +25,10 @@ MATCHES_MAX = 1000
 # For one window; slower rules are unsuitable for triage. Four of these between two reads are less than a worker's
 # time-out.
 TIMEOUT_S = 60
+# For one file, or one range of unallocated space; what is left of it then is not searched, and the report says so.
+FILE_S = 180.0
+# Matches of all keywords in one window, at most: lists can be made so that each is found at each byte.
+MATCHES_TOTAL_MAX = 2_000_000
 
 KEYWORD_BYTES_MIN = 3
 KEYWORD_CHARS_MAX = 256
@@ -73,11 +78,12 @@ class Hit:
 
 
 class TooLong(Exception):
-    """A scan exceeded TIMEOUT_S. `hits` are those found nevertheless."""
+    """A scan exceeded TIMEOUT_S. `hits` are those found nevertheless, if `has_keywords` those of all keywords."""
 
-    def __init__(self, sentence: str, hits: list[Hit]):
+    def __init__(self, sentence: str, hits: list[Hit], has_keywords: bool = False):
         super().__init__(sentence)
         self.hits = hits
+        self.has_keywords = has_keywords
 
 
 class Engine:
@@ -104,7 +110,8 @@ class Engine:
         """Whether the result may depend on the file's name."""
         for source in self._keyword_rules():
             compiler.add_source(source)
-        self._scanner = _scanner(compiler)
+        self._matches_max = max(1, min(MATCHES_MAX, MATCHES_TOTAL_MAX // max(1, len(self._meant))))
+        self._scanner = _scanner(compiler, self._matches_max)
         self._keywords_only: Any = None
 
     def _keyword_rules(self) -> collections.abc.Iterator[str]:
@@ -130,14 +137,15 @@ class Engine:
         ):
             self._scanner.set_global(variable, value.encode("utf-8", "replace").decode("utf-8"))
 
-    def scan(self, data: bytes, base: int = 0, accept: int | None = None) -> list[Hit]:
-        """Returns the hits in `data`, whose first byte is at `base`. Matches that begin at `accept` or later belong to
-        the next window. Raises TooLong, with the hits of keywords alone, if it takes too long."""
+    def scan(self, data: bytes, base: int = 0, accept: int | None = None, rules: bool = True) -> list[Hit]:
+        """Returns the hits in `data`, whose first byte is at `base`; those of keywords alone, without `rules`. Matches that
+        begin at `accept` or later belong to the next window. Raises TooLong, with the hits of keywords alone, if it takes
+        too long."""
         where = f"bytes {base} to {base + len(data)}"
         try:
-            return self._hits(self._scanner, data, base, accept)
+            return self._hits(self._scanner if rules else self._keywords_alone(), data, base, accept)
         except yara_x.TimeoutError as error:
-            if not (self._keywords and self._has_rules):
+            if not (self._keywords and self._has_rules and rules):
                 raise TooLong(f"{where} were not searched: it took more than {TIMEOUT_S} s", []) from error
         try:
             hits = self._hits(self._keywords_alone(), data, base, accept)
@@ -147,6 +155,7 @@ class Engine:
             f"the YARA rules were not tried to the end on {where}, which took more than {TIMEOUT_S} s; "
             "keywords were searched for",
             hits,
+            has_keywords=True,
         )
 
     def _keywords_alone(self) -> Any:
@@ -157,7 +166,7 @@ class Engine:
             self._meant.clear()
             for source in self._keyword_rules():
                 compiler.add_source(source)
-            self._keywords_only = _scanner(compiler)
+            self._keywords_only = _scanner(compiler, self._matches_max)
         return self._keywords_only
 
     def _hits(self, scanner: Any, data: bytes, base: int, accept: int | None) -> list[Hit]:
@@ -187,6 +196,7 @@ class Engine:
         for index, matches in found.items():
             hit = Hit("keyword", self._keywords[index])
             _fill(hit, matches, data, base, accept)
+            hit.more |= len(matches) >= self._matches_max
             if hit.offsets:
                 hits["keyword", hit.rule] = hit
         return [hits[key] for key in sorted(hits)]
@@ -198,9 +208,9 @@ class Engine:
         ]
 
 
-def _scanner(compiler: Any) -> Any:
+def _scanner(compiler: Any, matches_max: int) -> Any:
     scanner = yara_x.Scanner(compiler.build())
-    scanner.max_matches_per_pattern(MATCHES_MAX)
+    scanner.max_matches_per_pattern(matches_max)
     scanner.set_timeout(TIMEOUT_S)
     return scanner
 
@@ -219,7 +229,10 @@ def _fill(hit: Hit, matches: list[Match], data: bytes, base: int, accept: int) -
 
 
 class Stream:
-    """Scans pieces in order. `hits` and `trouble` are complete after `finish`."""
+    """Scans pieces in order. `hits` and `trouble` are complete after `finish`.
+
+    Rules that took too long once are not tried on the rest, nor is anything searched after FILE_S, so that no content
+    holds a run up for long, however it was made."""
 
     def __init__(self, engine: Engine, end: int | None = None):
         """Ignores matches that begin at `end` or later."""
@@ -228,6 +241,9 @@ class Stream:
         self._buffer = bytearray()
         self._base = 0
         self._hits: dict[tuple[str, str], Hit] = {}
+        self._rules = True
+        self._spent_s = 0.0
+        self._ended = False
         self.in_pieces = False
         self.trouble: str | None = None
 
@@ -254,12 +270,7 @@ class Stream:
             self._buffer.clear()
 
     def _window(self, length: int, accept: int) -> None:
-        try:
-            hits = self._engine.scan(bytes(self._buffer[:length]), self._base, accept)
-        except TooLong as error:
-            # The first is sufficient, and the next may say less.
-            self.trouble, hits = self.trouble or str(error), error.hits
-        for hit in hits:
+        for hit in self._scan(length, accept):
             kept = self._hits.setdefault((hit.kind, hit.rule), hit)
             if kept is not hit:
                 known = set(kept.offsets)
@@ -270,6 +281,29 @@ class Stream:
                 kept.more |= hit.more or len(new) > room
         self._base += accept
         del self._buffer[:accept]
+
+    def _scan(self, length: int, accept: int) -> list[Hit]:
+        """Returns the hits in a window, as far as it is still to be searched."""
+        if self._ended:
+            return []
+        if self._spent_s > FILE_S:
+            self._ended = True
+            self._say(f"nothing was searched from byte {self._base} on, since that had taken {FILE_S:.0f} s already")
+            return []
+        began_s = time.monotonic()
+        try:
+            return self._engine.scan(bytes(self._buffer[:length]), self._base, accept, self._rules)
+        except TooLong as error:
+            self._rules = False
+            self._ended = not error.has_keywords
+            rest = "nor was what follows" if self._ended else "what follows was searched for keywords alone"
+            self._say(f"{error}; {rest}")
+            return error.hits
+        finally:
+            self._spent_s += time.monotonic() - began_s
+
+    def _say(self, sentence: str) -> None:
+        self.trouble = f"{self.trouble}; {sentence}" if self.trouble else sentence
 
 
 def read_keywords(path: str) -> list[str]:

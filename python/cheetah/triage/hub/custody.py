@@ -7,7 +7,7 @@ a triage starts over.
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cheetah import _native, path_text
@@ -74,16 +74,23 @@ class Custody:
         self._append("checkpoint", {"at": vouched.length, "journal": vouched.sha256})
 
     def changed(self, why: str) -> None:
-        """Records that the journal was changed, so that the run does not resume."""
+        """Records that the journal was changed, so that the run does not resume. The run then ends."""
         self._append("error", {"what": why})
-        self._append("stopped", {"why": why})
+
+    def doubts(self, sentences: Sequence[str]) -> None:
+        """Records what is in doubt about the source."""
+        self._append("doubts", {"doubts": list(sentences)})
 
     def end(self, complete: bool, verdict: str, names: tuple[str, ...], why: str | None) -> None:
         """Records the result: the files of these names that there are. `why` says why it is not complete."""
         outputs = [_output(self._out / name) for name in (*names, UNFINISHED) if (self._out / name).is_file()]
         self._append("triaged", {"complete": complete, "verdict": verdict, "outputs": outputs})
         if not complete:
-            self._append("stopped", {"why": why or "interrupted"})
+            self.stop(why or "interrupted")
+
+    def stop(self, why: str) -> None:
+        """Records that the run ended early."""
+        self._append("stopped", {"why": why})
 
     def _append(self, event: str, details: dict[str, Any]) -> None:
         self._log.append(json.dumps({"event": event, "details": details}))
@@ -95,4 +102,4 @@ def _output(path: pathlib.Path) -> dict[str, Any]:
         while piece := file.read(_DIGESTED_BYTES):
             digest.update(piece)
             size += len(piece)
-    return {"name": path.name, "size": size, "sha256": digest.hexdigest()}
+    return {"name": path.name, "size_bytes": size, "sha256": digest.hexdigest()}

@@ -1,12 +1,14 @@
 """The directory of a result: its content, its lock, and whether a run may resume in it."""
 
+import contextlib
 import fcntl
 import json
 import pathlib
 import shutil
 from typing import IO, Any
 
-from cheetah.durable import replace
+from cheetah.durable import for_owner, refuse_foreign, replace
+from cheetah.triage.hub import space
 from cheetah.triage.hub.custody import LOG
 from cheetah.triage.hub.shared_source import is_same
 
@@ -15,11 +17,20 @@ JOURNAL = "journal.jsonl"
 PARTS = "parts"
 LOCK = ".lock"
 OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json", "report.html")
-VERSION = 2
+VERSION = 3
 
 
 class Misuse(Exception):
     """The command makes no sense as given: one sentence."""
+
+
+def _is_guard(path: pathlib.Path) -> bool:
+    """Returns whether a file is the guard of a triage, of whatever version."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"version", "source", "settings"} <= found.keys()
 
 
 class Folder:
@@ -28,15 +39,20 @@ class Folder:
     def __init__(self, path: str, fresh: bool = False):
         self.path = pathlib.Path(path)
         ours = (self.path / GUARD).exists()
+        if ours and fresh and not _is_guard(self.path / GUARD):
+            raise Misuse(f"{self.path / GUARD} is not of a triage, so nothing here is removed; name another directory")
         if self.path.exists() and not ours and any(one.name not in (LOCK, LOG) for one in self.path.iterdir()):
             raise Misuse(f"{path} is not empty and holds no triage; name another directory")
-        self.path.mkdir(parents=True, exist_ok=True)
+        space.check_start(self.path)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = self._locked()
         if fresh and ours:
             self._clear()
 
-    def _locked(self) -> IO[str]:
-        file = open(self.path / LOCK, "w", encoding="ascii")
+    def _locked(self) -> IO[bytes]:
+        refuse_foreign(self.path / LOCK)
+        # It is never written to: it may be a hard link to another file.
+        file = open(self.path / LOCK, "ab", opener=for_owner)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -45,6 +61,8 @@ class Folder:
         return file
 
     def _clear(self) -> None:
+        # Nothing is removed if the new guard could not be written.
+        refuse_foreign(self.path / f"{GUARD}.partial")
         for name in (JOURNAL, *OUTPUTS, GUARD):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path / PARTS, ignore_errors=True)
@@ -60,7 +78,7 @@ class Folder:
         try:
             found = json.loads(guard.read_bytes())
         except ValueError:
-            raise Misuse(f"{guard} cannot be read; --fresh starts over") from None
+            raise Misuse(f"{guard} is not of a triage; name another directory") from None
         if found.get("version") != VERSION:
             raise Misuse(f"{self.path} was made by another version of this program; --fresh starts over")
         if not is_same(found["source"], identity):
@@ -81,5 +99,9 @@ class Folder:
         return (self.path / GUARD).read_bytes()
 
     def close(self) -> None:
-        """Releases the lock."""
+        """Releases the lock. Removes the directory if the run ended before it wrote anything there."""
+        if all(one.name == LOCK for one in self.path.iterdir()):
+            (self.path / LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
         self._lock.close()

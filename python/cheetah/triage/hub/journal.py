@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from cheetah.durable import for_owner, refuse_other_content
 from cheetah.error import Error
 from cheetah.triage.settings import MAX_FILE_BYTES
 from cheetah.triage.tables.store import Parts, findings_table
@@ -78,12 +79,13 @@ class Journal:
     ):
         self._parts = parts
         self._max_file = max_file
+        refuse_other_content(path, b'{"id":"')
         self._witness = witness
         self._digest = hashlib.sha256()
         self._length = 0
         self._torn = False
         self.known = self._load(path, vouched)
-        self._file = open(path, "ab", buffering=0)
+        self._file = open(path, "ab", buffering=0, opener=for_owner)
         self._synced_s = self._vouched_s = time.monotonic()
         self._pause_s = SYNC_S
         self._vouched_length = 0

@@ -31,6 +31,7 @@ _STAGES = {
     "done": "done",
 }
 _PATH_CHARS_MAX = 100
+_DOUBT_CHARS_MAX = 1000
 
 Tell = Callable[[Event], None]
 
@@ -55,16 +56,20 @@ def shown(json_lines: bool = False) -> contextlib.AbstractContextManager[Tell]:
 
 
 class Plain:
-    """Prints lines for a log: at each new stage, every few seconds, and for new top findings."""
+    """Prints lines for a log: at each new stage, every few seconds, for new top findings and for doubts."""
 
     def __init__(self, out: TextIO):
         self._out = out
         self._stage = ""
         self._said_s = 0.0
-        self._seen: set[Finding] = set()
+        self._seen: set[Finding | str] = set()
 
     def __call__(self, event: Event) -> None:
         """Prints an event."""
+        for doubt in event.doubts:
+            if doubt not in self._seen:
+                self._seen.add(doubt)
+                self._say(event, of_doubt(doubt))
         for finding in event.latest[:SHOWN_MAX]:
             if finding not in self._seen and event.stage not in ("merging", "report", "done"):
                 self._seen.add(finding)
@@ -98,9 +103,14 @@ def of_finding(finding: Finding) -> str:
     return f"{finding.kind} ({plain(finding.rule, 40)}) in {plain(where, _PATH_CHARS_MAX)}"
 
 
+def of_doubt(doubt: str) -> str:
+    """Returns a doubt about the source as one line."""
+    return f"IN DOUBT: {plain(doubt, _DOUBT_CHARS_MAX)}"
+
+
 @contextlib.contextmanager
 def _bar() -> Iterator[Tell]:
-    """Shows a progress bar, and above it the findings as they appear."""
+    """Shows a progress bar, and above it doubts and findings as they appear."""
     import rich.console
     import rich.markup
     import rich.progress
@@ -112,7 +122,7 @@ def _bar() -> Iterator[Tell]:
         rich.progress.BarColumn(),
         rich.progress.TimeElapsedColumn(),
     )
-    seen: set[Finding] = set()
+    seen: set[Finding | str] = set()
     with rich.progress.Progress(*columns, console=console, transient=True) as progress:
         line = progress.add_task("", total=None)
 
@@ -121,6 +131,10 @@ def _bar() -> Iterator[Tell]:
                 event.total if event.total > event.done or event.stage in ("lists", "content", "unallocated") else None
             )
             progress.update(line, description=rich.markup.escape(words(event)), completed=event.done, total=total)
+            for doubt in event.doubts:
+                if doubt not in seen:
+                    seen.add(doubt)
+                    progress.console.print(rich.markup.escape(of_doubt(doubt)))
             for finding in event.latest[:SHOWN_MAX]:
                 if finding not in seen:
                     seen.add(finding)

@@ -7,16 +7,17 @@ import itertools
 import pathlib
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from cheetah import path_text
+from cheetah import options, path_text
 from cheetah.error import Error
 from cheetah.triage.filesystem import volumes
-from cheetah.triage.hub import custody, plan, shared_source
+from cheetah.triage.hub import custody, plan, shared_source, space
 from cheetah.triage.hub.folder import JOURNAL, OUTPUTS, PARTS, Folder
 from cheetah.triage.hub.journal import NOTHING, CompletedTask, Journal, Vouched
 from cheetah.triage.hub.ledger import Ledger
@@ -92,6 +93,8 @@ class Run:
         """Why the result is not complete, unless the user interrupted the run."""
         self._top_findings = TopFindings()
         self._custody: custody.Custody
+        self._looking: futures.Future[Sequence[str]]
+        """A look for what is in doubt about the source."""
         self._shared: shared_source.Hub
         self._workers: Workers
         self._previews: Previews
@@ -110,6 +113,18 @@ class Run:
             return self._in(folder, opened())
 
     def _in(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
+        try:
+            return self._examined(folder, shared)
+        except OSError as error:
+            self._record_stop(options.sentence(error))
+            raise
+
+    def _record_stop(self, why: str) -> None:
+        """Records why the run ended without a result, as far as that can be written."""
+        with contextlib.suppress(AttributeError, OSError):
+            self._custody.stop(why)
+
+    def _examined(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
         with contextlib.ExitStack() as stack:
             # Workers take a while to start; the source is identified meanwhile.
             self._workers = _start_workers(shared.uri, self._settings)
@@ -128,6 +143,7 @@ class Run:
             stack.callback(self._journal.close)
             self._ledger = Ledger(self._journal, self._workers.submit, self._top_findings.forget)
             self._stage_progress = StageProgress(self._tell, self._ledger, self._top_findings, self._began_s)
+            self._looking = stack.enter_context(futures.ThreadPoolExecutor(1)).submit(shared.doubts)
             self._previews = Previews(self._top_findings, self._workers.submit, self._ledger.is_listed)
             try:
                 self._stages(folder.path)
@@ -152,11 +168,11 @@ class Run:
             "kind": "triage",
             "location": self._settings.source,
             "name": identity["name"],
-            "size": identity["size"],
+            "size_bytes": identity["size"],
         }
         command = path_text.to_text(shlex.join(self._command))
-        options = {"command": command, custody.BOUND_TO: custody.bound(binding), **versions()}
-        self._custody.begin(source, dict(self._settings.case), options, again)
+        how = {"command": command, custody.BOUND_TO: custody.bound(binding), **versions()}
+        self._custody.begin(source, dict(self._settings.case), how, again)
 
     def _stages(self, out: pathlib.Path) -> None:
         self._stage("volumes", [self._volumes_task()])
@@ -183,6 +199,14 @@ class Run:
             self._stage_progress.totals["unallocated"] = sum(task.what[1] for task in ranges)
             self._stage("unallocated", ranges)
 
+    def _doubts(self) -> tuple[str, ...]:
+        """Waits for what is in doubt about the source, and says and records it once."""
+        doubts = tuple(self._looking.result())
+        if doubts and not self._stage_progress.doubts:
+            self._stage_progress.doubts = doubts
+            self._custody.doubts(doubts)
+        return doubts
+
     def _volumes_task(self) -> Task:
         return volumes.task(self._settings.sector_size or self._shared.sector_size)
 
@@ -197,6 +221,8 @@ class Run:
         self._doubtful = False
         self._stage_progress.of(stage, always=True)
         for item in self._workers.results(self._ledger.to_do(tasks)):
+            if self._looking.done():
+                self._doubts()
             nothing_yet = not self._top_findings.best()
             if item is not None:
                 self._bring(*item)
@@ -238,6 +264,7 @@ class Run:
 
     def _rank(self, out: pathlib.Path) -> np.ndarray:
         """Assembles the listing, and returns the order in which files are read."""
+        space.check_rows(out, self._ledger.rows("listing"))
         self._reached.append("ranking")
         self._stage_progress.begin_rows("ranking")
         self._assemble(out)
@@ -269,6 +296,7 @@ class Run:
         self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub
     ) -> tuple[int, dict[str, Any]]:
         """Writes the tables, the summary and the report."""
+        self._doubts()
         self._top_findings.drop_previews()
         self._stage_progress.begin_rows("merging")
         self._complete = self._assemble(out) and self._ended
@@ -321,7 +349,7 @@ class Run:
         if settings["sector_size"] is None:
             del settings["sector_size"]
         return summary.RunFacts(
-            source={"name": identity["name"], "size": identity["size"], "uri": self._settings.source},
+            source={"name": identity["name"], "size_bytes": identity["size"], "uri": self._settings.source},
             volumes=self._volumes,
             started=self._started,
             ended=_now(),
@@ -334,6 +362,7 @@ class Run:
             bytes_read=sum(one.bytes_read for one in self._ledger.done["content"].values()),
             link=shared.stats(),
             lost=shared.lost,
+            doubts=self._doubts(),
             case=dict(self._settings.case),
             custody={"log": custody.LOG, "key": self._custody.key},
             connections=shared.connections,

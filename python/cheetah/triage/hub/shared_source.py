@@ -38,6 +38,9 @@ class Hub:
     worker knows."""
     lost: Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
+    doubts: Callable[[], Sequence[str]] = tuple
+    """Looks for doubts about the source, a sentence each: a partition table or a file system that reaches beyond its end,
+    say. Takes some round trips over a link."""
     connections: Sequence[str] = ()
     """How the connections to the source are protected, a sentence for each server; none for a file or disk of this
     machine."""
@@ -66,15 +69,30 @@ def opened(settings: Settings) -> Iterator[Hub]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
     worker opens a local image itself; so do the workers of a cluster with any source."""
     if _is_here(settings.source):
-        yield Hub(settings.source, _name(settings.source))
+        with cheetah.open(settings.source) as device:
+            yield Hub(settings.source, _name(settings.source), lost=device.lost, doubts=lambda: device.doubts)
         return
     if settings.scheduler is not None:
         with cheetah.open(settings.source) as device:
-            hub = Hub(settings.source, device.name, dict, device.sector_size, device.lost, device.connections())
-        yield hub
+            yield Hub(
+                settings.source,
+                device.name,
+                sector_size=device.sector_size,
+                lost=device.lost,
+                doubts=lambda: device.doubts,
+                connections=device.connections(),
+            )
         return
     with cheetah.share(settings.source, cache=_cache_bytes()) as share:
-        yield Hub(share.uri, share.name, share.stats, share.sector_size, share.lost, share.connections())
+        yield Hub(
+            share.uri,
+            share.name,
+            share.stats,
+            share.sector_size,
+            share.lost,
+            lambda: share.doubts,
+            share.connections(),
+        )
 
 
 @contextlib.contextmanager

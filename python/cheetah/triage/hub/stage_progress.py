@@ -24,6 +24,8 @@ class StageProgress:
         """The total work of each stage, if known."""
         self.findings: int | None = None
         """The number of findings in the result, once known."""
+        self.doubts: tuple[str, ...] = ()
+        """What is in doubt about the source, once it is known."""
         self._tell = tell
         self._ledger = ledger
         self._top_findings = latest
@@ -59,4 +61,5 @@ class StageProgress:
         if findings is None:
             findings = self._top_findings.preview_count + sum(one.finding_count for one in self._ledger.all())
         unit, since = _UNITS.get(stage, "files"), now - self._began_s
-        self._tell(Event(stage, done, total, self._ledger.bytes_read, findings, self._top_findings.best(), unit, since))
+        best, read = self._top_findings.best(), self._ledger.bytes_read
+        self._tell(Event(stage, done, total, read, findings, best, self.doubts, unit, since))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from cheetah.durable import written
 from cheetah.triage.hub.journal import CompletedTask, rows_of
 from cheetah.triage.tables.store import LISTING, Parts, Writer
 from cheetah.triage.task import Task
@@ -70,13 +71,12 @@ class Listing:
     ) -> None:
         """Writes the rows as one file for `store.Rows`, and the bodyfile. `wrote` is called with the number of new
         rows."""
-        writer = Writer(rows_path, LISTING)
-        partial = bodyfile_path.with_suffix(".partial")
-        with open(partial, "wb") as bodyfile:
-            for table in self.tables():
-                writer.write(table)
-                for chunk in table.column("line").chunks:
-                    bodyfile.writelines(line + b"\n" for line in chunk.to_pylist())
-                wrote(table.num_rows)
-        writer.close()
-        partial.replace(bodyfile_path)
+        with written(rows_path) as rows_partial, written(bodyfile_path) as partial:
+            writer = Writer(rows_partial, LISTING)
+            with open(partial, "xb") as bodyfile:
+                for table in self.tables():
+                    writer.write(table)
+                    for chunk in table.column("line").chunks:
+                        bodyfile.writelines(line + b"\n" for line in chunk.to_pylist())
+                    wrote(table.num_rows)
+            writer.close()

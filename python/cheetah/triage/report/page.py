@@ -193,5 +193,5 @@ def _outputs(folder: pathlib.Path) -> list[Json]:
         if path.exists():
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found.append({"name": name, "size": path.stat().st_size, "sha256": digest})
+            found.append({"name": name, "size_bytes": path.stat().st_size, "sha256": digest})
     return found

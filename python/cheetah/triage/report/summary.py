@@ -55,7 +55,7 @@ class RunFacts:
     """Facts about the run that its tables do not contain. Times are UTC, RFC 3339."""
 
     source: Json
-    """`name`, `size` in bytes and `uri`; `hashes` of the whole source, name to hex, if known."""
+    """`name`, `size_bytes` and `uri`; `hashes` of the whole source, name to hex, if known."""
     volumes: collections.abc.Sequence[Volume]
     started: str
     ended: str
@@ -75,6 +75,9 @@ class RunFacts:
     unallocated: UnallocatedCoverage = UnallocatedCoverage()
     lost: collections.abc.Sequence[str] = ()
     """Sentences about parts that the source itself has lost."""
+    doubts: collections.abc.Sequence[str] = ()
+    """Sentences about what is in doubt although all of the source can be read, such as a file system that reaches beyond its
+    end."""
     case: Json = dataclasses.field(default_factory=dict)
     """Case data: numbers, examiner, description, notes."""
     custody: Json = dataclasses.field(default_factory=dict)
@@ -99,7 +102,7 @@ def write(out: str | os.PathLike[str], facts: RunFacts) -> Json:
 
 def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> Json:
     """Returns the figures. A missing table, as after an early stop, counts as empty."""
-    tally = FileStatistics(int(facts.source.get("size") or 0), _seconds(facts.ended))
+    tally = FileStatistics(int(facts.source.get("size_bytes") or 0), _seconds(facts.ended))
     for batch in batches(files, COLUMNS):
         tally.add(batch)
     kinds, total = _count_kinds(findings)
@@ -108,7 +111,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
         "version": VERSION,
         "complete": facts.complete,
         "verdict": verdict(facts, tally),
-        "source": {**facts.source, "connections": list(facts.connections)},
+        "source": {**facts.source, "connections": list(facts.connections), "doubts": list(facts.doubts)},
         "case": facts.case,
         "custody": facts.custody,
         "started": facts.started,
@@ -152,7 +155,8 @@ def verdict(facts: RunFacts, tally: FileStatistics) -> str:
     if facts.quick:
         return "quick"
     missing = sum(tally.states[state]["files"] for state in ("partial", "unreadable", "unread"))
-    missing += facts.unallocated.unreadable + len(facts.lost) + sum(problem.is_missing for problem in facts.problems)
+    missing += facts.unallocated.unreadable + len(facts.lost) + len(facts.doubts)
+    missing += sum(problem.is_missing for problem in facts.problems)
     foreign = any(not volume.fs for volume in facts.volumes)
     return "gaps" if missing or foreign or not facts.volumes else "whole"
 

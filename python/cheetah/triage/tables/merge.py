@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cheetah.durable import written
 from cheetah.triage.hub import plan
 from cheetah.triage.hub.journal import CompletedTask, findings_of, rows_of
 from cheetah.triage.tables.store import BATCH_ROWS, CONTENT, FILES, FINDINGS, ArrowRows, Parts, findings_table
@@ -85,16 +86,14 @@ def files(
 
     found: list[pa.Table] = []
     activity = score.Activity.of(listing.batches())
-    partial = out.with_suffix(".partial")
     schema = FILES.with_metadata({"complete": str(complete).lower()})
-    with pq.ParquetWriter(utf8(partial), schema, compression="zstd") as writer:
+    with written(out) as partial, pq.ParquetWriter(utf8(partial), schema, compression="zstd") as writer:
         for number, rows in enumerate(listing.batches()):
             joined = _joined(rows, number, buckets.batch(number), why_unread)
             joined = joined.set_column(FILES.get_field_index("score"), "score", score.final(joined, activity))
             found.append(findings_table(score.findings(joined)))
             writer.write_batch(joined.cast(schema))
             wrote(rows.num_rows)
-    partial.replace(out)
     return found
 
 
@@ -135,11 +134,9 @@ def findings(
     """Writes findings.parquet, best first; returns their number."""
     tables = [parts.read(findings_of(one.id)) for one in done if one.findings]
     table = pa.concat_tables([FINDINGS.empty_table(), *tables, *more]).sort_by(FINDINGS_ORDER)
-    partial = out.with_suffix(".partial")
-    pq.write_table(
-        table.replace_schema_metadata({"complete": str(complete).lower()}), utf8(partial), compression="zstd"
-    )
-    partial.replace(out)
+    table = table.replace_schema_metadata({"complete": str(complete).lower()})
+    with written(out) as partial:
+        pq.write_table(table, utf8(partial), compression="zstd")
     return int(table.num_rows)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cheetah.durable import written
 from cheetah.triage.tables.utf8_path import utf8
 from cheetah.triage.task import Finding
 
@@ -149,9 +150,8 @@ class Parts:
         with pa.ipc.new_file(sink, table.schema, options=_OPTIONS) as writer:
             writer.write_table(table, max_chunksize=BATCH_ROWS)
         content = sink.getvalue()
-        partial = self.path(name).with_suffix(".partial")
-        partial.write_bytes(content)
-        partial.replace(self.path(name))
+        with written(self.path(name)) as partial:
+            partial.write_bytes(content)
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def is_whole(self, name: str, digest: str) -> bool:
@@ -172,12 +172,10 @@ class Parts:
 
 
 class Writer:
-    """An Arrow file written in batches of `BATCH_ROWS`; it gets its name when closed."""
+    """An Arrow file written in batches of `BATCH_ROWS`."""
 
     def __init__(self, path: pathlib.Path, schema: pa.Schema):
-        self._path = path
-        self._partial = path.with_suffix(".partial")
-        self._writer = pa.ipc.new_file(utf8(self._partial), schema, options=_OPTIONS)
+        self._writer = pa.ipc.new_file(utf8(path), schema, options=_OPTIONS)
         self._schema = schema
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -199,7 +197,6 @@ class Writer:
         """Writes the remaining rows."""
         self._write_out(self._rows)
         self._writer.close()
-        self._partial.replace(self._path)
 
 
 class ArrowRows:

@@ -6,7 +6,6 @@ The table may exceed memory: lines are divided into files by sampled ranges, and
 
 import bisect
 import collections.abc
-import os
 import pathlib
 import tempfile
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cheetah.durable import written
 from cheetah.triage.tables.store import TIMELINE
 from cheetah.triage.tables.utf8_path import utf8
 
@@ -46,18 +46,16 @@ def write(files: pathlib.Path, target: pathlib.Path, passed: Passed = lambda row
         borders = _borders(files)
         parts = _dealt(files, borders, pathlib.Path(scratch), passed)
         rows = pq.ParquetFile(utf8(files)).metadata.num_rows
-        partial = target.with_suffix(".partial")
         count = 0
         metadata = pq.read_schema(utf8(files)).metadata or {}
         schema = TIMELINE.with_metadata({key: value for key, value in metadata.items() if key == b"complete"} or None)
-        with pq.ParquetWriter(utf8(partial), schema, compression="zstd") as writer:
+        with written(target) as partial, pq.ParquetWriter(utf8(partial), schema, compression="zstd") as writer:
             for number, part in enumerate(parts):
                 lines = _merged(part)
                 if lines.num_rows:
                     writer.write_table(lines.cast(schema))
                 count += lines.num_rows
                 passed(rows * (number + 1) // (len(borders) + 1) - rows * number // (len(borders) + 1))
-    os.replace(partial, target)
     return count
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cheetah.bench.failure import BenchError, Misuse
 from cheetah.bench.storage.measurement.sample import Outcome, Sample
-from cheetah.durable import no_link, replace
+from cheetah.durable import for_owner, refuse_other_content, replace
 
 SAMPLES, SETTINGS = "samples.jsonl", "settings.json"
 
@@ -26,7 +26,8 @@ class Journal:
         self._settings = out / SETTINGS
         self._told: dict[str, Any] = {"binding": json.loads(json.dumps(binding)), "about": {}, "remarks": []}
         out.mkdir(parents=True, exist_ok=True)
-        self._file = open(out / SAMPLES, "a+b", opener=no_link)
+        refuse_other_content(out / SAMPLES, b'{"')
+        self._file = open(out / SAMPLES, "a+b", opener=for_owner)
         try:
             _lock(self._file.fileno(), out)
             self.taken: dict[Key, Sample] = self._read()
