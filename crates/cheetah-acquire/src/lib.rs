@@ -8,6 +8,7 @@ pub mod agent;
 pub mod custody;
 mod engine;
 mod journal;
+pub mod load;
 pub mod reader;
 mod report;
 mod sink;

@@ -1,5 +1,7 @@
 //! Hashes of a whole image: one pass over the bytes, each hash in a thread of its own.
 
+mod parts;
+
 use std::fmt;
 use std::str::FromStr;
 use std::thread::JoinHandle;
@@ -11,6 +13,8 @@ use sha2::Digest as _;
 use tokio::sync::mpsc;
 
 use cheetah_error::{Error, Result};
+
+use self::parts::Parts;
 
 /// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash
 /// lag a little before it holds up the copy.
@@ -174,6 +178,7 @@ impl Hashes {
 /// A computation of several hashes: one thread each, all fed the same data in the same order.
 pub struct Hashing {
     threads: Vec<Thread>,
+    parts: Option<Parts>,
 }
 
 struct Thread {
@@ -186,7 +191,13 @@ impl Hashing {
     /// Starts a thread for each chosen hash.
     pub fn start(choice: HashChoice) -> Result<Self> {
         let threads = choice.kinds().map(Thread::start).collect::<Result<_>>()?;
-        Ok(Self { threads })
+        Ok(Self { threads, parts: None })
+    }
+
+    /// Computes the SHA-256 of parts of the data, too, which have these sizes in bytes and follow each other.
+    pub fn with_parts(self, sizes: Vec<u64>) -> Result<Self> {
+        let parts = if sizes.is_empty() { None } else { Some(Parts::start(sizes)?) };
+        Ok(Self { parts, ..self })
     }
 
     /// Queues the next data for every hash; waits while one of them is too far behind.
@@ -194,11 +205,23 @@ impl Hashing {
         for thread in &self.threads {
             thread.queue.send(data.clone()).await.map_err(|_| died(thread.kind))?;
         }
+        if let Some(parts) = &self.parts {
+            parts.push(data).await?;
+        }
         Ok(())
     }
 
     /// Waits for the threads to see the end of the data, and collects their digests.
     pub async fn finish(self) -> Result<Hashes> {
+        self.finish_with_parts().await.map(|(hashes, _)| hashes)
+    }
+
+    /// The same, with the SHA-256 of each part that was seen as a whole, in order.
+    pub async fn finish_with_parts(self) -> Result<(Hashes, Vec<String>)> {
+        let parts = match self.parts {
+            Some(parts) => parts.finish().await?,
+            None => Vec::new(),
+        };
         let (queues, threads): (Vec<_>, Vec<_>) =
             self.threads.into_iter().map(|thread| (thread.queue, (thread.kind, thread.handle))).unzip();
         drop(queues);
@@ -208,7 +231,9 @@ impl Hashing {
                 Ok(hashes)
             })
         };
-        tokio::task::spawn_blocking(join).await.map_err(|error| Error::failed(format!("hashing: {error}")))?
+        let joined = tokio::task::spawn_blocking(join).await;
+        let hashes = joined.map_err(|error| Error::failed(format!("hashing: {error}")))?;
+        Ok((hashes?, parts))
     }
 }
 

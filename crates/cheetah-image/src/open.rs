@@ -99,7 +99,9 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
         Format::Compressed(compression) => {
             let image = Compressed::open(path, compression, options.in_order)?;
             let identity = Identity { watched, ..of_compressed(spec, &image, compression) };
-            mapped(Source::new(Arc::new(image), identity, stem_of_compressed(path)).with_files(only()))
+            let notes = image.note().map(str::to_owned).into_iter().collect();
+            let source = Source::new(Arc::new(image), identity, stem_of_compressed(path));
+            mapped(Source { notes, ..source.with_files(only()) })
         }
         Format::Qcow2 => Ok(Detected::Virtual(path.into(), Virtual::Qcow2)),
         Format::Vmdk => Ok(Detected::Virtual(path.into(), Virtual::Vmdk)),

@@ -89,7 +89,9 @@ pub async fn open_behind(
             let open = move || Compressed::behind(device, &file, compression, in_order);
             let image = spawn_blocking(open).await.map_err(|error| opening(location, &error))??;
             let identity = of_compressed(location, &image, compression);
-            Ok(Source::new(Arc::new(image), identity, stem_of_compressed(path)).with_files(only()))
+            let notes = image.note().map(str::to_owned).into_iter().collect();
+            let source = Source::new(Arc::new(image), identity, stem_of_compressed(path));
+            Ok(Source { notes, ..source.with_files(only()) })
         }
         Format::Ewf => {
             let mut segments = vec![(location.to_owned(), device)];

@@ -1,8 +1,12 @@
 //! What is in doubt about a source although it can be read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_image::{Kind, Source};
+use cheetah_device::window::Window;
+use cheetah_device::{ByteRange, DynDevice};
+use cheetah_drive::{Drive, DriveFile, OpenOptions};
+use cheetah_image::{Identity, Kind, Source};
 use cheetah_volume::reach::{ReachOptions, beyond};
 
 /// The part of an image that is read if it can be read only from start to end: it stays in memory.
@@ -12,11 +16,48 @@ const IN_ORDER_BYTES: u64 = cheetah_image::compressed::FRAME_MAX;
 /// systems that reach beyond its end. Reads its first bytes and those of its partitions; what cannot be read in `patience` is
 /// left out.
 pub async fn doubts(source: &Source, patience: Duration) -> Vec<String> {
-    let is_compressed = matches!(source.identity.kind, Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd);
-    let read_up_to = if is_compressed { IN_ORDER_BYTES } else { u64::MAX };
-    // Images say 512, whatever the disk had.
-    let sector_bytes = source.identity.sector_size.filter(|bytes| *bytes != 512);
-    let looking = beyond(&*source.device, ReachOptions { sector_bytes, read_up_to });
+    let options = ReachOptions { sector_bytes: recorded_sector_size(source), read_up_to: readable_up_to(source) };
+    let looking = beyond(&*source.device, options);
     let found = tokio::time::timeout(patience, looking).await.unwrap_or_default();
     source.notes.iter().cloned().chain(found).collect()
+}
+
+/// The offset up to which a source can be read without much cost.
+pub(crate) fn readable_up_to(source: &Source) -> u64 {
+    match source.identity.kind {
+        Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd => IN_ORDER_BYTES,
+        _ => u64::MAX,
+    }
+}
+
+/// The sector size that a source records, in bytes. Images say 512, whatever the disk had.
+pub(crate) fn recorded_sector_size(source: &Source) -> Option<u32> {
+    source.identity.sector_size.filter(|bytes| *bytes != 512)
+}
+
+/// The same for the content of a drive, read through `device`. An image ends where it ended at its source, not with the drive.
+pub async fn doubts_about(file: &DriveFile, device: DynDevice, patience: Duration) -> Vec<String> {
+    doubts(&image_on(file, device), patience).await
+}
+
+/// The image on a drive, as a source.
+pub(crate) fn image_on(file: &DriveFile, device: DynDevice) -> Source {
+    let size = file.image.as_ref().map_or(file.size, |image| image.size);
+    let whole: DynDevice = match Window::new(device.clone(), ByteRange::new(0, size)) {
+        Ok(window) => Arc::new(window),
+        Err(_) => device,
+    };
+    let sector_size = file.image.as_ref().and_then(|image| image.sector_size);
+    let identity = Identity { sector_size, ..Identity::new(Kind::Drive, file.name.clone(), size) };
+    Source::new(whole, identity, file.name.clone())
+}
+
+/// The same for a drive that is not open; nothing if it cannot be opened, which others say.
+pub async fn doubts_about_drive(file: &DriveFile, timeout: Duration) -> Vec<String> {
+    let options = OpenOptions { allow_lost: true, timeout, prefetch_budget: 0, ..OpenOptions::default() };
+    match Drive::open(file, options).await {
+        // The device of a drive that is only read keeps all that its reads need.
+        Ok(drive) => doubts_about(file, drive.device(), timeout).await,
+        Err(_) => Vec::new(),
+    }
 }

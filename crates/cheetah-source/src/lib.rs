@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod contents;
 mod doubts;
 mod kind;
 mod layers;
@@ -27,7 +28,8 @@ mod web;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
-pub use doubts::doubts;
+pub use contents::{UnreadVolume, unread_volumes};
+pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;
 pub use link::LinkUse;
 pub use network::open_nbd;

@@ -14,7 +14,8 @@ use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::access::{Access, OverlayPlace};
-use crate::doubts::doubts;
+use crate::contents::{UnreadVolume, unread_volumes};
+use crate::doubts::{doubts, image_on};
 use crate::kind::drive_file;
 use crate::layers::Layers;
 use crate::open::{open, opener};
@@ -37,6 +38,8 @@ pub struct OpenedSource {
     /// What is in doubt about its content although all of it can be read, a sentence each ([`doubts`](crate::doubts())). Empty
     /// behind a link, where opening must not wait for that: see [`OpenedSource::look_for_doubts`].
     pub doubts: Vec<String>,
+    /// Its volumes in formats that are named and not read. Empty behind a link, as `doubts` is.
+    pub unread_volumes: Vec<UnreadVolume>,
     /// Remarks of its format, if it is behind a link.
     remote_notes: Option<Vec<String>>,
     reached: SourceConnections,
@@ -116,7 +119,20 @@ impl OpenedSource {
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
         let (doubts, layers) = (Vec::new(), Layers::default());
         let remote_notes = None;
-        Ok(Some(Self { device, name, identity, lost, doubts, remote_notes, reached, closing, meter: None, layers }))
+        let unread_volumes = Vec::new();
+        Ok(Some(Self {
+            device,
+            name,
+            identity,
+            lost,
+            doubts,
+            unread_volumes,
+            remote_notes,
+            reached,
+            closing,
+            meter: None,
+            layers,
+        }))
     }
 
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
@@ -139,14 +155,17 @@ impl OpenedSource {
         let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         // A drive that is written to is no evidence.
-        let source = Source::new(device.clone(), drive_identity(file), file.name.clone());
-        let doubts = if access.writable { Vec::new() } else { doubts(&source, access.timeout).await };
+        let (doubts, unread_volumes) = match access.writable {
+            true => (Vec::new(), Vec::new()),
+            false => look(&image_on(file, device.clone()), access.timeout).await,
+        };
         Ok(Self {
             device,
             name: name_of(file),
             identity: drive_identity(file),
             lost,
             doubts,
+            unread_volumes,
             remote_notes: None,
             reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
@@ -164,7 +183,10 @@ impl OpenedSource {
         // An agent's source has the kind it has there.
         let is_remote = wire.is_some() || source.identity.kind.is_remote();
         let lost = unreadable(&source.identity).into_iter().collect();
-        let doubts = if is_remote { Vec::new() } else { doubts(&source, access.timeout).await };
+        let (doubts, unread_volumes) = match is_remote {
+            true => (Vec::new(), Vec::new()),
+            false => look(&source, access.timeout).await,
+        };
         let remote_notes = is_remote.then(|| source.notes.clone());
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
@@ -179,6 +201,7 @@ impl OpenedSource {
             identity,
             lost,
             doubts,
+            unread_volumes,
             remote_notes,
             reached,
             closing: Closing::Nothing,
@@ -190,9 +213,23 @@ impl OpenedSource {
     /// Looks for doubts about a source behind a link, through its layers, so that no byte crosses the link twice. `None` for a
     /// source of this machine, whose doubts are known. `patience` is how long the look may take.
     pub fn look_for_doubts(&self, patience: Duration) -> Option<impl Future<Output = Vec<String>> + Send + use<>> {
+        let source = self.remote()?;
+        Some(async move { doubts(&source, patience).await })
+    }
+
+    /// Looks for the volumes of a source behind a link that are not read, as [`Self::look_for_doubts`] looks for doubts.
+    pub fn look_for_unread_volumes(
+        &self,
+        patience: Duration,
+    ) -> Option<impl Future<Output = Vec<UnreadVolume>> + Send + use<>> {
+        let source = self.remote()?;
+        Some(async move { unread_volumes(&source, patience).await })
+    }
+
+    /// The source behind a link, as it is read through its layers; `None` for a source of this machine.
+    fn remote(&self) -> Option<Source> {
         let notes = self.remote_notes.clone()?;
-        let source = Source::new(self.device.clone(), self.identity.clone(), self.name.clone());
-        Some(async move { doubts(&Source { notes, ..source }, patience).await })
+        Some(Source { notes, ..Source::new(self.device.clone(), self.identity.clone(), self.name.clone()) })
     }
 
     /// Returns every doubt about it: those that were found when it was opened, and those of a look behind its link, which may
@@ -267,6 +304,11 @@ impl OpenedSource {
             Closing::Nothing => Ok(()),
         }
     }
+}
+
+/// What is in doubt about a source, and its volumes that are not read.
+async fn look(source: &Source, patience: Duration) -> (Vec<String>, Vec<UnreadVolume>) {
+    (doubts(source, patience).await, unread_volumes(source, patience).await)
 }
 
 impl SourceConnections {

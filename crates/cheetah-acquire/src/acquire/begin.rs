@@ -18,7 +18,7 @@ use cheetah_source::UploadRecord;
 use super::recorder::Recorder;
 use super::{AcquireEvent, Destination, Evidence, Form, Request, side_files};
 use crate::custody::{self, CustodyLog};
-use crate::engine::{EtaMeter, Replay, read_back, recognise_first};
+use crate::engine::{EtaMeter, Replay, SourceFiles, read_back, recognise_first};
 use crate::journal::{AcquisitionState, Journal, JournalRecord, Signed, Start, Unread, VERSION, both, changes, now_s};
 use crate::sink::{self, Resumed, Setup, Sink};
 
@@ -136,7 +136,7 @@ async fn begin_new(
         destinations: start.destinations.clone(),
         resumed_at: 0,
     })?;
-    let hashing = Hashing::start(request.hashes)?;
+    let hashing = Hashing::start(request.hashes)?.with_parts(SourceFiles::parts(&evidence.source))?;
     Ok(Prepared { journal, state: AcquisitionState::new(start)?, sinks, hashing, evidence })
 }
 
@@ -257,7 +257,7 @@ async fn take_up(
         destinations: state.start.destinations.clone(),
         resumed_at: state.at,
     })?;
-    let hashing = Hashing::start(state.start.hash_choice()?)?;
+    let hashing = Hashing::start(state.start.hash_choice()?)?.with_parts(SourceFiles::parts(&evidence.source))?;
     let mut setup = setup(request, &state.start);
     let Some(marks) = state.marks.clone().filter(|_| state.at > 0) else {
         // No checkpoint was written. Partial files that are there are from this acquisition.

@@ -30,11 +30,13 @@ mod run;
 pub(crate) mod side_files;
 
 pub use begin::discard;
+pub(crate) use begin::sector_size;
 pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
 pub use destination::{Destination, Form};
 pub use event::{AcquireEvent, Progress};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};
 pub use run::acquire;
+pub(crate) use run::watch;
 
 pub use crate::journal::{Cause, Comparison, Opening};
 pub use crate::report::{Report, SinkReport};

@@ -10,7 +10,7 @@ use cheetah_image::{HashKind, Identity, Source, Watching};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::begin::{Prepared, begin, sector_size};
+use super::begin::{Prepared, begin};
 use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
 use super::side_files::REPORT;
@@ -64,13 +64,14 @@ pub async fn acquire(
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
     let watching = watch(&evidence.source).await;
+    let volumes = cheetah_source::unread_volumes(&evidence.source, request.timeout).await;
+    let volumes: Vec<_> = volumes.iter().map(ToString::to_string).collect();
+    if !volumes.is_empty() {
+        recorder.tell(AcquireEvent::Volumes { volumes: volumes.clone() })?;
+    }
     let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
     let identity = &evidence.source.identity;
-    let salvage = Salvage {
-        sector: sector_size(identity).into(),
-        retries: request.retries,
-        is_checked: identity.kind.has_checksums(),
-    };
+    let salvage = Salvage::of(identity, request.retries);
     let mut pass = Pass {
         source: request.source.clone(),
         salvage,
@@ -104,13 +105,12 @@ pub async fn acquire(
                 biased;
                 why = &mut stop => Err((stopped(why), false)),
                 report = async {
-                    let hashes = hashing.finish().await?;
+                    let (hashes, parts) = hashing.finish_with_parts().await?;
                     recorder.tell(AcquireEvent::Completing { hashes: hashes.clone() })?;
-                    let unreadable = Damage::of(&state.bad).bytes;
-                    let files = files.finish(&hashes, unreadable).await;
+                    let files = files.finish(&hashes, parts, &state.bad).await;
                     // All of it was read: a change since the last read is found now, or never.
                     watching.check()?;
-                    let whole = Finished { state, hashes, active, tally, doubts, files };
+                    let whole = Finished { state, hashes, active, tally, doubts, volumes, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
@@ -133,7 +133,7 @@ pub async fn acquire(
 }
 
 /// Watches the files of a source, before the first byte of them is read.
-async fn watch(source: &Source) -> Watching {
+pub(crate) async fn watch(source: &Source) -> Watching {
     let files = source.files.clone();
     supervise::spawn_blocking(move || Watching::start(&files)).await.unwrap_or_default()
 }
@@ -185,9 +185,6 @@ async fn give_up(
 /// record of its own, too.
 const NOTES_LOGGED_MAX: usize = 100;
 
-/// The number of the source's files in one record of a custody log: a record has a maximum length.
-const FILES_LOGGED_TOGETHER: usize = 1000;
-
 /// A pass that reached the end of the source.
 struct Finished {
     state: AcquisitionState,
@@ -196,6 +193,8 @@ struct Finished {
     tally: Tally,
     /// What is in doubt about the source.
     doubts: Vec<String>,
+    /// Its volumes in formats that are not read.
+    volumes: Vec<String>,
     /// The files that it was read from.
     files: Vec<FileRead>,
 }
@@ -212,7 +211,7 @@ impl Finished {
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
         let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
-        for files in self.files.chunks(FILES_LOGGED_TOGETHER) {
+        for files in self.files.chunks(custody::FILES_LOGGED_TOGETHER) {
             recorder.record(&custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
         }
         let finished = custody::Finished {
@@ -250,7 +249,7 @@ impl Finished {
     }
 
     fn report(self, sinks: Vec<super::SinkReport>) -> Report {
-        let Self { state, hashes, active, tally, doubts, files } = self;
+        let Self { state, hashes, active, tally, doubts, volumes, files } = self;
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
@@ -260,6 +259,7 @@ impl Finished {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
             doubts,
+            volumes,
             files,
             size: state.at,
             // The stored hashes are of content that is not there.

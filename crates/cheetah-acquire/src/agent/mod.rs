@@ -18,11 +18,12 @@ use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::readonly::ReadOnly;
 use cheetah_error::{Error, Result};
-use cheetah_image::{Identity, OpenOptions};
+use cheetah_image::{Identity, OpenOptions, Source};
 use cheetah_nbd::packing::{Packer, PackerConfig};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig, SingleExport};
 use cheetah_tls::{ServerTls, credential_store};
@@ -38,7 +39,7 @@ const CONNECTIONS_MAX: usize = 16;
 
 /// An open device, ready to be served.
 pub struct Agent {
-    identity: Identity,
+    source: Source,
     protection: Protection,
     /// Held while the device is served.
     claimed: Option<File>,
@@ -74,11 +75,11 @@ impl Agent {
             source.identity.write_protected = Some(false);
         }
         let packer = Packer::start(packing(&config)).map_err(|error| Error::io("starting threads", &error))?;
-        let name = if config.name.is_empty() { source.name } else { config.name };
+        let name = if config.name.is_empty() { source.name.clone() } else { config.name };
         let exported = SingleExport {
             name: name.clone(),
             description: export::describe(&source.identity, &name)?,
-            device: Arc::new(ReadOnly::new(Arc::new(ReadLimiter::new(source.device)))),
+            device: Arc::new(ReadOnly::new(Arc::new(ReadLimiter::new(source.device.clone())))),
             packer: Some(packer),
         };
         let limits = ServerConfig {
@@ -91,12 +92,18 @@ impl Agent {
             ..ServerConfig::default()
         };
         let server = Server::new(Arc::new(exported), limits);
-        Ok(Self { identity: source.identity, protection, claimed, name, server, listener, connect: config.connect })
+        Ok(Self { source, protection, claimed, name, server, listener, connect: config.connect })
     }
 
     /// Returns the identity of the device.
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        &self.source.identity
+    }
+
+    /// Returns what is in doubt about the device's content, a sentence each; see [`cheetah_source::doubts()`]. Looks for up to
+    /// `patience`.
+    pub async fn doubts(&self, patience: Duration) -> Vec<String> {
+        cheetah_source::doubts(&self.source, patience).await
     }
 
     /// Returns how it is protected from writes.

@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use super::triage::Triaged;
 
+/// The number of the source's files in one record of a custody log: a record has a maximum length.
+pub(crate) const FILES_LOGGED_TOGETHER: usize = 1000;
+
 /// An event. In the log, `event` is its name and `details` holds its fields.
 ///
 /// A log with events that this version does not know can still be checked.

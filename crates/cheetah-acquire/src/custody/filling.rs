@@ -11,7 +11,10 @@ use cheetah_image::Identity;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{CustodyEvent, CustodyLog, Finished, Known, SigningKey, Span, Started, source, verify_log};
+use super::{
+    CustodyEvent, CustodyLog, FILES_LOGGED_TOGETHER, Finished, Known, SigningKey, Span, Started, source, verify_log,
+};
+use crate::load::Loaded;
 
 /// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
 const RANGES_LOGGED_MAX: usize = 10_000;
@@ -44,17 +47,42 @@ impl FillLog {
         self.append(CustodyEvent::Started(Box::new(started)))
     }
 
-    /// Records that the image is complete, and flushed at every node.
+    /// Records what is in doubt about the source although it can be read, if anything is.
     ///
     /// # Errors
     ///
     /// If it cannot be recorded.
-    pub fn finished(&self, image: &Image, unreadable_bytes: u64) -> Result<()> {
+    pub fn doubts(&self, doubts: &[String]) -> Result<()> {
+        match doubts {
+            [] => Ok(()),
+            doubts => self.append(CustodyEvent::Doubts { doubts: doubts.to_vec() }),
+        }
+    }
+
+    /// Records that a load ended: the ranges that its source did not yield, the files that it read, and the image.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded.
+    pub fn loaded(&self, loaded: &Loaded) -> Result<()> {
+        for bad in loaded.bad.iter().take(RANGES_LOGGED_MAX) {
+            let (range, why, corrupt) = (bad.range().into(), bad.why.to_string(), bad.corrupt);
+            self.append(CustodyEvent::Unreadable { range, why, corrupt })?;
+        }
+        for files in loaded.files.chunks(FILES_LOGGED_TOGETHER) {
+            self.append(CustodyEvent::SourceFiles { files: files.to_vec() })?;
+        }
+        self.finished(&loaded.image, loaded.missing_bytes())
+    }
+
+    /// Records that the image is complete, and flushed at every node, except for `unreadable_bytes`, of which `corrupt_bytes` are
+    /// corrupt in the source.
+    fn finished(&self, image: &Image, (unreadable_bytes, corrupt_bytes): (u64, u64)) -> Result<()> {
         self.append(CustodyEvent::Hashes { hashes: image.hashes.clone() })?;
         let finished = Finished {
             size: image.size,
             unreadable_bytes,
-            corrupt_bytes: 0,
+            corrupt_bytes,
             hashes: image.hashes.clone(),
             notes: image.note().into_iter().collect(),
             digests: image.digests.as_ref().map(|digests| digests.blake3.clone()),
@@ -161,7 +189,7 @@ impl FillObserver for FillLog {
                     let why = "the source could not read it".to_owned();
                     self.append(CustodyEvent::Unreadable { range: Span::from(*range), why, corrupt: false })?;
                 }
-                self.finished(&image, unreadable.iter().map(|range| range.len).sum())
+                self.finished(&image, (unreadable.iter().map(|range| range.len).sum(), 0))
             }
             FillEvent::Failed { why } => self.append(CustodyEvent::Error { range: None, what: why }),
             FillEvent::Stopped { read } => {

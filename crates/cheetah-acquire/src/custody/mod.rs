@@ -38,6 +38,7 @@ pub use agreement::DriveRecords;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
+pub(crate) use event::FILES_LOGGED_TOGETHER;
 pub use event::{CustodyEvent, FileRead, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
 pub use head::{Head, KnownHead, NotedHead};

@@ -226,7 +226,7 @@ impl Pass<'_> {
                     }
                     Some(Ok(chunk)) => self.take(chunk).await?,
                     Some(Err(error)) if is_lost(&error) => return Ok(PassEnd::Lost(error)),
-                    Some(Err(error)) => return Err(Failed::Soft(self.unacquirable(error))),
+                    Some(Err(error)) => return Err(Failed::Soft(unacquirable(&self.state.start.source.location, error))),
                 },
             }
         }
@@ -236,7 +236,7 @@ impl Pass<'_> {
     async fn take(&mut self, chunk: Chunk) -> std::result::Result<(), Failed> {
         let damage = chunk.bad.iter().fold(self.damage, Damage::and);
         if let Some(bad) = chunk.bad.first().filter(|_| self.errors_max.exceeded_by(damage.errors)) {
-            return Err(Failed::Soft(self.too_many(bad)));
+            return Err(Failed::Soft(too_many(&self.state.start.source.location, bad, self.errors_max)));
         }
         let ByteRange { offset, len } = chunk.range;
         if chunk.retries > 0 {
@@ -349,28 +349,27 @@ impl Pass<'_> {
         progress.compression = self.tally.wire().and_then(|wire| wire.compression());
         (self.tell)(AcquireEvent::Progress(progress))
     }
+}
 
-    /// The error for a source that failed in another way than by bad sectors.
-    fn unacquirable(&self, error: DeviceError) -> Error {
-        let source = &self.state.start.source.location;
-        match error {
-            // The source's checksums do not match, or it was written to.
-            DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
-                Error::Evidence(format!("{source} cannot be acquired: {error}"))
-            }
-            error => Error::Device { doing: format!("reading {source}"), error },
+/// The error for a source that failed in another way than by bad sectors.
+pub fn unacquirable(source: &str, error: DeviceError) -> Error {
+    match error {
+        // The source's checksums do not match, or it was written to.
+        DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
+            Error::Evidence(format!("{source} cannot be acquired: {error}"))
         }
+        error => Error::Device { doing: format!("reading {source}"), error },
     }
+}
 
-    fn too_many(&self, bad: &BadRange) -> Error {
-        let source = &self.state.start.source.location;
-        let (range, is, why) = (bad.range(), bad.is(), &bad.why);
-        let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
-        Error::Evidence(match self.errors_max {
-            ErrorsMax::Count(0) => format!("{source}: {range} is {is}: {why}; {next}"),
-            max => format!("{source}: {range} is {is}, too: {why}; that is more than --max-errors {max}; {next}"),
-        })
-    }
+/// The error for a source with more bad ranges than `max`, of which `bad` is the last.
+pub fn too_many(source: &str, bad: &BadRange, max: ErrorsMax) -> Error {
+    let (range, is, why) = (bad.range(), bad.is(), &bad.why);
+    let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
+    Error::Evidence(match max {
+        ErrorsMax::Count(0) => format!("{source}: {range} is {is}: {why}; {next}"),
+        max => format!("{source}: {range} is {is}, too: {why}; that is more than --max-errors {max}; {next}"),
+    })
 }
 
 /// Returns whether the source may come back.

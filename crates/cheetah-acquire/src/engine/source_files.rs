@@ -1,13 +1,15 @@
 //! Hashes of the files that a source is read from, made beside the pass over its content.
 //!
 //! The content of an E01, say, is not that of its files. The files are read in the order in which the pass reads them, so most
-//! of their bytes come from the page cache.
+//! of their bytes come from the page cache. The parts of an image behind a link are not read twice: their bytes are the content, in
+//! order, and are hashed as it passes.
 
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
 use cheetah_image::hash::hex;
 use cheetah_image::{Hashes, Kind, Source, SourceFile, regular};
@@ -15,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
 use crate::custody::FileRead;
+use crate::reader::BadRange;
 
 /// The number of bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -23,8 +26,10 @@ const PIECE_BYTES: usize = 1 << 20;
 pub struct SourceFiles {
     files: Vec<SourceFile>,
     known: Option<String>,
-    /// The kind of the only file whose bytes are the content.
+    /// Whether the bytes of the only file are the content.
     is_content: bool,
+    /// Whether the files are behind a link.
+    is_remote: bool,
     stop: Arc<AtomicBool>,
     job: Option<JoinHandle<Vec<FileRead>>>,
 }
@@ -37,25 +42,56 @@ impl SourceFiles {
         let is_content = matches!(identity.kind, Kind::Raw | Kind::Http) && identity.unreadable.is_empty();
         let (files, known, stop) =
             (source.files.clone(), identity.compressed_sha256.clone(), Arc::new(AtomicBool::new(false)));
-        let is_local = !source.files.iter().any(|file| file.path.to_string_lossy().contains("://"));
-        let is_needed = is_local && !(is_content && hashed) && known.is_none() && !files.is_empty();
+        let is_remote = is_remote(source);
+        let is_needed = !is_remote && !(is_content && hashed) && known.is_none() && !files.is_empty();
         let job = is_needed.then(|| {
             let (files, stop) = (files.clone(), stop.clone());
             tokio::task::spawn_blocking(move || {
                 files.iter().enumerate().map(|(index, file)| hash(file, index == 0, &stop)).collect()
             })
         });
-        Self { files, known, is_content, stop, job }
+        Self { files, known, is_content, is_remote, stop, job }
     }
 
-    /// Waits for the hashes. `content` has those of the content, which had `unreadable` bytes that could not be read.
-    pub async fn finish(mut self, content: &Hashes, unreadable: u64) -> Vec<FileRead> {
+    /// The sizes of the files that are to be hashed as the content passes: those of an image in parts behind a link; otherwise
+    /// none.
+    pub fn parts(source: &Source) -> Vec<u64> {
+        let sizes: Vec<_> = source.files.iter().map(|file| file.size).collect();
+        let is_content = source.identity.kind == Kind::Split && sizes.iter().sum::<u64>() == source.identity.size;
+        if is_content && is_remote(source) { sizes } else { Vec::new() }
+    }
+
+    /// The files with their hashes, unless a part of a file could not be read.
+    fn of_parts(&self, parts: Vec<String>, bad: &[BadRange]) -> Vec<FileRead> {
+        let mut at = 0;
+        let read = |(file, sha256): (&SourceFile, String)| {
+            let range = ByteRange::new(at, file.size);
+            at = range.end();
+            let is_whole = !bad.iter().any(|bad| bad.range().intersection(range).is_some_and(|both| !both.is_empty()));
+            FileRead {
+                file: path_to_text(&file.path).into_owned(),
+                size: file.size,
+                sha256: is_whole.then_some(sha256),
+                why_not: (!is_whole).then(|| "its bytes were not all read".to_owned()),
+            }
+        };
+        self.files.iter().zip(parts).map(read).collect()
+    }
+
+    /// Waits for the hashes. `content` has those of the content, of which the ranges `bad` could not be read; `parts` has those of
+    /// its [`parts`](Self::parts).
+    pub async fn finish(mut self, content: &Hashes, parts: Vec<String>, bad: &[BadRange]) -> Vec<FileRead> {
+        if !parts.is_empty() {
+            return self.of_parts(parts, bad);
+        }
         if let Some(job) = self.job.take() {
             return job.await.unwrap_or_default();
         }
-        let sha256 =
-            self.known.take().or_else(|| content.sha256.clone().filter(|_| self.is_content && unreadable == 0));
-        let why_not = sha256.is_none().then(|| "its bytes were not all read".to_owned());
+        let sha256 = self.known.take().or_else(|| content.sha256.clone().filter(|_| self.is_content && bad.is_empty()));
+        let why_not = sha256.is_none().then(|| match self.is_remote {
+            true => "it was read over a link, in pieces, as its content was needed, and not as a whole".to_owned(),
+            false => "its bytes were not all read".to_owned(),
+        });
         let read = |file: &SourceFile| FileRead {
             file: path_to_text(&file.path).into_owned(),
             size: file.size,
@@ -64,6 +100,11 @@ impl SourceFiles {
         };
         self.files.iter().map(read).collect()
     }
+}
+
+/// Whether the files of a source are behind a link.
+fn is_remote(source: &Source) -> bool {
+    source.files.iter().any(|file| file.path.to_string_lossy().contains("://"))
 }
 
 impl Drop for SourceFiles {
@@ -121,18 +162,20 @@ mod tests {
             Source::new(Arc::new(Memory::new(vec![0; 3])), identity, "d".into())
         };
         let read = SourceFiles::start(&source(Kind::Split).with_files(files), true);
-        let read = read.finish(&Hashes::default(), 0).await;
+        let read = read.finish(&Hashes::default(), Vec::new(), &[]).await;
         let hashes: Vec<_> = read.iter().map(|file| file.sha256.as_deref().map(|digest| &digest[..8])).collect();
         assert_eq!(hashes, [Some("ba7816bf"), Some("e3b0c442"), None, None]);
         assert!(read[2].why_not.as_ref().unwrap().contains("changed"), "{:?}", read[2]);
         assert!(read[3].why_not.as_ref().unwrap().contains("symbolic link"), "{:?}", read[3]);
         // A raw image is its file.
         let content = Hashes { sha256: Some("00".into()), ..Hashes::default() };
-        let raw = |unreadable| {
+        let raw = |bad: &'static [BadRange]| {
             let read = SourceFiles::start(&source(Kind::Raw).with_files(vec![file("r", "abc")]), true);
             let content = content.clone();
-            async move { read.finish(&content, unreadable).await.remove(0).sha256 }
+            async move { read.finish(&content, Vec::new(), bad).await.remove(0).sha256 }
         };
-        assert_eq!((raw(0).await.as_deref(), raw(512).await), (Some("00"), None));
+        let bad = BadRange { offset: 0, len: 1, why: "bad".into(), corrupt: false };
+        let bad: &'static [BadRange] = Box::leak(Box::new([bad]));
+        assert_eq!((raw(&[]).await.as_deref(), raw(bad).await), (Some("00"), None));
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, DynDevice, Error, Result};
 use cheetah_drive::copy::read_exactly;
+use cheetah_image::Identity;
 
 use super::{BadRange, Liveness};
+use crate::acquire::sector_size;
 
 /// How to read around bad sectors.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +34,11 @@ pub struct Salvaged {
 }
 
 impl Salvage {
+    /// Returns how to read around the bad sectors of a source.
+    pub fn of(source: &Identity, retries: u32) -> Self {
+        Self { sector: sector_size(source).into(), retries, is_checked: source.kind.has_checksums() }
+    }
+
     /// Reads `range`. Where that fails, reads its halves, and their halves, down to single sectors; one at a time, to
     /// spare a failing disk.
     ///

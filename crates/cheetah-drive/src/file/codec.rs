@@ -13,6 +13,10 @@ use cheetah_error::{Error, Result};
 /// The maximum size of a drive file, in bytes: far more than 256 sets and 1024 nodes take.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// The maximum number of characters that separate or open a value: those of 1024 nodes are a tenth of it. A parser of TOML keeps
+/// some hundred bytes for each.
+const MARKS_MAX: usize = 1 << 17;
+
 const HEADER: &str = "# A Cheetah drive. Do not edit: the seal would no longer match, and the drive would not open.\n";
 
 /// Encodes a drive file as text.
@@ -26,6 +30,9 @@ pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
     let refuse = |why: &str| {
         Error::failed(format!("{}: {why}; use an untouched copy of the file, or create a new drive", path.display()))
     };
+    if text.lines().map(marks).sum::<usize>() > MARKS_MAX {
+        return Err(refuse("not a drive file (it has more entries than a drive file can have)"));
+    }
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
         refuse(&format!("not a drive file, or cut off ({})", error.message().replace('\n', " ")))
     })?;
@@ -42,6 +49,13 @@ pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
     file.check().map_err(|why| refuse(&why))?;
     file.path = path.to_owned();
     Ok(file)
+}
+
+/// The number of characters of a line that separate or open a value. A list of pages is one string.
+fn marks(line: &str) -> usize {
+    let is_list =
+        line.strip_prefix("bad = \"").and_then(|rest| rest.strip_suffix('"')).is_some_and(|list| !list.contains('"'));
+    if is_list { 1 } else { 1 + line.bytes().filter(|byte| b"[]{}=,".contains(byte)).count() }
 }
 
 /// Checks the version before anything else, to distinguish a newer file from a damaged one.
@@ -121,6 +135,21 @@ mod tests {
         let error = decode(text).unwrap_err().to_string();
         assert!(error.contains(PATH) && !error.contains('\n'), "says where, in one sentence: {error}");
         error
+    }
+
+    #[test]
+    fn a_file_of_many_or_nested_entries_is_refused_before_it_is_parsed() {
+        for text in
+            ["x=".to_owned() + &"[".repeat(1 << 20), format!("x=[{}]", "1,".repeat(1 << 20)), "a=1\n".repeat(1 << 20)]
+        {
+            let error = decode(&text).unwrap_err().to_string();
+            assert!(error.contains("more entries"), "{error}");
+        }
+        let many = (0..1 << 18).map(|page| (page * 2).to_string()).collect::<Vec<_>>().join(",");
+        let mut file = redundant();
+        file.sets[0].bad = many;
+        let error = decode(&encode(&file).unwrap()).err().map(|error| error.to_string());
+        assert!(error.is_none_or(|error| !error.contains("more entries")), "lost pages are one entry");
     }
 
     #[test]

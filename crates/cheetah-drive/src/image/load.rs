@@ -140,6 +140,11 @@ impl Loader {
         Ok(())
     }
 
+    /// The image, in the state `loading`.
+    pub const fn image(&self) -> &Image {
+        &self.image
+    }
+
     /// The drive, for writing.
     pub fn device(&self) -> DynDevice {
         self.drive.device()

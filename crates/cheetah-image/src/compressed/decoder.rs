@@ -7,7 +7,7 @@ use cheetah_device::data::is_zero;
 use cheetah_device::{Data, Error as DeviceError, Result as DeviceResult};
 
 use super::Image;
-use super::frames::Frame;
+use super::frames::{Frame, FrameState};
 use super::packed::{Packed, PackedReader};
 use super::xz::{self, BlockEnds};
 use super::{gzip, zstd as zstd_frames};
@@ -155,6 +155,9 @@ impl Read for FrameDecoder {
 
 /// Returns the content of a frame.
 pub(super) fn unpack(image: &Image, frame: Frame) -> DeviceResult<Data> {
+    if frame.state == FrameState::Damaged {
+        return Err(lost(&*image.file, frame));
+    }
     let unpack = || {
         let mut decoder = image.decoder(frame)?;
         // At most the size of the largest frame that is unpacked as a whole.
@@ -163,10 +166,20 @@ pub(super) fn unpack(image: &Image, frame: Frame) -> DeviceResult<Data> {
         if content.len() as u64 != frame.content.len {
             return Err(damaged("it holds less than its index says"));
         }
-        decoder.finish()?;
+        // The rest of the stream is damaged, which is known.
+        if frame.state == FrameState::Whole {
+            decoder.finish()?;
+        }
         Ok(content)
     };
     unpack().map(sparse).map_err(|error| corrupt(&*image.file, frame, &error))
+}
+
+/// Returns the error of a frame that was found to be damaged when the file was opened.
+pub(super) fn lost(file: &dyn Packed, frame: Frame) -> DeviceError {
+    let device =
+        format!("{}, from offset {} of the file on, as was found when it was opened", file.name(), frame.packed.offset);
+    DeviceError::Corrupt { device: device.into(), range: frame.content }
 }
 
 /// Returns the error of a frame that could not be decoded.
@@ -185,7 +198,7 @@ pub(super) fn corrupt(file: &dyn Packed, frame: Frame, error: &std::io::Error) -
     }
 }
 
-fn damaged(why: &str) -> std::io::Error {
+pub(super) fn damaged(why: &str) -> std::io::Error {
     std::io::Error::new(ErrorKind::InvalidData, why)
 }
 

@@ -23,6 +23,19 @@ pub(super) struct Frame {
     pub packed: ByteRange,
     /// Its place in the content.
     pub content: ByteRange,
+    /// What of it is sound.
+    pub state: FrameState,
+}
+
+/// What of a frame is sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameState {
+    /// All of it, as far as is known.
+    Whole,
+    /// The beginning of a stream whose other content is damaged: the stream goes on behind it.
+    Cut,
+    /// Nothing.
+    Damaged,
 }
 
 /// The frames that have content, in order. Their contents are adjacent; in the file, other data may lie between them.
@@ -35,6 +48,10 @@ pub(super) struct Frames {
     packed_end: u64,
     size: u64,
     largest: u64,
+    /// The numbers of the damaged frames, in order.
+    damaged: Vec<usize>,
+    /// The number of the frame that is cut.
+    cut: Option<usize>,
     /// The content up to which frames are recorded together, in bytes; 0 if none are.
     together: u64,
 }
@@ -56,11 +73,71 @@ impl Frames {
         let size = self.size.checked_add(content_len).filter(|size| i64::try_from(*size).is_ok())?;
         if let Some((_, start)) = self.starts.last()
             && size - start <= self.together
+            && self.state(self.starts.len() - 1) == FrameState::Whole
         {
             self.largest = self.largest.max(size - start);
             (self.packed_end, self.size) = (packed.end(), size);
             return Some(());
         }
+        self.add(packed, size)?;
+        self.largest = self.largest.max(content_len);
+        Some(())
+    }
+
+    /// Appends the beginning of a stream that is damaged behind it, as [`Self::push`] appends a frame.
+    pub fn push_cut(&mut self, packed: ByteRange, content_len: u64) -> Option<()> {
+        let size = self.size.checked_add(content_len).filter(|size| i64::try_from(*size).is_ok())?;
+        if content_len > 0 {
+            self.add(packed, size)?;
+            self.cut = Some(self.len() - 1);
+            self.largest = self.largest.max(content_len);
+        }
+        Some(())
+    }
+
+    /// Appends a damaged frame, whose content is nowhere, as [`Self::push`] appends a frame.
+    pub fn push_damaged(&mut self, packed: ByteRange, content_len: u64) -> Option<()> {
+        let size = self.size.checked_add(content_len).filter(|size| i64::try_from(*size).is_ok())?;
+        match content_len {
+            0 => {}
+            _ if !self.is_empty() && self.state(self.len() - 1) == FrameState::Damaged => {
+                (self.packed_end, self.size) = (self.packed_end.max(packed.end()), size);
+            }
+            _ => {
+                self.add(packed, size)?;
+                self.damaged.push(self.len() - 1);
+            }
+        }
+        Some(())
+    }
+
+    /// Marks a frame as damaged. Frames are marked in order.
+    pub fn mark_damaged(&mut self, number: usize) {
+        if self.damaged.last().is_none_or(|last| *last < number) {
+            self.damaged.push(number);
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Whether all of them are damaged.
+    pub fn is_lost(&self) -> bool {
+        !self.is_empty() && self.damaged.len() == self.len()
+    }
+
+    /// The offset in the content of the last frame, if that is damaged; the end otherwise.
+    pub fn damaged_from(&self) -> u64 {
+        match self.damaged.last() {
+            Some(last) if last + 1 == self.len() => self.at(*last).content.offset,
+            _ => self.size,
+        }
+    }
+
+    /// Appends a frame of its own, which ends the content at `size`.
+    fn add(&mut self, packed: ByteRange, size: u64) -> Option<()> {
         while self.starts.len() >= RECORDED_MAX {
             *self = self.coarser()?;
         }
@@ -70,8 +147,15 @@ impl Frames {
         self.starts.push((packed.offset, self.size));
         self.packed_end = packed.end();
         self.size = size;
-        self.largest = self.largest.max(content_len);
         Some(())
+    }
+
+    fn state(&self, number: usize) -> FrameState {
+        match () {
+            () if self.damaged.binary_search(&number).is_ok() => FrameState::Damaged,
+            () if self.cut == Some(number) => FrameState::Cut,
+            () => FrameState::Whole,
+        }
     }
 
     /// The same frames, with twice the content recorded together; `None` at the limit.
@@ -81,7 +165,11 @@ impl Frames {
         for number in 0..self.len() {
             let frame = self.at(number);
             // As many as before fit.
-            coarser.push(frame.packed, frame.content.len)?;
+            match frame.state {
+                FrameState::Whole => coarser.push(frame.packed, frame.content.len)?,
+                FrameState::Cut => coarser.push_cut(frame.packed, frame.content.len)?,
+                FrameState::Damaged => coarser.push_damaged(frame.packed, frame.content.len)?,
+            }
         }
         Some(coarser)
     }
@@ -111,7 +199,15 @@ impl Frames {
             number,
             packed: ByteRange::between(packed, packed_end),
             content: ByteRange::between(content, content_next),
+            state: self.state(number),
         }
+    }
+
+    /// The first damaged frame of a non-empty range of the content.
+    pub fn damaged_in(&self, range: ByteRange) -> Option<Frame> {
+        let numbers = self.holding(range);
+        let first = self.damaged.partition_point(|number| *number < numbers.start);
+        self.damaged.get(first).filter(|number| numbers.contains(number)).map(|number| self.at(*number))
     }
 
     /// The numbers of the frames of a non-empty range of the content.
@@ -136,6 +232,7 @@ mod tests {
             number,
             packed: ByteRange::new(offset, len),
             content: ByteRange::new(content, content_len),
+            state: FrameState::Whole,
         };
         let all: Vec<_> = (0..3).map(|number| frames.at(number)).collect();
         assert_eq!(all, [frame(0, 0, 10, 0, 100), frame(1, 15, 5, 100, 1), frame(2, 30, 7, 101, 50)]);
@@ -160,6 +257,16 @@ mod tests {
         }
         assert!(frames.len() <= RECORDED_MAX && frames.largest() <= 256 << 10, "{}", frames.len());
         assert_eq!(frames.size(), 3 * RECORDED_MAX as u64 * (40 << 10));
+        // What is damaged stays apart.
+        let mut frames = Frames::together(u64::MAX);
+        for number in 0..9 {
+            let packed = ByteRange::new(number * 10, 10);
+            if (3..6).contains(&number) { frames.push_damaged(packed, 5) } else { frames.push(packed, 5) }.unwrap();
+        }
+        let all: Vec<_> = (0..frames.len()).map(|number| frames.at(number)).collect();
+        let (whole, damaged) = (FrameState::Whole, FrameState::Damaged);
+        assert!(all.iter().map(|frame| (frame.content.len, frame.state)).eq([(15, whole), (15, damaged), (15, whole)]));
+        assert_eq!((frames.largest(), frames.is_lost()), (15, false));
         // Blocks of xz need their own ends.
         let mut frames = Frames::default();
         frames.push(ByteRange::new(0, 9), 1).unwrap();

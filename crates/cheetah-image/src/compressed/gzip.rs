@@ -1,10 +1,12 @@
 //! gzip (RFC 1952), and its blocked form BGZF, whose members have their size in an extra field.
 
+use std::io::{Error as IoError, Read as _, Result as IoResult};
+
 use cheetah_device::ByteRange;
 use cheetah_error::{Error, Result};
 
 use super::frames::Frames;
-use super::packed::{Packed, read_some};
+use super::packed::{File, Packed, PackedReader, read_some};
 
 /// The first bytes of a member: the signature, and the only method.
 pub(super) const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
@@ -50,6 +52,62 @@ pub(super) fn index(file: &dyn Packed, together_max: u64) -> Result<Option<Frame
         )));
     }
     Ok(Some(frames))
+}
+
+/// Returns the end in the file, and the size of the content, of the damaged member at `start`, if both are certain: by its
+/// compressed data, which end where they must, and the length recorded behind them; or by the sizes that BGZF records. What
+/// fails then is only its checksum.
+pub(super) fn extent(file: &File, start: u64) -> IoResult<Option<(u64, u64)>> {
+    let head = read_some(&**file, start, HEADER_READ).map_err(IoError::other)?;
+    if let Some(len) = member_len(&head).filter(|len| start + len <= file.len()) {
+        let ends = read_some(&**file, start + len - 4, 4 + MAGIC.len() as u64).map_err(IoError::other)?;
+        let (ends, next) = ends.split_at_checked(4).unwrap_or_default();
+        let content_len = ends.first_chunk().map_or(u64::MAX, |len| u64::from(u32::from_le_bytes(*len)));
+        let is_end = next == MAGIC || start + len == file.len();
+        return Ok((is_end && content_len <= CONTENT_MAX).then_some((start + len, content_len)));
+    }
+    let mut packed = PackedReader::new(file, ByteRange::between(start, file.len()));
+    if !skip_header(&mut packed)? {
+        return Ok(None);
+    }
+    let mut decoder = flate2::bufread::DeflateDecoder::new(packed);
+    let Ok(content_len) = std::io::copy(&mut decoder, &mut std::io::sink()) else { return Ok(None) };
+    let mut packed = decoder.into_inner();
+    let mut trailer = [0; 8];
+    let read = packed.read_exact(&mut trailer);
+    // The length is recorded modulo 2^32.
+    let is_same = trailer[4..] == (content_len as u32).to_le_bytes();
+    Ok((read.is_ok() && is_same).then(|| (packed.offset(), content_len)))
+}
+
+/// Skips the header of a member; false if there is none.
+fn skip_header(packed: &mut PackedReader) -> IoResult<bool> {
+    let head = packed.peek(HEADER_LEN as u64)?;
+    let Some(flags) = head.get(3).copied().filter(|_| head.starts_with(&MAGIC) && head.len() == HEADER_LEN) else {
+        return Ok(false);
+    };
+    packed.skip(HEADER_LEN as u64)?;
+    if flags & EXTRA != 0 {
+        let len = packed.peek(2)?;
+        let Some(len) = len.first_chunk().map(|len| u16::from_le_bytes(*len)) else { return Ok(false) };
+        packed.skip(2 + u64::from(len))?;
+    }
+    // The name and the comment, each with a zero behind it.
+    for flag in [8, 16] {
+        while flags & flag != 0 {
+            match packed.peek(1)?.first() {
+                None => return Ok(false),
+                Some(byte) => {
+                    packed.skip(1)?;
+                    if *byte == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    packed.skip(if flags & 2 != 0 { 2 } else { 0 })?;
+    Ok(true)
 }
 
 /// Returns the size of the BGZF member that begins with this header, in bytes; `None` for other members.

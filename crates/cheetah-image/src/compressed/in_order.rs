@@ -8,7 +8,8 @@ use bytes::Bytes;
 use cheetah_device::{ByteRange, Data, Result};
 
 use super::Image;
-use super::decoder::{Decoder, corrupt};
+use super::decoder::{Decoder, corrupt, lost};
+use super::frames::FrameState;
 
 /// The number of bytes decompressed at a time.
 const STEP_BYTES: u64 = 1 << 20;
@@ -35,19 +36,35 @@ impl InOrder {
 
     /// Reads a range of the content. Blocks.
     pub fn read(&mut self, range: ByteRange) -> Result<Data> {
+        // At once, so that it moves no decoder.
+        if let Some(frame) = self.image.frames.damaged_in(range) {
+            return Err(lost(&*self.image.file, frame));
+        }
         let frame = self.image.frames.holding(ByteRange::new(range.offset, 1)).start;
         let kept_from = self.kept.front().map_or(self.at, |(offset, _)| *offset);
-        if range.offset < kept_from || frame > self.frame {
+        if range.offset < kept_from {
+            self.kept.clear();
+            self.go_to(frame);
+        } else if frame > self.frame {
+            // What was kept stays: a read of it may follow.
             self.go_to(frame);
         }
         let (mut data, mut next) = (Data::new(), range.offset);
         while next < range.end() {
-            if next >= self.at {
-                self.step()?;
-                continue;
-            }
             let piece = self.kept.partition_point(|(offset, _)| *offset <= next).saturating_sub(1);
-            let Some((offset, bytes)) = self.kept.get(piece) else { break };
+            let kept =
+                self.kept.get(piece).filter(|(offset, bytes)| (*offset..offset + bytes.len() as u64).contains(&next));
+            let Some((offset, bytes)) = kept else {
+                match self.at {
+                    at if next >= at => self.step()?,
+                    // A later frame was read before the end of this one.
+                    _ => {
+                        self.kept.clear();
+                        self.go_to(self.image.frames.holding(ByteRange::new(next, 1)).start);
+                    }
+                }
+                continue;
+            };
             // Within the piece, which is in memory.
             let from = (next - offset) as usize;
             let until = (range.end() - offset).min(bytes.len() as u64) as usize;
@@ -58,7 +75,6 @@ impl InOrder {
     }
 
     fn go_to(&mut self, frame: usize) {
-        self.kept.clear();
         self.decoder = None;
         self.frame = frame;
         self.at = self.image.frames.at(frame).content.offset;
@@ -80,6 +96,8 @@ impl InOrder {
             }
             if self.at + wanted == frame.content.end()
                 && let Some(decoder) = self.decoder.take()
+                // The rest of a stream that is cut is damaged, which is known.
+                && frame.state == FrameState::Whole
             {
                 decoder.finish()?;
             }
@@ -96,6 +114,7 @@ impl InOrder {
             }
             Err(error) => {
                 // The next read starts the frame again.
+                self.kept.clear();
                 self.go_to(self.frame);
                 return Err(corrupt(&*self.image.file, frame, &error));
             }

@@ -8,6 +8,11 @@
 //!
 //! An image with a larger frame can be read only from start to end. It is checked as a whole before its first byte is
 //! read, because the frame's checksum lies behind its content.
+//!
+//! A frame that is damaged is a corrupt range of the content if its place is certain, and with it that of the frames behind
+//! it: an index says it, or the frame's own structure is sound. Otherwise all content from there on is corrupt, and a note
+//! says that more is missing than that. Only the blocks of bzip2 have checksums of their own within a frame, so only there
+//! the content before the damage is sound.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +28,7 @@ use crate::raw::RawFile;
 use crate::unpack::cache::Work;
 use crate::unpack::{Blocking, Chunked, Limits, Unpacking};
 
+mod bzip2;
 mod decoder;
 mod first_pass;
 mod frames;
@@ -50,6 +56,7 @@ const AT_WORK_BYTES: u64 = 128 << 20;
 pub struct Compressed {
     size: u64,
     sha256: Option<String>,
+    note: Option<String>,
     reader: Reader,
 }
 
@@ -65,6 +72,14 @@ struct Image {
     /// The streams of an xz file.
     streams: xz::Streams,
     frames: Frames,
+}
+
+/// What decompressing the whole file found, besides the frames.
+#[derive(Default)]
+struct Checked {
+    ends: Ends,
+    sha256: Option<String>,
+    note: Option<String>,
 }
 
 impl Compressed {
@@ -115,11 +130,11 @@ impl Compressed {
                 announce(&file, compression, "records no index");
                 let found =
                     first_pass::find(&file, compression, if in_order { u64::MAX } else { frame_max }, frame_max)?;
-                let Found { frames, ends, sha256 } = found.ok_or_else(|| needs_order(&file, compression))?;
-                (frames, Some((ends, sha256)))
+                let Found { frames, ends, sha256, note } = found.ok_or_else(|| needs_order(&file, compression))?;
+                (frames, Some(Checked { ends, sha256, note }))
             }
         };
-        let image = Image { file, compression, streams, frames };
+        let mut image = Image { file, compression, streams, frames };
         let (size, largest) = (image.frames.size(), image.frames.largest());
         if size == 0 {
             return Err(Error::failed(format!(
@@ -131,12 +146,12 @@ impl Compressed {
         if !is_random && !in_order {
             return Err(needs_order(&image.file, compression));
         }
-        let (ends, sha256) = match known {
-            Some((ends, sha256)) => (ends, sha256),
-            None if is_random => (image.ends(), None),
+        let Checked { ends, sha256, note } = match known {
+            Some(checked) => checked,
+            None if is_random => Checked { ends: image.ends(), ..Checked::default() },
             None => {
                 announce(&image.file, compression, "is compressed in one piece");
-                (first_pass::check(&image)?, None)
+                Checked { ends: first_pass::check(&mut image)?, ..Checked::default() }
             }
         };
         image.check_content(&ends)?;
@@ -144,7 +159,12 @@ impl Compressed {
             true => Reader::AtRandom(Unpacking::new(image, limits(largest))),
             false => Reader::InOrder(Arc::new(Mutex::new(InOrder::new(Arc::new(image), frame_max)))),
         };
-        Ok(Self { size, sha256, reader })
+        Ok(Self { size, sha256, note, reader })
+    }
+
+    /// What is in doubt about the size and the end of the image, as a sentence.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The SHA-256 of the compressed file, if the whole file was read when it was opened.

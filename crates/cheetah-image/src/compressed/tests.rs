@@ -225,13 +225,7 @@ fn reads_in_order_go_back_within_what_is_kept_and_start_again_before_it() {
 
 #[test]
 fn a_damaged_frame_fails_and_its_neighbours_do_not() {
-    // It does not compress, so any byte in the middle of the file is content.
-    let noise = |state: &mut u32| {
-        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        Some((*state >> 24) as u8)
-    };
-    let mut state = 7;
-    let content: Vec<u8> = std::iter::from_fn(|| noise(&mut state)).take(1_200_000).collect();
+    let content = noise(1_200_000);
     for (what, compression, make) in [MAKERS[1], MAKERS[3], MAKERS[5], MAKERS[7]] {
         let mut file = make(&content, 300_000);
         // Within a frame, and no boundary between two.
@@ -248,15 +242,17 @@ fn a_damaged_frame_fails_and_its_neighbours_do_not() {
 }
 
 #[test]
-fn what_follows_the_compressed_data_is_an_error_unless_it_is_zeros() {
+fn what_follows_the_compressed_data_is_corrupt_content_unless_it_is_zeros() {
     for (what, compression, make) in [MAKERS[0], MAKERS[2], MAKERS[6]] {
         let mut file = make(&[7; 5000], 1000);
         file.extend([0; 700]);
         let open = |file: &[u8]| Compressed::from_memory(file.to_vec(), compression, false, FRAME_MAX);
         assert_eq!(open(&file).unwrap().geometry().size, 5000, "{what}");
         file.push(1);
-        let error = open(&file).err().unwrap();
-        assert!(matches!(&error, Error::Evidence(why) if why.contains("other data follow")), "{what}: {error}");
+        let image = open(&file).unwrap();
+        assert!(image.note().unwrap().contains("other data follow"), "{what}: {:?}", image.note());
+        assert!(read(&image, ByteRange::new(0, 5000)).unwrap() == [7; 5000], "{what}");
+        assert!(read(&image, ByteRange::new(5000, 1)).is_err(), "{what}");
     }
 }
 
@@ -295,4 +291,101 @@ fn a_dictionary_or_a_window_that_takes_too_much_memory_is_refused() {
     let frame = b"\x28\xb5\x2f\xfd\x00\xa8\x01\0\0".to_vec();
     let error = Compressed::from_memory(frame, Compression::Zstd, false, FRAME_MAX).err().unwrap().to_string();
     assert!(error.contains("memory"), "{error}");
+}
+
+/// Bytes that do not compress, so any byte in the middle of a file of them is content.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 7u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Some((state >> 24) as u8)
+    };
+    std::iter::from_fn(next).take(len).collect()
+}
+
+/// The pieces of 10 000 bytes of the content that cannot be read. All others must be right.
+fn missing(image: &Compressed, content: &[u8], what: &str) -> Vec<usize> {
+    let pieces = content.chunks(10_000).enumerate().filter(|(number, piece)| {
+        let range = ByteRange::new(*number as u64 * 10_000, piece.len() as u64);
+        let range = range.intersection(ByteRange::new(0, image.geometry().size)).unwrap_or_default();
+        match read(image, range) {
+            Ok(bytes) => {
+                assert!(piece.starts_with(&bytes), "{what} {number}");
+                bytes.len() < piece.len()
+            }
+            Err(error) => {
+                assert!(matches!(error, DeviceError::Corrupt { .. }), "{what} {error}");
+                true
+            }
+        }
+    });
+    pieces.map(|(number, _)| number).collect()
+}
+
+#[test]
+fn a_damaged_piece_of_a_file_without_an_index_is_a_range_if_the_place_of_what_follows_is_certain() {
+    let content = noise(1_200_000);
+    // gzip stores noise as it is, so the structure of the member is sound.
+    let mut file = gzip(&content, 300_000);
+    file[400_000] ^= 0x55;
+    for (in_order, frame_max) in [(false, FRAME_MAX), (true, 1000)] {
+        let image = Compressed::from_memory(file.clone(), Compression::Gzip, in_order, frame_max).unwrap();
+        assert_eq!((image.geometry().size, image.note()), (1_200_000, None));
+        assert_eq!(missing(&image, &content, "gzip"), Vec::from_iter(30..60));
+    }
+}
+
+#[test]
+fn all_content_behind_a_damaged_piece_is_corrupt_if_its_place_is_not_certain_and_that_is_said() {
+    let content = noise(1_200_000);
+    // A member's header is gone; a block of bzip2 and a frame of zstd do not record how much they hold.
+    for (what, compression, make, place, sound) in [
+        ("gzip members", Compression::Gzip, gzip as Maker, 300_030, 300_000),
+        ("bzip2 streams", Compression::Bzip2, bzip2, 560_000, 499_000),
+        ("zstd frames without sizes", Compression::Zstd, zstd_unsized, 400_000, 300_000),
+    ] {
+        let mut file = make(&content, 300_000);
+        match what {
+            "gzip members" => {
+                let start = file.windows(3).enumerate().filter(|(_, bytes)| *bytes == gzip::MAGIC).nth(1).unwrap().0;
+                file[start] ^= 1;
+            }
+            _ => file[place] ^= 0x55,
+        }
+        for (in_order, frame_max) in [(false, FRAME_MAX), (true, 1000)] {
+            let image = Compressed::from_memory(file.clone(), compression, in_order, frame_max).unwrap();
+            let missing = missing(&image, &content, what);
+            assert!(missing.contains(&119) && !missing.contains(&(sound / 10_000 - 1)), "{what}: {missing:?}");
+            assert!(image.geometry().size.is_multiple_of(512) && image.geometry().size > sound as u64, "{what}");
+            let note = image.note().unwrap();
+            assert!(note.contains("all content from byte") && note.contains("longer than it seems"), "{what}: {note}");
+            let last = ByteRange::new(image.geometry().size - 1, 1);
+            assert!(matches!(read(&image, last), Err(DeviceError::Corrupt { .. })), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_which_no_piece_is_sound_is_refused() {
+    let content = noise(60_000);
+    for (what, compression, make) in [MAKERS[0], MAKERS[2], MAKERS[6]] {
+        let mut file = make(&content, usize::MAX);
+        file[30_000] ^= 0x55;
+        let error = Compressed::from_memory(file, compression, true, FRAME_MAX).err().unwrap();
+        assert!(matches!(&error, Error::Evidence(why) if why.contains("is damaged")), "{what}: {error}");
+    }
+}
+
+#[test]
+fn a_damaged_large_frame_of_a_file_with_an_index_is_a_range() {
+    let content = noise(1_200_000);
+    for (what, compression, make) in [MAKERS[3], MAKERS[5], MAKERS[7]] {
+        let mut file = make(&content, 300_000);
+        file[400_000] ^= 0x55;
+        let image = Compressed::from_memory(file, compression, true, 1000).unwrap();
+        // Backwards and again, as readers do that look for the ends of what is bad.
+        for _ in 0..2 {
+            assert_eq!(missing(&image, &content, what), Vec::from_iter(30..60), "{what}");
+        }
+    }
 }

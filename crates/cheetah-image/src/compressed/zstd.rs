@@ -114,29 +114,45 @@ fn walk(file: &dyn Packed, mut frames: Frames) -> Result<Option<Frames>> {
             at += SKIPPABLE_HEAD_LEN + u64::from(u32::from_le_bytes(*len));
             continue;
         }
-        let Some(Header { len, content_len, has_checksum }) = header(&head) else { return Ok(None) };
-        let start = at;
-        at += len;
-        loop {
-            let block = read_some(file, at, 3)?;
-            let &[first, second, third] = &block[..] else { return Ok(None) };
-            let block = u32::from_le_bytes([first, second, third, 0]);
-            at += 3 + match block >> 1 & 3 {
-                // One byte, which is repeated.
-                1 => 1,
-                3 => return Ok(None),
-                _ => u64::from(block >> 3),
-            };
-            if block & 1 != 0 {
-                break;
-            }
-        }
-        at += if has_checksum { 4 } else { 0 };
-        if at > file.len() || frames.push(ByteRange::between(start, at), content_len).is_none() {
+        let Some((end, content_len)) = frame(file, at, &head)? else { return Ok(None) };
+        if frames.push(ByteRange::between(at, end), content_len).is_none() {
             return Ok(None);
         }
+        at = end;
     }
     Ok((at == file.len()).then_some(frames))
+}
+
+/// Returns the end in the file, and the size of the content, of the frame at `start`, which begins with `head`. `None` if it
+/// does not record them, or they lead beyond the file.
+fn frame(file: &dyn Packed, start: u64, head: &[u8]) -> Result<Option<(u64, u64)>> {
+    let Some(Header { len, content_len, has_checksum }) = header(head) else { return Ok(None) };
+    let mut at = start + len;
+    loop {
+        let block = read_some(file, at, 3)?;
+        let &[first, second, third] = &block[..] else { return Ok(None) };
+        let block = u32::from_le_bytes([first, second, third, 0]);
+        at += 3 + match block >> 1 & 3 {
+            // One byte, which is repeated.
+            1 => 1,
+            3 => return Ok(None),
+            _ => u64::from(block >> 3),
+        };
+        if block & 1 != 0 {
+            break;
+        }
+    }
+    at += if has_checksum { 4 } else { 0 };
+    Ok((at <= file.len()).then_some((at, content_len)))
+}
+
+/// Returns the end in the file, and the size of the content, of the damaged frame at `start`, if both are certain: it records
+/// them, and another frame begins there, or the file ends.
+pub(super) fn extent(file: &File, start: u64) -> Result<Option<(u64, u64)>> {
+    let head = read_some(&**file, start, HEADER_LEN_MAX)?;
+    let Some((end, content_len)) = frame(&**file, start, &head)? else { return Ok(None) };
+    let next = read_some(&**file, end, SKIPPABLE_HEAD_LEN)?;
+    Ok((next.is_empty() || next.starts_with(&MAGIC) || is_skippable(&next)).then_some((end, content_len)))
 }
 
 struct Header {

@@ -9,6 +9,7 @@ use cheetah_attach::nbd::{self, Start};
 use cheetah_attach::ublk;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Size, supervise};
+use cheetah_image::Kind;
 use cheetah_source::{OpenedSource, nodes_here};
 use cheetah_volume::partition::read_tables;
 use serde_json::json;
@@ -163,15 +164,19 @@ async fn refuse_own_nodes(source: &str) -> Result<()> {
 
 /// The size of a sector: the one asked for, that of the source, or the one in which the partition table makes sense.
 async fn sector_bytes(args: &Args, opened: &OpenedSource, ui: Ui) -> u32 {
-    if let Some(known) = args.sector_size.or(opened.identity.sector_size) {
+    let recorded = opened.identity.sector_size;
+    // A disk knows; an image may record what a bridge said.
+    let of_disk = recorded.filter(|_| matches!(opened.identity.kind, Kind::Block | Kind::Iscsi));
+    if let Some(known) = args.sector_size.or(of_disk) {
         return known;
     }
-    let tables = read_tables(&opened.device, None).await;
+    let tables = read_tables(&opened.device, recorded).await;
     for remark in tables.remarks {
         ui.warn(format_args!("{}: {}", args.source, remark.sentence));
     }
     let found = tables.partitions.first().map(|partition| partition.sector_bytes);
-    found.and_then(|bytes| bytes.try_into().ok()).filter(|bytes| (512..=4096).contains(bytes)).unwrap_or(512)
+    let found = found.and_then(|bytes| bytes.try_into().ok()).or(recorded);
+    found.filter(|bytes| (512..=4096).contains(bytes)).unwrap_or(512)
 }
 
 fn tell_rest(opened: &OpenedSource, sector_bytes: u32, ui: Ui) {

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
+use cheetah_acquire::acquire::ErrorsMax;
 use cheetah_acquire::custody::FillLog;
+use cheetah_acquire::load::Loaded;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{CreateRequest, create_unless};
@@ -15,15 +17,17 @@ use cheetah_drive::fill;
 use cheetah_drive::{
     AvailableNode, DriveFile, DriveSize, HashChoice, Layout, NodeSpec, UNIT_BYTES_DEFAULT, unit_of_sealed,
 };
-use cheetah_image::Identity;
+use cheetah_image::Source;
 use cheetah_seal::Units;
-use cheetah_source::{LinkUse, SourceOptions, open};
+use cheetah_source::{LinkUse, SourceOptions, doubts, open};
 use serde_json::json;
 
 use super::compared::wrapped;
 use super::gather::{Gathering, gather};
 use super::load::{self, LoadSettings, OpenImage};
-use super::options::{JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
+use super::options::{
+    JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source, warn_of_doubts,
+};
 use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
@@ -39,6 +43,9 @@ The drive file describes the drive: anyone with the file and access to the nodes
 reserved, unless --thin. Over two nodes or more, the drive survives the loss of a node, unless --layout stripe or \
 linear is chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the \
 drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
+
+A load stops at a range that is unreadable, or corrupt in a source that is an image, and the drive is not made, unless \
+--max-errors allows more. The drive then fails reads of such ranges, and NAME.drive.map lists them; the exit code is 3.
 
 As soon as one of the nodes is on another machine, the drive is sealed, unless --no-seal: nodes hold ciphertext only, so an \
 intruder on a node learns nothing of the content, and cannot change it undetected. The key is stored in the drive file, \
@@ -107,6 +114,15 @@ pub struct Args {
     #[arg(long, default_value_t, requires = "from")]
     hash: HashChoice,
 
+    /// Number of unreadable or corrupt ranges of the source to accept, or unlimited; adjacent sectors are one range. A drive
+    /// that is made with --lazy accepts any number
+    #[arg(long, value_name = "N", default_value_t, requires = "from", conflicts_with = "lazy")]
+    max_errors: ErrorsMax,
+
+    /// Number of times to retry an unreadable sector
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "from", conflicts_with = "lazy")]
+    retries: u32,
+
     #[command(flatten)]
     tune: TuneArgs,
 
@@ -129,7 +145,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     let from = match &args.from {
         Some(text) if args.lazy => {
-            Some(From::Filling(open(text, &SourceOptions::new(link, timeout)).await?.source.identity))
+            let source = open(text, &SourceOptions::new(link, timeout)).await?.source;
+            let doubts = doubts(&source, timeout).await;
+            Some(From::Filling(Box::new(source), doubts))
         }
         Some(text) => {
             let opening = OpenImage::open(text, link, timeout);
@@ -138,7 +156,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         None => None,
     };
     let size = match (&from, args.size) {
-        (Some(From::Filling(identity)), _) => DriveSize::Bytes(identity.size),
+        (Some(From::Filling(source, _)), _) => DriveSize::Bytes(source.identity.size),
         (Some(From::Loading(source)), _) => DriveSize::Bytes(source.size()),
         (None, Some(SizeOrAll::Size(size))) => DriveSize::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => DriveSize::All,
@@ -165,7 +183,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         };
         let file = gather(gathering, request, &mut stop, ui).await?;
         load::warn_of_foreign(&file, ui);
-        answer(&file, ui);
+        answer(&file, None, ui);
         return Ok(());
     }
     let nodes = tokio::select! {
@@ -186,18 +204,25 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     warn_of_missing_maps(&file, ui);
     let loaded = match (from, &args.from) {
         (Some(From::Loading(source)), _) => {
-            let how = LoadSettings { hashes: args.hash, force_lease: false, timeout };
-            load::load(&mut file, source, how, "", &mut stop, ui).await.map(drop)
+            let (errors_max, retries) = (args.max_errors, args.retries);
+            let how = LoadSettings { hashes: args.hash, force_lease: false, timeout, errors_max, retries };
+            load::load(&mut file, source, how, "", &mut stop, ui).await.map(Some)
         }
-        (Some(From::Filling(identity)), Some(spec)) => begin(&mut file, spec, &identity, args.hash),
-        _ => Ok(()),
+        (Some(From::Filling(source, doubts)), Some(spec)) => {
+            warn_of_doubts(&doubts, ui);
+            begin(&mut file, spec, (&source, &doubts), args.hash).map(|()| None)
+        }
+        _ => Ok(None),
     };
-    if let Err(failure) = loaded {
-        undo(&file, &args, ui).await;
-        return Err(failure.while_doing(format_args!("{} was not made", args.drive.display())));
-    }
-    answer(&file, ui);
-    Ok(())
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(failure) => {
+            undo(&file, &args, ui).await;
+            return Err(failure.while_doing(format_args!("{} was not made", args.drive.display())));
+        }
+    };
+    answer(&file, loaded.as_ref(), ui);
+    loaded.map_or(Ok(()), |loaded| load::whole_or_problem(&file, &loaded))
 }
 
 /// The bytes that a drive of this size has at most.
@@ -246,17 +271,19 @@ fn warn_of_missing_maps(file: &DriveFile, ui: Ui) {
 }
 
 /// Marks the drive as filling, and records that.
-fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
-    fill::begin(file, spec, source, hashes)?;
-    Ok(FillLog::beside(&file.path).started(source, &file.path, hashes, true)?)
+fn begin(file: &mut DriveFile, spec: &str, (source, doubts): (&Source, &[String]), hashes: HashChoice) -> Result<()> {
+    fill::begin(file, spec, &source.identity, hashes)?;
+    let log = FillLog::beside(&file.path);
+    log.started(&source.identity, &file.path, hashes, true)?;
+    Ok(log.doubts(doubts)?)
 }
 
 /// The source of a new drive's image.
 enum From {
     /// To be loaded now.
     Loading(OpenImage),
-    /// To be filled from while the drive is used.
-    Filling(Identity),
+    /// To be filled from while the drive is used; with what is in doubt about it.
+    Filling(Box<Source>, Vec<String>),
 }
 
 /// Destroys the drive after a failed load.
@@ -286,7 +313,7 @@ fn describe_survival(file: &DriveFile) -> String {
     }
 }
 
-fn answer(file: &DriveFile, ui: Ui) {
+fn answer(file: &DriveFile, loaded: Option<&Loaded>, ui: Ui) {
     let nodes: Vec<_> = file.nodes().map(|node| format!("{} {}", node.name, Size(node.size))).collect();
     let layout = file.layouts().join(", then ");
     let drive = format!("{}: {}, {layout} ({})", file.path.display(), Size(file.size), nodes.join(", "));
@@ -309,7 +336,8 @@ fn answer(file: &DriveFile, ui: Ui) {
         "survives_losses": file.losses_max(), "redundancy_bytes": redundancy_bytes(file),
         "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
         "hashes": file.image.as_ref().map(|image| &image.hashes), "filling": file.fill.is_some(),
-        "sealed": file.sealed.is_some(),
+        "sealed": file.sealed.is_some(), "unreadable": loaded.map(|loaded| &loaded.bad),
+        "unreadable_bytes": loaded.map(|loaded| loaded.missing_bytes().0),
     });
     ui.answer(text, &value);
 }

@@ -1,20 +1,24 @@
 //! `cheetah load`: loads an image into a drive.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_acquire::acquire::{ErrorsMax, Opener};
 use cheetah_acquire::custody::FillLog;
+use cheetah_acquire::load::{LoadRequest, Loaded};
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{DynDevice, Size};
 use cheetah_drive::file::side_space::SideFiles;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_image::{Identity, spec};
-use cheetah_source::{LinkUse, SourceOptions, is_drive, open};
+use cheetah_source::{LinkUse, SourceOptions, doubts, is_drive, open};
+use futures::FutureExt as _;
 use serde_json::json;
 
 use super::lazy;
-use super::options::{TimeoutArgs, source};
+use super::options::{TimeoutArgs, source, warn_of_doubts};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -27,6 +31,9 @@ use crate::ui::Ui;
 
 The source is only read. Digests of all chunks are stored beside the drive file, so that verify can find changes later. \
 The command returns when all nodes have flushed.
+
+The load stops at a range that is unreadable, or corrupt in a source that is an image, unless --max-errors allows \
+more. The drive then fails reads of such ranges, and NAME.drive.map lists them; the exit code is 3.
 
 Without a source, a drive that was created with --lazy is filled to the end. If that is stopped, the same command \
 resumes it. Exits with 3 if parts of the source could not be read.
@@ -48,6 +55,14 @@ pub struct Args {
     /// Hashes to compute of the image: md5, sha1, sha256, blake3, separated by commas; or all, or none
     #[arg(long, default_value_t, requires = "source")]
     hash: HashChoice,
+
+    /// Number of unreadable or corrupt ranges to accept, or unlimited; adjacent sectors are one range
+    #[arg(long, value_name = "N", default_value_t, requires = "source")]
+    max_errors: ErrorsMax,
+
+    /// Number of times to retry an unreadable sector
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "source")]
+    retries: u32,
 
     /// Overwrite the image that the drive holds
     #[arg(long, requires = "source")]
@@ -85,15 +100,33 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let link = args.tune.link(source, ui).await?;
     let opening = OpenImage::open(source, link, timeout);
     let source = stop.unless(&format!("opening {source}"), opening).await?;
-    let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout };
+    let (errors_max, retries) = (args.max_errors, args.retries);
+    let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout, errors_max, retries };
     let left =
         format!(": {} holds part of the image, and is marked so; load it again, or destroy it", args.drive.display());
-    let image = load(&mut file, source, how, &left, &mut stop, ui).await?;
+    let loaded = load(&mut file, source, how, &left, &mut stop, ui).await?;
+    let image = &loaded.image;
+    let (missing, corrupt) = loaded.missing_bytes();
     let value = json!({
         "drive": path_to_text(&args.drive), "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
+        "unreadable": loaded.bad, "unreadable_bytes": missing, "corrupt_bytes": corrupt,
     });
-    ui.answer(format_args!("{}: {}", args.drive.display(), describe(&image)), &value);
-    Ok(())
+    ui.answer(format_args!("{}: {}", args.drive.display(), describe(image)), &value);
+    whole_or_problem(&file, &loaded)
+}
+
+/// Fails with an evidence problem if the source did not yield all of the image.
+pub fn whole_or_problem(file: &DriveFile, loaded: &Loaded) -> Result<()> {
+    let (source, name) = (&loaded.image.source, file.path.display());
+    let what = match loaded.missing_bytes() {
+        (0, _) => return Ok(()),
+        (missing, 0) => format!("{} of {source} could not be read", Size(missing)),
+        (missing, corrupt) if missing == corrupt => format!("{} of {source} is corrupt in the image", Size(missing)),
+        (missing, corrupt) => {
+            format!("{} of {source} could not be read, {} of that because it is corrupt", Size(missing), Size(corrupt))
+        }
+    };
+    Err(Failure::evidence(format!("{what}: the drive has no content there, and {name}.map lists the ranges")))
 }
 
 /// Refuses to overwrite an image without `--force`. A partial image left by an interrupted load may be overwritten.
@@ -121,6 +154,9 @@ fn refuse_itself(file: &DriveFile, source: &str) -> Result<()> {
 pub struct OpenImage {
     source: cheetah_image::Source,
     named: String,
+    reopen: Opener,
+    /// What is in doubt about it, a sentence each.
+    doubts: Vec<String>,
 }
 
 impl OpenImage {
@@ -128,8 +164,15 @@ impl OpenImage {
     pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
         // Another server at the same address must not continue the image.
         let options = SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) };
-        let opened = open(text, &options).await?;
-        Ok(Self { source: opened.source, named: text.to_owned() })
+        let source = open(text, &options).await?.source;
+        let doubts = doubts(&source, timeout).await;
+        let named = text.to_owned();
+        let again = named.clone();
+        let reopen: Opener = Arc::new(move || {
+            let again = again.clone();
+            async move { open(&again, &options).await }.boxed()
+        });
+        Ok(Self { source, named, reopen, doubts })
     }
 
     /// Returns its content.
@@ -157,6 +200,10 @@ pub struct LoadSettings {
     pub force_lease: bool,
     /// How long a node may take to answer.
     pub timeout: Duration,
+    /// The number of unreadable or corrupt ranges to accept.
+    pub errors_max: ErrorsMax,
+    /// The number of retries of an unreadable sector.
+    pub retries: u32,
 }
 
 /// Loads `source` into the drive, with progress and a custody record. If it is stopped, `left` is appended to the error: it
@@ -168,28 +215,31 @@ pub async fn load(
     left: &str,
     stop: &mut Stop,
     ui: Ui,
-) -> Result<Image> {
+) -> Result<Loaded> {
     SideFiles { image_bytes: source.size(), ..SideFiles::default() }.check_space(&file.path)?;
     let log = FillLog::beside(&file.path);
     log.started(&source.source.identity, &file.path, how.hashes, false)?;
+    warn_of_doubts(&source.doubts, ui);
+    log.doubts(&source.doubts)?;
     let outcome = tokio::select! {
         outcome = pass(file, &source, how, ui) => outcome,
         signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}{left}"))),
     };
     match &outcome {
-        Ok(image) => log.finished(image, 0)?,
+        Ok(loaded) => log.loaded(loaded)?,
         Err(failure) => log.stopped(&failure.message),
     }
     outcome
 }
 
-async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, ui: Ui) -> Result<Image> {
-    let LoadSettings { hashes, force_lease, timeout } = how;
+async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, ui: Ui) -> Result<Loaded> {
+    let LoadSettings { hashes, force_lease, timeout, errors_max, retries } = how;
     let progress = ui.progress(format!("loading {}", source.named), source.size());
     let sector_size = source.source.identity.sector_size;
-    let options = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, timeout };
+    let drive = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, timeout };
+    let request = LoadRequest { drive, errors_max, retries, reopen: source.reopen.clone() };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
-    Ok(cheetah_drive::load::load(file, source.source.device.clone(), options, shown).await?)
+    Ok(cheetah_acquire::load::load(file, &source.source, request, shown).await?)
 }
 
 /// Warns of the limits of foreign nodes, if the drive has any.

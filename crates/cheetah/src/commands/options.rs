@@ -15,7 +15,7 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, OpenedSource, OverlayPlace};
+use cheetah_source::{Access, CacheOption, OpenedSource, OverlayPlace, UnreadVolume};
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use futures::future::join_all;
@@ -388,7 +388,26 @@ pub fn must_not_exist(path: &Path, what: &str) -> Result<()> {
 /// Warns of what is lost of a source, and of doubts about it; those about a source behind a link follow when they are found.
 pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     opened.lost.iter().chain(&opened.doubts).for_each(|sentence| ui.warn(sentence));
+    warn_of_unread(&opened.unread_volumes, ui);
     if let Some(looking) = opened.look_for_doubts(patience) {
         tokio::spawn(async move { looking.await.iter().for_each(|doubt| ui.warn(doubt)) });
     }
+    if let Some(looking) = opened.look_for_unread_volumes(patience) {
+        tokio::spawn(async move { warn_of_unread(&looking.await, ui) });
+    }
+}
+
+/// Names the volumes in formats that are known and not read.
+fn warn_of_unread(volumes: &[UnreadVolume], ui: Ui) {
+    for volume in volumes {
+        match volume.partition {
+            Some(number) => ui.warn(format_args!("{volume}: it is shown as p{number}, its raw bytes, only")),
+            None => ui.warn(format_args!("{volume}: only its raw bytes are shown")),
+        }
+    }
+}
+
+/// Warns of what is in doubt about a source or a drive, a sentence each.
+pub fn warn_of_doubts(doubts: &[String], ui: Ui) {
+    doubts.iter().for_each(|doubt| ui.warn(format_args!("IN DOUBT: {doubt}")));
 }

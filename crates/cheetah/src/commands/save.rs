@@ -18,11 +18,11 @@ use cheetah_drive::save::{SaveOptions, Saved, save, save_to};
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_error::Error;
 use cheetah_image::space;
-use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord};
+use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord, doubts_about_drive};
 use serde_json::json;
 
 use super::compared::{hash_lines, since_load};
-use super::options::TimeoutArgs;
+use super::options::{TimeoutArgs, warn_of_doubts};
 use super::verify::Keys;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -175,6 +175,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let size = image.map(|image| image.size);
     let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
     let source = OpenedSource::open(&path_to_text(&args.drive), &access).await?;
+    // Not the note, which is said at the end.
+    warn_of_doubts(&source.doubts, ui);
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
     // An unchanged image must have the digests and hashes made at load.
     let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);
@@ -330,6 +332,8 @@ async fn partial(args: &Args, (file, records): (&DriveFile, &DriveRecords), stop
     for lost in &saved.lost {
         ui.warn(lost);
     }
+    let doubts = doubts_about_drive(file, args.timeout.get()).await;
+    warn_of_doubts(&doubts, ui);
     warn_of_doubt(file, ui);
     let drive = args.drive.display();
     records.problems.iter().for_each(|problem| ui.warn(format_args!("{drive} {problem}")));

@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::compared::wrapped;
+use super::options::warn_of_doubts;
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
 use crate::signals::Stop;
@@ -30,6 +31,8 @@ const LISTEN: &str = "127.0.0.1:10809";
 /// Limits of measurements of the path to this machine. A connection takes almost no memory, and may last as long as the
 /// longest train or bulk transfer, with some time to spare.
 const PROBE_LIMITS: http::Limits = http::Limits { connections_max: 8, life_max: Duration::from_secs(30) };
+/// How long the agent looks for what is in doubt about its disk before it serves.
+const LOOK_MAX: Duration = Duration::from_secs(3);
 /// Attempts to find two consecutive free ports.
 const TWO_PORTS_ATTEMPTS: usize = 16;
 
@@ -150,6 +153,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let far = FarConfig { name: agent.name().to_owned(), sends: args.rate_max.is_none() };
     let probe_address = probe.as_ref().and_then(|listener| listener.local_addr().ok());
     say_ready(&agent, args.connect.as_deref(), probe_address, ui);
+    warn_of_doubts(&agent.doubts(LOOK_MAX).await, ui);
     if let Some(address) = agent.address().filter(|_| probe_tls.is_some()) {
         report_server(server_at(agent.name().to_owned(), address, probe_address.map(|address| address.port())));
     }

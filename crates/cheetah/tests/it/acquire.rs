@@ -30,9 +30,14 @@ impl Examiner {
         Self { desk, key }
     }
 
+    /// `cheetah ARGS…`
+    fn run(&self, args: &[&str]) -> Ran {
+        cheetah_signing(&self.key, args)
+    }
+
     /// `cheetah acquire ARGS…`
     fn acquire(&self, args: &[&str]) -> Ran {
-        cheetah_signing(&self.key, &[&["acquire"], args].concat())
+        self.run(&[&["acquire"], args].concat())
     }
 
     /// Starts the same in the background.

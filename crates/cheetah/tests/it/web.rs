@@ -207,6 +207,12 @@ fn a_split_image_on_a_web_server_is_the_image() {
     let acquired = cheetah(&["acquire", &web.uri("disk.001"), &desk.arg("copy.raw")]).ok().json();
     assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
     assert_eq!(text(&acquired["report"]["source"], "kind"), "split");
+    let files = acquired["report"]["files"].as_array().unwrap();
+    assert_eq!(files.len(), 6);
+    for (file, number) in files.iter().zip(1..) {
+        let sum = tool("sha256sum", &[&desk.arg(&format!("disk.{number:03}"))]).ok().out();
+        assert_eq!(text(file, "sha256"), &sum[..64], "{file}");
+    }
     let refused = |name: &str, code, says: &[&str]| {
         cheetah(&["acquire", &web.uri(name), &desk.arg("refused.raw")]).says(code, says);
         assert!(!desk.at("refused.raw").exists());

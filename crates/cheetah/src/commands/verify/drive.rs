@@ -6,6 +6,7 @@ use cheetah_acquire::custody::{DriveRecords, Finished, LogReport, Verified};
 use cheetah_device::Size;
 use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
 use cheetah_drive::{CopyProgress, DriveFile, Image, ImageState};
+use cheetah_source::doubts_about_drive;
 use serde::Serialize;
 
 use super::{Args, Keys, custody};
@@ -22,6 +23,8 @@ const SEE_ABOVE: &str = "; see above";
 struct Answer<'a> {
     ok: bool,
     problems: &'a [String],
+    /// What is in doubt about the image although it is as loaded, a sentence each.
+    doubts: &'a [String],
     #[serde(flatten)]
     report: &'a VerifyReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,11 +47,13 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
+    let doubts = doubts_about_drive(&file, args.timeout.get()).await;
     let state = file.image.as_ref().map(|image| image.state);
     let compared = signed_comparison(&report, records.signed());
     let problems = problems(&report, state, (&records, compared));
     let mut lines = vec![describe(&name, &report, state.and_then(since_load).unwrap_or_default())];
     lines.extend(problems.iter().filter(|problem| !problem.ends_with(SEE_ABOVE)).map(|problem| wrapped(problem, 2)));
+    lines.extend(doubts.iter().map(|doubt| wrapped(&format!("IN DOUBT: {doubt}"), 2)));
     let note = file.image.as_ref().and_then(Image::note);
     // The log has it, too, if it has the end of the fill.
     let is_in_log = records.signed().is_some_and(|signed| !signed.notes.is_empty());
@@ -57,10 +62,12 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
         lines.push(custody::describe(&records.log_path.display().to_string(), log));
     }
     let (ok, log) = (problems.is_empty(), records.log.as_ref());
-    let answer = Answer { ok, problems: &problems, report: &report, note: note.as_deref(), custody: log };
+    let answer =
+        Answer { ok, problems: &problems, doubts: &doubts, report: &report, note: note.as_deref(), custody: log };
     ui.answer(lines.join("\n"), &answer);
     // What was compared with nothing signed is not signed.
     if let Some(log) = log.filter(|_| !args.no_log && (compared || !ok && records.signed().is_some())) {
+        custody::note_doubts(&records.log_path, log, keys, doubts, ui);
         custody::note(&records.log_path, log, keys, verdict(&report, &problems), ui);
     }
     match problems.first() {

@@ -4,14 +4,17 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
 use serde_json::Value;
 
 use super::Examiner;
+use crate::support::node::list;
 use crate::support::run::Ran;
-use crate::support::{Desk, MIB, Peer, cheetah, need, noise, number, tool};
+use crate::support::service::Mounted;
+use crate::support::{Desk, MIB, Peer, cheetah, need, noise, number, three, tool};
 
 const SIZE: u64 = 8 * MIB;
 
@@ -247,5 +250,93 @@ fn a_partial_image_is_called_unfinished_and_not_damaged() {
         let partial = examiner.desk.file(&format!("{name}.partial"), b"EVF\x09\x0d\x0a\xff\x00");
         let ran = cheetah(&["verify", &partial]);
         ran.says(3, &["is not finished", "run the same acquire command again"]);
+    }
+}
+
+/// The answer of a command, before the error.
+fn answer(ran: &Ran) -> Value {
+    let out = ran.out();
+    serde_json::from_str(out.lines().next().unwrap()).unwrap()
+}
+
+/// Asserts that every 4 KiB of a file are right, except that those in `bad` cannot be read.
+fn assert_only_missing(file: &Path, content: &[u8], bad: ByteRange) {
+    let file = fs::File::open(file).unwrap();
+    for (offset, expected) in (0u64..).step_by(4096).zip(content.chunks(4096)) {
+        let (mut piece, is_bad) = (vec![0; expected.len()], bad.contains(ByteRange::new(offset, 1)));
+        match std::os::unix::fs::FileExt::read_exact_at(&file, &mut piece, offset) {
+            Ok(()) => assert!(piece == expected && !is_bad, "{offset}"),
+            Err(error) => assert!(error.raw_os_error() == Some(5) && is_bad, "{offset}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_corrupt_chunk_of_an_image_is_a_range_of_the_drive_that_is_made_of_it() {
+    let (examiner, content) = (Examiner::new(), noise(SIZE, 3));
+    let nodes = three("32MiB");
+    let (nodes, mnt) = (list(&nodes.each_ref()), examiner.desk.dir("mnt"));
+    for (image, len) in damaged(&examiner, &content) {
+        let drive = examiner.desk.arg("d.drive");
+        let create = ["create", &drive, "--nodes", &nodes, "--layout", "stripe", "--from", &image];
+        examiner.run(&create).says(3, &["was not made", "corrupt in the image", "--max-errors"]);
+        assert!(!Path::new(&drive).exists());
+        let made = examiner.run(&[&create[..], &["--max-errors", "1"]].concat()).says(3, &["d.drive.map", "corrupt"]);
+        let made = answer(&made);
+        let range = ByteRange::new(number(&made["unreadable"][0], "offset"), len);
+        assert_eq!(number(&made, "unreadable_bytes"), len);
+        assert!(range.offset.is_multiple_of(len) && (500_000..2 << 20).contains(&range.end()), "{image}: {range}");
+        examiner.run(&["load", &drive, &image, "--force"]).says(3, &["corrupt in the image", "--max-errors"]);
+        let loaded = examiner.run(&["load", &drive, &image, "--force", "--max-errors", "unlimited"]).ended_with(3);
+        assert_eq!(number(&answer(&loaded), "corrupt_bytes"), len);
+        let log = String::from_utf8(examiner.read("d.drive.custody")).unwrap();
+        assert!(
+            log.contains("\"corrupt\":true") && log.contains("\"corrupt_bytes\"") && log.contains("sha256"),
+            "{log}"
+        );
+        let verified = answer(&examiner.run(&["verify", &drive]).ended_with(3));
+        assert_eq!(verified["unreadable"][0]["offset"], range.offset);
+        assert_eq!((number(&verified["unreadable"][0], "len"), &verified["mismatched"]), (len, &serde_json::json!([])));
+        let saved = examiner.desk.arg("saved.raw");
+        examiner.run(&["save", &drive, &saved]).says(3, &["--partial"]);
+        examiner.run(&["save", &drive, &saved, "--partial"]).says(3, &["saved.raw.map"]);
+        let mut expected = content.clone();
+        expected[range.offset as usize..range.end() as usize].fill(0);
+        assert!(examiner.read("saved.raw") == expected && examiner.unreadable("saved.raw.map") == [range], "{image}");
+        if need::fuse() {
+            for source in [&drive, &image] {
+                let mounted = Mounted::new(source, &mnt, &[]);
+                let shown = fs::read_dir(examiner.desk.at("mnt")).unwrap().next().unwrap().unwrap().path();
+                assert_only_missing(&shown, &content, range);
+                mounted.unmount();
+            }
+        }
+        examiner.run(&["destroy", &drive, "--force"]).ok();
+        for name in ["saved.raw", "saved.raw.map"] {
+            fs::remove_file(examiner.desk.at(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_corrupt_chunk_of_an_image_fails_only_its_bytes_of_a_drive_that_is_filled_from_it() {
+    let (examiner, content) = (Examiner::new(), noise(SIZE, 3));
+    let nodes = three("32MiB");
+    let nodes = list(&nodes.each_ref());
+    for (image, len) in damaged(&examiner, &content) {
+        let drive = examiner.desk.arg("d.drive");
+        examiner.run(&["create", &drive, "--nodes", &nodes, "--layout", "stripe", "--from", &image, "--lazy"]).ok();
+        examiner.run(&["load", &drive]).says(3, &["could not be read", "d.drive.map"]);
+        let [range] = examiner.unreadable("d.drive.map")[..] else { panic!("one range") };
+        assert_eq!(range.len, len);
+        let saved = examiner.desk.arg("saved.raw");
+        examiner.run(&["save", &drive, &saved, "--partial"]).ended_with(3);
+        let mut expected = content.clone();
+        expected[range.offset as usize..range.end() as usize].fill(0);
+        assert!(examiner.read("saved.raw") == expected, "{image}");
+        examiner.run(&["destroy", &drive, "--force"]).ok();
+        for name in ["saved.raw", "saved.raw.map"] {
+            fs::remove_file(examiner.desk.at(name)).unwrap();
+        }
     }
 }

@@ -1,0 +1,143 @@
+//! Loading an image into a drive: one pass, hashed on the way, around ranges that cannot be read.
+
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, Coverage, DynDevice};
+use cheetah_drive::copy::ChunkWriter;
+use cheetah_drive::digests::Digests;
+use cheetah_drive::load::{LoadOptions, Loader};
+use cheetah_drive::{CopyProgress, DriveFile, Image};
+use cheetah_error::{Error, Result};
+use cheetah_image::hash::{Hashes, Hashing};
+use cheetah_image::{HashKind, Kind, Source};
+
+use crate::acquire::{ErrorsMax, Opener, watch};
+use crate::custody::FileRead;
+use crate::engine::{Damage, SourceFiles, too_many, unacquirable};
+use crate::reader::{BadRange, Liveness, Reader, Salvage};
+
+/// How to load an image.
+pub struct LoadRequest {
+    /// The drive's part of it.
+    pub drive: LoadOptions,
+    /// The number of unreadable or corrupt ranges to accept.
+    pub errors_max: ErrorsMax,
+    /// The number of retries of an unreadable sector.
+    pub retries: u32,
+    /// Opens the source again, to tell a bad sector from a disk that is gone.
+    pub reopen: Opener,
+}
+
+/// A loaded image.
+pub struct Loaded {
+    /// The image, as the drive file records it.
+    pub image: Image,
+    /// The ranges that the source did not yield, in order. The drive refuses to read them.
+    pub bad: Vec<BadRange>,
+    /// The files that the source was read from.
+    pub files: Vec<FileRead>,
+}
+
+impl Loaded {
+    /// The number of bytes that the source did not yield, and how many of them are corrupt in it.
+    pub fn missing_bytes(&self) -> (u64, u64) {
+        let corrupt = self.bad.iter().filter(|bad| bad.corrupt);
+        (self.bad.iter().map(|bad| bad.len).sum(), corrupt.map(|bad| bad.len).sum())
+    }
+}
+
+/// Copies `source` to the start of the drive, zeroes the rest of the drive, and records the image's digests in and beside the
+/// drive file. Returns when every node has flushed. While it runs, and if it fails, the drive file says `loading`, so that
+/// part of an image is never taken for the whole.
+///
+/// A range that is unreadable, or corrupt in an image with checksums of its own, is zeros on the drive and in the hashes, and
+/// unreadable in the drive's map; the image is then incomplete.
+///
+/// # Errors
+///
+/// [`Error::Evidence`] if more ranges than `errors_max` are bad; any error of the source or the drive.
+pub async fn load(
+    file: &mut DriveFile,
+    source: &Source,
+    request: LoadRequest,
+    progress: impl FnMut(CopyProgress) + Send,
+) -> Result<Loaded> {
+    let size = source.identity.size;
+    let loader = Loader::begin(file.clone(), size, &request.drive).await?;
+    let watching = watch(source).await;
+    let files = SourceFiles::start(source, request.drive.hashes.kinds().any(|kind| kind == HashKind::Sha256));
+    let pass = Pass { source, request: &request, size };
+    let copied = pass.run((loader.device(), &file.name), progress).await;
+    // All of it was read: a change since the last read is found now, or never.
+    let copied = match copied.and_then(|copied| watching.check().map(|()| copied)) {
+        Ok(copied) => copied,
+        Err(error) => {
+            file.image = Some(loader.image().clone());
+            loader.close().await?;
+            return Err(error);
+        }
+    };
+    let Copied { digests, hashes, parts, bad } = copied;
+    let files = files.finish(&hashes, parts, &bad).await;
+    let mut coverage = Coverage::new(size);
+    coverage.set(ByteRange::new(0, size), State::Read);
+    bad.iter().for_each(|bad| coverage.set(bad.range(), State::Unreadable));
+    *file = loader.finish(&digests, hashes, (Some(&coverage), 0)).await?;
+    let image = file.image.clone();
+    let image = image.ok_or_else(|| Error::failed("the image was loaded and not recorded; this is a bug"))?;
+    Ok(Loaded { image, bad, files })
+}
+
+struct Pass<'a> {
+    source: &'a Source,
+    request: &'a LoadRequest,
+    size: u64,
+}
+
+struct Copied {
+    digests: Digests,
+    hashes: Hashes,
+    parts: Vec<String>,
+    bad: Vec<BadRange>,
+}
+
+impl Pass<'_> {
+    async fn run(
+        &self,
+        (to, name): (DynDevice, &str),
+        mut progress: impl FnMut(CopyProgress) + Send,
+    ) -> Result<Copied> {
+        let LoadRequest { drive, errors_max, .. } = self.request;
+        let (mut digests, hashing) =
+            (Digests::new(self.size)?, Hashing::start(drive.hashes)?.with_parts(SourceFiles::parts(self.source))?);
+        let (mut reader, mut writer) = (self.reader(), ChunkWriter::new(to.clone(), name));
+        let (mut bad, mut damage) = (Vec::new(), Damage::default());
+        while let Some(read) = reader.next().await {
+            let chunk = read.map_err(|error| unacquirable(&drive.source_name, error))?;
+            for found in chunk.bad {
+                damage = damage.and(&found);
+                if errors_max.exceeded_by(damage.errors) {
+                    return Err(too_many(&drive.source_name, &found, *errors_max));
+                }
+                found.push(&mut bad);
+            }
+            digests.set(chunk.range.offset, chunk.digest);
+            hashing.push(&chunk.data).await?;
+            writer.write(chunk.range, chunk.data).await?;
+            progress(CopyProgress { done: writer.written(), total: self.size });
+        }
+        writer.wait().await?;
+        progress(CopyProgress { done: writer.written(), total: self.size });
+        to.flush().await.map_err(Error::device(format!("flushing {name}")))?;
+        let (hashes, parts) = hashing.finish_with_parts().await?;
+        Ok(Copied { digests, hashes, parts, bad })
+    }
+
+    fn reader(&self) -> Reader {
+        let identity = &self.source.identity;
+        let salvage = Salvage::of(identity, self.request.retries);
+        // Opening an image again costs much and proves little.
+        let is_disk = matches!(identity.kind, Kind::Block | Kind::Raw);
+        let liveness = Liveness::new(&identity.location, is_disk.then(|| self.request.reopen.clone()), []);
+        Reader::new(self.source.device.clone(), 0, salvage, liveness, None)
+    }
+}

@@ -1,0 +1,96 @@
+//! The volumes of a source in formats that are known by name and not read: members of RAIDs and pools, encrypted volumes,
+//! some file systems.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Geometry, Io};
+use cheetah_image::Source;
+use cheetah_volume::formats::{Identified, identify};
+use cheetah_volume::partition::read_tables;
+
+use crate::doubts::{readable_up_to, recorded_sector_size};
+
+/// The maximum number of partitions that are examined.
+const PARTITIONS_MAX: usize = 64;
+
+/// A volume in a format that is named and not read, or that could not be examined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadVolume {
+    /// The number of the partition; `None` for the source as a whole.
+    pub partition: Option<u32>,
+    /// The formats' names; empty if it could not be examined.
+    formats: Vec<&'static str>,
+    /// Why it could not be examined.
+    unread: String,
+}
+
+impl fmt::Display for UnreadVolume {
+    /// A sentence without its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.partition {
+            Some(number) => write!(f, "partition {number} ")?,
+            None => f.write_str("it ")?,
+        }
+        match &self.formats[..] {
+            [] => write!(f, "could not be examined for known formats: {}", self.unread),
+            names => write!(f, "holds {}, in which no files are read", names.join(" and ")),
+        }
+    }
+}
+
+/// Names the volumes of a source whose formats are known and not read. Reads some hundred KiB of each volume; nothing is
+/// returned if that takes longer than `patience`.
+pub async fn unread_volumes(source: &Source, patience: Duration) -> Vec<UnreadVolume> {
+    tokio::time::timeout(patience, look(source)).await.unwrap_or_default()
+}
+
+async fn look(source: &Source) -> Vec<UnreadVolume> {
+    let device = Beginning { device: source.device.clone(), end: readable_up_to(source) };
+    let tables = read_tables(&device, recorded_sector_size(source)).await;
+    let whole = (None, ByteRange::new(0, device.geometry().size));
+    let partitions = tables.partitions.iter().map(|partition| (Some(partition.number), partition.range));
+    let mut found = Vec::new();
+    for (partition, range) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
+        let identified = identify(&device, range).await;
+        // A disk that fails is not asked for more than must be read.
+        let fails = identified.unread.is_some();
+        found.extend(unread(partition, identified));
+        if fails {
+            break;
+        }
+    }
+    found
+}
+
+/// Returns the volume, unless triage lists it or nothing is known of it.
+fn unread(partition: Option<u32>, found: Identified) -> Option<UnreadVolume> {
+    let formats: Vec<_> =
+        found.formats.iter().filter(|format| format.family.is_empty()).map(|format| format.name).collect();
+    let unread = found.unread.filter(|_| found.formats.is_empty());
+    (!formats.is_empty() || unread.is_some()).then(|| UnreadVolume {
+        partition,
+        formats,
+        unread: unread.unwrap_or_default(),
+    })
+}
+
+/// A device of which only the beginning is read: the end of an image that is read from start to end would cost all of it.
+struct Beginning {
+    device: DynDevice,
+    end: u64,
+}
+
+impl Device for Beginning {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        match range.end() <= self.end {
+            true => self.device.read(range),
+            false => Io::fail(Error::Invalid(Arc::from("it can be read only from start to end"))),
+        }
+    }
+}
