@@ -319,5 +319,5 @@ fn lost_ranges_are_not_fetched_again_by_digests_that_the_log_did_not_sign() {
     one.kill();
     two.kill();
     let repair = ["repair", &drive, "--nodes", spare.address(), "--from-source", "--force-lease"];
-    elsewhere(&desk, &repair).says(3, &["its custody log", "nothing was fetched"]);
+    cheetah(&repair).says(3, &["drive file than in its custody log", "nothing was fetched"]);
 }
