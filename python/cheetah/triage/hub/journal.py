@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cheetah.durable import for_owner, refuse_other_content
+from cheetah.durable import for_owner, refuse_foreign, refuse_other_content
 from cheetah.error import Error
 from cheetah.triage.settings import MAX_FILE_BYTES
 from cheetah.triage.tables.store import Parts, findings_table
@@ -79,7 +79,7 @@ class Journal:
     ):
         self._parts = parts
         self._max_file = max_file
-        refuse_other_content(path, b'{"id":"')
+        refuse_foreign(path, links_max=1)
         self._witness = witness
         self._digest = hashlib.sha256()
         self._length = 0
@@ -163,6 +163,8 @@ class Journal:
             return known
         if vouched is not None:
             _check(path, vouched)
+        # What is not vouched for is cut off, which must not happen to another file.
+        refuse_other_content(path, b'{"id":"')
         with open(path, "rb") as file:
             for line in file:
                 after = self._length + len(line)
