@@ -59,8 +59,9 @@ def verified(out: Path, binary: str) -> tuple[int, dict[str, Any]]:
 
 def test_the_log_has_the_case_the_source_and_each_file_of_the_result(image: Path) -> None:
     out = triaged(image)
-    started, checkpoint, ended = records(out)
-    assert (started["event"], checkpoint["event"], ended["event"]) == ("started", "checkpoint", "triaged")
+    started, *between, ended = records(out)
+    assert (started["event"], ended["event"]) == ("started", "triaged")
+    assert "checkpoint" in [record["event"] for record in between]
     assert started["details"]["case"] == dict(CASE)
     assert started["details"]["source"]["size_bytes"] == image.stat().st_size
     assert [output["name"] for output in ended["details"]["outputs"]] == list(OUTPUTS)
