@@ -203,14 +203,8 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<Ve
     file.check_one_name()?;
     let nodes = node_statuses(&refresh(file, request.timeout).await?, request.timeout).await;
     let troubles: Vec<Trouble> = nodes.iter().filter_map(Trouble::of).collect();
-    if let Some(refusal) = trouble::refusal(&file.name, &troubles, nodes.len()) {
-        return Err(refusal);
-    }
-    if let Some(problem) = troubles.first() {
-        return Err(Error::failed(format!(
-            "{} is not enlarged, because that needs all of its nodes: {problem}",
-            file.name
-        )));
+    if let Some(error) = trouble::needs_all(&file.name, "enlarged", &troubles, nodes.len()) {
+        return Err(error);
     }
     *file = append(file, &request).await?;
     Ok(nodes.iter().filter_map(user).collect())

@@ -4,7 +4,7 @@
 //! process that has a drive with redundancy open for writing moves its parts off that node. A drive that no process has
 //! open for writing is moved by this process, if its file is given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cheetah_control::ControlClient;
@@ -113,26 +113,41 @@ pub async fn drain(
     mark(node, Some(&Draining { to: options.to.clone() }), options.timeout).await?;
     let mut opened = Vec::new();
     let drained = match open_unwritten(&options, &mut opened).await {
-        Ok(()) => watch(node, &options, before, &mut progress).await,
+        Ok(()) => watch(node, &options, before, &opened, &mut progress).await,
         Err(error) => Err(error),
     };
-    for drive in opened {
-        if let Err(error) = drive.close().await {
+    for Own { arrays, .. } in opened {
+        if let Err(error) = arrays.close().await {
             tracing::warn!("{error}");
         }
     }
     drained
 }
 
+/// A drive that this process has open for writing.
+struct Own {
+    arrays: Arrays,
+    /// Its exports, on all nodes.
+    exports: BTreeSet<String>,
+}
+
+impl Own {
+    /// Whether this process moves that export, however long that takes.
+    fn moves(&self, export: &str) -> bool {
+        self.exports.contains(export) && self.arrays.fence().is_none_or(|fence| !fence.is_up())
+    }
+}
+
 /// Opens the drives that no process has open for writing. Their upkeep then moves their parts.
-async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Arrays>) -> Result<()> {
+async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Own>) -> Result<()> {
     for file in &options.drives {
         let file = refresh(file, options.timeout).await?;
         if node_statuses(&file, options.timeout).await.iter().any(|node| node.writer.is_some()) {
             continue;
         }
         let open = OpenOptions { writable: true, timeout: options.timeout, ..OpenOptions::default() };
-        opened.push(Arrays::open(&file, &open).await?);
+        let exports = file.nodes().filter_map(|node| Some(node.uri()?.export)).collect();
+        opened.push(Own { arrays: Arrays::open(&file, &open).await?, exports });
     }
     Ok(())
 }
@@ -201,6 +216,7 @@ async fn watch(
     node: &AvailableNode,
     options: &DrainOptions,
     before: Words,
+    own: &[Own],
     progress: &mut (impl FnMut(DrainProgress) + Send),
 ) -> Result<Drained> {
     let control = control(node, options.timeout)?;
@@ -228,7 +244,8 @@ async fn watch(
             if let Some(Step::Moving { regions_left, regions }) = entry.word.as_ref().map(|word| &word.step) {
                 copied_bytes += export.size_bytes / (*regions).max(1) * regions.saturating_sub(*regions_left);
             }
-            remaining.extend(stuck(export, entry));
+            let is_own = own.iter().any(|drive| drive.moves(&export.name));
+            remaining.extend(stuck(export, entry, is_own));
         }
         let done_bytes = (total.saturating_sub(left_bytes) + copied_bytes).min(total);
         progress(DrainProgress { done_bytes, total_bytes: total });
@@ -239,18 +256,20 @@ async fn watch(
     }
 }
 
-/// Why an export does not move, if it does not. That it takes long is no reason.
-fn stuck(export: ExportStatus, known: &Known) -> Option<Remaining> {
+/// Why an export does not move, if it does not. That it takes long is no reason. `is_own`: this process is its writer.
+fn stuck(export: ExportStatus, known: &Known, is_own: bool) -> Option<Remaining> {
+    let is_doubtful = || known.doubted.is_some_and(|since| since.elapsed() >= DOUBT_WAIT);
+    let is_unwritten = || known.leased.is_none_or(|leased| leased.elapsed() >= LEASE_WAIT);
+    let is_mute = || !known.is_redundant && known.heard.elapsed() >= WORD_WAIT;
     let why = match (&export.lease, &known.word) {
-        (_, Some(Leaving { step: Step::Stuck { why, is_certain }, writer, .. }))
-            if *is_certain || known.doubted.is_some_and(|since| since.elapsed() >= DOUBT_WAIT) =>
-        {
+        (_, Some(Leaving { step: Step::Stuck { why, is_certain }, writer, .. })) if *is_certain || is_doubtful() => {
             format!("{writer} says: {why}")
         }
-        (None, _) if known.leased.is_none_or(|leased| leased.elapsed() >= LEASE_WAIT) => {
+        _ if is_own => return None,
+        (None, _) if is_unwritten() => {
             "no process has its drive open for writing; name its file with --drive".to_owned()
         }
-        (Some(lease), None) if !known.is_redundant && known.heard.elapsed() >= WORD_WAIT => format!(
+        (Some(lease), None) if is_mute() => format!(
             "{} has it open for writing, and has not said within {} s that it moves it: its drive has no redundancy (only \
              mirror and parity can be moved), or that program is older",
             lease.holder,
@@ -265,5 +284,99 @@ fn control(node: &AvailableNode, timeout: Duration) -> Result<ControlClient> {
     match &node.place {
         NodePlace::Node { http, .. } => Ok(ControlClient::new(http).with_timeout(timeout)),
         NodePlace::Foreign { uri } => Err(Error::misuse(format!("{uri} is no Cheetah node, and cannot be drained"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cheetah_control::api::LeaseStatus;
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// The part of a drive at a node.
+    fn export(is_leased: bool) -> ExportStatus {
+        let lease =
+            is_leased.then(|| LeaseStatus { holder: "cheetah mount (pid 7) on lab-2".into(), expires_in_s: 20 });
+        ExportStatus {
+            name: "case42-0".into(),
+            size_bytes: 1 << 20,
+            used_bytes: 0,
+            reserved: true,
+            digests: true,
+            connections: 1,
+            lease,
+            map_epoch: None,
+            read_bytes: 0,
+            leave_in_s: None,
+            confirm_in_s: None,
+        }
+    }
+
+    fn said(step: Step) -> Option<Leaving> {
+        let (writer, drive) = ("cheetah mount (pid 7) on lab-2".to_owned(), "case42".to_owned());
+        Some(Leaving { at_ms: 1, writer, drive, to: Vec::new(), step })
+    }
+
+    fn why(export: ExportStatus, known: &Known, is_own: bool) -> Option<String> {
+        stuck(export, known, is_own).map(|remaining| remaining.why)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_of_a_drive_with_redundancy_that_says_nothing_for_an_hour_is_waited_for() {
+        let known = Known { is_redundant: true, ..Known::new() };
+        advance(LONG).await;
+        assert_eq!(why(export(true), &known, false), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_may_have_no_redundancy_is_given_a_minute() {
+        let known = Known::new();
+        advance(WORD_WAIT - Duration::from_secs(1)).await;
+        assert_eq!(why(export(true), &known, false), None);
+        advance(Duration::from_secs(1)).await;
+        assert!(why(export(true), &known, false).is_some_and(|why| why.contains("no redundancy")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_moves_or_waits_is_never_given_up() {
+        for step in [Step::Waiting, Step::Moving { regions_left: 1, regions: 2 }] {
+            let known = Known { word: said(step), ..Known::new() };
+            advance(LONG).await;
+            assert_eq!(why(export(true), &known, false), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_whose_lease_ended_a_moment_ago_is_waited_for() {
+        let known = Known { leased: Some(Instant::now()), ..Known::new() };
+        advance(LEASE_WAIT - Duration::from_secs(1)).await;
+        assert_eq!(why(export(false), &known, false), None);
+        advance(Duration::from_secs(1)).await;
+        assert!(why(export(false), &known, false).is_some_and(|why| why.contains("--drive")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn this_process_is_blamed_for_nothing_but_a_refusal() {
+        let known = Known::new();
+        advance(LONG).await;
+        for is_leased in [false, true] {
+            assert_eq!(why(export(is_leased), &known, true), None);
+        }
+        let full = Step::Stuck { why: "no node has room".into(), is_certain: true };
+        let known = Known { word: said(full), ..Known::new() };
+        assert!(why(export(true), &known, true).is_some_and(|why| why.contains("no node has room")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_doubtful_reason_counts_only_once_it_lasts() {
+        let slow = Step::Stuck { why: "lab-3 does not answer".into(), is_certain: false };
+        let known = Known { word: said(slow), doubted: Some(Instant::now()), ..Known::new() };
+        advance(DOUBT_WAIT - Duration::from_secs(1)).await;
+        assert_eq!(why(export(true), &known, true), None);
+        advance(Duration::from_secs(1)).await;
+        assert!(why(export(true), &known, true).is_some_and(|why| why.contains("lab-3 does not answer")));
     }
 }

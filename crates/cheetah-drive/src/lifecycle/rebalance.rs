@@ -148,14 +148,8 @@ impl Work<'_> {
             now = refresh(&now, timeout).await?;
             let statuses = node_statuses(&now, timeout).await;
             let troubles: Vec<Trouble> = statuses.iter().filter_map(Trouble::of).collect();
-            if let Some(refusal) = trouble::refusal(&file.name, &troubles, statuses.len()) {
-                return Err(refusal);
-            }
-            if let Some(problem) = troubles.first() {
-                return Err(Error::failed(format!(
-                    "{} is not rebalanced, because it needs all of its nodes: {problem}; see cheetah repair",
-                    file.name
-                )));
+            if let Some(error) = trouble::needs_all(&file.name, "rebalanced", &troubles, statuses.len()) {
+                return Err(error);
             }
             let nodes = nodes_of(&now, &self.options.nodes, timeout).await;
             let free: Vec<u64> = nodes.iter().map(|node| node.free_bytes).collect();

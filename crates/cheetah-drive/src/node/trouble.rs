@@ -70,7 +70,21 @@ pub(crate) fn cannot_open(drive: &str, troubles: &[Trouble], of: usize, survives
         count(troubles, of),
         reasons(troubles)
     );
-    // What is worst decides, and what is not known may be worse.
+    of_worst(sentence, troubles)
+}
+
+/// The error of an operation that needs all nodes of a drive; `None` if each can be used. `done` is what happens to the
+/// drive, as in "enlarged".
+pub(crate) fn needs_all(drive: &str, done: &str, troubles: &[Trouble], of: usize) -> Option<Error> {
+    let first = troubles.first()?;
+    let sentence = format!(
+        "{drive} is not {done}, because that needs all of its nodes: {first}; bring it back, or see `cheetah repair`"
+    );
+    Some(refusal(drive, troubles, of).unwrap_or_else(|| of_worst(sentence, troubles)))
+}
+
+/// What is worst decides, and what is not known may be worse.
+fn of_worst(sentence: String, troubles: &[Trouble]) -> Error {
     match troubles.iter().map(|trouble| trouble.fact).max_by_key(|fact| fact.unwrap_or(Fact::Lost)).flatten() {
         Some(fact) => Error::node(fact, sentence),
         None => Error::failed(sentence),

@@ -8,8 +8,9 @@ use cheetah_drive::create::{CreateRequest, EnlargeRequest, bytes_of_added, bytes
 use cheetah_drive::gather::JoinListener;
 use cheetah_drive::usage::is_in_use;
 use cheetah_drive::{AvailableNode, DriveFile, DriveSize};
+use cheetah_error::Fact;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::options::{NodeArgs, is_same, member_beside};
 use crate::failure::{Failure, Result};
@@ -18,8 +19,10 @@ use crate::ui::Ui;
 
 /// The most nodes that join.
 const NODES_MAX: usize = 1024;
-/// The interval of looks at the use of the drive.
+/// The interval of looks at the use of the drive, and of attempts to add a node.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a node is added again and again while it, or another node of the drive, does not answer: it may only be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the nodes come from.
 pub struct Gathering {
@@ -72,13 +75,37 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
             _ => DriveSize::All,
         };
         let more = EnlargeRequest { nodes: vec![node.clone()], layout, size, parts: 1, thin: false, timeout };
-        // Not dropped by a signal, so that nothing is left half-done.
-        match enlarge(&mut file, more).await {
-            Ok(_) => say(&file, found.len(), ui),
-            Err(error) => ui.warn(format_args!("{} is not used: {error}", node.name)),
+        match add(&mut file, more, stop).await {
+            Some(Ok(())) => say(&file, found.len(), ui),
+            Some(Err(error)) => ui.warn(format_args!("{} is not used: {error}", node.name)),
+            None => break,
         }
     }
     Ok(file)
+}
+
+/// Adds a node, and is patient with nodes that do not answer; `None` if a signal ended that.
+async fn add(
+    file: &mut DriveFile,
+    more: EnlargeRequest,
+    stop: &mut Stop,
+) -> Option<std::result::Result<(), cheetah_error::Error>> {
+    let begun = Instant::now();
+    loop {
+        // Not dropped by a signal, so that nothing is left half-done.
+        let error = match enlarge(file, more.clone()).await {
+            Ok(_) => return Some(Ok(())),
+            Err(error) => error,
+        };
+        let is_slow = matches!(error.fact(), Some(Fact::Silent | Fact::Unreachable));
+        if !is_slow || begun.elapsed() >= PATIENCE {
+            return Some(Err(error));
+        }
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            _ = stop.asked() => return None,
+        }
+    }
 }
 
 /// The next node that joins, or that belongs to this machine's room and is there.
