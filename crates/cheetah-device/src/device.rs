@@ -21,6 +21,9 @@ use crate::{ByteRange, Data, Io};
 /// A device shared by its users.
 pub type DynDevice = Arc<dyn Device>;
 
+/// Overwrites lent memory from the first byte on, and returns how many bytes it wrote ([`Device::lend_mut`]).
+pub type Fill<'a> = dyn FnMut(&mut [&mut [u8]]) -> usize + 'a;
+
 /// Anything with a size that can be read at an offset, and perhaps written.
 ///
 /// The contract ([tests](self)):
@@ -84,6 +87,16 @@ pub trait Device: Send + Sync {
     /// nothing, where the range is not in memory; it can still be read.
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         let _ = (range, show);
+        None
+    }
+
+    /// Lends the range in the device's own memory to be overwritten, without a copy: calls `fill` once with the runs of bytes
+    /// that make it up. `fill` overwrites them from the first byte on, returns how many bytes it wrote, and must not wait for
+    /// anything. If these are no whole number of [`Geometry::block_preferred`], the block that was written in part cannot be
+    /// read until it is written again. Returns `None`, and calls nothing, where no memory is lent for that range; it can still
+    /// be written.
+    fn lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        let _ = (range, fill);
         None
     }
 

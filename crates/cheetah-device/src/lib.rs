@@ -41,7 +41,7 @@ pub mod window;
 
 pub use coverage::Coverage;
 pub use data::Data;
-pub use device::{Device, DynDevice, Extent, Geometry, Zeroing};
+pub use device::{Device, DynDevice, Extent, Fill, Geometry, Zeroing};
 pub use error::{Error, Result};
 pub use io::Io;
 pub use layer::Layer;

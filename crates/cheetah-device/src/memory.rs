@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use crate::{ByteRange, Data, Device, Geometry, Io, Result};
+use crate::{ByteRange, Data, Device, Fill, Geometry, Io, Result};
 
 /// A writable device over a vector.
 pub struct Memory {
@@ -38,6 +38,12 @@ impl Device for Memory {
 
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         Some(self.check(range).map(|()| show(&[&self.bytes.read()[indices(range)]])))
+    }
+
+    fn lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        Some(self.check(range).map(|()| {
+            fill(&mut [&mut self.bytes.write()[indices(range)]]);
+        }))
     }
 
     fn write(&self, offset: u64, data: Data, _fua: bool) -> Io<'_, ()> {

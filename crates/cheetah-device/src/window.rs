@@ -1,7 +1,7 @@
 //! A part of a device: a partition, or a drive without the padding of its layout.
 
 use crate::device::DynDevice;
-use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+use crate::{ByteRange, Data, Device, Error, Extent, Fill, Geometry, Io, Result, Zeroing};
 
 /// A range of another device.
 pub struct Window {
@@ -68,6 +68,13 @@ impl Device for Window {
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         match self.check(range) {
             Ok(()) => self.inner.lend(range.shifted(self.range.offset), show),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        match self.check(range) {
+            Ok(()) => self.inner.lend_mut(range.shifted(self.range.offset), fill),
             Err(error) => Some(Err(error)),
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! So the digest of a zero page is 0, and fresh memory has valid digests. The CRC detects every error burst of up to 64 bits,
 //! and misses other errors with probability 2^-64. It protects against defective memory and software, not against forgery.
+//!
+//! It is computed from a buffer before the bytes are stored, or, where they are received in place, at once after that, while
+//! they are in the processor's cache: defective memory changes them only later.
 
 use crate::arena::PAGE_BYTES;
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use bytes::Bytes;
-use cheetah_device::data::Part;
-use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+use cheetah_device::data::{Part, is_zero};
+use cheetah_device::{ByteRange, Data, Device, Error, Extent, Fill, Geometry, Io, Result, Zeroing};
 use smallvec::SmallVec;
 
-use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot};
+use crate::arena::{PAGE_BYTES, SLOT_BYTES, Slot, ViewMut};
 use crate::pages::{self, BadPage};
 use crate::store::{Reservation, Store};
 use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
@@ -276,6 +276,67 @@ impl Export {
         })
     }
 
+    /// See [`Device::lend_mut`]: for whole pages under one lock.
+    fn lend_mut_now(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        if let Err(error) = self.checked(range) {
+            return Some(Err(error));
+        }
+        let is_of_pages = range.offset.is_multiple_of(PAGE_BYTES as u64) && range.len.is_multiple_of(PAGE_BYTES as u64);
+        let group = GROUP_CHUNKS as u64 * CHUNK_BYTES;
+        if range.is_empty() || !is_of_pages || range.offset / group != (range.end() - 1) / group {
+            return None;
+        }
+        let place = self.table.place_or_grow(range.offset / CHUNK_BYTES, || self.reserve_leaf()).ok()??;
+        let mut slots = place.group.write();
+        if let Err(error) = self.live(range) {
+            return Some(Err(error));
+        }
+        let pieces: SmallVec<[ByteRange; GROUP_CHUNKS]> = range.split_at_multiples(CHUNK_BYTES).collect();
+        let slots = &mut slots[place.index..][..pieces.len()];
+        let mut is_new = [false; GROUP_CHUNKS];
+        for index in 0..slots.len() {
+            if slots[index].is_none() {
+                // Where memory is short, a write may still find that it needs none.
+                let Ok(slot) = self.allocate() else {
+                    self.free_zeros(slots, |index| is_new[index]);
+                    return None;
+                };
+                (slots[index], is_new[index]) = (Some(slot), true);
+            }
+        }
+        let mut views: SmallVec<[ViewMut<'_>; GROUP_CHUNKS]> =
+            slots.iter_mut().flatten().map(|slot| self.store.arena().view_mut(slot)).collect();
+        let mut rest = {
+            let mut runs: SmallVec<[&mut [u8]; GROUP_CHUNKS]> = SmallVec::new();
+            for (piece, view) in pieces.iter().zip(&mut views) {
+                runs.push(&mut view.bytes[within_chunk(*piece)]);
+            }
+            fill(&mut runs).min(as_len(range))
+        };
+        for (piece, view) in pieces.iter().zip(&mut views) {
+            let filled = rest.min(as_len(*piece));
+            rest -= filled;
+            if self.digests {
+                pages::digest_whole(view, within_chunk(*piece).start, filled);
+            }
+        }
+        drop(views);
+        self.free_zeros(slots, |index| is_new[index] || self.is_whole(pieces[index]));
+        Some(Ok(()))
+    }
+
+    /// Makes those chunks holes that are all zero.
+    fn free_zeros(&self, slots: &mut [Option<Slot>], which: impl Fn(usize) -> bool) {
+        for (index, entry) in slots.iter_mut().enumerate() {
+            if which(index)
+                && entry.as_ref().is_some_and(|slot| is_zero(self.store.arena().view(slot).bytes))
+                && let Some(slot) = entry.take()
+            {
+                self.free(slot);
+            }
+        }
+    }
+
     fn zero_now(&self, range: ByteRange, keep_allocated: bool) -> Result<()> {
         self.checked(range)?;
         range.split_at_multiples(CHUNK_BYTES).try_for_each(|piece| {
@@ -371,9 +432,16 @@ impl Export {
     }
 }
 
-/// The length of a part of a chunk.
+/// The indices of a part of a chunk in its slot.
+fn within_chunk(piece: ByteRange) -> std::ops::Range<usize> {
+    // Not truncated: less than a chunk.
+    let start = (piece.offset % CHUNK_BYTES) as usize;
+    start..start + as_len(piece)
+}
+
+/// The length of a part of a group of chunks.
 fn as_len(piece: ByteRange) -> usize {
-    // Not truncated: at most a chunk.
+    // Not truncated: at most a group.
     piece.len as usize
 }
 
@@ -392,6 +460,17 @@ impl Device for Export {
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         let lent = self.lend_now(range, show)?;
         self.count_read(range, lent.is_ok());
+        Some(lent)
+    }
+
+    fn lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        let mut written = 0;
+        let lent = self.lend_mut_now(range, &mut |runs| {
+            written = fill(runs);
+            written
+        })?;
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(written as u64, Ordering::Relaxed);
         Some(lent)
     }
 

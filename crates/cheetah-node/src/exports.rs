@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use cheetah_device::layer::{Layer, Reads, Writes};
-use cheetah_device::{ByteRange, Data, Device as _, Error, Io, Result as DeviceResult, Zeroing};
+use cheetah_device::{ByteRange, Data, Device as _, Error, Fill, Io, Result as DeviceResult, Zeroing};
 use cheetah_nbd::server;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::export::{Export, ExportStats};
 use crate::instance::{Instance, random_bits};
@@ -463,9 +463,9 @@ impl Session {
         Self { entry, writer, cut, writable }
     }
 
-    /// Runs `write` if the lease allows it and the connection has not been replaced. Neither changes meanwhile: an export's
-    /// operations complete before they return, so a takeover waits for them.
-    fn fenced<'a>(&'a self, write: impl FnOnce(&'a Export) -> Io<'a, ()>) -> Io<'a, ()> {
+    /// Allows a write if the lease does and the connection has not been replaced. Neither changes while the permission
+    /// exists: an export's operations complete before they return, so a takeover waits for them.
+    fn permit(&self) -> DeviceResult<RwLockReadGuard<'_, Lease>> {
         let lease = self.entry.lease.read();
         let allowed = match self.writable {
             _ if self.cut.as_ref().is_some_and(|cut| cut.is_cut()) => {
@@ -474,9 +474,13 @@ impl Session {
             true => self.writer.may_write(&lease, Instant::now()).map_err(|refused| refused.to_string()),
             false => Err("the connection is read-only: the export was leased to another when it was made".to_owned()),
         };
-        match allowed {
-            Ok(()) => write(&self.entry.export),
-            Err(why) => Io::fail(Error::Fenced(why.into())),
+        allowed.map(|()| lease).map_err(|why| Error::Fenced(why.into()))
+    }
+
+    fn fenced<'a>(&'a self, write: impl FnOnce(&'a Export) -> Io<'a, ()>) -> Io<'a, ()> {
+        match self.permit() {
+            Ok(_permit) => write(&self.entry.export),
+            Err(error) => Io::fail(error),
         }
     }
 }
@@ -512,6 +516,13 @@ impl Layer for Session {
 
     fn on_write(&self, offset: u64, data: Data, fua: bool) -> Io<'_, ()> {
         self.fenced(|export| export.write(offset, data, fua))
+    }
+
+    fn on_lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<DeviceResult<()>> {
+        match self.permit() {
+            Ok(_permit) => self.entry.export.lend_mut(range, fill),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn on_zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {

@@ -72,6 +72,14 @@ pub(crate) fn write(view: &mut ViewMut<'_>, offset: u64, bytes: &[u8], checked: 
     Ok(())
 }
 
+/// Digests the whole pages among `len` bytes of a slot that were just written in place, from the start of a page on: the digest
+/// is computed while they are in the processor's cache.
+pub(crate) fn digest_whole(view: &mut ViewMut<'_>, start: usize, len: usize) {
+    for page in start / PAGE_BYTES..(start + len) / PAGE_BYTES {
+        view.digests[page] = digest(&view.bytes[page * PAGE_BYTES..][..PAGE_BYTES]);
+    }
+}
+
 fn check(bytes: &[u8], page: usize, expected: u64) -> Result<(), BadPage> {
     if digest(bytes) == expected { Ok(()) } else { Err(BadPage(page)) }
 }

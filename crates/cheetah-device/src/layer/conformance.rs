@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::{ByteRange, Data, Device, DynDevice, Extent, Geometry, Io, Result, Zeroing};
+use crate::{ByteRange, Data, Device, DynDevice, Extent, Fill, Geometry, Io, Result, Zeroing};
 
 /// Bytes in the device below.
 pub const SIZE: u64 = 1 << 20;
@@ -23,6 +23,8 @@ pub enum Operation {
     Write,
     /// [`Device::write`] with force unit access.
     WriteFua,
+    /// [`Device::lend_mut`].
+    LendMut,
     /// [`Device::zero`], with all its flags.
     Zero,
     /// [`Device::trim`].
@@ -43,7 +45,7 @@ pub enum Operation {
 
 /// The operations that a layer without writes does not hand on.
 pub const CHANGES: &[Operation] =
-    &[Operation::Write, Operation::WriteFua, Operation::Zero, Operation::Trim, Operation::Flush];
+    &[Operation::Write, Operation::WriteFua, Operation::LendMut, Operation::Zero, Operation::Trim, Operation::Flush];
 
 /// Fails unless the device that `wrap` makes hands on every operation but those `kept`, and none of those. Also fails
 /// if its size or the content it reads is not that of the device below.
@@ -71,6 +73,7 @@ pub async fn assert_hands_on(wrap: impl FnOnce(DynDevice) -> DynDevice, kept: &[
     let _ = device.cache(RANGE).await;
     let _ = device.write(RANGE.offset, Data::from(vec![BYTE]), false).await;
     let _ = device.write(RANGE.offset, Data::from(vec![BYTE]), true).await;
+    let _ = device.lend_mut(RANGE, &mut |_| 0);
     let _ = device.zero(RANGE, fua).await;
     let _ = device.trim(RANGE).await;
     let _ = device.flush().await;
@@ -80,7 +83,7 @@ pub async fn assert_hands_on(wrap: impl FnOnce(DynDevice) -> DynDevice, kept: &[
     let (reads, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|operation| *operation == Op::Read);
     let handed_on: Vec<_> = reads.into_iter().take(1).chain(found).chain(others).collect();
     let all = [Op::Read, Op::Extents, Op::Lend, Op::TakePrefetched, Op::AnswersAtOnce];
-    let all = all.into_iter().chain([Op::Cache, Op::Write, Op::WriteFua, Op::Zero, Op::Trim, Op::Flush]);
+    let all = all.into_iter().chain([Op::Cache, Op::Write, Op::WriteFua, Op::LendMut, Op::Zero, Op::Trim, Op::Flush]);
     let expected: Vec<_> = all.filter(|operation| !kept.iter().any(|kept| kept.contains(operation))).collect();
     assert_eq!(handed_on, expected, "handed on, and expected to be");
 }
@@ -141,6 +144,11 @@ impl Device for Recorder {
     fn lend(&self, range: ByteRange, show: &mut dyn FnMut(&[&[u8]])) -> Option<Result<()>> {
         show(&[&vec![BYTE; range.len as usize]]);
         Some(Ok(()))
+    }
+
+    fn lend_mut(&self, _range: ByteRange, _fill: &mut Fill<'_>) -> Option<Result<()>> {
+        self.calls.lock().push(Operation::LendMut);
+        None
     }
 
     fn take_prefetched(&self, range: ByteRange) -> Vec<(u64, Data)> {

@@ -10,7 +10,7 @@
 
 pub mod conformance;
 
-use crate::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
+use crate::{ByteRange, Data, Device, Error, Extent, Fill, Geometry, Io, Result, Zeroing};
 
 /// How a [`Layer`] answers reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,12 @@ pub trait Layer: Send + Sync {
         self.below().write(offset, data, fua)
     }
 
+    /// Lends memory to be overwritten, with [`Writes::Handled`].
+    fn on_lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        let _ = (range, fill);
+        None
+    }
+
     /// Zeroes a range, with [`Writes::Handled`].
     fn on_zero(&self, range: ByteRange, how: Zeroing) -> Io<'_, ()> {
         self.on_write(range.offset, Data::zeros(range.len), how.fua)
@@ -160,6 +166,15 @@ impl<L: Layer> Device for L {
             (Err(error), _) => Some(Err(error)),
             (Ok(()), Reads::PassThrough) => self.below().lend(range, show),
             (Ok(()), Reads::Handled) => self.on_lend(range, show),
+        }
+    }
+
+    fn lend_mut(&self, range: ByteRange, fill: &mut Fill<'_>) -> Option<Result<()>> {
+        match (L::WRITES, self.may_write()) {
+            (Writes::PassThrough, Ok(())) => self.below().lend_mut(range, fill),
+            (Writes::PassThrough, Err(error)) => Some(Err(error)),
+            (Writes::Handled, _) => self.on_lend_mut(range, fill),
+            (Writes::Refused, _) => Some(Err(Error::ReadOnly)),
         }
     }
 

@@ -6,7 +6,7 @@ use cheetah_device::cache::{Cache, CacheConfig, CachePlace};
 use cheetah_device::coverage::State;
 use cheetah_device::coverage_filter::CoverageFilter;
 use cheetah_device::layer::conformance::Operation::{AnswersAtOnce, Cache as Hint, Flush, Lend, TakePrefetched};
-use cheetah_device::layer::conformance::Operation::{Trim, Write, WriteFua, Zero};
+use cheetah_device::layer::conformance::Operation::{LendMut, Trim, Write, WriteFua, Zero};
 use cheetah_device::layer::conformance::{CHANGES, SIZE, assert_hands_on};
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::linear::Linear;
@@ -25,7 +25,7 @@ async fn every_layer_hands_on_what_it_does_not_handle() {
         .await;
     // The prefetcher takes hints itself, and reports its own prefetched data.
     let prefetch = |below| Prefetch::new(below, PrefetchConfig::default()) as DynDevice;
-    assert_hands_on(prefetch, &[&[Hint, TakePrefetched]]).await;
+    assert_hands_on(prefetch, &[&[Hint, LendMut, TakePrefetched]]).await;
     // A hint is a fetch into the cache; content comes from there.
     let cache = |below| {
         let config = CacheConfig { place: CachePlace::Memory, budget_bytes: 1 << 20 };
@@ -38,11 +38,11 @@ async fn every_layer_hands_on_what_it_does_not_handle() {
 async fn devices_with_offsets_or_content_of_their_own_hand_on_the_hints_that_still_apply() {
     let whole = ByteRange::new(0, SIZE);
     assert_hands_on(|below| Arc::new(Window::new(below, whole).unwrap()), &[]).await;
-    let of_several = &[Lend, AnswersAtOnce, TakePrefetched];
+    let of_several = &[Lend, LendMut, AnswersAtOnce, TakePrefetched];
     assert_hands_on(|below| Arc::new(Linear::new(vec![below]).unwrap()), &[of_several]).await;
     assert_hands_on(|below| Arc::new(Stripe::new(4096, vec![below]).unwrap()), &[of_several]).await;
     // Prefetched data may have been written over here.
-    let changed_here = &[Write, WriteFua, Zero, Trim, Flush, Lend, TakePrefetched, AnswersAtOnce];
+    let changed_here = &[Write, WriteFua, LendMut, Zero, Trim, Flush, Lend, TakePrefetched, AnswersAtOnce];
     assert_hands_on(|below| Arc::new(Overlay::in_memory(below, 1 << 20)), &[changed_here]).await;
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::Peer;
 use super::allowance::{Allowance, Memory};
+use super::arrivals::Arrivals;
 use super::listener::Stream;
 use super::packed::ReplyPacking;
 use super::terms::Terms;
@@ -139,7 +140,7 @@ impl ExportLookup for NoExports {
     }
 }
 
-async fn run_on<S: AsyncRead + AsyncWrite + Unpin>(
+async fn run_on<S: AsyncRead + AsyncWrite + Arrivals + Unpin>(
     client: Greeted<S>,
     opening: Opening,
     exports: Arc<dyn Exports>,

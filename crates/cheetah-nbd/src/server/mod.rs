@@ -9,6 +9,7 @@ mod access;
 pub mod agreed;
 mod allowance;
 mod answer;
+mod arrivals;
 mod batching;
 mod call;
 mod connection;

@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use cheetah_device::{ByteRange, Device, Error};
 use tokio::io::AsyncWrite;
 
+use super::arrivals::Arrivals;
 use super::outbox::Outbox;
 use super::terms::Terms;
 use super::work::{Outcome, Work, simple};
@@ -23,6 +24,8 @@ const READ_PIECE_BYTES: u64 = 1 << 20;
 pub(super) const WRITE_PIECE_BYTES: u64 = 256 * 1024;
 /// The size of a piece of a request without a payload: zeroing this much takes milliseconds.
 const SILENT_PIECE_BYTES: u64 = 16 << 20;
+/// After this many pieces in a row that went straight into the device's memory, other connections of the thread run.
+const TURN_PIECES_MAX: usize = 8;
 /// With this many bytes queued, no further piece is read.
 const QUEUED_BYTES_MAX: usize = WRITE_PIECE_BYTES as usize;
 
@@ -31,6 +34,11 @@ pub(super) struct Streaming<'d> {
     request: Request,
     /// Bytes completed.
     done: u64,
+    /// The payload of a write goes straight into the device's memory, in whole blocks of this size; `None` if the device lends
+    /// none, or the stream does not say what has arrived.
+    block: Option<u64>,
+    /// It goes on once other connections of the thread have run.
+    yields: bool,
     work: Option<(u64, Work<'d>)>,
 }
 
@@ -41,7 +49,7 @@ pub(super) struct ReplyPath<'a, S> {
     pub(super) stream: &'a mut S,
 }
 
-impl<S: AsyncWrite + Unpin> ReplyPath<'_, S> {
+impl<S: AsyncWrite + Arrivals + Unpin> ReplyPath<'_, S> {
     /// Sends a part of a read from the device's memory; `None` if the device does not lend it.
     pub(super) fn lend(
         &mut self,
@@ -85,18 +93,32 @@ impl<'d> Streaming<'d> {
     }
 
     /// Starts with a request whose header has been taken from the inbox, and whose payload has not.
-    pub(super) fn new(request: Request) -> Self {
-        Self { request, done: 0, work: None }
+    pub(super) fn new(request: Request, device: &dyn Device, says_arrivals: bool) -> Self {
+        let block = u64::from(device.geometry().block_preferred);
+        let is_in_place = request.command == Command::Write && says_arrivals && WRITE_PIECE_BYTES.is_multiple_of(block);
+        Self { request, done: 0, block: is_in_place.then_some(block), yields: false, work: None }
+    }
+
+    /// Whether the payload goes straight into the device's memory.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Whether it goes on without further bytes, once other connections of the thread have run.
+    pub(super) fn yields(&self) -> bool {
+        self.yields
     }
 
     /// Goes as far as it can.
-    pub(super) fn advance<S: AsyncWrite + Unpin>(
+    pub(super) fn advance<S: AsyncWrite + Arrivals + Unpin>(
         &mut self,
         device: &'d dyn Device,
         inbox: &mut BytesMut,
         path: &mut ReplyPath<'_, S>,
         cx: &mut Context<'_>,
     ) -> io::Result<Progress> {
+        let mut turns = 0;
+        self.yields = false;
         loop {
             if let Some((len, work)) = &mut self.work {
                 let Poll::Ready(outcome) = work.poll(cx) else { return Ok(Progress::Waiting) };
@@ -131,6 +153,24 @@ impl<'d> Streaming<'d> {
                     None => {}
                 }
             }
+            if inbox.is_empty() {
+                match self.receive(device, path.stream)? {
+                    Some(Ok(())) if turns == TURN_PIECES_MAX => {
+                        self.yields = true;
+                        cx.waker().wake_by_ref();
+                        return Ok(Progress::Waiting);
+                    }
+                    Some(Ok(())) => {
+                        turns += 1;
+                        continue;
+                    }
+                    Some(Err(error)) => {
+                        path.terms.answer(path.outbox, &self.request, Outcome::Done(Err(error)));
+                        return Ok(Progress::Finished(self.rest() as usize));
+                    }
+                    None => {}
+                }
+            }
             let Some(work) = self.next(device, inbox) else { return Ok(Progress::Waiting) };
             self.work = Some(work);
             if self.is_silent() {
@@ -138,6 +178,36 @@ impl<'d> Streaming<'d> {
                 cx.waker().wake_by_ref();
                 return Ok(Progress::Waiting);
             }
+        }
+    }
+
+    /// Receives a part of a write into the device's memory; `None` if too little has arrived, or the device lends no memory.
+    fn receive<S: Arrivals>(&mut self, device: &dyn Device, stream: &S) -> io::Result<Option<Result<(), Error>>> {
+        let Some(block) = self.block else { return Ok(None) };
+        let piece = self.piece();
+        let len = piece.len.min(stream.arrived() as u64) / block * block;
+        if len == 0 || !piece.offset.is_multiple_of(block) {
+            return Ok(None);
+        }
+        let mut received = Ok(0);
+        let lent = device.lend_mut(ByteRange::new(piece.offset, len), &mut |runs| {
+            received = stream.try_receive(runs);
+            *received.as_ref().unwrap_or(&0)
+        });
+        match (lent, received) {
+            (None, _) => {
+                self.block = None;
+                Ok(None)
+            }
+            (Some(Err(error)), _) => Ok(Some(Err(error))),
+            (Some(Ok(())), Ok(bytes)) if (bytes as u64).is_multiple_of(block) && bytes > 0 => {
+                self.done += bytes as u64;
+                Ok(Some(Ok(())))
+            }
+            // The stream learns later what has arrived.
+            (Some(Ok(())), Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            (Some(Ok(())), Err(error)) => Err(error),
+            (Some(Ok(())), Ok(_)) => Err(io::Error::other("less was received than had arrived")),
         }
     }
 
@@ -159,12 +229,13 @@ impl<'d> Streaming<'d> {
             return Some((piece.len, simple(device, &self.request, piece)));
         }
         if self.is_write() {
-            if (inbox.len() as u64) < piece.len {
+            let len = self.buffered(piece, inbox.len() as u64);
+            if len == 0 || (inbox.len() as u64) < len {
                 return None;
             }
-            let payload = inbox.split_to(piece.len as usize).freeze();
+            let payload = inbox.split_to(len as usize).freeze();
             let fua = self.request.flags.has(CommandFlags::FUA);
-            return Some((piece.len, Work::Done(device.write(piece.offset, payload.into(), fua))));
+            return Some((len, Work::Done(device.write(piece.offset, payload.into(), fua))));
         }
         Some((piece.len, Work::Read(device.read(piece))))
     }
@@ -177,9 +248,21 @@ impl<'d> Streaming<'d> {
         ByteRange::between(start, range.end().min((start / unit + 1) * unit))
     }
 
+    /// The bytes of a piece of a write that go through the inbox together: those up to the last block that is there in full,
+    /// or else up to the end of the first one, so that the rest can go straight into the device's memory.
+    fn buffered(&self, piece: ByteRange, received: u64) -> u64 {
+        let Some(block) = self.block.filter(|_| received < piece.len) else { return piece.len };
+        let at = piece.offset % block;
+        let whole = (at + received) / block * block;
+        if whole > at { whole - at } else { piece.len.min(block - at) }
+    }
+
     /// Bytes of payload missing for the next piece of a write.
     pub(super) fn lacks(&self, received: usize) -> usize {
-        if self.is_write() { (self.piece().len as usize).saturating_sub(received) } else { 0 }
+        if !self.is_write() {
+            return 0;
+        }
+        (self.buffered(self.piece(), received as u64) as usize).saturating_sub(received)
     }
 
     /// Whether neither the request nor its reply has a payload.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut as _, BytesMut};
 use cheetah_device::{Data, Device, Io};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::access::Peer;
 use super::allowance::{Allowance, FREE_BYTES};
+use super::arrivals::Arrivals;
 use super::batching::{BatchMode, BatchPolicy};
 use super::outbox::Outbox;
 use super::split::{PART_BYTES_MIN, SplitRead};
@@ -63,6 +64,8 @@ pub(super) struct Transmission<'d, S> {
     slow: FuturesUnordered<Slow<'d>>,
     slow_bytes: usize,
     allowance: Allowance,
+    /// The last request was received straight into the device's memory. The next one probably is, so only its header is read.
+    is_in_place: bool,
     /// Bytes of a refused write's payload that remain to be discarded.
     discard: usize,
     /// The client has disconnected, or closed its side; requests in flight are completed.
@@ -78,7 +81,7 @@ pub(super) struct Transmission<'d, S> {
     peer: Peer,
 }
 
-impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
+impl<'d, S: AsyncRead + AsyncWrite + Arrivals + Unpin> Transmission<'d, S> {
     /// Starts with the bytes received beyond the handshake.
     pub(super) fn new(
         stream: S,
@@ -100,6 +103,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
             slow: FuturesUnordered::new(),
             slow_bytes: 0,
             allowance,
+            is_in_place: false,
             discard: 0,
             ending: None,
             receiving: 0,
@@ -222,9 +226,10 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
                 self.terms.failure(&mut self.outbox, &request, code, &refusal(&request, code, self.size));
                 continue;
             }
+            self.is_in_place = false;
             if Streaming::suits(&request, &self.terms, self.device) {
                 self.inbox.advance(Request::LEN);
-                self.streaming = Some(Streaming::new(request));
+                self.streaming = Some(Streaming::new(request, self.device, self.stream.says_arrivals()));
                 self.stream(cx)?;
                 continue;
             }
@@ -302,6 +307,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
         let mut path = ReplyPath { terms: &self.terms, outbox: &mut self.outbox, stream: &mut self.stream };
         if let Progress::Finished(discard) = streaming.advance(self.device, &mut self.inbox, &mut path, cx)? {
             self.discard = discard;
+            self.is_in_place = streaming.is_in_place();
             self.streaming = None;
         }
         Ok(self.streaming.is_none())
@@ -365,14 +371,22 @@ impl<'d, S: AsyncRead + AsyncWrite + Unpin> Transmission<'d, S> {
     fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         // Behind a request that holds up others, they pile up only as far as the inbox goes.
         let full = self.is_behind() && self.inbox.len() >= INBOX_BYTES;
-        if self.ending.is_some() || !self.has_room() || self.waiting || full {
+        let yields = self.streaming.as_ref().is_some_and(Streaming::yields);
+        if self.ending.is_some() || !self.has_room() || self.waiting || full || yields {
             return Ok(false);
         }
         let lacking = self.streaming.as_ref().map_or(0, |streaming| streaming.lacks(self.inbox.len()));
         if self.inbox.capacity() - self.inbox.len() < lacking.max(Request::LEN) {
             self.inbox.reserve(INBOX_BYTES);
         }
-        let reading = std::pin::pin!(self.stream.read_buf(&mut self.inbox));
+        // What follows goes straight into the device's memory.
+        let most = match &self.streaming {
+            Some(streaming) if streaming.is_in_place() => lacking.max(1),
+            None if self.is_in_place && self.inbox.is_empty() && self.discard == 0 => Request::LEN,
+            _ => usize::MAX,
+        };
+        let mut inbox = (&mut self.inbox).limit(most);
+        let reading = std::pin::pin!(self.stream.read_buf(&mut inbox));
         match reading.poll(cx)? {
             Poll::Ready(0) => {
                 self.ending = Some(Ending::Closed);

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::arrivals::Arrivals;
 use crate::packing::meter::Gauge;
 
 /// The most bytes of one send under a limit, for fairness between connections.
@@ -106,6 +107,20 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
             (Some(gauge), Poll::Pending) => gauge.blocked(),
             _ => {}
         }
+    }
+}
+
+impl<S: Arrivals> Arrivals for Wire<S> {
+    fn arrived(&self) -> usize {
+        self.stream.arrived()
+    }
+
+    fn says_arrivals(&self) -> bool {
+        self.stream.says_arrivals()
+    }
+
+    fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {
+        self.stream.try_receive(runs)
     }
 }
 

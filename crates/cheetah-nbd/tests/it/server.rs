@@ -176,6 +176,47 @@ fn a_large_write_is_executed_and_an_oversized_one_is_refused() {
     }
 }
 
+/// A write and the lengths of the pieces in which it is sent.
+fn sent_write() -> impl Strategy<Value = (u64, usize, Vec<usize>)> {
+    let len = prop_oneof![1usize..9000, 200_000usize..700_000, Just(262_144), Just(524_288)];
+    let piece = prop_oneof![1usize..200, 3000usize..6000, 50_000usize..400_000];
+    (0u64..1 << 21, any::<bool>(), len, prop::collection::vec(piece, 1..6)).prop_map(|(at, aligned, len, pieces)| {
+        let at = if aligned { at / 4096 * 4096 } else { at };
+        (at, len.min((SIZE - at) as usize), pieces)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn writes_that_arrive_in_any_pieces_are_written_as_they_were_sent(writes in prop::collection::vec(sent_write(), 1..6)) {
+        let server = start(ServerConfig::default());
+        let (mut stream, mut model) = (enter(server, "fast"), content());
+        stream.set_nodelay(true).unwrap();
+        for (index, (at, len, pieces)) in writes.iter().enumerate() {
+            let bytes: Vec<u8> = (0..*len).map(|i| (i / 3 + index * 31) as u8).collect();
+            model[*at as usize..][..*len].copy_from_slice(&bytes);
+            let mut rest = &[&request(Op::Write, index as u64, *at, *len as u32)[..], &bytes[..]].concat()[..];
+            for piece in pieces.iter().cycle() {
+                let (now, later) = rest.split_at((*piece).min(rest.len()));
+                stream.write_all(now).unwrap();
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+                // So that pieces arrive apart; any other order is right, too.
+                std::thread::yield_now();
+            }
+        }
+        for _ in &writes {
+            prop_assert_eq!(reply(&mut stream, 0).0, 0);
+        }
+        stream.write_all(&request(Op::Read, 99, 0, SIZE as u32)).unwrap();
+        let (error, _, data) = reply(&mut stream, SIZE as usize);
+        prop_assert!(error == 0 && data == model, "other bytes are read than were written");
+    }
+}
+
 #[test]
 fn hostile_clients_do_not_affect_other_clients() {
     let server = start(ServerConfig { connections_max: 40, ..ServerConfig::default() });

@@ -25,13 +25,46 @@ fn write(export: &Export, offset: u64, bytes: Vec<u8>) {
     block_on(export.write(offset, bytes.into(), false)).unwrap();
 }
 
+/// Writes into the device's memory if it lends that, or else as usual. True if it did.
+fn write_in_place(device: &impl Device, offset: u64, bytes: &[u8]) -> bool {
+    let lent = device.lend_mut(ByteRange::new(offset, bytes.len() as u64), &mut |runs| {
+        let mut rest = bytes;
+        for run in runs.iter_mut() {
+            run.copy_from_slice(&rest[..run.len()]);
+            rest = &rest[run.len()..];
+        }
+        bytes.len()
+    });
+    let is_lent = lent.is_some();
+    lent.unwrap_or_else(|| block_on(device.write(offset, Data::from(bytes.to_vec()), false))).unwrap();
+    is_lent
+}
+
 #[derive(Debug, Clone)]
 enum Step {
-    Write { at: ByteRange, fill: u8 },
-    WriteParts { at: ByteRange, fill: u8 },
-    Zero { at: ByteRange, keep_allocated: bool },
-    Trim { at: ByteRange },
-    Read { at: ByteRange },
+    Write {
+        at: ByteRange,
+        fill: u8,
+    },
+    WriteParts {
+        at: ByteRange,
+        fill: u8,
+    },
+    /// In the device's memory where it lends that.
+    WriteInPlace {
+        at: ByteRange,
+        fill: u8,
+    },
+    Zero {
+        at: ByteRange,
+        keep_allocated: bool,
+    },
+    Trim {
+        at: ByteRange,
+    },
+    Read {
+        at: ByteRange,
+    },
 }
 
 /// Not a multiple of a chunk, nor of a page, and over two leaves of the table.
@@ -51,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (range(), 0u8..4).prop_map(|(at, fill)| Step::Write { at, fill }),
         (range(), 0u8..4).prop_map(|(at, fill)| Step::WriteParts { at, fill }),
+        (range(), 0u8..4).prop_map(|(at, fill)| Step::WriteInPlace { at, fill }),
         (range(), any::<bool>()).prop_map(|(at, keep_allocated)| Step::Zero { at, keep_allocated }),
         range().prop_map(|at| Step::Trim { at }),
         range().prop_map(|at| Step::Read { at }),
@@ -77,6 +111,11 @@ fn apply<D: Device>(device: &D, trim: fn(&D, ByteRange), step: &Step) -> Option<
     match step.clone() {
         Step::Write { at, fill } => block_on(device.write(at.offset, content(at, fill).into(), false)).unwrap(),
         Step::WriteParts { at, fill } => block_on(device.write(at.offset, parts(at, fill), true)).unwrap(),
+        Step::WriteInPlace { at, fill } => {
+            for piece in at.split_at_multiples(4 * CHUNK) {
+                write_in_place(device, piece.offset, &content(piece, fill));
+            }
+        }
         Step::Zero { at, keep_allocated } => {
             block_on(device.zero(at, Zeroing { keep_allocated, ..Zeroing::default() })).unwrap();
         }
@@ -166,6 +205,50 @@ fn overwriting_a_chunk_with_zeros_frees_its_memory() {
     assert_eq!(export.used_bytes(), 5 * CHUNK, "asked to be allocated");
     block_on(export.zero(ByteRange::new(0, 4 * CHUNK + 100), Zeroing::default())).unwrap();
     assert_eq!(export.used_bytes(), 0);
+}
+
+#[test]
+fn memory_is_lent_for_whole_pages_under_one_lock_and_zeros_written_there_take_none() {
+    let store = store(4);
+    let export = Export::new(&store, "e", 2 * MIB, false, true).unwrap();
+    let write = |offset, len, fill| write_in_place(&*export, offset, &content(ByteRange::new(offset, len), fill));
+    assert!(write(0, 4 * CHUNK, 1) && write(4 * CHUNK + PAGE, PAGE, 1));
+    assert!(!write(1, PAGE, 1) && !write(0, 100, 1) && !write(3 * CHUNK, 2 * CHUNK, 1));
+    let used = export.used_bytes();
+    assert!(write(8 * CHUNK, PAGE, 0) && export.used_bytes() == used, "zeros in a hole took memory");
+    assert!(write(0, CHUNK, 0) && export.used_bytes() == used - CHUNK, "a chunk of zeros kept its memory");
+    assert_eq!(read(&export, ByteRange::new(0, CHUNK)).unwrap(), vec![0; CHUNK as usize]);
+}
+
+#[test]
+fn a_page_of_lent_memory_that_was_written_in_part_is_an_error_until_it_is_written_again() {
+    let export = Export::new(&store(4), "e", MIB, true, true).unwrap();
+    write(&export, 0, vec![7; 3 * PAGE as usize]);
+    let lent = export.lend_mut(ByteRange::new(0, 3 * PAGE), &mut |runs| {
+        runs[0][..PAGE as usize + 10].fill(9);
+        PAGE as usize + 10
+    });
+    lent.unwrap().unwrap();
+    assert_eq!(read(&export, ByteRange::new(0, PAGE)).unwrap(), vec![9; PAGE as usize]);
+    assert_eq!(read(&export, ByteRange::new(2 * PAGE, PAGE)).unwrap(), vec![7; PAGE as usize]);
+    assert!(matches!(read(&export, ByteRange::new(PAGE, PAGE)), Err(Error::Corrupt { .. })));
+    write(&export, PAGE, vec![8; PAGE as usize]);
+    assert_eq!(read(&export, ByteRange::new(PAGE, PAGE)).unwrap(), vec![8; PAGE as usize]);
+}
+
+#[test]
+fn a_thin_export_without_memory_lends_none_and_still_takes_zeros() {
+    let store = store(1);
+    let export = Export::new(&store, "e", 4 * MIB, false, true).unwrap();
+    let mut chunk = 0;
+    while block_on(export.write(chunk * CHUNK, vec![1; CHUNK as usize].into(), false)).is_ok() {
+        chunk += 1;
+    }
+    let hole = ByteRange::new(2 * MIB, 4 * CHUNK);
+    let used = export.used_bytes();
+    assert_eq!(export.lend_mut(hole, &mut |_| panic!("memory was lent")), None);
+    assert!(!write_in_place(&*export, hole.offset, &vec![0; hole.len as usize]));
+    assert_eq!(export.used_bytes(), used);
 }
 
 #[test]
