@@ -157,7 +157,7 @@ pub enum Signed<'a> {
 }
 
 impl Journal {
-    fn from_start(&self) -> std::io::Result<BufReader<&File>> {
+    fn lines_from_first(&self) -> std::io::Result<BufReader<&File>> {
         let mut file = self.file.file();
         file.seek(SeekFrom::Start(0))?;
         Ok(BufReader::new(file))
@@ -165,7 +165,7 @@ impl Journal {
 
     /// Returns where the beginning with this SHA-256 ends, which is at the end of a line.
     fn end_of(&mut self, sha256: &str) -> std::io::Result<Option<u64>> {
-        let mut lines = self.from_start()?;
+        let mut lines = self.lines_from_first()?;
         let (mut line, mut digest, mut end) = (Vec::new(), Sha256::new(), 0);
         loop {
             line.clear();
@@ -183,7 +183,7 @@ impl Journal {
 
     /// Returns whether there is at most one record.
     fn has_one_record(&mut self) -> std::io::Result<bool> {
-        let mut lines = self.from_start()?;
+        let mut lines = self.lines_from_first()?;
         let mut line = Vec::new();
         lines.by_ref().take(RECORD_BYTES_MAX).read_until(b'\n', &mut line)?;
         Ok(lines.fill_buf()?.is_empty())
@@ -193,7 +193,7 @@ impl Journal {
     fn read(&mut self, end: u64) -> std::io::Result<JournalScan> {
         let size = self.file.file().metadata()?.len().min(end);
         let mut sha256 = Sha256::new();
-        let mut lines = self.from_start()?.take(size);
+        let mut lines = self.lines_from_first()?.take(size);
         let (mut state, mut end, mut number) = (None::<AcquisitionState>, 0, 0);
         let mut line = Vec::new();
         loop {
