@@ -181,13 +181,17 @@ fn an_unreadable_folder_in_path_does_not_hide_fusermount3() {
     set(&image, 0o644);
     set(&secret, 0o700);
     set(&mnt, 0o777);
+    // A file of that name that this user may not run is no program, either.
+    let odd = desk.dir("odd");
+    set(&odd, 0o755);
+    set(&desk.file("odd/fusermount3", b"#!/bin/sh\nexit 1\n"), 0o700);
     let own = desk.arg("cheetah");
     std::fs::copy(program().get_program(), &own).unwrap();
     set(&own, 0o755);
     // A user may open /dev/fuse on most machines.
     let script = format!(
         "mknod {fuse} c 10 229 && chmod 666 {fuse} && mount --bind {fuse} /dev/fuse && \
-         exec setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ PATH={secret}:$PATH \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ PATH={secret}:{odd}:$PATH \
          {own} --json mount {image} {mnt}",
         fuse = desk.arg("fuse"),
     );
