@@ -43,8 +43,8 @@ impl SourceFiles {
         let (files, known, stop) =
             (source.files.clone(), identity.compressed_sha256.clone(), Arc::new(AtomicBool::new(false)));
         let is_remote = is_remote(source);
-        let is_needed = !is_remote && !(is_content && hashed) && known.is_none() && !files.is_empty();
-        let job = is_needed.then(|| {
+        let is_made = is_remote || is_content && hashed || files.is_empty();
+        let job = (!is_made && known.is_none()).then(|| {
             let (files, stop) = (files.clone(), stop.clone());
             tokio::task::spawn_blocking(move || {
                 files.iter().enumerate().map(|(index, file)| hash(file, index == 0, &stop)).collect()

@@ -93,16 +93,15 @@ fn skip_header(packed: &mut PackedReader) -> IoResult<bool> {
         packed.skip(2 + u64::from(len))?;
     }
     // The name and the comment, each with a zero behind it.
-    for flag in [8, 16] {
-        while flags & flag != 0 {
-            match packed.peek(1)?.first() {
-                None => return Ok(false),
-                Some(byte) => {
-                    packed.skip(1)?;
-                    if *byte == 0 {
-                        break;
-                    }
-                }
+    let texts = [8, 16].into_iter().filter(|flag| flags & flag != 0).count();
+    for _ in 0..texts {
+        loop {
+            let mut byte = [0];
+            if packed.read(&mut byte)? == 0 {
+                return Ok(false);
+            }
+            if byte == [0] {
+                break;
             }
         }
     }
