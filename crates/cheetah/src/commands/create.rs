@@ -151,7 +151,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
         Some(text) => {
             let opening = OpenImage::open(text, link, timeout);
-            Some(From::Loading(stop.unless(&format!("opening {text}"), opening).await?))
+            Some(From::Loading(Box::new(stop.unless(&format!("opening {text}"), opening).await?)))
         }
         None => None,
     };
@@ -206,7 +206,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         (Some(From::Loading(source)), _) => {
             let (errors_max, retries) = (args.max_errors, args.retries);
             let how = LoadSettings { hashes: args.hash, force_lease: false, timeout, errors_max, retries };
-            load::load(&mut file, source, how, "", &mut stop, ui).await.map(Some)
+            load::load(&mut file, *source, how, "", &mut stop, ui).await.map(Some)
         }
         (Some(From::Filling(source, doubts)), Some(spec)) => {
             warn_of_doubts(&doubts, ui);
@@ -281,7 +281,7 @@ fn begin(file: &mut DriveFile, spec: &str, (source, doubts): (&Source, &[String]
 /// The source of a new drive's image.
 enum From {
     /// To be loaded now.
-    Loading(OpenImage),
+    Loading(Box<OpenImage>),
     /// To be filled from while the drive is used; with what is in doubt about it.
     Filling(Box<Source>, Vec<String>),
 }
