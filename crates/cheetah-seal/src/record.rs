@@ -68,8 +68,12 @@ impl Record {
 
     /// The length of the longest record of a drive with these units, in bytes.
     pub const fn bytes_max(units: &Units) -> u64 {
-        let stamps = units.count().saturating_mul(STAMP_BYTES as u64);
-        stamps.saturating_add((HEAD_BYTES + EPOCHS_MAX * EPOCH_BYTES + ROOT_BYTES) as u64)
+        Self::stamps_bytes(units).saturating_add((HEAD_BYTES + EPOCHS_MAX * EPOCH_BYTES + ROOT_BYTES) as u64)
+    }
+
+    /// The bytes that the stamps of all units take in a record.
+    pub const fn stamps_bytes(units: &Units) -> u64 {
+        units.count().saturating_mul(STAMP_BYTES as u64)
     }
 
     /// The length of the record that begins with these bytes, in bytes, by its head, of which nothing is checked yet.

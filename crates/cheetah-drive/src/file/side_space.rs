@@ -9,6 +9,8 @@ use cheetah_seal::{Record, Units};
 
 use super::digests::{CHUNK_BYTES, ChunkDigest};
 
+/// What a new drive file and its custody log take together.
+const BEGUN_BYTES: u64 = 16 << 10;
 const DIGEST_BYTES: u64 = size_of::<ChunkDigest>() as u64;
 
 /// What is going to be written beside a drive file.
@@ -23,13 +25,15 @@ pub struct SideFiles {
 }
 
 impl SideFiles {
-    /// Returns the bytes that the files may take: the drive file, its custody log, its digests and its seal record.
+    /// Returns the bytes that a command writes to the files: the drive file, its custody log, its digests and its seal record.
+    /// The record of an empty drive is short, and grows as the drive is written to.
     pub fn bytes(&self) -> u64 {
         let digests = digests_bytes(self.image_bytes);
         let grains = if self.is_filled { self.image_bytes.div_ceil(GRAIN).saturating_mul(DIGEST_BYTES) } else { 0 };
         // A record is replaced by writing another beside it.
-        let record = self.sealed.map_or(0, |units| Record::bytes_max(&units).saturating_mul(2));
-        [digests, grains, record].into_iter().fold(2 * space::RECORD_BYTES, u64::saturating_add)
+        let sealed = self.sealed.filter(|_| self.image_bytes > 0);
+        let record = sealed.map_or(0, |units| Record::stamps_bytes(&units).saturating_mul(2));
+        [digests, grains, record].into_iter().fold(BEGUN_BYTES, u64::saturating_add)
     }
 
     /// Fails if there is less space beside the drive file at `drive`. Changes nothing.
