@@ -359,10 +359,9 @@ mod tests {
             notes: Some("n".repeat(300)),
             ..CaseData::default()
         };
-        let lines: String = case_lines(&case)
-            .filter_map(|(name, value)| Some(format!("{name:<16}{}\n", value?)))
-            .chain([text(&"0".repeat(32))])
-            .collect();
+        let case_text: String =
+            case_lines(&case).filter_map(|(name, value)| Some(format!("{name:<16}{}\n", value?))).collect();
+        let lines = text(&"0".repeat(32)).replacen("\n\n", &format!("\n\n{case_text}"), 1);
         let found = |content: &str| {
             std::fs::write(report_path(&image), content).unwrap();
             report(&image, &signed(), Some(&case)).join("; ")
@@ -370,7 +369,7 @@ mod tests {
         assert_eq!(found(&lines), "");
         assert!(found(&lines.replace("2026/42", "2026/43")).contains("another case number in its report"));
         assert!(found(&text(&"0".repeat(32))).contains("another examiner in its report"));
-        let twice = format!("case number     2026/43\n{lines}");
+        let twice = lines.replacen("\n\n", "\n\ncase number     2026/43\n", 1);
         assert!(found(&twice).contains("another case number in its report"));
 
         let head = NotedHead { records: 2, sha256: "ab".repeat(32) };
