@@ -24,11 +24,6 @@ pub enum AcquireEvent {
         /// The doubts, a sentence each.
         doubts: Vec<String>,
     },
-    /// Volumes of the source are in formats that are known by name and not read.
-    Volumes {
-        /// A sentence each.
-        volumes: Vec<String>,
-    },
     /// Acquired data is read back, or compared with the source.
     Checking(Progress),
     /// Progress of the pass over the source, several times a second, even when stalled.

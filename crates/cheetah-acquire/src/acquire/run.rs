@@ -64,11 +64,6 @@ pub async fn acquire(
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
     let watching = watch(&evidence.source).await;
-    let volumes = cheetah_source::unread_volumes(&evidence.source, request.timeout).await;
-    let volumes: Vec<_> = volumes.iter().map(ToString::to_string).collect();
-    if !volumes.is_empty() {
-        recorder.tell(AcquireEvent::Volumes { volumes: volumes.clone() })?;
-    }
     let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
     let identity = &evidence.source.identity;
     let salvage = Salvage::of(identity, request.retries);
@@ -110,7 +105,7 @@ pub async fn acquire(
                     let files = files.finish(&hashes, parts, &state.bad).await;
                     // All of it was read: a change since the last read is found now, or never.
                     watching.check()?;
-                    let whole = Finished { state, hashes, active, tally, doubts, volumes, files };
+                    let whole = Finished { state, hashes, active, tally, doubts, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
@@ -193,8 +188,6 @@ struct Finished {
     tally: Tally,
     /// What is in doubt about the source.
     doubts: Vec<String>,
-    /// Its volumes in formats that are not read.
-    volumes: Vec<String>,
     /// The files that it was read from.
     files: Vec<FileRead>,
 }
@@ -249,7 +242,7 @@ impl Finished {
     }
 
     fn report(self, sinks: Vec<super::SinkReport>) -> Report {
-        let Self { state, hashes, active, tally, doubts, volumes, files } = self;
+        let Self { state, hashes, active, tally, doubts, files } = self;
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
@@ -259,7 +252,6 @@ impl Finished {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
             doubts,
-            volumes,
             files,
             size: state.at,
             // The stored hashes are of content that is not there.

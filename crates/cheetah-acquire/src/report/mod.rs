@@ -21,8 +21,6 @@ pub struct Report {
     pub source: Identity,
     /// What is in doubt about the source although it could be read, a sentence each.
     pub doubts: Vec<String>,
-    /// Its volumes in formats that are known by name and not read, a sentence each.
-    pub volumes: Vec<String>,
     /// The files that the source was read from, each with its own hash.
     pub files: Vec<FileRead>,
     /// The case data.

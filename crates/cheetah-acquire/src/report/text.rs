@@ -52,7 +52,6 @@ impl fmt::Display for Report {
         case(f, &self.case)?;
         source(f, &self.source)?;
         self.doubts.iter().take(DOUBTS_SHOWN_MAX).try_for_each(|doubt| line(f, "IN DOUBT", doubt))?;
-        self.volumes.iter().take(DOUBTS_SHOWN_MAX).try_for_each(|volume| line(f, "content", volume))?;
         for read in &self.files {
             line(f, "read from", format_args!("{} ({} bytes)", read.file, read.size))?;
             match (&read.sha256, &read.why_not) {

@@ -17,17 +17,15 @@ use cheetah_drive::fill;
 use cheetah_drive::{
     AvailableNode, DriveFile, DriveSize, HashChoice, Layout, NodeSpec, UNIT_BYTES_DEFAULT, unit_of_sealed,
 };
-use cheetah_image::Source;
+use cheetah_image::Identity;
 use cheetah_seal::Units;
-use cheetah_source::{LinkUse, SourceOptions, doubts, open};
+use cheetah_source::{LinkUse, SourceOptions, open};
 use serde_json::json;
 
 use super::compared::wrapped;
 use super::gather::{Gathering, gather};
 use super::load::{self, LoadSettings, OpenImage};
-use super::options::{
-    JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source, warn_of_doubts,
-};
+use super::options::{JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
 use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
 use crate::failure::{Failure, Result};
@@ -145,9 +143,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     let from = match &args.from {
         Some(text) if args.lazy => {
-            let source = open(text, &SourceOptions::new(link, timeout)).await?.source;
-            let doubts = doubts(&source, timeout).await;
-            Some(From::Filling(Box::new(source), doubts))
+            // What is in doubt about it is said when the drive is opened: nothing of it is read twice.
+            Some(From::Filling(open(text, &SourceOptions::new(link, timeout)).await?.source.identity))
         }
         Some(text) => {
             let opening = OpenImage::open(text, link, timeout);
@@ -156,7 +153,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         None => None,
     };
     let size = match (&from, args.size) {
-        (Some(From::Filling(source, _)), _) => DriveSize::Bytes(source.identity.size),
+        (Some(From::Filling(identity)), _) => DriveSize::Bytes(identity.size),
         (Some(From::Loading(source)), _) => DriveSize::Bytes(source.size()),
         (None, Some(SizeOrAll::Size(size))) => DriveSize::Bytes(size.0),
         (None, Some(SizeOrAll::All)) => DriveSize::All,
@@ -208,10 +205,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             let how = LoadSettings { hashes: args.hash, force_lease: false, timeout, errors_max, retries };
             load::load(&mut file, *source, how, "", &mut stop, ui).await.map(Some)
         }
-        (Some(From::Filling(source, doubts)), Some(spec)) => {
-            warn_of_doubts(&doubts, ui);
-            begin(&mut file, spec, (&source, &doubts), args.hash).map(|()| None)
-        }
+        (Some(From::Filling(identity)), Some(spec)) => begin(&mut file, spec, &identity, args.hash).map(|()| None),
         _ => Ok(None),
     };
     let loaded = match loaded {
@@ -271,19 +265,17 @@ fn warn_of_missing_maps(file: &DriveFile, ui: Ui) {
 }
 
 /// Marks the drive as filling, and records that.
-fn begin(file: &mut DriveFile, spec: &str, (source, doubts): (&Source, &[String]), hashes: HashChoice) -> Result<()> {
-    fill::begin(file, spec, &source.identity, hashes)?;
-    let log = FillLog::beside(&file.path);
-    log.started(&source.identity, &file.path, hashes, true)?;
-    Ok(log.doubts(doubts)?)
+fn begin(file: &mut DriveFile, spec: &str, source: &Identity, hashes: HashChoice) -> Result<()> {
+    fill::begin(file, spec, source, hashes)?;
+    Ok(FillLog::beside(&file.path).started(source, &file.path, hashes, true)?)
 }
 
 /// The source of a new drive's image.
 enum From {
     /// To be loaded now.
     Loading(Box<OpenImage>),
-    /// To be filled from while the drive is used; with what is in doubt about it.
-    Filling(Box<Source>, Vec<String>),
+    /// To be filled from while the drive is used.
+    Filling(Identity),
 }
 
 /// Destroys the drive after a failed load.

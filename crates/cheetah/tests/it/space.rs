@@ -82,7 +82,7 @@ fn a_save_looks_at_free_space_before_anything_is_written() {
 #[test]
 fn a_drive_is_made_and_loaded_only_where_its_files_have_room() {
     let desk = Desk::new();
-    let Some(small) = Small::mount(&desk, "64k") else { return };
+    let Some(small) = Small::mount(&desk, "12k") else { return };
     let node = Node::start("64MiB");
     let disk = desk.file("disk.raw", &noise(4 * MIB, 8));
     let passphrase = desk.file("passphrase", b"a passphrase\n");

@@ -38,9 +38,6 @@ impl Show {
                 }
             }
             AcquireEvent::Doubts { doubts } => doubts.iter().for_each(|doubt| self.say(&format!("IN DOUBT: {doubt}"))),
-            AcquireEvent::Volumes { volumes } => volumes.iter().for_each(|volume| {
-                self.say(&format!("{volume}: it is copied as raw bytes"));
-            }),
             AcquireEvent::Checking(progress) => self.show("comparing".to_owned(), progress),
             AcquireEvent::Progress(progress) => self.show("acquiring".to_owned(), progress),
             AcquireEvent::Verifying { destination, progress } => {
