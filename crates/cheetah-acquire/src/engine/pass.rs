@@ -405,8 +405,8 @@ async fn known_again(
     }
 }
 
-/// Returns the source of which an earlier run of the command acquired a part: `evidence`, if it is that source. If
-/// agents connect to us, those with another source are refused, and the right one is awaited for up to `retry_for`.
+/// Returns the source of which an earlier run of the command acquired a part: `evidence`, if it is that source. One that is
+/// lost meanwhile is awaited for up to `retry_for`. If agents connect to us, those with another source are refused, and the right one is awaited for up to `retry_for`.
 pub async fn recognise_first(
     source: &Opener,
     state: &AcquisitionState,
@@ -417,13 +417,13 @@ pub async fn recognise_first(
     let how = (Cause::Resumed, same_source, compare_all);
     let why = match recognise(state, &evidence, how, compared).await {
         Ok(opening) => return Ok((evidence, opening)),
+        Err(Unrecognised::Failed(Error::Device { error, .. })) if is_lost(&error) => {
+            format!("the source was lost while it was compared with earlier reads: {error}")
+        }
         Err(why) if !evidence.inbound => return Err(why.into_error()),
         Err(Unrecognised::Another(error)) => {
             tracing::warn!("an agent that called is sent away: {error}");
             format!("the source did not call, but another did: {error}")
-        }
-        Err(Unrecognised::Failed(Error::Device { error, .. })) if is_lost(&error) => {
-            format!("the source called, but was lost: {error}")
         }
         Err(Unrecognised::Failed(error)) => return Err(error),
     };
