@@ -144,7 +144,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let from = match &args.from {
         Some(text) if args.lazy => {
             // What is in doubt about it is said when the drive is opened: nothing of it is read twice.
-            Some(From::Filling(open(text, &SourceOptions::new(link, timeout)).await?.source.identity))
+            Some(From::Filling(Box::new(open(text, &SourceOptions::new(link, timeout)).await?.source.identity)))
         }
         Some(text) => {
             let opening = OpenImage::open(text, link, timeout);
@@ -275,7 +275,7 @@ enum From {
     /// To be loaded now.
     Loading(Box<OpenImage>),
     /// To be filled from while the drive is used.
-    Filling(Identity),
+    Filling(Box<Identity>),
 }
 
 /// Destroys the drive after a failed load.
