@@ -16,7 +16,7 @@ TASKS = [Task("listing", 0, (number,)) for number in range(3)]
 
 
 class Disk:
-    """A file on a disk with room for so many more bytes."""
+    """A file on a disk with room for a given number of further bytes."""
 
     def __init__(self, file: Any, room: int):
         self._file, self.room = file, room

@@ -20,7 +20,7 @@ def check_start(folder: pathlib.Path) -> None:
 
 
 def check_rows(folder: pathlib.Path, rows: int) -> None:
-    """Raises `cheetah.Error` if there is too little space for the tables of so many entries."""
+    """Raises `cheetah.Error` if there is too little space for the tables of that number of entries."""
     step = f"free some space; {AGAIN}"
     _check(folder, START_BYTES // 16 + rows * ROW_BYTES_MIN, f"its {rows:,} entries are listed: {step}")
 
