@@ -477,6 +477,7 @@ impl Session {
         allowed.map(|()| lease).map_err(|why| Error::Fenced(why.into()))
     }
 
+    /// Runs `write` if it is allowed.
     fn fenced<'a>(&'a self, write: impl FnOnce(&'a Export) -> Io<'a, ()>) -> Io<'a, ()> {
         match self.permit() {
             Ok(_permit) => write(&self.entry.export),

@@ -5,6 +5,7 @@
 //! digests whole blocks only; so no more is received than has arrived, in whole blocks.
 
 use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
 
 use cheetah_tls::Secured;
 use smallvec::SmallVec;
@@ -12,14 +13,12 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A stream that may say how many bytes have arrived, and hand them out without waiting.
 pub(super) trait Arrivals {
-    /// The number of bytes that can be received at once; 0 if the stream cannot say.
+    /// Whether it says how many bytes have arrived.
+    const KNOWN: bool = false;
+
+    /// The number of bytes that can be received at once; 0 if that is not known.
     fn arrived(&self) -> usize {
         0
-    }
-
-    /// Whether it can say how many bytes have arrived.
-    fn says_arrivals(&self) -> bool {
-        false
     }
 
     /// Receives into the runs, without waiting.
@@ -29,18 +28,21 @@ pub(super) trait Arrivals {
     }
 }
 
+/// The number of bytes in a socket's receive queue. An error is left to the next call that receives.
+fn queued(socket: impl AsFd) -> usize {
+    rustix::io::ioctl_fionread(socket).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Runs as the system calls take them.
 fn slices<'a>(runs: &'a mut [&mut [u8]]) -> SmallVec<[IoSliceMut<'a>; 4]> {
     runs.iter_mut().map(|run| IoSliceMut::new(run)).collect()
 }
 
 impl Arrivals for TcpStream {
-    fn arrived(&self) -> usize {
-        rustix::io::ioctl_fionread(self).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0))
-    }
+    const KNOWN: bool = true;
 
-    fn says_arrivals(&self) -> bool {
-        true
+    fn arrived(&self) -> usize {
+        queued(self)
     }
 
     fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {
@@ -49,12 +51,10 @@ impl Arrivals for TcpStream {
 }
 
 impl Arrivals for UnixStream {
-    fn arrived(&self) -> usize {
-        rustix::io::ioctl_fionread(self).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0))
-    }
+    const KNOWN: bool = true;
 
-    fn says_arrivals(&self) -> bool {
-        true
+    fn arrived(&self) -> usize {
+        queued(self)
     }
 
     fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {
@@ -68,13 +68,11 @@ impl<S> Arrivals for Secured<S> {}
 #[cfg(test)]
 impl Arrivals for tokio::io::DuplexStream {}
 
-impl<S: Arrivals + ?Sized> Arrivals for &mut S {
+impl<S: Arrivals> Arrivals for &mut S {
+    const KNOWN: bool = S::KNOWN;
+
     fn arrived(&self) -> usize {
         (**self).arrived()
-    }
-
-    fn says_arrivals(&self) -> bool {
-        (**self).says_arrivals()
     }
 
     fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {

@@ -93,9 +93,10 @@ impl<'d> Streaming<'d> {
     }
 
     /// Starts with a request whose header has been taken from the inbox, and whose payload has not.
-    pub(super) fn new(request: Request, device: &dyn Device, says_arrivals: bool) -> Self {
+    pub(super) fn new(request: Request, device: &dyn Device, arrivals_known: bool) -> Self {
         let block = u64::from(device.geometry().block_preferred);
-        let is_in_place = request.command == Command::Write && says_arrivals && WRITE_PIECE_BYTES.is_multiple_of(block);
+        let is_in_place =
+            request.command == Command::Write && arrivals_known && WRITE_PIECE_BYTES.is_multiple_of(block);
         Self { request, done: 0, block: is_in_place.then_some(block), yields: false, work: None }
     }
 
@@ -230,7 +231,7 @@ impl<'d> Streaming<'d> {
         }
         if self.is_write() {
             let len = self.buffered(piece, inbox.len() as u64);
-            if len == 0 || (inbox.len() as u64) < len {
+            if (inbox.len() as u64) < len {
                 return None;
             }
             let payload = inbox.split_to(len as usize).freeze();

@@ -229,7 +229,7 @@ impl<'d, S: AsyncRead + AsyncWrite + Arrivals + Unpin> Transmission<'d, S> {
             self.is_in_place = false;
             if Streaming::suits(&request, &self.terms, self.device) {
                 self.inbox.advance(Request::LEN);
-                self.streaming = Some(Streaming::new(request, self.device, self.stream.says_arrivals()));
+                self.streaming = Some(Streaming::new(request, self.device, S::KNOWN));
                 self.stream(cx)?;
                 continue;
             }

@@ -111,12 +111,10 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
 }
 
 impl<S: Arrivals> Arrivals for Wire<S> {
+    const KNOWN: bool = S::KNOWN;
+
     fn arrived(&self) -> usize {
         self.stream.arrived()
-    }
-
-    fn says_arrivals(&self) -> bool {
-        self.stream.says_arrivals()
     }
 
     fn try_receive(&self, runs: &mut [&mut [u8]]) -> io::Result<usize> {
