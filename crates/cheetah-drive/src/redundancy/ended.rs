@@ -13,8 +13,8 @@ use crate::node::export::NodeExport;
 /// The time-out of this test: less than a write waits for the end of readers' leases.
 pub(crate) const ENDED_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Whether a node's process has ended: its machine refuses connections at both of its ports, or another instance runs there. A node that
-/// does not answer may be cut off, and does not count as ended. A firewall that refuses connections on behalf of a
+/// Whether a node's process has ended: its machine refuses connections at both of its ports, or another instance runs there.
+/// A node that does not answer may be cut off, and does not count as ended. A firewall that refuses connections on behalf of a
 /// machine gives a wrong result.
 pub(crate) async fn has_ended(node: &SetNode, patience: Duration) -> bool {
     timeout(patience, look(node, patience)).await.unwrap_or(false)
@@ -32,18 +32,28 @@ pub(crate) async fn has_left(node: &SetNode, patience: Duration) -> bool {
     }
 }
 
+fn is_refused(connected: &std::io::Result<TcpStream>) -> bool {
+    connected.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
 async fn look(node: &SetNode, patience: Duration) -> bool {
-    let is_refused = |connected: std::io::Result<TcpStream>| {
-        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-    };
-    // A process has two ports, and something else may be in the way of one of them.
-    let nbd_refuses = match node.uri().map(|uri| uri.address) {
-        Some(Address::Tcp { host, port }) => Some(is_refused(TcpStream::connect((host, port)).await)),
+    let nbd = match node.uri().map(|uri| uri.address) {
+        Some(Address::Tcp { host, port }) => Some((host, port)),
         _ => None,
     };
-    let Some(http) = &node.http else { return nbd_refuses.unwrap_or(false) };
+    let Some(http) = &node.http else {
+        return match nbd {
+            Some(nbd) => is_refused(&TcpStream::connect(nbd).await),
+            None => false,
+        };
+    };
     match TcpStream::connect(http).await {
-        Err(error) => error.kind() == ErrorKind::ConnectionRefused && nbd_refuses.unwrap_or(true),
+        // A process has two ports, and something else may be in the way of one of them.
+        refused if is_refused(&refused) => match nbd {
+            Some(nbd) => is_refused(&TcpStream::connect(nbd).await),
+            None => true,
+        },
+        Err(_) => false,
         Ok(_) => match NodeExport::of(node, patience) {
             Some(export) => export.control.status().await.is_ok_and(|status| Some(status.instance) != node.instance),
             None => false,
