@@ -56,6 +56,13 @@ pub struct SourceFile {
     pub size: u64,
 }
 
+impl SourceFile {
+    /// Whether it is behind a link: its path is a URI.
+    pub fn is_remote(&self) -> bool {
+        self.path.to_string_lossy().contains("://")
+    }
+}
+
 impl Source {
     /// Returns a source that is read from no file.
     pub const fn new(device: DynDevice, identity: Identity, name: String) -> Self {

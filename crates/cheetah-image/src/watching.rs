@@ -41,7 +41,7 @@ impl Watching {
     /// Starts with the local files of a source. Blocks while the kernel stores what a program wrote to them and has not stored
     /// yet. A file that cannot be opened is not watched; reading it fails, too.
     pub fn start(files: &[SourceFile]) -> Self {
-        let local = files.iter().filter(|file| !file.path.to_string_lossy().contains("://"));
+        let local = files.iter().filter(|file| !file.is_remote());
         let watched = local.enumerate().filter_map(|(index, file)| WatchedFile::start(&file.path, index));
         Self { files: watched.collect() }
     }

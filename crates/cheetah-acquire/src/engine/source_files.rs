@@ -104,7 +104,7 @@ impl SourceFiles {
 
 /// Whether the files of a source are behind a link.
 fn is_remote(source: &Source) -> bool {
-    source.files.iter().any(|file| file.path.to_string_lossy().contains("://"))
+    source.files.iter().any(SourceFile::is_remote)
 }
 
 impl Drop for SourceFiles {
