@@ -213,7 +213,7 @@ async fn set(device: &DynDevice, location: &str, first: &PartName, folder: &dyn 
 }
 
 /// Adds the files of a set that follow the first, up to the first that is not there, whose name it returns. `named` gives the
-/// name of the file that follows so many.
+/// name of the file at a place in the order, counted from 0.
 ///
 /// # Errors
 ///

@@ -77,9 +77,7 @@ impl LogReport {
         let at = self.finished.as_ref().or(self.earlier.as_ref()).filter(|_| !self.destroyed);
         at.map(|at| &at.finished)
     }
-}
 
-impl LogReport {
     /// The case data of the image beside the log; `None` if the log does not say.
     pub fn signed_case(&self) -> Option<CaseData> {
         self.finished.as_ref()?;

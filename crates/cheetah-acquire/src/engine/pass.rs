@@ -406,7 +406,8 @@ async fn known_again(
 }
 
 /// Returns the source of which an earlier run of the command acquired a part: `evidence`, if it is that source. One that is
-/// lost meanwhile is awaited for up to `retry_for`. If agents connect to us, those with another source are refused, and the right one is awaited for up to `retry_for`.
+/// lost meanwhile is awaited for up to `retry_for`. If agents connect to us, those with another source are refused, and the right
+/// one is awaited as long.
 pub async fn recognise_first(
     source: &Opener,
     state: &AcquisitionState,
