@@ -387,10 +387,11 @@ pub fn must_not_exist(path: &Path, what: &str) -> Result<()> {
 
 /// Warns of what is lost of a source, and of doubts about it; those about a source behind a link follow when they are found.
 pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
-    opened.lost.iter().chain(&opened.doubts).for_each(|sentence| ui.warn(sentence));
+    opened.lost.iter().for_each(|lost| ui.warn(lost));
+    warn_of_doubts(&opened.doubts, ui);
     warn_of_unread(&opened.unread_volumes, ui);
     if let Some(looking) = opened.look_for_doubts(patience) {
-        tokio::spawn(async move { looking.await.iter().for_each(|doubt| ui.warn(doubt)) });
+        tokio::spawn(async move { warn_of_doubts(&looking.await, ui) });
     }
     if let Some(looking) = opened.look_for_unread_volumes(patience) {
         tokio::spawn(async move { warn_of_unread(&looking.await, ui) });
