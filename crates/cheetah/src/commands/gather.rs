@@ -85,11 +85,7 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
 }
 
 /// Adds a node, and is patient with nodes that do not answer; `None` if a signal ended that.
-async fn add(
-    file: &mut DriveFile,
-    more: EnlargeRequest,
-    stop: &mut Stop,
-) -> Option<std::result::Result<(), cheetah_error::Error>> {
+async fn add(file: &mut DriveFile, more: EnlargeRequest, stop: &mut Stop) -> Option<cheetah_error::Result<()>> {
     let begun = Instant::now();
     loop {
         // Not dropped by a signal, so that nothing is left half-done.

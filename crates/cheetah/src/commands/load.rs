@@ -155,8 +155,6 @@ pub struct OpenImage {
     source: cheetah_image::Source,
     named: String,
     reopen: Opener,
-    /// What is in doubt about it, a sentence each.
-    doubts: Vec<String>,
 }
 
 impl OpenImage {
@@ -165,14 +163,13 @@ impl OpenImage {
         // Another server at the same address must not continue the image.
         let options = SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) };
         let source = open(text, &options).await?.source;
-        let doubts = doubts(&source, timeout).await;
         let named = text.to_owned();
         let again = named.clone();
         let reopen: Opener = Arc::new(move || {
             let again = again.clone();
             async move { open(&again, &options).await }.boxed()
         });
-        Ok(Self { source, named, reopen, doubts })
+        Ok(Self { source, named, reopen })
     }
 
     /// Returns its content.
@@ -219,8 +216,9 @@ pub async fn load(
     SideFiles { image_bytes: source.size(), ..SideFiles::default() }.check_space(&file.path)?;
     let log = FillLog::beside(&file.path);
     log.started(&source.source.identity, &file.path, how.hashes, false)?;
-    warn_of_doubts(&source.doubts, ui);
-    log.doubts(&source.doubts)?;
+    let doubts = doubts(&source.source, how.timeout).await;
+    warn_of_doubts(&doubts, ui);
+    log.doubts(&doubts)?;
     let outcome = tokio::select! {
         outcome = pass(file, &source, how, ui) => outcome,
         signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}{left}"))),
