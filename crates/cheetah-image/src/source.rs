@@ -34,6 +34,7 @@ impl Default for OpenOptions {
 }
 
 /// An open source. Its files, connections or child process live as long as its device.
+#[derive(Clone)]
 pub struct Source {
     /// Its bytes. Refuses writes.
     pub device: DynDevice,

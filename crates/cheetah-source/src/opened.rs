@@ -40,8 +40,8 @@ pub struct OpenedSource {
     pub doubts: Vec<String>,
     /// Its volumes in formats that are named and not read. Empty behind a link, as `doubts` is.
     pub unread_volumes: Vec<UnreadVolume>,
-    /// Remarks of its format, if it is behind a link.
-    remote_notes: Option<Vec<String>>,
+    /// The source as it is read through its layers, if it is behind a link: it is looked at later.
+    behind: Option<Source>,
     reached: SourceConnections,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
@@ -118,7 +118,8 @@ impl OpenedSource {
         let closing = Closing::Filling(Box::new(filling));
         let (reached, lost) = (SourceConnections::nodes(file, access), Vec::new());
         let (doubts, layers) = (Vec::new(), Layers::default());
-        let remote_notes = None;
+        // Its source is behind a link, and the drive keeps what a look reads.
+        let behind = Some(image_on(file, device.clone()));
         let unread_volumes = Vec::new();
         Ok(Some(Self {
             device,
@@ -127,7 +128,7 @@ impl OpenedSource {
             lost,
             doubts,
             unread_volumes,
-            remote_notes,
+            behind,
             reached,
             closing,
             meter: None,
@@ -166,7 +167,7 @@ impl OpenedSource {
             lost,
             doubts,
             unread_volumes,
-            remote_notes: None,
+            behind: None,
             reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
             meter: None,
@@ -187,14 +188,15 @@ impl OpenedSource {
             true => (Vec::new(), Vec::new()),
             false => look(&source, access.timeout).await,
         };
-        let remote_notes = is_remote.then(|| source.notes.clone());
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
-        let (name, identity) = (source.name, source.identity);
+        let (name, identity, notes) = (source.name, source.identity, source.notes);
         let (device, layers) = match is_remote {
             true => Layers::over(device, access, identity.sector_size)?,
             false => (device, Layers::default()),
         };
+        let through_layers = || Source { notes, ..Source::new(device.clone(), identity.clone(), name.clone()) };
+        let behind = is_remote.then(through_layers);
         Ok(Self {
             device,
             name,
@@ -202,7 +204,7 @@ impl OpenedSource {
             lost,
             doubts,
             unread_volumes,
-            remote_notes,
+            behind,
             reached,
             closing: Closing::Nothing,
             meter: Some(meter),
@@ -213,7 +215,7 @@ impl OpenedSource {
     /// Looks for doubts about a source behind a link, through its layers, so that no byte crosses the link twice. `None` for a
     /// source of this machine, whose doubts are known. `patience` is how long the look may take.
     pub fn look_for_doubts(&self, patience: Duration) -> Option<impl Future<Output = Vec<String>> + Send + use<>> {
-        let source = self.remote()?;
+        let source = self.behind.clone()?;
         Some(async move { doubts(&source, patience).await })
     }
 
@@ -222,14 +224,8 @@ impl OpenedSource {
         &self,
         patience: Duration,
     ) -> Option<impl Future<Output = Vec<UnreadVolume>> + Send + use<>> {
-        let source = self.remote()?;
+        let source = self.behind.clone()?;
         Some(async move { unread_volumes(&source, patience).await })
-    }
-
-    /// The source behind a link, as it is read through its layers; `None` for a source of this machine.
-    fn remote(&self) -> Option<Source> {
-        let notes = self.remote_notes.clone()?;
-        Some(Source { notes, ..Source::new(self.device.clone(), self.identity.clone(), self.name.clone()) })
     }
 
     /// Returns every doubt about it: those that were found when it was opened, and those of a look behind its link, which may

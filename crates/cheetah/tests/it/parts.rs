@@ -89,6 +89,16 @@ fn a_table_or_file_system_that_reaches_beyond_the_end_is_said_by_every_command_a
     for said in said.iter().map(|said| said.split_whitespace().collect::<Vec<_>>().join(" ")) {
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     }
+    if need::fuse() {
+        let lazy = desk.arg("lazy.drive");
+        cheetah_plain(&["create", &lazy, "--nodes", node.address(), "--from", &image, "--lazy"]).ok();
+        let mounted = Mounted::new(&lazy, &desk.dir("lazy"), &[]);
+        until("a look at the drive that fills", || {
+            let said = mounted.service().stderr();
+            ["IN DOUBT"].iter().chain(&words).all(|word| said.contains(word))
+        });
+        mounted.unmount();
+    }
     let whole = desk.file("whole.raw", &[&disk[..], &vec![0; MIB as usize]].concat());
     let said = cheetah_plain(&["acquire", &whole, &desk.arg("copy.img")]).ok();
     assert!(!said.stderr.contains("beyond the end"), "{}", said.stderr);
