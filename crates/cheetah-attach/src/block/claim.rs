@@ -110,6 +110,16 @@ impl Claim {
     }
 }
 
+impl Drop for Claim {
+    /// Releases the lock at once. Closing the file would not: a child process has a copy of it until the child executes its
+    /// own program.
+    fn drop(&mut self) {
+        if let Err(errno) = flock(&self.file, FlockOperation::Unlock) {
+            tracing::debug!("{} stays locked until its file is closed: {errno}", self.path.display());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -123,6 +133,8 @@ mod tests {
         let take = || Claim::take_in(dir.path(), node).unwrap();
         let first = take().expect("free");
         assert!(take().is_none());
+        // As a child process has one until it executes its program.
+        let _copy = first.file.try_clone().unwrap();
         drop(first);
         let second = take().expect("the file of an ended process is taken over");
         second.remove();
