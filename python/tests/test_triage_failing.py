@@ -130,6 +130,39 @@ def searching(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
     return Settings(str(image), str(tmp_path / "out"), keywords=(str(words),))
 
 
+@pytest.mark.parametrize(("lengths", "outcome"), [((64 << 10,), DONE), ((64 << 10, 160), EVIDENCE)])
+def test_times_that_could_not_be_read_are_read_when_the_run_resumes(
+    lengths: tuple[int, ...], outcome: int, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, trouble = cheetah.open, [True]
+
+    def open_source(uri: str) -> Source:
+        source = opened(uri)
+
+        def read(offset: int, length: int) -> bytes:
+            # So long are the reads of a part of the inode table, and of what is needed of an inode.
+            if offset and length in lengths and trouble[0]:
+                raise OSError(errno.EIO, "the disk has a bad sector")
+            return source.pread(offset, length)
+
+        return _With(source, read)
+
+    monkeypatch.setattr(worker, "open_source", open_source)
+    monkeypatch.setattr(run, "_start_workers", lambda uri, settings: Alone(uri, settings))
+    settings = Settings(str(image), str(tmp_path / "out"))
+    code, summary = Run(settings, lambda event: None).go()
+    assert code == outcome
+    rows = pq.read_table(tmp_path / "out" / "files.parquet").to_pylist()
+    assert all((row["sha256"] is not None) == (row["read_state"] == "whole") for row in rows)
+    doubted = [row for row in rows if row["read_state"] == "whole" and "metadata" in (row["why"] or "")]
+    assert bool(doubted) == (outcome == EVIDENCE)
+    assert any("times may be wrong" in one["sentence"] for one in summary["problems"]) == (outcome == EVIDENCE)
+    trouble[0] = False
+    code, summary = Run(settings, lambda event: None).go()
+    assert (code, summary["problems"]) == (DONE, [])
+    assert (tmp_path / "out" / "bodyfile.txt").read_bytes().splitlines() == by_fls(image)
+
+
 def test_a_large_unreadable_part_does_not_stop_the_run(searching: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     open_source = failing(range(9 << 20, 16 << 20), [])
     monkeypatch.setattr(worker, "open_source", open_source)

@@ -42,7 +42,7 @@ def valid_length(worker: Worker, volume: int, inode: int, size: int) -> int | No
     OSError if it cannot be read."""
     found = worker.volumes[volume]
     lengths: exfat.ValidLengths = _kept(
-        worker, "valid lengths", volume, lambda: exfat.ValidLengths(worker.image().pread, found.start)
+        worker, "valid lengths", volume, lambda: exfat.ValidLengths(worker.image().pread_noted, found.start)
     )
     return lengths.of(inode, size)
 
@@ -52,7 +52,7 @@ def is_encrypted(worker: Worker, volume: int, inode: int) -> bool:
     found = worker.volumes[volume]
 
     def made() -> ext_inodes.ExtInodes:
-        return ext_inodes.ExtInodes(Metadata(worker.image().pread, found.start, worker.source.size))
+        return ext_inodes.ExtInodes(Metadata(worker.image(), found.start))
 
     inodes: ext_inodes.ExtInodes = _kept(worker, "inodes", volume, made)
     return inodes.is_encrypted(inode)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import pytsk3
 
 from cheetah.triage.filesystem import exfat, ext_inodes
-from cheetah.triage.filesystem.metadata import Metadata, Read
+from cheetah.triage.filesystem.metadata import Metadata
 from cheetah.triage.filesystem.mft_file_name import seconds
+from cheetah.triage.reading.image import TskImage
 
 Times = tuple[int, int, int, int]
 """Access, modification, change, birth."""
@@ -111,18 +112,17 @@ class ExfatTimes(FileTimes):
         return atime, mtime, ctime, crtime
 
 
-def of(file_system: pytsk3.FS_Info, read: Read, start: int, size: int) -> FileTimes:
-    """Returns the reader of times for a file system at `start` of an image of `size` bytes. Raises OSError if it cannot be
-    read."""
+def of(file_system: pytsk3.FS_Info, image: TskImage, start: int) -> FileTimes:
+    """Returns the reader of times for a file system at `start` of an image. Raises OSError if it cannot be read."""
     kind = int(file_system.info.ftype)
     if kind == int(pytsk3.TSK_FS_TYPE_NTFS):
         return NtfsTimes()
     if kind in (int(pytsk3.TSK_FS_TYPE_FFS1), int(pytsk3.TSK_FS_TYPE_FFS1B)):
         return Ufs1Times()
     if kind in (int(pytsk3.TSK_FS_TYPE_EXT2), int(pytsk3.TSK_FS_TYPE_EXT3), int(pytsk3.TSK_FS_TYPE_EXT4)):
-        return ExtTimes(Metadata(read, start, size))
+        return ExtTimes(Metadata(image, start))
     if kind == int(pytsk3.TSK_FS_TYPE_EXFAT):
-        return ExfatTimes(Metadata(read, start, size))
+        return ExfatTimes(Metadata(image, start))
     return FileTimes()
 
 

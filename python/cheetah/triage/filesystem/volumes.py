@@ -64,7 +64,7 @@ def find(worker: Worker, what: Task) -> Result:
     sector_size = what.what[0] or getattr(worker.source, "sector_size", None)
     source = worker.source
     given = worker.settings.sector_size
-    tables = _native.read_partition_tables(worker.image().pread, source.size, sector_size, given)
+    tables = _native.read_partition_tables(worker.image().pread_noted, source.size, sector_size, given)
     finder.result.problems += [Problem("volumes", sentence, gap=gap) for sentence, gap in tables.remarks]
     places = sorted([*tables.partitions, *tables.beyond], key=lambda one: one.number)
     for place in places:
@@ -161,7 +161,7 @@ class _Finder:
             named = f" ({volume.description})"
             sentence = f"bytes {volume.start} to {volume.start + volume.length}{named} hold no supported file system"
             self.result.problems.append(Problem("volumes", sentence, index))
-        if volume.fs == "exfat" and (corrected := exfat.correction(self._worker.image().pread, extent.start)):
+        if volume.fs == "exfat" and (corrected := exfat.correction(self._worker.image().pread_noted, extent.start)):
             self.result.problems.append(Problem("volumes", corrected.sentence, index))
 
     def _missing(self, index: int, extent: Extent, end: int) -> None:
@@ -182,7 +182,7 @@ class _Finder:
         length = min(extent.length, self._size - extent.start)
         if length <= 0:
             return opened
-        found, unread = _native.identify(self._worker.image().pread, self._size, extent.start, length)
+        found, unread = _native.identify(self._worker.image().pread_noted, self._size, extent.start, length)
         opened.formats = [name for name, _ in found]
         self._worker.correct(extent.start, "exfat" if any(family == "exfat" for _, family in found) else "")
         try:

@@ -84,7 +84,7 @@ class Lister:
     def correct_times(self, start: int) -> None:
         """Prepares to correct times of the file system, which is at `start` of the image."""
         try:
-            self._times = file_times.of(self._fs, self._image.pread, start, self._image.get_size())
+            self._times = file_times.of(self._fs, self._image, start)
         except OSError as error:
             why = error.strerror or str(error)
             self._problem(b"", f"times before 1970 and after 2038 may be wrong: {why}", start, 1)

@@ -134,10 +134,8 @@ class TskImage(pytsk3.Img_Info):
     def _exactly(self, offset: int, length: int) -> bytes:
         """Returns exactly these bytes, or nothing and notes it."""
         try:
-            return self.pread(offset, length)
-        except OSError as error:
-            if len(self.unreadable) < UNREADABLE_MAX:
-                self.unreadable.append((offset, length, error.strerror or str(error)))
+            return self.pread_noted(offset, length)
+        except OSError:
             return b""
 
     def _paged(self, offset: int, length: int) -> bytes:
@@ -171,6 +169,15 @@ class TskImage(pytsk3.Img_Info):
         if len(self._streams) > STREAMS_MAX:
             del self._streams[next(iter(self._streams))]
         return number + count
+
+    def pread_noted(self, offset: int, length: int) -> bytes:
+        """As `pread`. A failed read is noted as well, as one of The Sleuth Kit is."""
+        try:
+            return self.pread(offset, length)
+        except OSError as error:
+            if len(self.unreadable) < UNREADABLE_MAX:
+                self.unreadable.append((offset, length, error.strerror or str(error)))
+            raise
 
     def pread(self, offset: int, length: int) -> bytes:
         """Reads from the source, unless it has not answered for `GONE_S`."""

@@ -123,7 +123,10 @@ def _states(
     for row in range(rows.num_rows):
         if states[row] is None and readable[row]:
             states[row], whys[row] = ("skipped", left_out[row]) if left_out[row] else ("unread", why_unread)
-        if wrong[row] is not None:
+        if wrong[row] is not None and states[row] in ("whole", "partial"):
+            # The content was read later, when its metadata could be read.
+            whys[row] = "; ".join(filter(None, (whys[row], wrong[row])))
+        elif wrong[row] is not None:
             states[row], whys[row] = "unreadable", wrong[row]
     return pa.array(states, pa.string()), pa.array(whys, pa.string())
 

@@ -46,7 +46,7 @@ class Worker:
 
     def correct(self, start: int, fs: str) -> None:
         """Corrects what The Sleuth Kit is to see of the file system at `start`, so that it can be opened."""
-        if fs == "exfat" and (corrected := exfat.correction(self.image().pread, start)):
+        if fs == "exfat" and (corrected := exfat.correction(self.image().pread_noted, start)):
             self.image().correct(corrected.offset, corrected.content)
 
     def begin(self) -> None:
