@@ -14,6 +14,7 @@ pub mod coverage_filter;
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod fatal_reads;
 mod fetch;
 pub mod io;
 pub mod layer;

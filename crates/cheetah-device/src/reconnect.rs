@@ -1,5 +1,6 @@
 //! The times of clients that replace lost connections: those of NBD and of iSCSI.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -8,6 +9,27 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between attempts.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The number of lost connections that are logged one by one.
+const LOSSES_LOGGED: u64 = 3;
+
+/// The number of lost connections to a server.
+#[derive(Debug, Default)]
+pub struct Losses(AtomicU64);
+
+impl Losses {
+    /// Logs that a connection was lost: the first losses each, later ones ever more rarely, with their number.
+    pub fn log(&self, device: &str, why: &str) {
+        let losses = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        match losses {
+            ..=LOSSES_LOGGED => tracing::warn!("{device}: connection lost: {why}"),
+            _ if losses.is_power_of_two() => {
+                tracing::warn!("{device}: connections lost: {losses} so far, the last because: {why}");
+            }
+            _ => tracing::debug!("{device}: connection lost: {why}"),
+        }
+    }
+}
 
 /// The pauses before attempts to connect: none before the first, then ever longer ones.
 #[derive(Debug, Default)]

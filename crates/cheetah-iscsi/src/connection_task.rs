@@ -4,6 +4,9 @@
 //! commands wait as long as the connection needs. Without progress for the time-out, over any number of connections,
 //! all outstanding commands fail. Therefore a slow connection does not count as a failure, but a target that sends only
 //! wrong answers does.
+//!
+//! A target that closes the connection may do so because of one of the commands, instead of answering it. So these are not
+//! repeated here: their callers are told, find the command, and repeat the others.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use cheetah_device::reconnect::{Backoff, PAUSE_MAX, ticker};
+use cheetah_device::reconnect::{Backoff, Losses, PAUSE_MAX, ticker};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, sleep, timeout};
 
@@ -52,8 +55,16 @@ pub(crate) struct Call {
     pub cdb: Cdb,
     /// The maximum number of bytes it returns.
     pub len: u32,
-    /// Receives the outcome, or the reason for giving up.
-    pub reply: oneshot::Sender<Result<Outcome, Arc<str>>>,
+    /// Receives the outcome.
+    pub reply: oneshot::Sender<Result<Outcome, Unanswered>>,
+}
+
+/// Why a command has no outcome.
+pub(crate) enum Unanswered {
+    /// The connection that it was in flight on was closed. When there was progress last.
+    Disconnected(Instant),
+    /// The target is lost.
+    Lost(Arc<str>),
 }
 
 /// A call, and the maximum number of bytes any attempt has returned.
@@ -76,6 +87,7 @@ pub(crate) struct ConnectionTask {
     /// The last failure since there was progress.
     why: Option<Arc<str>>,
     backoff: Backoff,
+    losses: Losses,
 }
 
 /// The reason a connection ended.
@@ -109,6 +121,7 @@ impl ConnectionTask {
             progress_at: Instant::now(),
             why: None,
             backoff: Backoff::default(),
+            losses: Losses::default(),
         }
     }
 
@@ -126,7 +139,10 @@ impl ConnectionTask {
             match self.serve(connection).await {
                 End::Closed => return,
                 End::Broken(why) => {
-                    tracing::warn!("{}: connection lost: {why}", self.route.name);
+                    self.losses.log(&self.route.name, &why.to_string());
+                    if matches!(why, ConnectionError::Closed | ConnectionError::Io(_)) {
+                        self.tell_disconnected();
+                    }
                     if !self.trust_reconnects {
                         return self.fail_for_good(format!("connection lost: {why}").into()).await;
                     }
@@ -275,7 +291,14 @@ impl ConnectionTask {
     fn fail_all(&mut self, why: &Arc<str>) {
         let sent = self.sent.drain(..).map(|(_, pending)| pending);
         for pending in sent.chain(self.queue.drain(..)) {
-            let _ = pending.call.reply.send(Err(Arc::clone(why)));
+            let _ = pending.call.reply.send(Err(Unanswered::Lost(Arc::clone(why))));
+        }
+    }
+
+    /// Returns the calls in flight to their callers.
+    fn tell_disconnected(&mut self) {
+        for (_, pending) in self.sent.drain(..) {
+            let _ = pending.call.reply.send(Err(Unanswered::Disconnected(self.progress_at)));
         }
     }
 
@@ -335,7 +358,7 @@ impl ConnectionTask {
     async fn fail_for_good(&mut self, why: Arc<str>) {
         self.fail_all(&why);
         while let Some(call) = self.calls.recv().await {
-            let _ = call.reply.send(Err(Arc::clone(&why)));
+            let _ = call.reply.send(Err(Unanswered::Lost(Arc::clone(&why))));
         }
     }
 }

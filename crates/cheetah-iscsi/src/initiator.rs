@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_device::error::{EINVAL, EIO, EPERM};
+use cheetah_device::fatal_reads::{ByAddress, FatalReads, Turn};
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io, Result};
 use futures::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::connection::{ConnectionError, IscsiConnection};
-use crate::connection_task::{Call, ConnectionTask, UnitAddress};
+use crate::connection_task::{Call, ConnectionTask, Unanswered, UnitAddress};
 use crate::inquiry::Inquiry;
 use crate::login::{LoginParameters, TARGETS_MAX};
 use crate::scsi::{self, Cdb, NotReadyReason, Sense, SenseKey};
@@ -28,6 +29,8 @@ const REPEATS_MAX: u32 = 8;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// The preferred block size, in bytes, if the disk reports none that is usable.
 const BLOCK_PREFERRED_DEFAULT: u32 = 4096;
+
+static FATAL: ByAddress<FatalReads> = ByAddress::new();
 
 /// Configuration of a connection.
 #[derive(Debug, Clone)]
@@ -63,6 +66,7 @@ pub struct Initiator {
     in_flight_max: usize,
     timeout: Duration,
     calls: mpsc::UnboundedSender<Call>,
+    fatal: Arc<FatalReads>,
 }
 
 impl Initiator {
@@ -94,7 +98,8 @@ impl Initiator {
         let (calls, receiver) = mpsc::unbounded_channel();
         tokio::spawn(ConnectionTask::new(route, identity.clone(), trust_reconnects, receiver).run(connection));
         let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
-        Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls })
+        let fatal = FATAL.of(uri.to_string());
+        Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls, fatal })
     }
 
     /// The properties the logical unit reports.
@@ -136,12 +141,10 @@ impl Initiator {
         let lba = blocks.offset / block_bytes;
         let too_long = |_| Error::Invalid("a command beyond 4 GiB".into());
         let count = u32::try_from(blocks.len / block_bytes).map_err(too_long)?;
-        let len = u32::try_from(blocks.len).map_err(too_long)?;
         let cdb = Cdb::read(lba, count);
         let (mut repeats, mut paused) = (0, Duration::ZERO);
         loop {
-            let outcome = self.call(cdb, len).await.map_err(|why| self.lost(wanted, why))?;
-            let again = match outcome {
+            let again = match self.command(cdb, blocks, wanted).await? {
                 Outcome::Good(data) => return self.whole(data, blocks, wanted),
                 // The target recovered from an error; the data is correct.
                 Outcome::Check(Sense { key: SenseKey::RecoveredError, deferred: false, .. }, data) => {
@@ -160,9 +163,49 @@ impl Initiator {
         }
     }
 
-    async fn call(&self, cdb: Cdb, len: u32) -> std::result::Result<Outcome, Arc<str>> {
+    /// Sends a command until it is answered, over as many connections as that takes.
+    async fn command(&self, cdb: Cdb, blocks: ByteRange, wanted: ByteRange) -> Result<Outcome> {
+        let len = u32::try_from(blocks.len).map_err(|_| Error::Invalid("a command beyond 4 GiB".into()))?;
+        let mut begun = Instant::now();
+        let mut turn = self.fatal.turn(blocks).await;
+        loop {
+            let Some(allowed) = &turn else { return Err(self.ends_connections(wanted)) };
+            match self.call(cdb, len).await {
+                Ok(outcome) => {
+                    self.fatal.answered(allowed, blocks);
+                    return Ok(outcome);
+                }
+                Err(Unanswered::Disconnected(_)) if self.fatal.dropped(allowed, blocks) => {
+                    return Err(self.ends_connections(wanted));
+                }
+                Err(Unanswered::Disconnected(progress_at)) if progress_at.max(begun).elapsed() < self.timeout => {
+                    // A read that is alone remains so until it is found out or answered.
+                    if !matches!(allowed, Turn::Alone(_)) {
+                        drop(turn);
+                        turn = self.fatal.turn(blocks).await;
+                        // Others had their turns, each up to the time-out.
+                        begun = Instant::now();
+                    }
+                }
+                Err(Unanswered::Disconnected(_)) => {
+                    return Err(self.lost(wanted, "the target closes every connection".into()));
+                }
+                Err(Unanswered::Lost(why)) => return Err(self.lost(wanted, why)),
+            }
+        }
+    }
+
+    /// The error for a read that the target does not answer: it closes the connection each time.
+    fn ends_connections(&self, range: ByteRange) -> Error {
+        let why =
+            "the target closes the connection each time it is asked for this range, instead of reporting an error";
+        tracing::warn!("{}: {range} is unreadable: {why}", self.name);
+        Error::Unreadable { device: Arc::clone(&self.name), range, why: why.into() }
+    }
+
+    async fn call(&self, cdb: Cdb, len: u32) -> std::result::Result<Outcome, Unanswered> {
         let (reply, answer) = oneshot::channel();
-        let gone = || Arc::<str>::from("the task that keeps the connection is gone");
+        let gone = || Unanswered::Lost("the task that keeps the connection is gone".into());
         self.calls.send(Call { cdb, len, reply }).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cheetah_device::data::Part;
+use cheetah_device::fatal_reads::ranges_that_end_connections;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_error::{Error, Result};
 use cheetah_image::Kind;
 use cheetah_image::hash::Hashing;
-use cheetah_nbd::client::ranges_that_end_connections;
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;

@@ -18,6 +18,9 @@ const PIECE: usize = 32 << 10;
 pub struct Seen {
     /// The number of earlier reads, on any connection.
     pub number: usize,
+    /// The first block, and the number of blocks.
+    pub lba: u64,
+    pub blocks: usize,
 }
 
 /// The behaviour of the target on a READ.
@@ -311,7 +314,7 @@ impl Talk {
 
     async fn read(&mut self, header: &Header, lba: u64, blocks: usize) -> Ended {
         let number = self.reads.fetch_add(1, Ordering::SeqCst);
-        let seen = Seen { number };
+        let seen = Seen { number, lba, blocks };
         let start = lba as usize * BLOCK;
         let disk = Arc::clone(&self.plan.disk);
         let data = &disk[start..start + blocks * BLOCK];

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use cheetah_device::Error;
+use cheetah_device::{ByteRange, Error};
 use cheetah_iscsi::{Initiator, IscsiConfig};
 
-use crate::fake::{Act, BLOCK, Fake, Plan};
+use crate::fake::{Act, BLOCK, Fake, Plan, Seen};
 use crate::{config, connect, pattern, read};
 
 const SHORT: Duration = Duration::from_secs(3);
@@ -52,6 +52,43 @@ async fn a_target_that_hangs_up_repeatedly_is_used_while_it_makes_progress() {
     let device = connect(&fake.uri(), PATIENCE).await.unwrap();
     assert!(read(&device, 0, 4 << 20).await.unwrap()[..] == disk[..]);
     assert!(fake.connections() > 1);
+}
+
+#[tokio::test]
+async fn a_block_at_which_the_target_closes_the_connection_is_unreadable_and_all_others_are_read() {
+    const BAD: u64 = 1234;
+    let disk = pattern(4 << 20);
+    let closes = |seen: Seen| (seen.lba..seen.lba + seen.blocks as u64).contains(&BAD);
+    let plan = Plan::new(&disk, move |seen| if closes(seen) { Act::HangUpAfter(0) } else { Act::Answer });
+    let fake = Fake::start(plan).await;
+    let block = BLOCK as u64;
+    // An initiator that must recognise its disk is replaced after each loss, and need not learn again.
+    for trust_reconnects in [true, false] {
+        let open = || Initiator::connect(IscsiConfig { trust_reconnects, ..config(&fake.uri(), PATIENCE) });
+        let mut device = open().await.unwrap();
+        let (mut left, mut unreadable) = (vec![ByteRange::new(0, 4 << 20)], Vec::new());
+        while let Some(range) = left.pop() {
+            match read(&device, range.offset, range.len).await {
+                Ok(content) => assert!(content[..] == disk[range.offset as usize..range.end() as usize]),
+                Err(Error::Unreadable { why, .. }) if range.len > block => {
+                    assert!(why.contains("closes the connection"), "{why}");
+                    let half = (range.len / 2).next_multiple_of(block);
+                    left.extend([
+                        ByteRange::new(range.offset + half, range.len - half),
+                        ByteRange { len: half, ..range },
+                    ]);
+                }
+                Err(Error::Unreadable { range, .. }) => unreadable.push(range),
+                Err(Error::Lost { .. }) if !trust_reconnects => {
+                    left.push(range);
+                    device = open().await.unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(unreadable, [ByteRange::new(BAD * block, block)]);
+    }
+    assert!(fake.connections() < 100, "{} connections", fake.connections());
 }
 
 #[tokio::test]

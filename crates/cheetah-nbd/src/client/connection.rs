@@ -26,8 +26,6 @@ use crate::uri::Address;
 
 /// A server whose round trip takes this long is far.
 const FAR: Duration = Duration::from_millis(2);
-/// The number of lost connections that are logged one by one.
-const LOSSES_LOGGED: u64 = 3;
 /// A server is far if TLS takes this long: three round trips, and computing.
 const FAR_TLS: Duration = Duration::from_millis(10);
 
@@ -179,7 +177,7 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
         if shared.is_over() {
             return;
         }
-        shared.say_lost(&ended.why);
+        shared.losses.log(&shared.name, &ended.why);
         if !shared.may_reconnect() {
             let why =
                 format!("the connection was lost ({}), and the server cannot say whether it is the same", ended.why);
@@ -188,20 +186,6 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
         }
         if shared.links.iter().all(|link| link.load().is_none()) {
             shared.health.down(ended.since, ended.why);
-        }
-    }
-}
-
-impl Shared {
-    /// Logs that a connection was lost: the first losses each, later ones ever more rarely, with their number.
-    fn say_lost(&self, why: &str) {
-        let losses = self.losses.fetch_add(1, Ordering::Relaxed) + 1;
-        match losses {
-            ..=LOSSES_LOGGED => tracing::warn!("{}: connection lost: {why}", self.name),
-            _ if losses.is_power_of_two() => {
-                tracing::warn!("{}: connections lost: {losses} so far, the last because: {why}", self.name);
-            }
-            _ => tracing::debug!("{}: connection lost: {why}", self.name),
         }
     }
 }

@@ -36,10 +36,11 @@ mod stream;
 mod unpack;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, EKEYREVOKED, ENOENT, ESTALE, ETIMEDOUT};
+use cheetah_device::reconnect::Losses;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 use cheetah_tls::{Credential, Expected, Refusal, Role, Roles, Transport};
 use parking_lot::Mutex;
@@ -59,7 +60,6 @@ use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
-pub use self::habits::ranges_that_end_connections;
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;
@@ -160,7 +160,7 @@ struct Shared {
     /// How the server treats reads that fail; `None` for Cheetah's own, which answer them.
     habits: Option<Arc<Habits>>,
     /// The number of lost connections.
-    losses: AtomicU64,
+    losses: Losses,
     /// The server was found silent since then; connections that heard nothing later are replaced.
     silent_since: Mutex<Option<Instant>>,
     silence: Silence,
@@ -265,7 +265,7 @@ impl Client {
             counters: Counters::default(),
             closed: AtomicBool::new(false),
             habits,
-            losses: AtomicU64::new(0),
+            losses: Losses::default(),
             silent_since: Mutex::new(None),
             silence: Silence::new(),
         });

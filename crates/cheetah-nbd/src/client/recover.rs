@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
+use cheetah_device::fatal_reads::Turn;
 use cheetah_device::reconnect::tick_of;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use tokio::time::Instant;
 
 use super::Shared;
-use super::habits::Turn;
 use super::handle::{Call, ConnectionHandle};
 use super::health::WaitDecision;
 use super::inflight::{Answer, ExpectedReply, Failed};
@@ -37,8 +37,12 @@ impl Shared {
         let mut issued = Instant::now();
         let ask = ExpectedReply { command: request.command, range: request.range };
         let mut sent_away = false;
+        let mut kept = None;
         loop {
-            let turn = self.turn(&request).await?;
+            let turn = match kept.take() {
+                None => self.turn(&request).await?,
+                kept => kept,
+            };
             if let Some(Turn::Alone(_)) = turn {
                 // Others had their turns, each up to its own time-out.
                 issued = Instant::now();
@@ -52,15 +56,17 @@ impl Shared {
             let called = link.call(call).await;
             if let Some((habits, turn)) = self.habits.as_deref().zip(turn) {
                 match &called {
-                    Err(Failed::Disconnected) if habits.dropped(&turn, request.range) => {
+                    Err(Failed::Disconnected) if habits.fatal.dropped(&turn, request.range) => {
                         return Err(self.ends_connections(request.range));
                     }
-                    Err(Failed::Disconnected | Failed::TimedOut) => {}
+                    // A read that is alone remains so until it is found out or answered.
+                    Err(Failed::Disconnected) => kept = Some(turn).filter(|turn| matches!(turn, Turn::Alone(_))),
+                    Err(Failed::TimedOut) => {}
                     Err(Failed::Server { code: ErrorCode::Overflow, .. }) if df => {
                         habits.refuses_df();
                         continue;
                     }
-                    Ok(_) | Err(Failed::Server { .. }) => habits.answered(&turn, request.range),
+                    Ok(_) | Err(Failed::Server { .. }) => habits.fatal.answered(&turn, request.range),
                 }
             }
             match called {
@@ -86,7 +92,7 @@ impl Shared {
     /// Waits until a read may be made; `None` for other requests, and where no habits are kept.
     async fn turn(&self, request: &ClientRequest<'_>) -> Result<Option<Turn<'_>>> {
         let Some(habits) = self.habits.as_deref().filter(|_| request.command == Command::Read) else { return Ok(None) };
-        match habits.turn(request.range).await {
+        match habits.fatal.turn(request.range).await {
             Some(turn) => Ok(Some(turn)),
             None => Err(self.ends_connections(request.range)),
         }
