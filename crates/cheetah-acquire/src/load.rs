@@ -28,6 +28,7 @@ pub struct LoadRequest {
 }
 
 /// A loaded image.
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// The image, as the drive file records it.
     pub image: Image,
@@ -52,14 +53,17 @@ impl Loaded {
 /// A range that is unreadable, or corrupt in an image with checksums of its own, is zeros on the drive and in the hashes, and
 /// unreadable in the drive's map; the image is then incomplete.
 ///
+/// `log` records the image before the drive file does ([`Loader::finish`]).
+///
 /// # Errors
 ///
-/// [`Error::Evidence`] if more ranges than `errors_max` are bad; any error of the source or the drive.
+/// [`Error::Evidence`] if more ranges than `errors_max` are bad; any error of the source, the drive or the log.
 pub async fn load(
     file: &mut DriveFile,
     source: &Source,
     request: LoadRequest,
     progress: impl FnMut(CopyProgress) + Send,
+    log: impl FnOnce(&Loaded) -> Result<()>,
 ) -> Result<Loaded> {
     let size = source.identity.size;
     let loader = Loader::begin(file.clone(), size, &request.drive).await?;
@@ -81,10 +85,10 @@ pub async fn load(
     let mut coverage = Coverage::new(size);
     coverage.set(ByteRange::new(0, size), State::Read);
     bad.iter().for_each(|bad| coverage.set(bad.range(), State::Unreadable));
-    *file = loader.finish(&digests, hashes, (Some(&coverage), 0)).await?;
-    let image = file.image.clone();
-    let image = image.ok_or_else(|| Error::failed("the image was loaded and not recorded; this is a bug"))?;
-    Ok(Loaded { image, bad, files })
+    let mut loaded = None;
+    let log = |image: &Image| log(loaded.insert(Loaded { image: image.clone(), bad, files }));
+    *file = loader.finish(&digests, hashes, (Some(&coverage), 0), log).await?;
+    loaded.ok_or_else(|| Error::failed("the image was loaded and not recorded; this is a bug"))
 }
 
 struct Pass<'a> {

@@ -59,7 +59,7 @@ impl FillLog {
         }
     }
 
-    /// Records that a load ended: the ranges that its source did not yield, the files that it read, and the image.
+    /// Records that a load has ended: the ranges that its source did not yield, the files that it read, and the image.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
 //! The end of a fill: reads the drive back, compares it with the source's digests, hashes it, and records the image as
-//! a load does.
+//! a load does, first in the log, then in the drive file.
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size};
@@ -8,11 +8,33 @@ use cheetah_image::hash::Hashing;
 use cheetah_image::{HashChoice, Hashes};
 use futures::StreamExt as _;
 
+use super::event::{FillEvent, Reporter};
 use super::files::remove_files;
 use super::record::FillRecord;
 use crate::copy::{CopyProgress, ReadChunk, chunks};
 use crate::file::digests::{CHUNK_BYTES, Digests};
-use crate::file::{DriveFile, ImageState};
+use crate::file::{Image, ImageState, MapRef};
+
+/// An image that was filled and read back.
+pub(super) struct FinishedImage {
+    image: Image,
+    /// What is not readable of it, if anything.
+    map: Option<MapRef>,
+    unreadable: Vec<ByteRange>,
+}
+
+impl FinishedImage {
+    /// Records the image: first in the log, since a log that is behind the drive file would show an image of which nothing is
+    /// signed.
+    pub(super) async fn record(self, record: &FillRecord, reporter: &Reporter) -> Result<Image> {
+        let Self { image, map, unreadable } = self;
+        reporter.report(FillEvent::Complete { image: image.clone(), unreadable }).await?;
+        // From now on the image counts as loaded.
+        record.change(|file| (file.map, file.fill, file.image) = (map, None, Some(image.clone())))?;
+        remove_files(&record.file())?;
+        Ok(image)
+    }
+}
 
 /// Finishes a fill.
 pub(super) struct Finish<'a> {
@@ -27,13 +49,13 @@ pub(super) struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    /// Reads everything back and records the image; returns the drive file as it was written.
+    /// Reads everything back; returns the image, which is not recorded yet.
     ///
     /// Ranges that differ from the data that the source sent are an error. They are unread again, so that the next fill
     /// fetches them.
-    pub(super) async fn run(self, progress: impl FnMut(CopyProgress) + Send) -> Result<DriveFile> {
+    pub(super) async fn run(self, progress: impl FnMut(CopyProgress) + Send) -> Result<FinishedImage> {
         let file = self.record.file();
-        let Some(image) = file.image else {
+        let Some(mut image) = file.image else {
             return Err(Error::failed(format!("{} has no image to finish", file.name)));
         };
         let whole = self.coverage.is_whole();
@@ -47,16 +69,8 @@ impl Finish<'_> {
         let digests = digests.save(&file.path)?;
         let state = if whole { ImageState::Intact } else { ImageState::Incomplete };
         let map = if whole { None } else { Some(record.save(&coverage)?) };
-        // Last: from now on the image counts as loaded.
-        record.change(|file| {
-            (file.map, file.fill) = (map, None);
-            if let Some(image) = &mut file.image {
-                (image.state, image.digests, image.hashes) = (state, Some(digests), hashes);
-            }
-        })?;
-        let file = record.file();
-        remove_files(&file)?;
-        Ok(file)
+        (image.state, image.digests, image.hashes) = (state, Some(digests), hashes);
+        Ok(FinishedImage { image, map, unreadable: coverage.in_state(State::Unreadable).collect() })
     }
 
     async fn compare(

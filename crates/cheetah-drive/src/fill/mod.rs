@@ -17,13 +17,15 @@
 mod event;
 pub(crate) mod files;
 mod finish;
+mod following;
 mod grains;
 mod origin;
 mod record;
 mod source;
 mod sparse_writes;
 
-use std::sync::{Arc, Weak};
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::copy_on_read::{self, CopyOnRead, CopyOnReadConfig};
@@ -32,13 +34,13 @@ use cheetah_device::prefetch::{Prefetch, PrefetchConfig, PrefetchStats};
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_image::{HashChoice, Hashes, Identity};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::event::Reporter;
 pub use self::event::{FillEvent, FillObserver, Found};
 use self::files::remove_files;
-use self::finish::Finish;
+use self::following::Following;
 use self::record::FillRecord;
 pub use self::source::OpenSource;
 use self::source::ReopeningSource;
@@ -107,6 +109,8 @@ pub struct Filling {
     drive: Drive,
     stage: watch::Receiver<FillStage>,
     follower: JoinHandle<()>,
+    /// Dropped to stop the follower.
+    follow: oneshot::Sender<Infallible>,
     reporter: Reporter,
 }
 
@@ -149,7 +153,9 @@ impl Filling {
 
     /// Stops the fill: waits for writes in flight, records the coverage, and releases the lease.
     pub async fn close(self) -> Result<()> {
-        self.follower.abort();
+        drop(self.follow);
+        // An image that is being recorded is recorded in log and drive file.
+        let _ = self.follower.await;
         let recorded = self.copy.close().await.map_err(Error::device("recording what has been copied"));
         if matches!(&*self.stage.borrow(), FillStage::Complete(_)) {
             // Everything was read back.
@@ -242,118 +248,14 @@ impl Parts {
         };
         let (stages, stage) = watch::channel(FillStage::Copying(copy.progress().borrow().clone()));
         let ahead = prefetch.as_ref().map(Arc::downgrade);
-        let follower = tokio::spawn(follow(copy.clone(), ahead, drive.device(), record, reporter.clone(), stages));
-        Ok(Filling { device, prefetch, copy, drive, stage, follower, reporter })
+        let (follow, stop) = oneshot::channel();
+        let following = Following { copy: copy.clone(), ahead, drive: drive.device(), record, stages };
+        let follower = tokio::spawn(following.run(reporter.clone(), stop));
+        Ok(Filling { device, prefetch, copy, drive, stage, follower, follow, reporter })
     }
-}
-
-/// Waits for the copy to end, then finishes the fill; publishes the stage meanwhile.
-async fn follow(
-    copy: Arc<CopyOnRead>,
-    ahead: Option<Weak<Prefetch>>,
-    drive: DynDevice,
-    record: Arc<FillRecord>,
-    reporter: Reporter,
-    stages: watch::Sender<FillStage>,
-) {
-    let mut progress = copy.progress();
-    loop {
-        let now = progress.borrow_and_update().clone();
-        let done = now.is_done();
-        stages.send_replace(FillStage::Copying(now));
-        if done {
-            break;
-        }
-        if progress.changed().await.is_err() {
-            return;
-        }
-    }
-    let forget = |range| {
-        copy.forget(&[range]);
-        // In this order, since prefetch reads from the copy.
-        if let Some(ahead) = ahead.as_ref().and_then(Weak::upgrade) {
-            ahead.forget(range);
-        }
-    };
-    let coverage = copy.coverage();
-    let unreadable = coverage.in_state(State::Unreadable).collect();
-    let finish = Finish { drive, record: &record, coverage, forget: &forget };
-    let finished = finish.run(|progress| drop(stages.send_replace(FillStage::Checking(progress)))).await;
-    reporter
-        .report_or_warn(match &finished {
-            Ok(DriveFile { image: Some(image), .. }) => FillEvent::Complete { image: image.clone(), unreadable },
-            Ok(_) => FillEvent::Failed { why: "a drive was finished without its image; this is a bug".into() },
-            Err(error) => FillEvent::Failed { why: error.to_string() },
-        })
-        .await;
-    stages.send_replace(match finished.map(|file| file.image) {
-        Ok(Some(image)) => FillStage::Complete(image),
-        Ok(None) => FillStage::Failed(Error::failed("a drive was finished without its image; this is a bug")),
-        Err(error) => FillStage::Failed(error),
-    });
 }
 
 /// The file of the digests of what the source sent.
 pub(crate) fn grains_path(file: &DriveFile) -> std::path::PathBuf {
     grains::path(file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::file::tests::example;
-    use cheetah_device::memory::Memory;
-    use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io};
-    use cheetah_image::Kind;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    const SIZE: u64 = 3 << 20;
-
-    /// A source that can be disconnected.
-    struct Removable(Memory, AtomicBool);
-
-    impl Device for Removable {
-        fn geometry(&self) -> Geometry {
-            self.0.geometry()
-        }
-        fn read(&self, range: ByteRange) -> Io<'_, Data> {
-            match self.1.load(Ordering::Relaxed) {
-                false => self.0.read(range),
-                true => Io::fail(DeviceError::Lost { device: "disk".into(), range, why: "removed".into() }),
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_chunk_that_differs_at_the_end_is_no_longer_served() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut file = DriveFile { path: dir.path().join("case.drive"), ..example() };
-        begin(&mut file, "nbd://h", &Identity::new(Kind::Nbd, "nbd://h", SIZE), HashChoice::NONE).unwrap();
-        let content: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
-        let source = Arc::new(Removable(Memory::new(content.clone()), AtomicBool::new(false)));
-        let drive = Arc::new(Memory::new(vec![0; SIZE as usize]));
-        let record = Arc::new(FillRecord::open(&file, Coverage::new(SIZE), Reporter::default()).unwrap());
-        let config = CopyOnReadConfig::new("disk");
-        let copy =
-            CopyOnRead::start(source.clone(), drive.clone(), Coverage::new(SIZE), record.clone(), config).unwrap();
-        copy.progress().wait_for(copy_on_read::Progress::is_done).await.unwrap();
-        let ahead = Prefetch::new(copy.clone(), PrefetchConfig::default());
-
-        source.1.store(true, Ordering::Relaxed);
-        let wrong = ByteRange::new(1 << 20, 1 << 20);
-        drive.write(wrong.offset + 5, vec![0xff; 9].into(), false).await.unwrap();
-        let (stages, stage) = watch::channel(FillStage::Copying(copy.progress().borrow().clone()));
-        follow(copy.clone(), Some(Arc::downgrade(&ahead)), drive, record, Reporter::default(), stages).await;
-        let FillStage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
-        assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
-        let recorded = coverage::load(&file, SIZE).unwrap();
-        assert!(recorded.in_state(State::Unread).eq([wrong]));
-
-        assert!(ahead.read(ByteRange::new(wrong.end() - 1, 1)).await.is_err(), "the source is not there");
-        assert!(ahead.read(ByteRange::new(wrong.end(), 1)).await.is_ok());
-        source.1.store(false, Ordering::Relaxed);
-        let read = ahead.read(wrong).await.unwrap();
-        assert!(read == content[wrong.offset as usize..wrong.end() as usize], "it comes from the source again");
-        copy.close().await.unwrap();
-    }
 }

@@ -53,7 +53,7 @@ pub async fn load(
         hashes: options.hashes,
     };
     *file = match copy.run(Some(&mut digests), progress).await {
-        Ok(hashes) => loader.finish(&digests, hashes, (None, 0)).await?,
+        Ok(hashes) => loader.finish(&digests, hashes, (None, 0), |_| Ok(())).await?,
         Err(error) => {
             file.image = Some(loader.image.clone());
             loader.close().await?;
@@ -153,11 +153,15 @@ impl Loader {
     /// Flushes, and records the image as loaded; as incomplete, with a map of the missing ranges, if `coverage` is not
     /// whole; and the most bytes that may differ from the source ([`Image::differ_bytes_max`]). Returns the drive file
     /// as it was written.
+    ///
+    /// `log` records the image elsewhere before the drive file does: a log that is behind the drive file would show an
+    /// image of which nothing is signed.
     pub async fn finish(
         self,
         digests: &Digests,
         hashes: Hashes,
         (coverage, differ_bytes_max): (Option<&Coverage>, u64),
+        log: impl FnOnce(&Image) -> Result<()>,
     ) -> Result<DriveFile> {
         let Self { mut file, drive, image } = self;
         let gaps = coverage.filter(|coverage| !coverage.is_whole());
@@ -174,6 +178,7 @@ impl Loader {
         // Last: from now on the image counts as loaded.
         let state = if gaps.is_some() { ImageState::Incomplete } else { ImageState::Intact };
         let loaded = Image { digests: Some(digests), hashes, state, differ_bytes_max, ..image };
+        log(&loaded)?;
         let map = file.map.clone();
         file.update(|file| (file.image, file.map) = (Some(loaded), map))?;
         Ok(file)

@@ -220,24 +220,20 @@ pub async fn load(
     warn_of_doubts(&doubts, ui);
     log.doubts(&doubts)?;
     let outcome = tokio::select! {
-        outcome = pass(file, &source, how, ui) => outcome,
+        outcome = pass(file, &source, how, &log, ui) => outcome,
         signal = stop.asked() => Err(Failure::failed(format!("stopped by {signal}{left}"))),
     };
-    match &outcome {
-        Ok(loaded) => log.loaded(loaded)?,
-        Err(failure) => log.stopped(&failure.message),
-    }
-    outcome
+    outcome.inspect_err(|failure| log.stopped(&failure.message))
 }
 
-async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, ui: Ui) -> Result<Loaded> {
+async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, log: &FillLog, ui: Ui) -> Result<Loaded> {
     let LoadSettings { hashes, force_lease, timeout, errors_max, retries } = how;
     let progress = ui.progress(format!("loading {}", source.named), source.size());
     let sector_size = source.source.identity.sector_size;
     let drive = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, timeout };
     let request = LoadRequest { drive, errors_max, retries, reopen: source.reopen.clone() };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
-    Ok(cheetah_acquire::load::load(file, &source.source, request, shown).await?)
+    Ok(cheetah_acquire::load::load(file, &source.source, request, shown, |loaded| log.loaded(loaded)).await?)
 }
 
 /// Warns of the limits of foreign nodes, if the drive has any.
