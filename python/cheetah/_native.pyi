@@ -21,6 +21,9 @@ class CustodyLog:
     def append(self, event: str) -> str:
         """Appends an event, in its JSON form, and flushes it. Returns the SHA-256 of its line."""
 
+    def close(self) -> None:
+        """Closes the log, so that another process may write it."""
+
 def custody_state(path: str | PathLike[str]) -> tuple[str | None, str | None]:
     """Returns the source and the case of the last `started` record of a log, as JSON."""
 

@@ -12,7 +12,8 @@ use crate::failure;
 /// A log open for appending: see `_native.pyi`.
 #[pyclass(frozen, module = "cheetah._native")]
 pub struct CustodyLog {
-    log: Mutex<custody::CustodyLog>,
+    /// `None` once it was closed.
+    log: Mutex<Option<custody::CustodyLog>>,
     /// The short name of the key that signs.
     #[pyo3(get)]
     key: String,
@@ -31,15 +32,24 @@ impl CustodyLog {
             custody::CustodyLog::open(&path, key).map(|log| (log, id))
         });
         let (log, key) = opened.map_err(|error| failed(&error))?;
-        Ok(Self { log: Mutex::new(log), key })
+        Ok(Self { log: Mutex::new(Some(log)), key })
     }
 
     /// Appends an event, in its JSON form, and flushes it. Returns the SHA-256 of its line.
     fn append(&self, py: Python<'_>, event: &str) -> PyResult<String> {
         let event: CustodyEvent = serde_json::from_str(event)
             .map_err(|error| failure::misused(format!("a custody log has no such record: {error}")))?;
-        let appended = py.detach(|| self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&event));
+        let appended = py.detach(|| {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.as_mut().map(|log| log.append(&event))
+        });
+        let appended = appended.ok_or_else(|| failure::misused("the custody log was closed".to_owned()))?;
         appended.map(|receipt| receipt.sha256).map_err(|error| failed(&error))
+    }
+
+    /// Closes the log, so that another process may write it.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.log.lock().unwrap_or_else(PoisonError::into_inner).take()));
     }
 }
 

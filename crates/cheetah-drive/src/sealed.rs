@@ -402,7 +402,7 @@ struct RecordFile {
     /// The units of the drive when it was opened.
     units: Units,
     /// The file that this process has stored last, open for appending.
-    own: Mutex<Option<Appender>>,
+    own: Mutex<Option<Appender<File>>>,
 }
 
 impl RecordFile {

@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::io::{Result, Write as _};
 
+use crate::own_file::LockedFile;
+
 /// What an [`Appender`] needs of a file. Tests have one that becomes full.
 pub trait Storage {
     /// Writes all of `bytes` at the end, or a part of them and fails.
@@ -44,9 +46,23 @@ impl Storage for File {
     }
 }
 
+impl Storage for LockedFile {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        Storage::write_all(&mut **self, bytes)
+    }
+
+    fn set_len(&mut self, bytes: u64) -> Result<()> {
+        Storage::set_len(&mut **self, bytes)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Storage::sync(&mut **self)
+    }
+}
+
 /// A file that is only appended to, and that was opened for appending.
 #[derive(Debug)]
-pub struct Appender<F = File> {
+pub struct Appender<F = LockedFile> {
     file: F,
     /// Its length without what an append that failed left.
     end: u64,

@@ -8,6 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -22,10 +23,10 @@ const HEAD_LEN: usize = 4096;
 /// The result of opening and locking a file.
 #[derive(Debug)]
 pub enum Locked {
-    /// The lock is held until the file is closed.
+    /// The lock is held until the file is dropped.
     Held {
         /// The file, open for reading and appending.
-        file: File,
+        file: LockedFile,
         /// Whether it was created just now.
         is_new: bool,
     },
@@ -33,6 +34,33 @@ pub enum Locked {
     InUse,
     /// There is no such file.
     Absent,
+}
+
+/// A file that is locked (flock(2)) until it is dropped.
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for LockedFile {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+impl Drop for LockedFile {
+    /// Releases the lock at once. Closing the file would not: a child process has a copy of it until the child executes its
+    /// own program.
+    fn drop(&mut self) {
+        // Then closing does.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// A kind of file that Cheetah keeps beside evidence.
@@ -104,7 +132,7 @@ impl OwnFile {
             let failed = |error| self.failed("locking", path, &error);
             // Its holder may have removed it just before it released the lock.
             if FileId::at(path).map_err(failed)? == Some(FileId::of(&file).map_err(failed)?) {
-                return Ok(Locked::Held { file, is_new });
+                return Ok(Locked::Held { file: LockedFile(file), is_new });
             }
         }
     }
@@ -323,6 +351,10 @@ mod tests {
         assert!(matches!(NOTES.open_locked(&path).unwrap(), Locked::Absent));
         let Locked::Held { file: first, is_new: true } = NOTES.open_or_create_locked(&path).unwrap() else { panic!() };
         assert!(matches!(NOTES.open_or_create_locked(&path).unwrap(), Locked::InUse));
+        // As a child process has one until it executes its program.
+        let _copy = first.try_clone().unwrap();
+        drop(first);
+        let Locked::Held { file: first, is_new: false } = NOTES.open_locked(&path).unwrap() else { panic!() };
         fs::remove_file(&path).unwrap();
         assert!(matches!(NOTES.open_locked(&path).unwrap(), Locked::Absent));
         drop(first);

@@ -1,5 +1,6 @@
 """Child processes: started, watched, measured, and always ended by their own process id."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -104,23 +105,33 @@ def search_path() -> str:
 
 def run(argv: Sequence[str], timeout_s: float = 900, check: bool = True) -> str:
     """Runs a command to its end and returns its output; a failure carries its error message."""
-    try:
-        done = subprocess.run(
-            ["setpriv", "--pdeathsig", "KILL", *argv],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            env={**os.environ, "PATH": search_path()},
-        )
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"{' '.join(argv)}: not done after {timeout_s} s") from None
-    if check and done.returncode != 0:
-        complaint = (done.stderr.strip() or done.stdout.strip())[-800:]
-        raise BenchError(f"{' '.join(argv)}: exit status {done.returncode}: {complaint}")
-    return done.stdout
+    with contextlib.ExitStack() as stack:
+        # Interrupted before it is known, a command would go on, and mount what is being taken down.
+        with uninterrupted():
+            child = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env={**os.environ, "PATH": search_path()},
+            )
+            stack.callback(_end, child)
+        try:
+            printed, complaint = child.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"{' '.join(argv)}: not done after {timeout_s} s") from None
+    if check and child.returncode != 0:
+        complaint = (complaint.strip() or printed.strip())[-800:]
+        raise BenchError(f"{' '.join(argv)}: exit status {child.returncode}: {complaint}")
+    return printed
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """Ends a command that was interrupted, or has ended."""
+    with uninterrupted(), child:
+        child.kill()
 
 
 def timed(argv: Sequence[str], timeout_s: float = 1800) -> float:

@@ -1,5 +1,6 @@
 //! A log open for appending.
 
+use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -210,7 +211,7 @@ impl CustodyLog {
 
     /// The SHA-256 of everything from `offset` on.
     fn digest_from(&self, offset: u64) -> std::io::Result<String> {
-        let mut file = self.file.file();
+        let mut file: &File = self.file.file();
         file.seek(SeekFrom::Start(offset))?;
         // The check has found it no longer than a line may be.
         let mut rest = Vec::new();
@@ -221,7 +222,7 @@ impl CustodyLog {
     fn find_end(&mut self) -> Result<End> {
         let doing = |error| Error::io(format_args!("reading the custody log {}", self.path.display()), &error);
         self.file.mend().map_err(doing)?;
-        let mut file = self.file.file();
+        let mut file: &File = self.file.file();
         file.rewind().map_err(doing)?;
         let CheckedLog { mut report, prev, whole_bytes, open_line, key } =
             read(BufReader::new(file), Trust::Anyone).map_err(doing)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
-use cheetah_image::own_file::{Locked, OwnFile};
+use cheetah_image::own_file::{Locked, LockedFile, OwnFile};
 use sha2::{Digest as _, Sha256};
 
 use super::{AcquisitionState, JournalRecord, Start, VERSION};
@@ -79,7 +79,7 @@ impl Journal {
         }
     }
 
-    fn of(file: File, path: &Path) -> Self {
+    fn of(file: LockedFile, path: &Path) -> Self {
         // The end is set when it is read.
         let file = Appender::new(file, 0);
         Self { file, path: path.to_owned(), sha256: Sha256::new(), at: 0, witness: None }
@@ -158,7 +158,7 @@ pub enum Signed<'a> {
 
 impl Journal {
     fn lines_from_first(&self) -> std::io::Result<BufReader<&File>> {
-        let mut file = self.file.file();
+        let mut file: &File = self.file.file();
         file.seek(SeekFrom::Start(0))?;
         Ok(BufReader::new(file))
     }

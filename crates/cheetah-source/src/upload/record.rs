@@ -3,13 +3,12 @@
 //! `NAME.upload` lies in the folder of the command during an upload. It is a text file with a record on each line, and is only
 //! appended to. An incomplete line at the end, left by a crash, is ignored.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
-use cheetah_image::own_file::{Locked, OwnFile};
+use cheetah_image::own_file::{Locked, LockedFile, OwnFile};
 use cheetah_image::space;
 use parking_lot::Mutex;
 
@@ -144,13 +143,13 @@ impl UploadRecord {
 
 impl State {
     /// Reads the record, and removes what a crash left of its last line.
-    fn read(file: File, path: &Path) -> Result<Self> {
+    fn read(file: LockedFile, path: &Path) -> Result<Self> {
         let doing = |error: std::io::Error| Error::io(format_args!("reading {}", path.display()), &error);
         let size = file.metadata().map_err(doing)?.len();
         if size > BYTES_MAX {
             return Err(damaged(path, "it is too large"));
         }
-        let read = Uploads::read(BufReader::new(&file), size).map_err(doing)?;
+        let read = Uploads::read(BufReader::new(&*file), size).map_err(doing)?;
         let (uploads, end) = read.map_err(|why| damaged(path, why))?;
         Ok(Self { file: Appender::cut(file, end).map_err(doing)?, uploads })
     }

@@ -92,6 +92,10 @@ class Custody:
         """Records that the run ended early."""
         self._append("stopped", {"why": why})
 
+    def close(self) -> None:
+        """Lets another run write the log."""
+        self._log.close()
+
     def _append(self, event: str, details: dict[str, Any]) -> None:
         self._log.append(json.dumps({"event": event, "details": details}))
 

@@ -92,7 +92,7 @@ class Run:
         self._stopped: Problem | None = None
         """Why the result is not complete, unless the user interrupted the run."""
         self._top_findings = TopFindings()
-        self._custody: custody.Custody
+        self._custody: custody.Custody | None = None
         self._looking: futures.Future[Sequence[str]]
         """A look for what is in doubt about the source."""
         self._shared: shared_source.Hub
@@ -116,13 +116,19 @@ class Run:
         try:
             return self._examined(folder, shared)
         except OSError as error:
-            self._record_stop(options.sentence(error))
+            # Why there is no result, as far as that can be written.
+            with contextlib.suppress(OSError):
+                if self._custody is not None:
+                    self._custody.stop(options.sentence(error))
             raise
+        finally:
+            if self._custody is not None:
+                self._custody.close()
 
-    def _record_stop(self, why: str) -> None:
-        """Records why the run ended without a result, as far as that can be written."""
-        with contextlib.suppress(AttributeError, OSError):
-            self._custody.stop(why)
+    @property
+    def _log(self) -> custody.Custody:
+        assert self._custody is not None, "it is opened before anything is examined"
+        return self._custody
 
     def _examined(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
         with contextlib.ExitStack() as stack:
@@ -136,7 +142,7 @@ class Run:
             self._custody = custody.Custody(folder.path)
             # Of a folder that is not bound yet, nothing is taken over.
             binding = folder.binding()
-            vouched = self._custody.vouched(binding) if again else NOTHING
+            vouched = self._log.vouched(binding) if again else NOTHING
             self._record(identity, binding, again)
             self._parts = Parts(folder.path / PARTS)
             self._journal = self._resumed(folder.path / JOURNAL, vouched)
@@ -157,9 +163,9 @@ class Run:
     def _resumed(self, path: pathlib.Path, vouched: Vouched) -> Journal:
         """Opens the journal, as far as the custody log vouches for it."""
         try:
-            return Journal(path, self._parts, self._settings.max_file, vouched, self._custody.vouch)
+            return Journal(path, self._parts, self._settings.max_file, vouched, self._log.vouch)
         except Error as error:
-            self._custody.changed(str(error))
+            self._log.changed(str(error))
             raise
 
     def _record(self, identity: dict[str, Any], binding: bytes, again: bool) -> None:
@@ -172,7 +178,7 @@ class Run:
         }
         command = path_text.to_text(shlex.join(self._command))
         how = {"command": command, custody.BOUND_TO: custody.bound(binding), **versions()}
-        self._custody.begin(source, dict(self._settings.case), how, again)
+        self._log.begin(source, dict(self._settings.case), how, again)
 
     def _stages(self, out: pathlib.Path) -> None:
         self._stage("volumes", [self._volumes_task()])
@@ -204,7 +210,7 @@ class Run:
         doubts = tuple(self._looking.result())
         if doubts and not self._stage_progress.doubts:
             self._stage_progress.doubts = doubts
-            self._custody.doubts(doubts)
+            self._log.doubts(doubts)
         return doubts
 
     def _volumes_task(self) -> Task:
@@ -316,7 +322,7 @@ class Run:
         written = summary.write(out, facts)
         _report(out)
         ended_by = self._stopped.sentence if self._stopped else None
-        self._custody.end(self._complete, written["verdict"], OUTPUTS, ended_by)
+        self._log.end(self._complete, written["verdict"], OUTPUTS, ended_by)
         self._stage_progress.of("done", always=True)
         if not self._ended and not self._stopped:
             return FAILED, written
@@ -364,7 +370,7 @@ class Run:
             lost=shared.lost,
             doubts=self._doubts(),
             case=dict(self._settings.case),
-            custody={"log": custody.LOG, "key": self._custody.key},
+            custody={"log": custody.LOG, "key": self._log.key},
             connections=shared.connections,
             unallocated=coverage.unallocated(ranges, searched, problems) if ranges else summary.UnallocatedCoverage(),
         )
