@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cheetah_fuzz::tls_handshake::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cheetah_fuzz::within_budget(cheetah_fuzz::tls_handshake::run, data));

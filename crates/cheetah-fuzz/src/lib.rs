@@ -1,8 +1,8 @@
 //! Fuzz targets: one function per parser of untrusted bytes, and one for the erasure code.
 //!
-//! A target takes any bytes and panics if the tested code panics, breaks an invariant or exceeds its limits. `fuzz/`
-//! runs the targets under libFuzzer (`make fuzz`); `tests/random_input.rs` runs each on random input as part of the
-//! test suite.
+//! A target takes any bytes and panics if the tested code panics, breaks an invariant or exceeds its limits.
+//! [`within_budget`] also fails if it takes too much memory. `fuzz/` runs the targets under libFuzzer (`make fuzz`);
+//! `tests/random_input.rs` runs each on random input as part of the test suite.
 
 #![forbid(unsafe_code)]
 // Targets fail by panicking; their inputs are at most some MiB.
@@ -30,6 +30,23 @@ pub mod store_answer;
 pub mod survey;
 pub mod tls_handshake;
 pub mod upload_record;
+
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// The maximum number of bytes that any parser of untrusted bytes may have allocated at any time.
+pub const HEAP_BYTES_MAX: usize = 64 << 20;
+
+/// Runs a target on an input. Panics if the process, of which nothing else may run, allocates too much meanwhile.
+pub fn within_budget(target: Target, input: &[u8]) {
+    HEAP.reset_peak_usage();
+    let before = HEAP.current_usage();
+    target(input);
+    let used = HEAP.peak_usage().saturating_sub(before);
+    assert!(used <= HEAP_BYTES_MAX, "{used} bytes of memory for an input of {} bytes", input.len());
+}
 
 /// A fuzz target: takes any input, and panics on a defect.
 pub type Target = fn(&[u8]);
