@@ -125,6 +125,24 @@ def partitioned(path: str, data: str) -> list[str]:
     return [kind for kind, _, _ in parts]
 
 
+def with_large_sectors(path: str) -> None:
+    """Makes a disk with sectors of 4096 bytes and an ext4 in a partition, which starts and ends elsewhere in units of 512
+    bytes."""
+    sector, first, size_mib = 4096, 256, 16
+    part = f"{path}.part"
+    with open(part, "wb") as file:
+        file.truncate(size_mib * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-b", str(sector), part], check=True)
+    table = bytearray(512)
+    table[510:] = b"\x55\xaa"
+    struct.pack_into("<4xB3xII", table, 446, 0x83, first, size_mib * MIB // sector)
+    with open(path, "wb") as disk:
+        disk.write(table)
+        disk.truncate(first * sector + size_mib * MIB)
+        _copy_sparse(part, disk, first * sector)
+    os.unlink(part)
+
+
 def _copy_sparse(path: str, disk: BinaryIO, offset: int) -> None:
     with open(path, "rb") as file:
         for at in range(0, os.path.getsize(path), MIB):

@@ -55,7 +55,8 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
         nodes = start_nodes(room, 2).addresses
         room.run(CHEETAH, "create", drive, "--nodes", nodes, "--layout", "stripe", "--from", str(disk))
         room.run(CHEETAH, "create", str(dir / "other.drive"), "--nodes", nodes, "--layout", "stripe", "--size", "8MiB")
-        files = {f"{name}.drive": str(dir / f"{name}.drive") for name in ("case", "other")}
+        disks.with_large_sectors(str(dir / "large-sectors.raw"))
+        files = {name: str(dir / name) for name in ("case.drive", "other.drive", "large-sectors.raw")}
         try:
             machine = Shell(room, str(dir), PROGRAMS, MODULES, files)
         except MissingError as error:
@@ -164,6 +165,14 @@ def test_sectors_have_the_size_that_was_asked_for(case: Case) -> None:
     device = case.attach("--sector-size 4096")["device"]
     assert case.machine.output(f"blockdev --getss {device}") == "4096"
     case.machine.run(f"cheetah detach {device}")
+
+
+def test_a_disk_with_sectors_of_4096_bytes_has_its_partitions_without_being_asked_for_them(case: Case) -> None:
+    machine, said = case.machine, case.attach(source="large-sectors.raw")
+    device = said["device"]
+    assert said["partitions"] == [f"{device}p1"], said
+    assert machine.output(f"blockdev --getss {device}") == "4096"
+    machine.run(f"e2fsck -fn {device}p1 && cheetah detach {device}")
 
 
 def test_the_process_of_a_device_locks_its_memory_and_says_that_it_serves_a_disk(case: Case) -> None:

@@ -181,6 +181,23 @@ fn an_image_whose_report_or_stored_hash_is_gone_or_differs_is_a_finding() {
 }
 
 #[test]
+fn segments_exchanged_for_those_of_another_image_are_refused() {
+    let options = ["--segment-size", "1MiB", "--level", "none"];
+    let acquired = Acquired::new("x.E01", &options);
+    let (source, other) = (acquired.desk.file("other.img", &noise(2 * MIB, 7)), acquired.desk.arg("y.E01"));
+    elsewhere(&acquired.desk, &[&["acquire", &source, &other][..], &options].concat()).ok();
+    let of = |name: &str, segment: &str| acquired.desk.at(&format!("{name}.{segment}"));
+    let exchange = |segment: &str| fs::copy(of("y", segment), of("x", segment)).unwrap();
+    assert!(of("x", "E02").exists() && !of("x", "E03").exists());
+    exchange("E02");
+    elsewhere(&acquired.desk, &["verify", &acquired.image]).says(2, &["of another image"]);
+    // All of them agree with each other.
+    exchange("E01");
+    elsewhere(&acquired.desk, &["verify", &acquired.image]).says(3, &["custody log"]);
+    assert!(!acquired.lines().concat().contains("\"ok\":true"));
+}
+
+#[test]
 fn an_image_without_hashes_is_compared_with_the_digests_in_its_log() {
     let acquired = Acquired::new("x.raw", &["--hash", "none"]);
     cheetah(&["verify", &acquired.image]).ok();
