@@ -89,9 +89,9 @@ def evidence() -> Callable[[str], Path]:
     return find
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def nodes(binary: str) -> Iterator[str]:
-    """Two nodes, as `--nodes` takes them."""
+    """Two empty nodes, as `--nodes` takes them."""
     argv = [binary, "--json", "node", "--memory", "48MiB", "--listen", "127.0.0.1:0"]
     running = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
@@ -102,7 +102,7 @@ def nodes(binary: str) -> Iterator[str]:
             node.wait(PATIENCE_S)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def drive(binary: str, nodes: str) -> Callable[[Path, Path], Path]:
     """Creates a drive over the nodes, with an image in it."""
 
