@@ -93,7 +93,9 @@ def evidence() -> Callable[[str], Path]:
 def nodes(binary: str) -> Iterator[str]:
     """Two empty nodes, as `--nodes` takes them."""
     argv = [binary, "--json", "node", "--memory", "48MiB", "--listen", "127.0.0.1:0"]
-    running = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    # Tests know their own processes by a temporary directory of theirs.
+    env = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    running = [subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         yield ",".join(json.loads(node.stdout.readline())["nbd"] for node in running if node.stdout)
     finally:

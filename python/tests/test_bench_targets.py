@@ -235,7 +235,7 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def test_a_drive_that_cannot_be_created_is_one_sentence(nodes: str, own_tmp: Path) -> None:
+def test_a_drive_that_cannot_be_created_is_one_sentence(own_tmp: Path, nodes: str) -> None:
     with pytest.raises(BenchError, match="GiB of memory, and"), drive(own_tmp, 3).enter(1 << 50):
         pass
     nowhere = DriveTarget("nowhere", DrivePlan("stripe", 64 << 10, ("127.0.0.1:1",)), "ext4", own_tmp, MIB)
