@@ -28,7 +28,6 @@ pub struct LoadRequest {
 }
 
 /// A loaded image.
-#[derive(Debug, Clone)]
 pub struct Loaded {
     /// The image, as the drive file records it.
     pub image: Image,

@@ -166,8 +166,8 @@ impl Initiator {
     /// Sends a command until it is answered, over as many connections as that takes.
     async fn command(&self, cdb: Cdb, blocks: ByteRange, wanted: ByteRange) -> Result<Outcome> {
         let len = u32::try_from(blocks.len).map_err(|_| Error::Invalid("a command beyond 4 GiB".into()))?;
-        let mut begun = Instant::now();
         let mut turn = self.fatal.turn(blocks).await;
+        let mut begun = Instant::now();
         loop {
             let Some(allowed) = &turn else { return Err(self.ends_connections(wanted)) };
             match self.call(cdb, len).await {

@@ -31,7 +31,10 @@ impl FinishedImage {
         reporter.report(FillEvent::Complete { image: image.clone(), unreadable }).await?;
         // From now on the image counts as loaded.
         record.change(|file| (file.map, file.fill, file.image) = (map, None, Some(image.clone())))?;
-        remove_files(&record.file())?;
+        let file = record.file();
+        if let Err(error) = remove_files(&file) {
+            tracing::warn!("{}: a file of its fill stays, which is complete: {error}", file.name);
+        }
         Ok(image)
     }
 }
