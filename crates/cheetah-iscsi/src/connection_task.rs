@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use cheetah_device::fatal_reads::ByAddress;
 use cheetah_device::reconnect::{Backoff, Losses, PAUSE_MAX, ticker};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, sleep, timeout};
@@ -25,6 +26,9 @@ use crate::login::LoginParameters;
 use crate::scsi::Cdb;
 use crate::session::Outcome;
 use crate::uri::{IscsiUri, Unit};
+
+/// An initiator that must recognise its disk is replaced after each loss.
+static LOSSES: ByAddress<Losses> = ByAddress::new();
 
 /// The address of a logical unit and the parameters of its connection.
 #[derive(Debug, Clone)]
@@ -87,7 +91,7 @@ pub(crate) struct ConnectionTask {
     /// The last failure since there was progress.
     why: Option<Arc<str>>,
     backoff: Backoff,
-    losses: Losses,
+    losses: Arc<Losses>,
 }
 
 /// The reason a connection ended.
@@ -111,6 +115,7 @@ impl ConnectionTask {
         trust_reconnects: bool,
         calls: mpsc::UnboundedReceiver<Call>,
     ) -> Self {
+        let address = route.uri.to_string();
         Self {
             route,
             identity,
@@ -121,7 +126,7 @@ impl ConnectionTask {
             progress_at: Instant::now(),
             why: None,
             backoff: Backoff::default(),
-            losses: Losses::default(),
+            losses: LOSSES.of(address),
         }
     }
 

@@ -109,7 +109,11 @@ impl Initiator {
 
     fn lost(&self, range: ByteRange, why: Arc<str>) -> Error {
         let error = Error::Lost { device: Arc::clone(&self.name), range, why };
-        tracing::warn!("{error}");
+        // Lost connections are logged as such, with their number.
+        match self.fatal.has_dropped() {
+            true => tracing::debug!("{error}"),
+            false => tracing::warn!("{error}"),
+        }
         error
     }
 
@@ -199,7 +203,6 @@ impl Initiator {
     fn ends_connections(&self, range: ByteRange) -> Error {
         let why =
             "the target closes the connection each time it is asked for this range, instead of reporting an error";
-        tracing::warn!("{}: {range} is unreadable: {why}", self.name);
         Error::Unreadable { device: Arc::clone(&self.name), range, why: why.into() }
     }
 
