@@ -1,32 +1,41 @@
 //! The times of clients that replace lost connections: those of NBD and of iSCSI.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use parking_lot::Mutex;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 /// The pause after the first failed attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause between attempts.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The number of lost connections that are logged one by one.
-const LOSSES_LOGGED: u64 = 3;
+/// The number of losses that are told one by one.
+pub const LOSSES_TOLD: u64 = 3;
+/// After this time without a loss, they are counted anew.
+const CALM: Duration = Duration::from_secs(60);
 
-/// The number of lost connections to a server.
+/// Counts losses that may come by the thousand, so that the first ones are told each, and later ones ever more rarely.
 #[derive(Debug, Default)]
-pub struct Losses(AtomicU64);
+pub struct Losses(Mutex<(u64, Option<Instant>)>);
 
 impl Losses {
-    /// Logs that a connection was lost: the first losses each, later ones ever more rarely, with their number.
+    /// Notes a loss. Returns its number, counted from 1, if it is to be told.
+    pub fn note(&self) -> Option<u64> {
+        let (count, last) = &mut *self.0.lock();
+        if last.replace(Instant::now()).is_some_and(|last| last.elapsed() > CALM) {
+            *count = 0;
+        }
+        *count += 1;
+        Some(*count).filter(|nth| *nth <= LOSSES_TOLD || nth.is_power_of_two())
+    }
+
+    /// Notes that a connection was lost, and logs it.
     pub fn log(&self, device: &str, why: &str) {
-        let losses = self.0.fetch_add(1, Ordering::Relaxed) + 1;
-        match losses {
-            ..=LOSSES_LOGGED => tracing::warn!("{device}: connection lost: {why}"),
-            _ if losses.is_power_of_two() => {
-                tracing::warn!("{device}: connections lost: {losses} so far, the last because: {why}");
-            }
-            _ => tracing::debug!("{device}: connection lost: {why}"),
+        match self.note() {
+            Some(..=LOSSES_TOLD) => tracing::warn!("{device}: connection lost: {why}"),
+            Some(nth) => tracing::warn!("{device}: connections lost: {nth} so far, the last because: {why}"),
+            None => tracing::debug!("{device}: connection lost: {why}"),
         }
     }
 }
@@ -61,6 +70,15 @@ pub fn ticker(timeout: Duration) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_losses_are_told_each_and_later_ones_ever_more_rarely() {
+        let losses = Losses::default();
+        let told = |losses: &Losses| (0..1000).filter_map(|_| losses.note()).collect::<Vec<_>>();
+        assert_eq!(told(&losses), [1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512]);
+        tokio::time::advance(CALM * 2).await;
+        assert_eq!(losses.note(), Some(1));
+    }
 
     #[test]
     fn pauses_start_at_none_and_double_up_to_the_longest() {

@@ -17,6 +17,8 @@ pub mod login;
 pub mod pdu;
 pub mod scsi;
 pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod uri;
 
 pub use initiator::{Initiator, IscsiConfig};

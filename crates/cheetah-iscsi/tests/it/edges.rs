@@ -5,8 +5,8 @@ use std::time::Duration;
 use cheetah_device::error::EINVAL;
 use cheetah_device::{ByteRange, Device, Error};
 use cheetah_iscsi::pdu::Digests;
+use cheetah_iscsi::testing::{Act, Fake, Plan};
 
-use crate::fake::{Act, Fake, Plan};
 use crate::{connect, pattern, read};
 
 /// A long time-out, which no test here reaches.

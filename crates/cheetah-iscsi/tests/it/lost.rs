@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use cheetah_device::{ByteRange, Error};
+use cheetah_iscsi::testing::{Act, BLOCK, Fake, Plan, Seen};
 use cheetah_iscsi::{Initiator, IscsiConfig};
 
-use crate::fake::{Act, BLOCK, Fake, Plan, Seen};
 use crate::{config, connect, pattern, read};
 
 const SHORT: Duration = Duration::from_secs(3);

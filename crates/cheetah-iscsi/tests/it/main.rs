@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod edges;
-mod fake;
 mod lost;
 mod tgt;
 

@@ -181,7 +181,8 @@ pub(super) async fn keep(shared: Arc<Shared>, index: usize, initial: InitialConn
         if !shared.may_reconnect() {
             let why =
                 format!("the connection was lost ({}), and the server cannot say whether it is the same", ended.why);
-            refuse(&shared, Refused { fenced: false, why: why.into() });
+            // The layer above may open the source again, and says so.
+            end(&shared, Refused { fenced: false, why: why.into() });
             return;
         }
         if shared.links.iter().all(|link| link.load().is_none()) {
@@ -250,9 +251,14 @@ async fn watched<T>(shared: &Shared, link: &ConnectionHandle, attempt: impl Futu
 
 fn refuse(shared: &Shared, refused: Refused) -> Option<Opened> {
     tracing::error!("{}: gone for good: {}", shared.name, refused.why);
+    end(shared, refused);
+    None
+}
+
+/// Lets all requests fail from now on.
+fn end(shared: &Shared, refused: Refused) {
     shared.health.refused(refused);
     shared.nudge_all();
-    None
 }
 
 impl Refused {

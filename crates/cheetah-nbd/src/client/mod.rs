@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, EKEYREVOKED, ENOENT, ESTALE, ETIMEDOUT};
+use cheetah_device::fatal_reads::ByAddress;
 use cheetah_device::reconnect::Losses;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
 use cheetah_tls::{Credential, Expected, Refusal, Role, Roles, Transport};
@@ -60,6 +61,9 @@ use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
+
+/// The lost connections to each server, across clients: a source is opened again by a new one.
+static LOSSES: ByAddress<Losses> = ByAddress::new();
 
 /// The most connections of a client to one server.
 const CONNECTIONS_MAX: usize = 16;
@@ -159,8 +163,10 @@ struct Shared {
     closed: AtomicBool,
     /// How the server treats reads that fail; `None` for Cheetah's own, which answer them.
     habits: Option<Arc<Habits>>,
-    /// The number of lost connections.
-    losses: Losses,
+    /// The lost connections to this server.
+    losses: Arc<Losses>,
+    /// The requests that failed because the server is lost.
+    failures: Losses,
     /// The server was found silent since then; connections that heard nothing later are replaced.
     silent_since: Mutex<Option<Instant>>,
     silence: Silence,
@@ -239,6 +245,10 @@ impl Client {
             || !config.contexts.is_empty()
             || agreement.description.as_deref().is_some_and(|description| description.starts_with(X_CHEETAH));
         let habits = (!is_ours).then(|| Habits::of(&config.uri));
+        let losses = match config.uri.address {
+            Address::Inbound(_) => Arc::default(),
+            _ => LOSSES.of(config.uri.to_string()),
+        };
         let block_min = agreement.blocks.min;
         let payload_len_max = agreement.blocks.payload_max.min(PAYLOAD_LEN_MAX);
         let shared = Arc::new(Shared {
@@ -265,7 +275,8 @@ impl Client {
             counters: Counters::default(),
             closed: AtomicBool::new(false),
             habits,
-            losses: Losses::default(),
+            losses,
+            failures: Losses::default(),
             silent_since: Mutex::new(None),
             silence: Silence::new(),
         });

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_acquire::acquire::{AcquireEvent, Progress as Measured};
 use cheetah_device::Size;
+use cheetah_device::reconnect::{LOSSES_TOLD, Losses};
 
 use crate::ui::progress::pace;
 use crate::ui::{Progress, Ui};
@@ -16,12 +17,16 @@ pub struct Show {
     ui: Ui,
     bar: Option<(String, Progress)>,
     json_sent: Option<Instant>,
+    /// How often the source was lost.
+    losses: Losses,
+    /// Whether the last loss was told.
+    told: bool,
 }
 
 impl Show {
     /// Returns a display without a bar.
     pub fn new(ui: Ui) -> Self {
-        Self { ui, bar: None, json_sent: None }
+        Self { ui, bar: None, json_sent: None, losses: Losses::default(), told: true }
     }
 
     /// Shows an event.
@@ -45,15 +50,27 @@ impl Show {
             }
             AcquireEvent::Unreadable(bad) => self.say(&format!("{}: {}: {}", bad.is(), bad.range(), bad.why)),
             AcquireEvent::Lost { why, retry_for_s } => {
-                self.say(&format!("the source is lost: {why}; reconnecting for up to {retry_for_s} s"));
+                let waits = format_args!("reconnecting for up to {retry_for_s} s");
+                let nth = self.losses.note();
+                self.told = nth.is_some();
+                match nth {
+                    Some(..=LOSSES_TOLD) => self.say(&format!("the source is lost: {why}; {waits}")),
+                    Some(nth) => self.say(&format!("the source is lost, {nth} times so far: {why}; {waits}")),
+                    None => {}
+                }
             }
+            AcquireEvent::Back { .. } if !self.told => {}
             AcquireEvent::Back { opening, .. } if opening.vouched.is_empty() => {
                 self.say(&format!("the source is back: {opening}"));
             }
             AcquireEvent::Back { opening, .. } => {
                 self.say(&format!("the source is back: {opening}; {}", opening.vouched.join(", ")));
             }
-            AcquireEvent::Reconnected { .. } => self.say("a connection to the source was lost and restored"),
+            AcquireEvent::Reconnected { .. } => match self.losses.note() {
+                Some(..=LOSSES_TOLD) => self.say("a connection to the source was lost and restored"),
+                Some(nth) => self.say(&format!("{nth} connections to the source were lost and restored so far")),
+                None => {}
+            },
             // The report counts the former; the latter is the error that ends the command.
             AcquireEvent::Retried { .. } | AcquireEvent::SourceChanged { .. } => {}
             AcquireEvent::Completing { .. } => self.bar = None,

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cheetah_device::ByteRange;
+use cheetah_iscsi::testing::{Act, BLOCK, Fake, Plan, Seen};
 use serde_json::Value;
 
 use super::Examiner;
 use crate::support::node::list;
-use crate::support::run::Ran;
+use crate::support::run::{Ran, cheetah_plain};
 use crate::support::service::Mounted;
 use crate::support::{Desk, MIB, Peer, cheetah, need, noise, number, three, tool};
 
@@ -99,6 +100,9 @@ fn a_bad_sector_behind_a_server_that_ends_the_connection_is_a_range() {
         let qemu = Peer::qemu_nbd(&examiner.desk, &disk.uri);
         servers.push((qemu.uri.clone(), vec![qemu, disk]));
     }
+    // The target ends with its runtime.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    servers.push((runtime.block_on(rude_target(&content, &bad)), Vec::new()));
     for (uri, _peers) in servers {
         let raw = examiner.desk.arg("out.raw");
         let ran = examiner.acquire(&[&uri, &raw, "--max-errors", "unlimited"]).ended_with(3);
@@ -106,6 +110,10 @@ fn a_bad_sector_behind_a_server_that_ends_the_connection_is_a_range() {
         assert!(examiner.read("out.raw") == expected, "{uri}");
         assert_eq!(examiner.unreadable("out.raw.map"), [ByteRange::between(bad.start, bad.end)], "{uri}");
         assert!(number(&report, "reconnects") > 0 && number(&report, "corrupt_bytes") == 0, "{report}");
+        let raw = examiner.desk.arg("plain.raw");
+        let plain = cheetah_plain(&["acquire", &uri, &raw, "--force", "--max-errors", "unlimited"]);
+        let lines = plain.stderr.lines().filter(|line| line.contains("lost") || line.contains("is back")).count();
+        assert!(plain.code == Some(3) && lines <= 30, "{uri}: {lines} lines\n{}", plain.stderr);
         for name in ["out.raw", "out.raw.map", "out.raw.custody", "out.raw.report.txt"] {
             fs::remove_file(examiner.desk.at(name)).unwrap();
         }
@@ -132,6 +140,16 @@ fn an_end_that_is_no_whole_block_of_the_server_is_a_range() {
     examiner.acquire(&[&peer.uri, &raw, "--max-errors", "1"]).ended_with(3);
     assert_eq!(examiner.unreadable("out.raw.map"), [ByteRange::new(SIZE, 512)]);
     assert!(examiner.read("out.raw")[..SIZE as usize] == content[..SIZE as usize]);
+}
+
+/// Serves `content` as an iSCSI target that closes the connection at each read of `bad`; returns its URI.
+async fn rude_target(content: &[u8], bad: &Range<u64>) -> String {
+    let bad = bad.start / BLOCK as u64..bad.end / BLOCK as u64;
+    let act = move |read: Seen| match read.lba < bad.end && read.lba + read.blocks as u64 > bad.start {
+        true => Act::HangUpAfter(0),
+        false => Act::Answer,
+    };
+    Fake::start(Plan::new(&content.into(), act)).await.uri()
 }
 
 /// An NBD server that closes the connection where others would return an error.

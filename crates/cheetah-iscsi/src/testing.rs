@@ -1,12 +1,16 @@
-//! A target whose behaviour a test determines.
+//! A target whose behaviour a test determines, for tests of this crate and of others.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
+#![allow(missing_docs, reason = "a test reads the code")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
-use cheetah_iscsi::pdu::{Digests, Header, NO_TAG, Response, Sequence, frame, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::pdu::{Digests, Header, NO_TAG, Response, Sequence, frame, text};
 
 pub const TARGET: &str = "iqn.2001-04.com.example:fake";
 pub const BLOCK: usize = 512;
