@@ -18,6 +18,7 @@ from attack import (
     images,
     losses,
     neighbour,
+    partition,
     parts,
     proof,
     redirects,
@@ -69,6 +70,9 @@ def attacks() -> Iterator[tuple[str, Callable[[Stage], None]]]:
     for name, on_redundant in survival.ALL.items():
         for layout in survival.LAYOUTS:
             yield f"{name}, {layout}", _with_layout(on_redundant, layout)
+    for name, apart in partition.ALL.items():
+        for where, cut in partition.CUTS.items():
+            yield f"partition, {where}, {name}", _across(apart, cut)
     yield from ON_FILES.items()
 
 
@@ -78,6 +82,10 @@ def _with(attack: Callable[[Stage, str], None], stderr: str) -> Callable[[Stage]
 
 def _with_layout(attack: Callable[[Stage, str, str], None], layout: str) -> Callable[[Stage], None]:
     return lambda stage: attack(stage, "file", layout)
+
+
+def _across(attack: Callable[[Stage, str, partition.Cut], None], cut: partition.Cut) -> Callable[[Stage], None]:
+    return lambda stage: attack(stage, "file", cut)
 
 
 def _on_server(stage: Stage, server: str, stderr: str) -> None:

@@ -1,6 +1,8 @@
 """The servers under attack, each a process of its own, and their content."""
 
 import contextlib
+import copy
+import itertools
 import json
 import os
 import random
@@ -12,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from lab.namespace import Namespace
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 60.0
@@ -57,11 +61,18 @@ class Stage:
 
     def __init__(self, binary: Path, folder: Path, quick: bool):
         self.binary, self.folder, self.quick = binary, folder, quick
+        self.command = [str(binary)]
         self.random = random.Random(12)
         self.content = self.random.randbytes((8 if quick else 64) << 20)
         self.image = folder / "a.raw"
         self.image.write_bytes(self.content)
-        self._names = 0
+        self._names = itertools.count(1)
+
+    def on(self, namespace: Namespace) -> "Stage":
+        """Returns the same stage with its commands in a network namespace."""
+        there = copy.copy(self)
+        there.command = namespace.command(self.command)
+        return there
 
     def times(self, few: int, many: int) -> int:
         """Returns `few` in a quick run."""
@@ -69,15 +80,14 @@ class Stage:
 
     def path(self, suffix: str) -> Path:
         """Returns a path that does not exist. Names with a counter would be those of parts of one image."""
-        self._names += 1
-        letters = "".join(chr(ord("a") + int(digit)) for digit in str(self._names))
+        letters = "".join(chr(ord("a") + int(digit)) for digit in str(next(self._names)))
         return self.folder / f"file-{letters}-{suffix}"
 
     def run(self, *words: str | Path) -> tuple[int, str, str]:
         """Runs a verb to its end; returns exit code, stdout and stderr."""
         try:
             ran = subprocess.run(
-                [self.binary, *words],
+                [*self.command, *words],
                 capture_output=True,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
@@ -99,7 +109,7 @@ class Stage:
         """Starts a verb with a stderr, waits for its first line, and stops it in the end: it must exit with 0."""
         with self.stderr(stderr) as descriptor:
             process = subprocess.Popen(
-                [self.binary, "--json", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=descriptor,
+                [*self.command, "--json", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=descriptor,
                 env=self.environment(), text=True,
             )  # fmt: skip
         assert process.stdout

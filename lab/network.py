@@ -187,6 +187,19 @@ class Lab:
             self._guard.wait()
             self._guard = None
 
+    def part(self, numbers: Sequence[int]) -> None:
+        """Moves the nodes of these numbers to a switch of their own: nothing passes between them and the others."""
+        self.switch.run(["ip", "link", "add", "br1", "type", "bridge"])
+        self.switch.run(["ip", "link", "set", "br1", "up"])
+        for number in numbers:
+            self._join_bridge(f"port{number}", "br1")
+
+    def rejoin(self) -> None:
+        """Moves all nodes back to one switch."""
+        for node in self.nodes:
+            self._join_bridge(f"port{node.number}")
+        self.switch.run(["ip", "link", "delete", "br1"])
+
     def _start_guard(self) -> subprocess.Popen[bytes]:
         """Starts a process that takes the lab down if this one is killed."""
         argv = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard.py")]
@@ -265,8 +278,8 @@ class Lab:
         here.run(["ip", "link", "set", name, "up"])
         there.run(["ip", "link", "set", peer, "up"])
 
-    def _join_bridge(self, port: str) -> None:
-        self.switch.run(["ip", "link", "set", port, "master", "br0"])
+    def _join_bridge(self, port: str, bridge: str = "br0") -> None:
+        self.switch.run(["ip", "link", "set", port, "master", bridge])
 
     @staticmethod
     def _address(namespace: Namespace, address: str) -> None:

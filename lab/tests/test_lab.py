@@ -39,6 +39,16 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         if i % 50 == 49: time.sleep(0.001)
     for _ in range(50): s.sendto(b"end", ("10.77.0.1", 9))
 """
+# The kernel of a machine that is reached refuses the connection.
+REACH = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), float(sys.argv[2]))
+except ConnectionRefusedError:
+    print("yes")
+except OSError:
+    print("no")
+"""
 # By the kernel's stamps of arrival, which a delayed reader does not affect.
 TIMES = """
 import socket, struct
@@ -98,6 +108,18 @@ def test_machines_reach_each_other_and_nothing_is_left_behind() -> None:
 
 
 @pytest.mark.steady
+def test_a_parted_lab_lets_nothing_through_until_it_is_whole_again() -> None:
+    def reaches(machine: Namespace, address: str, patience_s: int = 60) -> bool:
+        return machine.run([sys.executable, "-c", REACH, address, str(patience_s)]).strip() == "yes"
+
+    with Lab(nodes=3, rate=None) as lab:
+        lab.part([2, 3])
+        assert reaches(lab.examiner, "10.77.0.11") and reaches(lab.nodes[1].namespace, "10.77.0.13")
+        assert not reaches(lab.examiner, "10.77.0.12", 1) and not reaches(lab.nodes[2].namespace, "10.77.0.11", 1)
+        lab.rejoin()
+        assert reaches(lab.examiner, "10.77.0.13") and reaches(lab.nodes[1].namespace, "10.77.0.11")
+
+
 def test_a_delay_is_added(delay_line: None) -> None:
     with Lab(2, links={2: Link(delay_us=20_000)}, rtt="0ms") as lab:
         near = check.round_trip_ms(lab, 10)

@@ -2,12 +2,13 @@
 //!
 //! Where nodes alone cannot decide, as in a mirror over two, the drive file has a vote. Two copies of it then let two
 //! writers go on, each with one node. Each node has content that the other lacks, and nothing says which is right.
-//! Maps name the writers before theirs ([`DriveMap::lineage`]), so a map that does not come from another one is recognised,
-//! and the drive is refused until an examiner decides: `cheetah repair --keep NODE`.
+//! Maps name the writers before theirs, and the map that each began with ([`DriveMap::lineage`]), so a map that does not come
+//! from another one is recognised, and the drive is refused until an examiner decides: `cheetah repair --keep NODE`.
 
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::MemberState;
 use cheetah_redundancy::engine::newest_of_writer;
+use serde::{Deserialize, Serialize};
 
 use super::map::DriveMap;
 use crate::file::SetNode;
@@ -29,20 +30,48 @@ pub(crate) struct Divergence {
     pub other: DriveMap,
 }
 
+/// A writer in a lineage, as text `ID@EPOCH`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub(crate) struct Ancestor {
+    /// Its id, in short.
+    pub writer: String,
+    /// The epoch of the map that it began with, if known: it does not know what the writer before changed later.
+    pub began_with: Option<u64>,
+}
+
+impl From<String> for Ancestor {
+    fn from(text: String) -> Self {
+        match text.split_once('@') {
+            Some((writer, epoch)) => Self { writer: writer.into(), began_with: epoch.parse().ok() },
+            None => Self { writer: text, began_with: None },
+        }
+    }
+}
+
+impl From<Ancestor> for String {
+    fn from(ancestor: Ancestor) -> Self {
+        match ancestor.began_with {
+            Some(epoch) => format!("{}@{epoch}", ancestor.writer),
+            None => ancestor.writer,
+        }
+    }
+}
+
 /// The writer's id as a lineage has it.
-pub(crate) fn short(writer: &str) -> String {
+fn short(writer: &str) -> String {
     writer.chars().take(ID_DIGITS).collect()
 }
 
 impl DriveMap {
     /// The writers of the maps that come from this one: those before, and its own.
-    pub fn lineage_of_next(&self, writer: &str) -> Vec<String> {
+    pub fn lineage_of_next(&self, writer: &str) -> Vec<Ancestor> {
         let mut lineage = self.lineage.clone();
         if lineage.is_empty() && !self.writer.is_empty() {
-            lineage.push(short(&self.writer));
+            lineage.push(Ancestor { writer: short(&self.writer), began_with: None });
         }
         // A writer that never stored a map has left no trace, and needs none.
-        lineage.push(short(writer));
+        lineage.push(Ancestor { writer: short(writer), began_with: Some(self.map.epoch) });
         let excess = lineage.len().saturating_sub(LINEAGE_MAX);
         lineage.drain(..excess);
         lineage
@@ -74,31 +103,46 @@ impl DriveMap {
         self.map.members.iter().any(|member| member.state != MemberState::InSync)
     }
 
+    /// The writer that many before this map's own, and what the one after it began with. `None` if that is not known.
+    fn ancestor(&self, before: u64) -> Option<(&Ancestor, Option<u64>)> {
+        let at = self.lineage.len().checked_sub(1 + usize::try_from(before).ok()?)?;
+        Some((self.lineage.get(at)?, self.lineage.get(at + 1).and_then(|next| next.began_with)))
+    }
+
     /// Whether this map comes from `other`, which has no higher epoch; true if that is not known.
     fn comes_from(&self, other: &Self) -> bool {
         let before = self.generation().saturating_sub(other.generation());
-        let writers = self.lineage.iter().rev();
-        match usize::try_from(before).ok().and_then(|before| writers.clone().nth(before)) {
-            Some(writer) => *writer == short(&other.writer),
+        match self.ancestor(before) {
+            Some((ancestor, continued)) => {
+                ancestor.writer == short(&other.writer) && continued.is_none_or(|epoch| epoch >= other.map.epoch)
+            }
             None => before > 0 || self.writer == other.writer,
         }
+    }
+
+    /// Whether this map, of a writer, comes from that of a drive file. The file names no writer, so it is enough if a later
+    /// writer knew its epoch.
+    fn comes_from_file(&self, file: &Self) -> bool {
+        let Some(before) = self.generation().checked_sub(file.generation()).filter(|before| *before > 0) else {
+            return false;
+        };
+        let continued = self.ancestor(before - 1).and_then(|(next, _)| next.began_with);
+        continued.is_none_or(|epoch| epoch >= file.map.epoch)
     }
 
     /// Whether the two were made by writers that wrote apart from each other.
     pub fn diverges_from(&self, other: &Self) -> bool {
         let (newest, oldest) = if self.map.epoch >= other.map.epoch { (self, other) } else { (other, self) };
-        let is_apart = !self.holders().any(|node| other.holders().any(|same| same.is_same(node)));
+        if self.holders().any(|node| other.holders().any(|same| same.is_same(node))) {
+            return false;
+        }
         // Without a writer it is the drive file's, or the map of a new drive.
-        let is_file = oldest.writer.is_empty() || newest.writer.is_empty();
-        is_apart
-            && match is_file {
-                // The file is only behind if the map is that of a later writer.
-                true => {
-                    let (file, map) = if self.writer.is_empty() { (self, other) } else { (other, self) };
-                    file.excludes_a_member() && !map.writer.is_empty() && file.generation() >= map.generation()
-                }
-                false => !newest.comes_from(oldest),
-            }
+        match (self.writer.is_empty(), other.writer.is_empty()) {
+            (false, false) => !newest.comes_from(oldest),
+            (true, false) => self.excludes_a_member() && !other.comes_from_file(self),
+            (false, true) => other.excludes_a_member() && !self.comes_from_file(other),
+            (true, true) => false,
+        }
     }
 }
 
@@ -184,6 +228,31 @@ mod tests {
             }
         }
         assert!(one.lineage.len() <= LINEAGE_MAX);
+    }
+
+    #[test]
+    fn a_writer_that_took_over_without_the_last_changes_of_the_one_before_diverges_from_it() {
+        let common = map(&DriveMap::of_file(&set()), "a", &[]);
+        // The network is cut: the first writer goes on without node 1, a second one without node 0, from what node 1 has.
+        let mut first = common.clone();
+        first.map.epoch += 1;
+        first.map.members[1] = Member::new(MemberState::Stale, Regions::all(1 << 30));
+        let second = map(&common, "b", &[0]);
+        assert!(second.diverges_from(&first) && first.diverges_from(&second));
+        // A drive file that the first writer kept says so, too, if node 0 is gone.
+        let file = DriveMap { writer: String::new(), lineage: Vec::new(), ..first.clone() };
+        assert!(second.diverges_from(&file) && file.diverges_from(&second));
+        // One that knew the change does not diverge, nor do its successors.
+        let next = map(&map(&first, "c", &[1]), "d", &[0]);
+        assert!(!next.diverges_from(&first) && !next.diverges_from(&file));
+        assert!(map(&second, "e", &[0]).diverges_from(&first));
+    }
+
+    #[test]
+    fn an_ancestor_is_read_as_it_was_written_with_and_without_an_epoch() {
+        for text in ["0123456789abcdef@4294967297", "0123456789abcdef"] {
+            assert_eq!(String::from(Ancestor::from(text.to_owned())), text);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::confirmation::{Confirmation, Confirmed};
-use super::divergence::Divergence;
+use super::divergence::{Ancestor, Divergence};
 use super::ended::{ENDED_TIMEOUT, has_ended};
 use super::leased::{Leased, NodeLink};
 use super::map::DriveMap;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// The highest epoch that former writers may have used. Later writers, too, begin above it.
     pub(super) former_epochs: AtomicU64,
     /// The writers before this one and this one, as its maps name them.
-    pub(super) lineage: Mutex<Vec<String>>,
+    pub(super) lineage: Mutex<Vec<Ancestor>>,
     /// Whether nodes that another writer wrote to apart from the others are overwritten: the examiner has decided.
     pub(super) overwrites: AtomicBool,
     has_warned_of_divergence: AtomicBool,
@@ -415,7 +415,7 @@ impl Shared {
         if map.epoch <= self.former_epochs.load(Ordering::Acquire) {
             lineage.pop();
         }
-        let writer = lineage.last().cloned().unwrap_or_default();
+        let writer = lineage.last().map_or_else(String::new, |last| last.writer.clone());
         Some(DriveMap { map, incoming: none(), former: none(), nodes, refetching: false, writer, lineage })
     }
 }

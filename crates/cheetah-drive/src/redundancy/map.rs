@@ -4,7 +4,7 @@ use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{BadRanges, Map, MemberState, Regions};
 use serde::{Deserialize, Serialize};
 
-use super::divergence::LINEAGE_MAX;
+use super::divergence::{Ancestor, LINEAGE_MAX};
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, IncomingNode, SetNode};
 
@@ -31,7 +31,7 @@ pub(crate) struct DriveMap {
     pub writer: String,
     /// The writers before and this one, the last one last, in short: by these, a map that does not come from another one is
     /// recognised.
-    pub lineage: Vec<String>,
+    pub lineage: Vec<Ancestor>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +46,7 @@ struct MapText {
     #[serde(default)]
     writer: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    lineage: Vec<String>,
+    lineage: Vec<Ancestor>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     refetching: bool,
     unsettled: String,
