@@ -9,6 +9,7 @@ mod ext;
 mod fat;
 pub mod foresight;
 pub mod formats;
+mod nearby;
 mod ntfs;
 pub mod offline;
 pub mod partition;

@@ -22,6 +22,8 @@ use cheetah_device::{ByteRange, Data, Device};
 
 use cheetah_device::le::{u16_at, u32_at, u64_at};
 
+use crate::nearby::Nearby;
+
 /// The maximum number of partitions: more than any tool creates, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;
 /// The sizes of a sector that are tried if it is not known, in this order.
@@ -116,7 +118,7 @@ impl SectorSize {
 
 /// Reads the partitions of `device`, in table order; none without a valid table. Only as much is read as that takes; remarks go to the log.
 pub async fn read_partitions(device: &dyn Device, sectors: impl Into<SectorSize>) -> Vec<Partition> {
-    let tables = choice::read_tables(device, sectors.into(), choice::Extent::InUse).await;
+    let tables = choice::read_tables(&Nearby::new(device), sectors.into(), choice::Extent::InUse).await;
     for remark in &tables.remarks {
         tracing::info!("{}", remark.sentence);
     }
@@ -125,7 +127,7 @@ pub async fn read_partitions(device: &dyn Device, sectors: impl Into<SectorSize>
 
 /// Reads the partition tables of `device`.
 pub async fn read_tables(device: &dyn Device, sectors: impl Into<SectorSize>) -> PartitionTables {
-    choice::read_tables(device, sectors.into(), choice::Extent::All).await
+    choice::read_tables(&Nearby::new(device), sectors.into(), choice::Extent::All).await
 }
 
 impl Partition {

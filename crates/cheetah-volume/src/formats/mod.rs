@@ -10,6 +10,7 @@ mod structure;
 use cheetah_device::{ByteRange, Device};
 
 use self::signatures::{At, SIGNATURES, Signature};
+use crate::nearby::Nearby;
 
 /// The start of a volume that is examined: up to and including the superblocks at 64 KiB.
 const HEAD_BYTES: u64 = 72 << 10;
@@ -59,7 +60,7 @@ impl Identified {
 /// Names the formats of a volume. Reads some 100 KiB, and a few hundred more of a volume without a known signature.
 pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     let mut found = Identified::default();
-    let pieces = Pieces { device, volume };
+    let pieces = Pieces { device: &Nearby::new(device), volume };
     let head = pieces.read(0, HEAD_BYTES, &mut found).await;
     let tail_at = volume.len.saturating_sub(TAIL_BYTES);
     let tail = pieces.read(tail_at, TAIL_BYTES, &mut found).await;

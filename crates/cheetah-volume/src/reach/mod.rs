@@ -8,6 +8,8 @@ mod table;
 
 use cheetah_device::{ByteRange, Device};
 
+use crate::nearby::Nearby;
+
 /// The start of a volume in which superblocks are looked for: all but those of swap and old RAID lie in it.
 const START_BYTES: u64 = 72 << 10;
 /// The start of a volume that is read if not all of that can be.
@@ -59,7 +61,7 @@ impl Default for ReachOptions {
 /// Returns what the partition tables and the file systems of `device` claim, in no particular order. What cannot be read claims
 /// nothing.
 pub async fn reach(device: &dyn Device, options: ReachOptions) -> Vec<Claim> {
-    let look = Look { device, options };
+    let look = Look { device: &Nearby::new(device), options };
     let whole = look.volume(0).await;
     let mut claims: Vec<Claim> = whole.iter().map(|found| found.claim("", 0)).collect();
     // The boot sector of such a file system has the signature of a partition table.
