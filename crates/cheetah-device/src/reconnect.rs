@@ -30,6 +30,15 @@ impl Losses {
         Some(*count).filter(|nth| *nth <= LOSSES_TOLD || nth.is_power_of_two())
     }
 
+    /// Notes that a request failed because its device is lost, and logs the error.
+    pub fn log_failure(&self, error: &crate::Error) {
+        match self.note() {
+            Some(..=LOSSES_TOLD) => tracing::warn!("{error}"),
+            Some(nth) => tracing::warn!("{error}; {nth} requests failed so far"),
+            None => tracing::debug!("{error}"),
+        }
+    }
+
     /// Notes that a connection was lost, and logs it.
     pub fn log(&self, device: &str, why: &str) {
         match self.note() {

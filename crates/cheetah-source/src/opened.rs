@@ -36,11 +36,11 @@ pub struct OpenedSource {
     /// Its lost ranges and nodes, and doubts about its content, a sentence each.
     pub lost: Vec<String>,
     /// What is in doubt about its content although all of it can be read, a sentence each ([`doubts`](crate::doubts())). Empty
-    /// behind a link, where opening must not wait for that: see [`OpenedSource::look_for_doubts`].
+    /// for a drive and behind a link, where opening must not wait for that: see [`OpenedSource::look_for_doubts`].
     pub doubts: Vec<String>,
-    /// Its volumes in formats that are named and not read. Empty behind a link, as `doubts` is.
+    /// Its volumes in formats that are named and not read. Empty where `doubts` is.
     pub unread_volumes: Vec<UnreadVolume>,
-    /// The source as it is read through its layers, if it is behind a link: it is looked at later.
+    /// The source as it is read through its layers, if it is a drive or behind a link: it is looked at later.
     behind: Option<Source>,
     reached: SourceConnections,
     closing: Closing,
@@ -156,18 +156,15 @@ impl OpenedSource {
         let (device, mut lost) = (drive.device(), drive.troubles().iter().map(ToString::to_string).collect::<Vec<_>>());
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         // A drive that is written to is no evidence.
-        let (doubts, unread_volumes) = match access.writable {
-            true => (Vec::new(), Vec::new()),
-            false => look(&image_on(file, device.clone()), access.timeout).await,
-        };
+        let behind = (!access.writable).then(|| image_on(file, device.clone()));
         Ok(Self {
             device,
             name: name_of(file),
             identity: drive_identity(file),
             lost,
-            doubts,
-            unread_volumes,
-            behind: None,
+            doubts: Vec::new(),
+            unread_volumes: Vec::new(),
+            behind,
             reached: SourceConnections::nodes(file, access),
             closing: Closing::Drive(drive),
             meter: None,
@@ -212,14 +209,14 @@ impl OpenedSource {
         })
     }
 
-    /// Looks for doubts about a source behind a link, through its layers, so that no byte crosses the link twice. `None` for a
-    /// source of this machine, whose doubts are known. `patience` is how long the look may take.
+    /// Looks for doubts about a drive or a source behind a link, through its layers, so that no byte crosses the link twice. `None`
+    /// for a source of this machine, whose doubts are known. `patience` is how long the look may take.
     pub fn look_for_doubts(&self, patience: Duration) -> Option<impl Future<Output = Vec<String>> + Send + use<>> {
         let source = self.behind.clone()?;
         Some(async move { doubts(&source, patience).await })
     }
 
-    /// Looks for the volumes of a source behind a link that are not read, as [`Self::look_for_doubts`] looks for doubts.
+    /// Looks for its volumes that are not read, as [`Self::look_for_doubts`] looks for doubts.
     pub fn look_for_unread_volumes(
         &self,
         patience: Duration,
@@ -228,7 +225,7 @@ impl OpenedSource {
         Some(async move { unread_volumes(&source, patience).await })
     }
 
-    /// Returns every doubt about it: those that were found when it was opened, and those of a look behind its link, which may
+    /// Returns every doubt about it: those that were found when it was opened, and those of a later look, which may
     /// take `patience`.
     pub async fn all_doubts(&self, patience: Duration) -> Vec<String> {
         let mut doubts = self.doubts.clone();

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_device::reconnect::Losses;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Extent, Geometry, Io};
 use cheetah_drive::digests::digest;
 use cheetah_error::{Error, Result};
@@ -37,6 +38,8 @@ pub(crate) struct Reopening {
     sample: Mutex<ReadSample>,
     /// Held by the read that opens it again.
     turn: tokio::sync::Mutex<()>,
+    /// The reads that failed because the source is lost.
+    failures: Losses,
 }
 
 struct State {
@@ -65,11 +68,14 @@ impl Reopening {
             state: Mutex::new(State { device, nth: 0, lost_at: None, failed: None, gone: None }),
             sample: Mutex::new(ReadSample::new(geometry.size)),
             turn: tokio::sync::Mutex::default(),
+            failures: Losses::default(),
         })
     }
 
     fn lost(&self, range: ByteRange, why: Arc<str>) -> DeviceError {
-        DeviceError::Lost { device: self.name.clone(), range, why }
+        let error = DeviceError::Lost { device: self.name.clone(), range, why };
+        self.failures.log_failure(&error);
+        error
     }
 
     /// Returns the device, and the number of devices before it.

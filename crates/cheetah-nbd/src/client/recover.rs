@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use cheetah_device::fatal_reads::Turn;
-use cheetah_device::reconnect::{LOSSES_TOLD, tick_of};
+use cheetah_device::reconnect::tick_of;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use tokio::time::Instant;
 
@@ -170,11 +170,9 @@ impl Shared {
     pub fn lost(&self, range: ByteRange, why: Arc<str>) -> Error {
         let error = Error::Lost { device: Arc::clone(&self.name), range, why };
         // Otherwise the layer above uses another server, or opens this one again, and logs the failure.
-        let is_final = self.wait_for_replacement && self.may_reconnect();
-        match self.failures.note().filter(|_| is_final) {
-            Some(..=LOSSES_TOLD) => tracing::warn!("{error}"),
-            Some(nth) => tracing::warn!("{error}; {nth} requests failed so far"),
-            None => tracing::debug!("{error}"),
+        match self.wait_for_replacement && self.may_reconnect() {
+            true => self.failures.log_failure(&error),
+            false => tracing::debug!("{error}"),
         }
         error
     }

@@ -176,7 +176,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let access = Access { half_loaded: args.whole, ..Access::read_once(args.timeout.get()) };
     let source = OpenedSource::open(&path_to_text(&args.drive), &access).await?;
     // Not the note, which is said at the end.
-    warn_of_doubts(&source.doubts, ui);
+    warn_of_doubts(&source.all_doubts(args.timeout.get()).await, ui);
     let progress = ui.progress(format!("saving {}", args.image.display()), size.unwrap_or_else(|| source.size()));
     // An unchanged image must have the digests and hashes made at load.
     let intact = file.image.as_ref().filter(|image| image.state == ImageState::Intact);
