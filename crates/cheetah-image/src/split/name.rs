@@ -126,6 +126,17 @@ impl PartName {
         self.width > 1 && self.number < highest
     }
 
+    /// The number of parts that the name says there are: 3 of `disk-1of3.raw`.
+    pub fn total(&self) -> Option<u64> {
+        const SEPARATORS: &[u8] = b"_- ";
+        let skip = |text: &[u8]| usize::from(text.first().is_some_and(|one| SEPARATORS.contains(one)));
+        let rest = &self.after[skip(&self.after)..];
+        let (of, rest) = rest.split_at_checked(2)?;
+        let rest = &rest[skip(rest)..];
+        let digits = rest.iter().take_while(|one| one.is_ascii_digit()).count();
+        Notation::Decimal.value(&rest[..digits]).filter(|_| of.eq_ignore_ascii_case(b"of"))
+    }
+
     /// Whether the counter is the usual ending of a raw image, such as `raw` or `dd`: letters that are hardly ever a counter.
     pub fn is_usual_ending(&self) -> bool {
         const ENDINGS: [&[u8]; 6] = [b"bin", b"dd", b"dmg", b"img", b"iso", b"raw"];
@@ -315,6 +326,22 @@ mod tests {
         }
         for text in ["d.", "d.1234567890", ".001", "/", ""] {
             assert_eq!(name(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_say_how_many_parts_there_are() {
+        for (text, total) in [
+            ("disk-1of3.raw", Some(3)),
+            ("d.1of2", Some(2)),
+            ("2_of_10.img", Some(10)),
+            ("d 2 OF 4.dd", Some(4)),
+            ("disk_02.dd", None),
+            ("1often.raw", None),
+            ("1of.raw", None),
+        ] {
+            let all = PartName::all_of(Path::new(text));
+            assert_eq!(all.last().and_then(PartName::total), total, "{text}");
         }
     }
 

@@ -91,6 +91,12 @@ fn judge(path: &Path, name: &PartName, mut all: Vec<(PartName, Option<u64>)>) ->
     let is_own = |name: &PartName| Some(name.file_name().as_os_str()) == path.file_name();
     if all.len() < 2 || !all.iter().any(|(name, _)| is_own(name)) {
         let is_part = name.follows_dot() && name.is_padded() && name.is_first();
+        if let Some(total) = name.total().filter(|total| *total > 1) {
+            let path = path.display();
+            return Ok(Found::Alone(Some(format!(
+                "{path} is named like a part of {total}, and no other part is beside it"
+            ))));
+        }
         return Ok(Found::Alone(is_part.then(|| {
             format!("{} is named like the first part of several, and no other part is beside it", path.display())
         })));
@@ -221,7 +227,9 @@ fn loose(path: &Path, all: &[(PartName, Option<u64>)], is_own: impl Fn(&PartName
     if own.is_number_only() && !padded || crate::side_file::custody_log(path).is_some() {
         return Ok(Found::Alone(None));
     }
-    let is_near = |other: &PartName| own.precedes(other) || other.precedes(own) || padded;
+    // Then those next to it may be missing.
+    let is_one_of = padded || own.total().is_some_and(|total| total > 1);
+    let is_near = |other: &PartName| own.precedes(other) || other.precedes(own) || is_one_of;
     let near: Vec<_> = all.iter().filter(|(other, _)| other != own && is_near(other)).collect();
     if near.is_empty() {
         return Ok(Found::Alone(None));
@@ -335,6 +343,8 @@ mod tests {
             ["disk1.raw", "disk2.raw"],
             ["d.1of2", "d.2of2"],
             ["d-1of2.raw", "d-2of2.raw"],
+            ["d-1of3.img", "d-3of3.img"],
+            ["d.1of4", "d.4of4"],
             ["part1", "part2"],
             ["diskA", "diskB"],
             ["d.001.dd", "d.003.dd"],
@@ -351,6 +361,13 @@ mod tests {
         assert!(why.contains("xac"), "{why}");
         let (_, why) = found(&equal(&["d.01", "d.001"]), "d.01").unwrap_err();
         assert!(why.contains("not certain"), "{why}");
+    }
+
+    #[test]
+    fn a_part_whose_name_says_that_there_are_others_is_read_alone_with_a_note() {
+        let dir = folder(&[("d-1of3.img", 9)]);
+        let found = look(&dir.path().join("d-1of3.img")).unwrap();
+        assert!(matches!(&found, Found::Alone(Some(note)) if note.contains("a part of 3")), "{found:?}");
     }
 
     #[test]
