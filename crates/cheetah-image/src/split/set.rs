@@ -227,9 +227,9 @@ fn loose(path: &Path, all: &[(PartName, Option<u64>)], is_own: impl Fn(&PartName
     if own.is_number_only() && !padded || crate::side_file::custody_log(path).is_some() {
         return Ok(Found::Alone(None));
     }
-    // Then those next to it may be missing.
-    let is_one_of = padded || own.total().is_some_and(|total| total > 1);
-    let is_near = |other: &PartName| own.precedes(other) || other.precedes(own) || is_one_of;
+    // Letters may be words. Of numbers, those next to it may be missing.
+    let is_number = own.notation() == Notation::Decimal;
+    let is_near = |other: &PartName| is_number || own.precedes(other) || other.precedes(own);
     let near: Vec<_> = all.iter().filter(|(other, _)| other != own && is_near(other)).collect();
     if near.is_empty() {
         return Ok(Found::Alone(None));
@@ -345,6 +345,8 @@ mod tests {
             ["d-1of2.raw", "d-2of2.raw"],
             ["d-1of3.img", "d-3of3.img"],
             ["d.1of4", "d.4of4"],
+            ["part1", "part3"],
+            ["disk1.raw", "disk4.raw"],
             ["part1", "part2"],
             ["diskA", "diskB"],
             ["d.001.dd", "d.003.dd"],
@@ -396,7 +398,7 @@ mod tests {
             (&[("sda1.dd", 9), ("sda2.dd", 12)], "sda1.dd"),
             (&[("sda", 9), ("sdb", 12)], "sda"),
             (&[("disk1.raw", 9), ("disk2.raw", 9), ("disk1.raw.custody", 9)], "disk1.raw"),
-            (&[("disk1.raw", 9), ("disk7.raw", 9)], "disk1.raw"),
+            (&[("disk1.raw", 9), ("disk7.raw", 12)], "disk1.raw"),
             (&[("1.raw", 9), ("2.raw", 9)], "1.raw"),
             (&[("d.raw", 20), ("d.aa", 10), ("d.ab", 10)], "d.raw"),
             (&[("d.dd", 20), ("d.aa", 10), ("d.ab", 10)], "d.dd"),
