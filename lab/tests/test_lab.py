@@ -120,6 +120,7 @@ def test_a_parted_lab_lets_nothing_through_until_it_is_whole_again() -> None:
         assert reaches(lab.examiner, "10.77.0.13") and reaches(lab.nodes[1].namespace, "10.77.0.11")
 
 
+@pytest.mark.steady
 def test_a_delay_is_added(delay_line: None) -> None:
     with Lab(2, links={2: Link(delay_us=20_000)}, rtt="0ms") as lab:
         near = check.round_trip_ms(lab, 10)
