@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cheetah_device::error::{EINVAL, EIO, EPERM};
 use cheetah_device::fatal_reads::{ByAddress, FatalReads, Turn};
+use cheetah_device::reconnect::Losses;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io, Result};
 use futures::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::{mpsc, oneshot};
@@ -67,6 +68,9 @@ pub struct Initiator {
     timeout: Duration,
     calls: mpsc::UnboundedSender<Call>,
     fatal: Arc<FatalReads>,
+    trust_reconnects: bool,
+    /// The reads that failed because the target is lost.
+    failures: Losses,
 }
 
 impl Initiator {
@@ -99,7 +103,19 @@ impl Initiator {
         tokio::spawn(ConnectionTask::new(route, identity.clone(), trust_reconnects, receiver).run(connection));
         let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
         let fatal = FATAL.of(uri.to_string());
-        Ok(Self { name, inquiry, transfer_blocks_max, in_flight_max, timeout: limit, calls, fatal })
+        let failures = Losses::default();
+        let timeout = limit;
+        Ok(Self {
+            name,
+            inquiry,
+            transfer_blocks_max,
+            in_flight_max,
+            timeout,
+            calls,
+            fatal,
+            trust_reconnects,
+            failures,
+        })
     }
 
     /// The properties the logical unit reports.
@@ -109,10 +125,10 @@ impl Initiator {
 
     fn lost(&self, range: ByteRange, why: Arc<str>) -> Error {
         let error = Error::Lost { device: Arc::clone(&self.name), range, why };
-        // Lost connections are logged as such, with their number.
-        match self.fatal.has_dropped() {
-            true => tracing::debug!("{error}"),
-            false => tracing::warn!("{error}"),
+        // Otherwise the layer above opens the target again, and logs the failure.
+        match self.trust_reconnects {
+            true => self.failures.log_failure(&error),
+            false => tracing::debug!("{error}"),
         }
         error
     }
