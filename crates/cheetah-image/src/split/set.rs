@@ -248,13 +248,13 @@ fn loose(path: &Path, all: &[(PartName, Option<u64>)], is_own: impl Fn(&PartName
     if fitting.is_empty() {
         let names = shown(&mut near.iter().map(|(name, _)| name));
         return Ok(Found::Alone(Some(format!(
-            "{path} was read alone, although {names} beside it is named like another part of it: by their sizes and their \
+            "{path} was read alone, although the name of {names} beside it is that of another part: by their sizes and their \
              beginnings they are images of their own"
         ))));
     }
     let names = shown(&mut fitting.iter().map(|(name, _)| name));
     Err(Error::misuse(format!(
-        "{path} may be a part of an image, because {names} is beside it; if they are parts, join them with cat; to read \
+        "{path} may be a part of an image, because of {names} beside it; if they are parts, join them with cat; to read \
          this file alone, say raw:{path}"
     )))
 }
