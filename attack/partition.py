@@ -103,19 +103,8 @@ class Side:
     def export(self, stack: contextlib.ExitStack, stderr: str, *more: str) -> Path:
         """Exports the drive for writing; returns the socket. The server may end with an error once it lost the drive."""
         socket = self.stage.path(".sock")
-        words: tuple[str | Path, ...] = (
-            "export",
-            self.drive,
-            "--writable",
-            "--unix",
-            socket,
-            "--prefetch",
-            "0",
-            "--timeout",
-            "3",
-            *more,
-        )
-        running = self.stage.server(stderr, *words)
+        options = ("--writable", "--unix", socket, "--prefetch", "0", "--timeout", "3")
+        running = self.stage.server(stderr, "export", self.drive, *options, *more)
         running.__enter__()
         stack.callback(_end, running)
         return socket
@@ -193,8 +182,7 @@ def _take(stack: contextlib.ExitStack, stderr: str, side: Side, force: tuple[str
 
 def _settle(lab: Lab, near: Side, far: Side, written: list[Writer]) -> None:
     """All that was acknowledged is there, from both sides; or both refuse, and the examiner decides."""
-    sides = {0: near, 1: far}
-    refused = [side for side in sides.values() if not _compare(side, written)]
+    refused = [side for side in (near, far) if not _compare(side, written)]
     if not refused:
         return
     if len(written) < 2 or len(refused) < 2:
