@@ -110,8 +110,10 @@ impl Pass<'_> {
         mut progress: impl FnMut(CopyProgress) + Send,
     ) -> Result<Copied> {
         let LoadRequest { drive, errors_max, .. } = self.request;
-        let (mut digests, hashing) =
-            (Digests::new(self.size)?, Hashing::start(drive.hashes)?.with_parts(SourceFiles::parts(self.source))?);
+        let (mut digests, hashing) = (
+            Digests::new(self.size)?,
+            Hashing::start(drive.hashes)?.with_parts(SourceFiles::parts(self.source, drive.hashes))?,
+        );
         let (mut reader, mut writer) = (self.reader(), ChunkWriter::new(to.clone(), name));
         let (mut bad, mut damage) = (Vec::new(), Damage::default());
         while let Some(read) = reader.next().await {

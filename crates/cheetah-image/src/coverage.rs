@@ -66,7 +66,7 @@ pub(crate) fn applied(source: Source, image: &Path) -> Result<Source> {
 ///
 /// [`Error::Evidence`] if it is the map of an image of another size.
 pub fn apply(source: Source, map: Coverage, (map_name, image_name): (&str, &str)) -> Result<Source> {
-    let Source { device, mut identity, name, files, notes } = source;
+    let mut identity = source.identity.clone();
     if map.size() != identity.size {
         return Err(Error::Evidence(format!(
             "{map_name} is the map of an image of {}, but {image_name} has {}: replace the map with the right one, or remove it",
@@ -75,11 +75,11 @@ pub fn apply(source: Source, map: Coverage, (map_name, image_name): (&str, &str)
         )));
     }
     if map.is_whole() {
-        return Ok(Source { device, identity, name, files, notes });
+        return Ok(source);
     }
     let missing = map.runs(ByteRange::new(0, map.size())).filter(|(_, state)| *state != State::Read);
     identity.unreadable.extend(missing.map(|(run, _)| run));
     identity.unreadable = coalesce(identity.unreadable, 0);
-    let device = Arc::new(CoverageFilter::new(device, map, image_name, "when the image was made"));
-    Ok(Source { device, identity, name, files, notes })
+    let device = Arc::new(CoverageFilter::new(source.device.clone(), map, image_name, "when the image was made"));
+    Ok(Source { device, identity, ..source })
 }

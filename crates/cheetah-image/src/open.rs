@@ -48,7 +48,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
             let identity = Identity { watched, ..Identity::new(format.kind(), spec, device.geometry().size) };
             let (files, notes) = (device.files().to_vec(), device.notes().to_vec());
             let device = Arc::new(ReadOnly::new(Arc::new(device)));
-            Ok(Source { device, identity, name: stem(&path), files, notes })
+            Ok(Source { notes, ..Source::new(device, identity, stem(&path)).with_files(files) })
         }
     }
 }

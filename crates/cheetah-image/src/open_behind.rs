@@ -13,6 +13,7 @@ use futures::future::{BoxFuture, try_join_all};
 use crate::compressed::{Compressed, zstd};
 use crate::detect::{self, Compression, Format};
 use crate::ewf::{Ewf, segment_name};
+use crate::hashed::HashedFiles;
 use crate::identity::{Identity, Kind};
 use crate::open::{FRAME_LOOKS_MAX, claimed_format, of_compressed, of_ewf, stem, stem_of_compressed};
 use crate::source::{OpenOptions, Source, SourceFile};
@@ -97,10 +98,13 @@ pub async fn open_behind(
             let mut segments = vec![(location.to_owned(), device)];
             let next = |count| segment_name(name, count + 1);
             let missing = find(&mut segments, folder, next).await?;
-            let open = move || Ewf::behind(segments, missing);
+            let hashed = options.in_order.then(|| Arc::new(HashedFiles::new(&segments)));
+            let noted = hashed.clone();
+            let open = move || Ewf::behind(segments, missing, noted);
             let image = spawn_blocking(open).await.map_err(|error| opening(location, &error))??;
+            hashed.iter().for_each(|hashed| hashed.hold());
             let (identity, files) = (of_ewf(location, &image), image.files());
-            Ok(Source::new(Arc::new(image), identity, stem(path)).with_files(files))
+            Ok(Source { hashed, ..Source::new(Arc::new(image), identity, stem(path)).with_files(files) })
         }
         Format::Unsupported(unsupported) => refused(unsupported.what),
         Format::Zip => refused("an AFF4 image or a ZIP archive"),

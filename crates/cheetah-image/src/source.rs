@@ -1,10 +1,12 @@
 //! An open source, and the options of opening one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::DynDevice;
 
+use crate::hashed::HashedFiles;
 use crate::identity::Identity;
 
 /// The options of opening an image or a disk.
@@ -44,6 +46,8 @@ pub struct Source {
     pub name: String,
     /// The files that it is read from, in order; none for a disk or an export.
     pub files: Vec<SourceFile>,
+    /// Their hashes, if they are made as its content is read.
+    pub hashed: Option<Arc<HashedFiles>>,
     /// What is in doubt about it although it can be read, a sentence each.
     pub notes: Vec<String>,
 }
@@ -67,7 +71,7 @@ impl SourceFile {
 impl Source {
     /// Returns a source that is read from no file.
     pub const fn new(device: DynDevice, identity: Identity, name: String) -> Self {
-        Self { device, identity, name, files: Vec::new(), notes: Vec::new() }
+        Self { device, identity, name, files: Vec::new(), hashed: None, notes: Vec::new() }
     }
 
     /// Returns it with the files that it is read from.

@@ -321,17 +321,17 @@ fn connection(identity: &Identity) -> Option<String> {
 /// Returns the source with a device that opens it again when a connection is lost. An agent's source stays as it is: its client
 /// reconnects, to the same process only.
 fn reopening(source: Source, text: &str, options: SourceOptions) -> Source {
-    let Source { device, identity, name, files, notes } = source;
+    let identity = &source.identity;
     if !matches!(identity.kind, Kind::Nbd | Kind::Iscsi) || identity.instance().is_some() {
-        return Source { device, identity, name, files, notes };
+        return source;
     }
     let spec = text.to_owned();
     let again = move || {
         let spec = spec.clone();
         async move { open(&spec, &options).await }.boxed()
     };
-    let device = Reopening::over(device, identity.clone(), options.timeout, Box::new(again));
-    Source { device, identity, name, files, notes }
+    let device = Reopening::over(source.device.clone(), identity.clone(), options.timeout, Box::new(again));
+    Source { device, ..source }
 }
 
 /// Returns a sentence about the ranges that an image records as unreadable.

@@ -136,7 +136,8 @@ async fn begin_new(
         destinations: start.destinations.clone(),
         resumed_at: 0,
     })?;
-    let hashing = Hashing::start(request.hashes)?.with_parts(SourceFiles::parts(&evidence.source))?;
+    let parts = SourceFiles::parts(&evidence.source, request.hashes);
+    let hashing = Hashing::start(request.hashes)?.with_parts(parts)?;
     Ok(Prepared { journal, state: AcquisitionState::new(start)?, sinks, hashing, evidence })
 }
 
@@ -257,7 +258,8 @@ async fn take_up(
         destinations: state.start.destinations.clone(),
         resumed_at: state.at,
     })?;
-    let hashing = Hashing::start(state.start.hash_choice()?)?.with_parts(SourceFiles::parts(&evidence.source))?;
+    let hashes = state.start.hash_choice()?;
+    let hashing = Hashing::start(hashes)?.with_parts(SourceFiles::parts(&evidence.source, hashes))?;
     let mut setup = setup(request, &state.start);
     let Some(marks) = state.marks.clone().filter(|_| state.at > 0) else {
         // No checkpoint was written. Partial files that are there are from this acquisition.

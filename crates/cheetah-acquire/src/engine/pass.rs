@@ -168,6 +168,7 @@ impl Pass<'_> {
                 end => return Ok(end),
             };
             self.note_reconnects(&evidence)?;
+            let hashed = evidence.source.hashed.clone();
             drop((reader, evidence));
             // A server that ends the connection at bad sectors is lost once for each range that is found to be one.
             let place = (self.state.at, ranges_that_end_connections());
@@ -184,6 +185,9 @@ impl Pass<'_> {
                     None => return Ok(PassEnd::Lost(lost)),
                 },
             };
+            if let (Some(now), Some(before)) = (&evidence.source.hashed, hashed) {
+                now.go_on_from(&before);
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Hashes of the files that a source is read from, made beside the pass over its content.
 //!
 //! The content of an E01, say, is not that of its files. The files are read in the order in which the pass reads them, so most
-//! of their bytes come from the page cache. The parts of an image behind a link are not read twice: their bytes are the content, in
-//! order, and are hashed as it passes.
+//! of their bytes come from the page cache. Files behind a link are not read twice: parts of an image are the content, in order, and
+//! are hashed as it passes; segments of an E01 as they are read ([`HashedFiles`]).
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
 use cheetah_image::hash::hex;
-use cheetah_image::{Hashes, Kind, Source, SourceFile, regular};
+use cheetah_image::{HashChoice, HashKind, HashedFiles, Hashes, Kind, Source, SourceFile, regular};
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
@@ -30,6 +30,7 @@ pub struct SourceFiles {
     is_content: bool,
     /// Whether the files are behind a link.
     is_remote: bool,
+    hashed: Option<Arc<HashedFiles>>,
     stop: Arc<AtomicBool>,
     job: Option<JoinHandle<Vec<FileRead>>>,
 }
@@ -50,14 +51,19 @@ impl SourceFiles {
                 files.iter().enumerate().map(|(index, file)| hash(file, index == 0, &stop)).collect()
             })
         });
-        Self { files, known, is_content, is_remote, stop, job }
+        Self { files, known, is_content, is_remote, hashed: source.hashed.clone(), stop, job }
     }
 
-    /// The sizes of the files that are to be hashed as the content passes: those of an image in parts behind a link; otherwise
-    /// none.
-    pub fn parts(source: &Source) -> Vec<u64> {
+    /// The sizes of the files behind a link that are to be hashed as the content passes: those of a raw image, in parts or, if
+    /// the SHA-256 of the content is not made, in one file; otherwise none.
+    pub fn parts(source: &Source, hashes: HashChoice) -> Vec<u64> {
         let sizes: Vec<_> = source.files.iter().map(|file| file.size).collect();
-        let is_content = source.identity.kind == Kind::Split && sizes.iter().sum::<u64>() == source.identity.size;
+        let is_raw = match source.identity.kind {
+            Kind::Split => true,
+            Kind::Http => !hashes.kinds().any(|kind| kind == HashKind::Sha256),
+            _ => false,
+        };
+        let is_content = is_raw && sizes.iter().sum::<u64>() == source.identity.size;
         if is_content && is_remote(source) { sizes } else { Vec::new() }
     }
 
@@ -78,6 +84,15 @@ impl SourceFiles {
         self.files.iter().zip(parts).map(read).collect()
     }
 
+    /// The files with their hashes, or with what kept them from being hashed.
+    fn of_files(&self, hashed: Vec<Result<String, String>>) -> Vec<FileRead> {
+        let read = |(file, hashed): (&SourceFile, Result<String, String>)| {
+            let (sha256, why_not) = hashed.map_or_else(|why| (None, Some(why)), |sha256| (Some(sha256), None));
+            FileRead { file: path_to_text(&file.path).into_owned(), size: file.size, sha256, why_not }
+        };
+        self.files.iter().zip(hashed).map(read).collect()
+    }
+
     /// Waits for the hashes. `content` has those of the content, of which the ranges `bad` could not be read; `parts` has those of
     /// its [`parts`](Self::parts).
     pub async fn finish(mut self, content: &Hashes, parts: Vec<String>, bad: &[BadRange]) -> Vec<FileRead> {
@@ -86,6 +101,9 @@ impl SourceFiles {
         }
         if let Some(job) = self.job.take() {
             return job.await.unwrap_or_default();
+        }
+        if let Some(hashed) = self.hashed.take() {
+            return self.of_files(hashed.finish().await);
         }
         let sha256 = self.known.take().or_else(|| content.sha256.clone().filter(|_| self.is_content && bad.is_empty()));
         let why_not = sha256.is_none().then(|| match self.is_remote {

@@ -13,6 +13,7 @@ use self::chunk::Chunks;
 use self::record::Index;
 use self::remote::Remote;
 use self::segments::{Files, Memory, Segment, Segments};
+use crate::hashed::HashedFiles;
 use crate::open_behind::FileBehind;
 use crate::source::SourceFile;
 use crate::unpack::cache::Work;
@@ -72,10 +73,10 @@ impl Ewf {
         Self::from_segments(Box::new(Files::find(path)?))
     }
 
-    /// Opens an image whose segments are on another machine; `missing` names the one that would follow. Blocks, within a
-    /// runtime.
-    pub(crate) fn behind(segments: Vec<FileBehind>, missing: String) -> Result<Self> {
-        Self::from_segments(Box::new(Remote::new(segments, missing)))
+    /// Opens an image whose segments are on another machine; `missing` names the one that would follow. All bytes read are noted
+    /// in `hashed`. Blocks, within a runtime.
+    pub(crate) fn behind(segments: Vec<FileBehind>, missing: String, hashed: Option<Arc<HashedFiles>>) -> Result<Self> {
+        Self::from_segments(Box::new(Remote::new(segments, missing, hashed)))
     }
 
     /// Opens an image whose segments are in memory.

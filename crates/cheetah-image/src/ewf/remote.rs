@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Error as IoError, Result as IoResult};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cheetah_device::ByteRange;
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::segments::Segments;
+use crate::hashed::HashedFiles;
 use crate::open_behind::FileBehind;
 use crate::unpack::Blocking;
 
@@ -21,6 +23,7 @@ const BLOCKS_MAX: usize = 8;
 pub(super) struct Remote {
     segments: Vec<FileBehind>,
     missing: String,
+    hashed: Option<Arc<HashedFiles>>,
     runtime: Handle,
     /// Blocks that were read: segment, offset and content, the most recent last.
     blocks: Mutex<VecDeque<(usize, u64, Bytes)>>,
@@ -28,14 +31,18 @@ pub(super) struct Remote {
 
 impl Remote {
     /// Must be called within a runtime.
-    pub(super) fn new(segments: Vec<FileBehind>, missing: String) -> Self {
-        Self { segments, missing, runtime: Handle::current(), blocks: Mutex::default() }
+    pub(super) fn new(segments: Vec<FileBehind>, missing: String, hashed: Option<Arc<HashedFiles>>) -> Self {
+        Self { segments, missing, hashed, runtime: Handle::current(), blocks: Mutex::default() }
     }
 
     fn fetch(&self, segment: usize, range: ByteRange) -> IoResult<Bytes> {
         let device = &self.segments[segment].1;
         let read = self.runtime.block_on(async { device.read(range).await });
-        read.map(cheetah_device::Data::into_bytes).map_err(IoError::other)
+        let bytes = read.map(cheetah_device::Data::into_bytes).map_err(IoError::other)?;
+        if let Some(hashed) = &self.hashed {
+            hashed.note(segment, range.offset, &bytes, &self.runtime);
+        }
+        Ok(bytes)
     }
 
     fn block(&self, segment: usize, offset: u64) -> IoResult<Bytes> {

@@ -162,6 +162,30 @@ fn each_redirection_is_in_the_report_and_the_log_and_none_leads_to_an_object() {
     assert!(sent.lines().all(|line| line == "None"), "no request was signed: {sent}");
 }
 
+/// Each file in the report has its own hash, that of sha256sum.
+fn is_with_the_hash_of_each_file(desk: &Desk, report: &serde_json::Value, count: usize) {
+    let files = report["files"].as_array().unwrap();
+    assert!(files.len() == count, "{files:?}");
+    for file in files {
+        let (_, name) = text(file, "file").rsplit_once('/').unwrap();
+        assert_eq!(text(file, "sha256"), &tool("sha256sum", &[&desk.arg(name)]).ok().out()[..64], "{file}");
+    }
+}
+
+#[test]
+fn a_raw_image_on_a_web_server_has_its_hash_whatever_hashes_of_the_content_are_made() {
+    if !need::programs(&["python3", "sha256sum"]) {
+        return;
+    }
+    let desk = Desk::new();
+    desk.image("disk.raw", 2 * MIB + 512);
+    let web = Web::start(&desk, &[]);
+    for hash in ["md5", "sha256,md5"] {
+        let words = ["acquire", &web.uri("disk.raw"), &desk.arg(&format!("{hash}.raw")), "--hash", hash];
+        is_with_the_hash_of_each_file(&desk, &cheetah(&words).ok().json()["report"], 1);
+    }
+}
+
 #[test]
 fn an_e01_image_of_several_segments_on_a_web_server_is_the_image() {
     if !need::programs(&["python3", "nbdcopy"]) {
@@ -179,6 +203,7 @@ fn an_e01_image_of_several_segments_on_a_web_server_is_the_image() {
     let report = cheetah(&["acquire", &web.uri("case.E01"), &desk.arg("copy.raw")]).ok().json()["report"].clone();
     assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
     assert_eq!(text(&report["source"], "kind"), "e01");
+    is_with_the_hash_of_each_file(&desk, &report, 5);
     // A set with a gap, or without its end, is not an image.
     let last = fs::read(desk.at("case.E05")).unwrap();
     fs::remove_file(desk.at("case.E03")).unwrap();

@@ -1,0 +1,300 @@
+//! SHA-256 of files behind a link, made of the bytes that are read for their content.
+//!
+//! An E01 image is read from start to end, except for its tables, so nearly every byte of its segments passes once, in order.
+//! Pieces that come early are held; the few bytes that the content does not need are read when held pieces wait for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cheetah_device::{ByteRange, DynDevice};
+use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+
+use crate::hash::hex;
+use crate::open_behind::FileBehind;
+
+/// The maximum size of all pieces held, in bytes: more than are in flight at a time.
+const HELD_MAX: u64 = 32 << 20;
+/// The largest gap that is read while the content passes, in bytes: chunk tables with their copies.
+const GAP_MAX: u64 = 4 << 20;
+/// The maximum number of bytes that are read only for the hashes, once the content has passed.
+const READ_ONLY_FOR_HASHES_MAX: u64 = 256 << 20;
+/// The number of bytes that are then read at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+/// The number of files of which that is done at a time.
+const FILES_AT_A_TIME: usize = 8;
+
+/// The hashes of the files of one image, while they are made.
+pub struct HashedFiles {
+    /// Shared with the same files as they were opened before.
+    shared: Mutex<Arc<Shared>>,
+}
+
+struct Shared {
+    devices: Mutex<Vec<DynDevice>>,
+    files: Vec<Mutex<Progress>>,
+    held_bytes: AtomicU64,
+    /// Whether pieces are held: not while the image is opened, which reads tables from all over the files.
+    holds: AtomicBool,
+}
+
+/// One file.
+struct Progress {
+    sha256: Sha256,
+    size: u64,
+    /// All bytes before this offset are hashed.
+    at: u64,
+    /// Pieces beyond it, by offset.
+    held: BTreeMap<u64, Bytes>,
+    /// Whether a thread reads the gap before the first of them.
+    is_filling: bool,
+    /// Whether a gap was too large, so that pieces are no longer held.
+    has_gap: bool,
+}
+
+impl HashedFiles {
+    pub(crate) fn new(files: &[FileBehind]) -> Self {
+        let devices: Vec<_> = files.iter().map(|(_, device)| device.clone()).collect();
+        let files = devices.iter().map(|device| Mutex::new(Progress::new(device.geometry().size))).collect();
+        let shared = Shared {
+            devices: Mutex::new(devices),
+            files,
+            held_bytes: AtomicU64::new(0),
+            holds: AtomicBool::new(false),
+        };
+        Self { shared: Mutex::new(Arc::new(shared)) }
+    }
+
+    /// Goes on with the hashes that were made before the files were lost and opened again. Files of other sizes begin anew.
+    pub fn go_on_from(&self, before: &Self) {
+        let (now, before) = (self.shared.lock().clone(), before.shared.lock().clone());
+        let sizes = |shared: &Shared| shared.files.iter().map(|file| file.lock().size).collect::<Vec<_>>();
+        if !Arc::ptr_eq(&now, &before) && sizes(&now) == sizes(&before) {
+            let devices = now.devices.lock().clone();
+            *before.devices.lock() = devices;
+            *self.shared.lock() = before;
+        }
+    }
+
+    /// The image is open: what is read from now on is its content.
+    pub(crate) fn hold(&self) {
+        self.shared.lock().holds.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes bytes of a file into its hash. Blocks.
+    pub(crate) fn note(&self, file: usize, offset: u64, bytes: &Bytes, runtime: &Handle) {
+        let shared = self.shared.lock().clone();
+        shared.note(file, offset, bytes, runtime);
+    }
+
+    /// The hash of each file, in order, or why there is none. Reads what was not read, up to 256 MiB in all.
+    pub async fn finish(&self) -> Vec<Result<String, String>> {
+        let shared = self.shared.lock().clone();
+        let devices = shared.devices.lock().clone();
+        let mut budget = READ_ONLY_FOR_HASHES_MAX;
+        let finishing = devices.iter().zip(&shared.files).map(|(device, file)| {
+            let missing = file.lock().missing_bytes();
+            let left = budget.checked_sub(missing);
+            budget = left.unwrap_or(budget);
+            async move {
+                match left {
+                    Some(_) => finish(device, file).await,
+                    None => Err(format!(
+                        "it is behind a link, and {missing} bytes of it were not read since the acquisition was resumed"
+                    )),
+                }
+            }
+        });
+        let finishing: Vec<_> = finishing.collect();
+        stream::iter(finishing).buffered(FILES_AT_A_TIME).collect().await
+    }
+}
+
+impl Shared {
+    fn note(&self, file: usize, offset: u64, bytes: &Bytes, runtime: &Handle) {
+        let gap = {
+            let mut progress = self.files[file].lock();
+            self.counting(&mut progress, |progress| progress.take(offset, bytes, self.holds.load(Ordering::Relaxed)));
+            if self.held_bytes.load(Ordering::Relaxed) <= HELD_MAX || progress.is_filling {
+                return;
+            }
+            let gap = progress.gap();
+            if gap.len > GAP_MAX {
+                self.counting(&mut progress, Progress::give_up);
+                return;
+            }
+            progress.is_filling = !gap.is_empty();
+            gap
+        };
+        if gap.is_empty() {
+            return;
+        }
+        let device = self.devices.lock()[file].clone();
+        let read = runtime.block_on(async { device.read(gap).await });
+        let mut progress = self.files[file].lock();
+        progress.is_filling = false;
+        self.counting(&mut progress, |progress| match read {
+            Ok(data) => progress.take(gap.offset, &data.into_bytes(), false),
+            // What is missing is read again in the end.
+            Err(_) => progress.give_up(),
+        });
+    }
+
+    /// Keeps count of the bytes that are held.
+    fn counting(&self, progress: &mut Progress, change: impl FnOnce(&mut Progress)) {
+        let before = progress.held_bytes();
+        change(progress);
+        let now = progress.held_bytes();
+        self.held_bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+}
+
+impl Progress {
+    fn new(size: u64) -> Self {
+        Self { sha256: Sha256::new(), size, at: 0, held: BTreeMap::new(), is_filling: false, has_gap: false }
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.values().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// The number of bytes that are neither hashed nor held, unless held pieces overlap.
+    fn missing_bytes(&self) -> u64 {
+        (self.size - self.at).saturating_sub(self.held_bytes())
+    }
+
+    /// Hashes bytes at `offset` if they are next; otherwise holds them if that is wanted.
+    fn take(&mut self, offset: u64, bytes: &Bytes, hold: bool) {
+        let end = offset + bytes.len() as u64;
+        if offset > self.at {
+            let is_longer = self.held.get(&offset).is_none_or(|held| held.len() < bytes.len());
+            if hold && is_longer && !self.has_gap {
+                self.held.insert(offset, bytes.clone());
+            }
+            return;
+        }
+        self.hash(offset, end, bytes);
+        while let Some(first) = self.held.first_entry().filter(|first| *first.key() <= self.at) {
+            let (offset, bytes) = first.remove_entry();
+            self.hash(offset, offset + bytes.len() as u64, &bytes);
+        }
+    }
+
+    /// Hashes those of the bytes from `offset` to `end` that are not hashed.
+    fn hash(&mut self, offset: u64, end: u64, bytes: &Bytes) {
+        let known = usize::try_from(self.at - offset).unwrap_or(usize::MAX);
+        if let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) {
+            self.sha256.update(new);
+            self.at = end;
+        }
+    }
+
+    /// The range that is missing before the first piece held, or before the end.
+    fn gap(&self) -> ByteRange {
+        ByteRange::between(self.at, self.held.keys().next().copied().unwrap_or(self.size).min(self.size).max(self.at))
+    }
+
+    fn give_up(&mut self) {
+        self.has_gap = true;
+        self.held.clear();
+    }
+}
+
+/// Reads what is missing of a file.
+async fn finish(device: &DynDevice, file: &Mutex<Progress>) -> Result<String, String> {
+    loop {
+        let gap = {
+            let progress = file.lock();
+            let gap = progress.gap();
+            if gap.is_empty() {
+                return Ok(hex(&progress.sha256.clone().finalize()));
+            }
+            ByteRange::new(gap.offset, gap.len.min(PIECE_BYTES))
+        };
+        let read = device.read(gap).await.map_err(|error| format!("reading it for its hash: {error}"))?;
+        file.lock().take(gap.offset, &read.into_bytes(), false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cheetah_device::memory::Memory;
+    use proptest::prelude::*;
+
+    fn files(content: &[u8]) -> Vec<FileBehind> {
+        vec![("https://lab/d.E01".to_owned(), Arc::new(Memory::new(content.to_vec())) as DynDevice)]
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().unwrap()
+    }
+
+    /// Notes ranges of the content.
+    fn note(hashed: &HashedFiles, content: &Bytes, ranges: &[(usize, usize)], runtime: &tokio::runtime::Runtime) {
+        for &(from, to) in ranges {
+            hashed.note(0, from as u64, &content.slice(from..to), runtime.handle());
+        }
+    }
+
+    fn expected(content: &[u8]) -> Vec<Result<String, String>> {
+        vec![Ok(hex(&Sha256::digest(content)))]
+    }
+
+    proptest! {
+        #[test]
+        fn the_hash_is_that_of_the_file_whatever_was_read_in_which_order(
+            content in proptest::collection::vec(any::<u8>(), 1..200),
+            cuts in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..30),
+            lost_at in any::<prop::sample::Index>(),
+        ) {
+            let (runtime, content) = (runtime(), Bytes::from(content));
+            let ranges: Vec<_> = cuts.iter().map(|(one, other)| {
+                let (one, other) = (one.index(content.len() + 1), other.index(content.len() + 1));
+                (one.min(other), one.max(other))
+            }).collect();
+            let (before, after) = ranges.split_at(lost_at.index(ranges.len() + 1));
+            let (first, second) = (HashedFiles::new(&files(&content)), HashedFiles::new(&files(&content)));
+            first.hold();
+            note(&first, &content, before, &runtime);
+            second.go_on_from(&first);
+            note(&second, &content, after, &runtime);
+            prop_assert_eq!(runtime.block_on(first.finish()), expected(&content));
+        }
+    }
+
+    #[test]
+    fn a_small_gap_is_read_while_pieces_behind_it_are_held_and_memory_is_bounded() {
+        let (runtime, content) = (runtime(), Bytes::from(vec![7; 3 * HELD_MAX as usize]));
+        let hashed = HashedFiles::new(&files(&content));
+        hashed.hold();
+        let piece = 1 << 20;
+        for at in (piece..content.len()).step_by(piece) {
+            note(&hashed, &content, &[(at, at + piece)], &runtime);
+            let shared = hashed.shared.lock().clone();
+            assert!(shared.held_bytes.load(Ordering::Relaxed) <= HELD_MAX + piece as u64);
+        }
+        assert_eq!(hashed.shared.lock().files[0].lock().at, content.len() as u64, "nothing is left to read");
+        assert_eq!(runtime.block_on(hashed.finish()), expected(&content));
+    }
+
+    #[test]
+    fn a_large_gap_is_not_read_while_the_content_passes_and_a_huge_one_never() {
+        let (runtime, size) = (runtime(), 2 * READ_ONLY_FOR_HASHES_MAX);
+        let none = vec![("https://lab/d.E01".to_owned(), Arc::new(Memory::new(vec![0; 0])) as DynDevice)];
+        let hashed = HashedFiles::new(&none);
+        hashed.hold();
+        hashed.shared.lock().files[0].lock().size = size;
+        let piece = Bytes::from(vec![0; 1 << 20]);
+        for at in (size / 2 + 1..size).step_by(1 << 20) {
+            hashed.note(0, at, &piece, runtime.handle());
+        }
+        assert_eq!(hashed.shared.lock().held_bytes.load(Ordering::Relaxed), 0);
+        let why = runtime.block_on(hashed.finish()).remove(0).unwrap_err();
+        assert!(why.contains("since the acquisition was resumed"), "{why}");
+    }
+}
