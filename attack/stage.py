@@ -62,6 +62,7 @@ class Stage:
     def __init__(self, binary: Path, folder: Path, quick: bool):
         self.binary, self.folder, self.quick = binary, folder, quick
         self.command = [str(binary)]
+        self.variables: dict[str, str] = {}
         self.random = random.Random(12)
         self.content = self.random.randbytes((8 if quick else 64) << 20)
         self.image = folder / "a.raw"
@@ -72,6 +73,12 @@ class Stage:
         """Returns the same stage with its commands in a network namespace."""
         there = copy.copy(self)
         there.command = namespace.command(self.command)
+        return there
+
+    def having(self, **variables: str | Path) -> "Stage":
+        """Returns the same stage with these environment variables in addition."""
+        there = copy.copy(self)
+        there.variables = {**self.variables, **{name: str(value) for name, value in variables.items()}}
         return there
 
     def times(self, few: int, many: int) -> int:
@@ -157,7 +164,7 @@ class Stage:
     def environment(self) -> dict[str, str]:
         """Returns the environment of commands: with a key and a ledger of the stage's own."""
         key, state = self.folder / "custody.key", self.folder / "state"
-        return {**os.environ, "CHEETAH_KEY": str(key), "XDG_STATE_HOME": str(state)}
+        return {**os.environ, "CHEETAH_KEY": str(key), "XDG_STATE_HOME": str(state), **self.variables}
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
