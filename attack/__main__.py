@@ -23,9 +23,11 @@ from attack import (
     parts,
     proof,
     redirects,
+    store_lies,
     survival,
     targets,
     web,
+    web_lies,
 )
 from attack.stage import ROOT, STDERRS, Broken, Skipped, Stage, stage
 
@@ -52,6 +54,8 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "memory": parts.memory,
     "liars, NBD": nbd_lies.lies,
     "liars, NBD extents": nbd_lies.extents,
+    "liars, web": web_lies.lies,
+    "liars, object store": store_lies.uploads,
     "redirections": redirects.redirections,
     "acquisition, forged journal": acquisition.forged_journal,
     "acquisition, foreign partial": acquisition.foreign_partial,

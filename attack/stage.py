@@ -63,6 +63,7 @@ class Stage:
         self.binary, self.folder, self.quick = binary, folder, quick
         self.command = [str(binary)]
         self.variables: dict[str, str] = {}
+        self.current: Path | None = None
         self.random = random.Random(12)
         self.content = self.random.randbytes((8 if quick else 64) << 20)
         self.image = folder / "a.raw"
@@ -81,6 +82,12 @@ class Stage:
         there.variables = {**self.variables, **{name: str(value) for name, value in variables.items()}}
         return there
 
+    def within(self, folder: Path) -> "Stage":
+        """Returns the same stage with this as the current folder of commands that end."""
+        there = copy.copy(self)
+        there.current = folder
+        return there
+
     def times(self, few: int, many: int) -> int:
         """Returns `few` in a quick run."""
         return few if self.quick else many
@@ -97,6 +104,7 @@ class Stage:
                 [*self.command, *words],
                 capture_output=True,
                 env=self.environment(),
+                cwd=self.current,
                 stdin=subprocess.DEVNULL,
                 timeout=PATIENCE_S,
             )
