@@ -13,9 +13,12 @@ from attack import (
     boundaries,
     clocks,
     custody,
+    disks,
+    files,
     finding,
     floods,
     images,
+    kills,
     losses,
     nbd_lies,
     neighbour,
@@ -64,6 +67,15 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "finding, spoofed announcements": finding.spoofed,
     "neighbour, idle memory": neighbour.idle_memory,
     "clocks": clocks.jumps,
+    "disks, sealed writer": disks.sealed_writer,
+    "disks, acquisition": disks.acquisition,
+    "disks, destroy": disks.destruction,
+    "files, other users": files.other_users,
+    "files, saved over": files.saved_over,
+    "kills, acquisitions": kills.acquisitions,
+    "kills, saves": kills.saves,
+    "kills, loads": kills.loads,
+    "kills, creations": kills.creations,
 }
 
 

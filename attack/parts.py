@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 from attack.images import run
-from attack.stage import Broken, Skipped, Stage
+from attack.stage import PATIENCE_S, Broken, Skipped, Stage
 
 NAMES = (
     ("d.001", "d.002", "d.003"),
@@ -62,23 +62,41 @@ def links(stage: Stage) -> None:
 
 
 def pipes(stage: Stage) -> None:
-    """Gives every verb a pipe under every kind of name: it must refuse, or end when it is asked to."""
+    """Gives every verb a pipe under every kind of name, which another program has open or not: it must refuse by itself. Asked
+    to stop meanwhile, it must end."""
     for suffix in (".drive", ".raw", ".E01", ".custody", ".qcow2", ".001", ".gz"):
         pipe = stage.path(f"pipe{suffix}")
         os.mkfifo(pipe)
-        for words in (["verify", pipe], ["acquire", pipe, stage.path("copy.img")], ["export", pipe], ["status", pipe]):
-            process = subprocess.Popen(
-                [stage.binary, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            try:
-                process.wait(1)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGTERM)
-                try:
-                    process.wait(30)
-                except subprocess.TimeoutExpired as error:
-                    process.kill()
-                    raise Broken(f"cheetah {words[0]} of a pipe {suffix} cannot be stopped") from error
+        verbs: dict[str, tuple[str | Path, ...]] = {
+            "verify": (),
+            "acquire": (stage.path("copy.img"),),
+            "export": ("--unix", stage.path(".sock")),
+            "status": (),
+        }
+        for verb, more in verbs.items():
+            _refuses(stage, verb, pipe, *more)
+            # Now opening it does not block, and reading does.
+            with pipe.open("r+b", buffering=0):
+                _refuses(stage, verb, pipe, *more)
+            for asked in (signal.SIGTERM, signal.SIGINT):
+                _refuses(stage, verb, pipe, *more, asked=asked)
+
+
+def _refuses(stage: Stage, *words: str | Path, asked: signal.Signals | None = None) -> None:
+    """Runs a command that must end with an error, or by the signal that asks it to stop."""
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen([stage.binary, *words], stdin=quiet, stdout=quiet, stderr=quiet, env=stage.environment())
+    if asked:
+        process.send_signal(asked)
+    try:
+        code = process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        process.wait()
+        after = f", after {asked.name}" if asked else ""
+        raise Broken(f"cheetah {words[0]} of a pipe hangs{after}: {words[1]}") from error
+    if code not in (1, 2, 3) and not (asked and code == -asked):
+        raise Broken(f"cheetah {words[0]} of a pipe ended with {code}: {words[1]}")
 
 
 def cut_disks(stage: Stage) -> None:
