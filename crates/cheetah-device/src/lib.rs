@@ -21,6 +21,7 @@ pub mod layer;
 pub mod le;
 pub mod linear;
 pub mod link_estimate;
+pub mod machine_memory;
 pub mod memory;
 pub mod os_error;
 pub mod overlay;

@@ -86,7 +86,7 @@ fn look(spec: &str, options: &OpenOptions) -> Result<Detected> {
     let (format, start) = format(&file)?;
     match format {
         Format::Ewf => {
-            let image = Ewf::open(path)?;
+            let image = if options.in_order { Ewf::open(path) } else { Ewf::open_at_random(path) }?;
             let identity = Identity { watched, ..of_ewf(spec, &image) };
             let files = image.files();
             mapped(Source::new(Arc::new(image), identity, stem(path)).with_files(files))

@@ -31,7 +31,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct NodeConfig {
     /// Bytes to lend, at least 1 MiB. About 0.2 % of them hold digests. A dedicated machine lends less if it can spare less.
     pub memory_bytes: u64,
-    /// Whether this machine runs nothing else, and so may lend more: see [`crate::spare::MachineMemory::spare_bytes`].
+    /// Whether this machine runs nothing else, and so may lend more: see [`crate::spare::spare_of`].
     pub dedicated: bool,
     /// Bytes that the machine keeps available for others. If set, the node lends what is idle, follows the machine, and
     /// gives memory back when others need it; `memory_bytes` is then the most that it lends.

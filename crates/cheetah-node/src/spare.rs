@@ -1,9 +1,7 @@
 //! How much RAM this machine can lend.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use cheetah_device::Size;
+use cheetah_device::machine_memory::{MachineMemory, machine_memory};
 
 /// The reserve of a machine that other programs use too: 5 % of its memory, at least 256 MiB.
 const SHARED: NotLent = NotLent { bytes_min: 256 << 20, bytes_fixed: 0, share: 20 };
@@ -18,67 +16,17 @@ struct NotLent {
     share: u64,
 }
 
-/// The memory of a machine or a control group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MachineMemory {
-    /// Its size in bytes.
-    pub total_bytes: u64,
-    /// Bytes available without reclaiming memory in use.
-    pub available_bytes: u64,
-}
-
-impl MachineMemory {
-    /// Parses `/proc/meminfo`.
-    pub fn from_meminfo(text: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-        };
-        Some(Self { total_bytes: field("MemTotal")?, available_bytes: field("MemAvailable")? })
-    }
-
-    /// Parses a control group's limit, usage and `memory.stat`. `None` if it has no limit.
-    pub fn from_cgroup(limit: &str, usage: &str, stat: &str) -> Option<Self> {
-        // "max" under version 2, a number near 2^63 under version 1.
-        let total_bytes = limit.trim().parse().ok().filter(|limit| *limit < 1 << 62)?;
-        let used: u64 = usage.trim().parse().ok()?;
-        // The page cache can be reclaimed; counted as used, it would make a busy group look full.
-        let cached = stat.lines().find_map(|line| {
-            let (name, value) = line.split_once(' ')?;
-            matches!(name, "inactive_file" | "total_inactive_file").then(|| value.trim().parse::<u64>().ok())?
-        });
-        let used = used.saturating_sub(cached.unwrap_or(0));
-        Some(Self { total_bytes, available_bytes: u64::saturating_sub(total_bytes, used) })
-    }
-
-    /// The stricter of two.
-    #[must_use]
-    pub fn within(self, other: Self) -> Self {
-        Self {
-            total_bytes: self.total_bytes.min(other.total_bytes),
-            available_bytes: self.available_bytes.min(other.available_bytes),
-        }
-    }
-
-    /// Bytes that can be lent: the available bytes less 5 % of the size or 256 MiB, whichever is more. A machine that is
-    /// `dedicated` to its node keeps less: 48 MiB and a 64th of the size.
-    pub fn spare_bytes(self, dedicated: bool) -> u64 {
-        let NotLent { bytes_min, bytes_fixed, share } = if dedicated { DEDICATED } else { SHARED };
-        self.available_bytes.saturating_sub(bytes_min.max(bytes_fixed + self.total_bytes / share))
-    }
+/// Bytes that a machine with this memory can lend: the available bytes less 5 % of the size or 256 MiB, whichever is more. A machine that is
+/// `dedicated` to its node keeps less: 48 MiB and a 64th of the size.
+pub fn spare_of(memory: MachineMemory, dedicated: bool) -> u64 {
+    let NotLent { bytes_min, bytes_fixed, share } = if dedicated { DEDICATED } else { SHARED };
+    memory.available_bytes.saturating_sub(bytes_min.max(bytes_fixed + memory.total_bytes / share))
 }
 
 /// Bytes this machine can lend now, by `/proc/meminfo` and its control groups. `None` if they are not readable. See
-/// [`MachineMemory::spare_bytes`] for `dedicated`.
+/// [`spare_of`] for `dedicated`.
 pub fn spare_bytes(dedicated: bool) -> Option<u64> {
-    machine_memory().map(|memory| memory.spare_bytes(dedicated))
-}
-
-/// This machine's memory now, by `/proc/meminfo` and the limits of its control groups. `None` if they are not readable.
-pub fn machine_memory() -> Option<MachineMemory> {
-    let machine = MachineMemory::from_meminfo(&fs::read_to_string("/proc/meminfo").ok()?)?;
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    Some(cgroup_dirs(&own).iter().filter_map(|dir| read_cgroup(dir)).fold(machine, MachineMemory::within))
+    machine_memory().map(|memory| spare_of(memory, dedicated))
 }
 
 /// Checks that a machine that other programs use too can lend `bytes`.
@@ -93,33 +41,6 @@ pub fn check(bytes: u64) -> Result<(), String> {
     }
 }
 
-/// The directories of a process's control groups, from `/proc/self/cgroup`, with all ancestors: a limit of any of them
-/// applies.
-fn cgroup_dirs(own: &str) -> Vec<PathBuf> {
-    let groups = own.lines().filter_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            _ if controllers.split(',').any(|name| name == "memory") => "/sys/fs/cgroup/memory",
-            _ => return None,
-        };
-        Some((root, path.trim_start_matches('/')))
-    });
-    groups
-        .flat_map(|(root, path)| {
-            let deepest = Path::new(root).join(path);
-            deepest.ancestors().take_while(|dir| dir.starts_with(root)).map(Path::to_owned).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-fn read_cgroup(dir: &Path) -> Option<MachineMemory> {
-    let read = |name: &str| fs::read_to_string(dir.join(name));
-    let limit = read("memory.max").or_else(|_| read("memory.limit_in_bytes")).ok()?;
-    let usage = read("memory.current").or_else(|_| read("memory.usage_in_bytes")).ok()?;
-    MachineMemory::from_cgroup(&limit, &usage, &read("memory.stat").unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,48 +48,22 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn meminfo_is_parsed() {
-        let text = "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   12582912 kB\n";
-        let room = MachineMemory::from_meminfo(text).unwrap();
-        assert_eq!(room, MachineMemory { total_bytes: 16 * GIB, available_bytes: 12 * GIB });
-        assert_eq!(room.spare_bytes(false), 12 * GIB - 16 * GIB / 20);
-        assert_eq!(MachineMemory::from_meminfo("MemTotal: 5 kB\n"), None);
-        assert_eq!(MachineMemory::from_meminfo("MemTotal: 99999999999999999999 kB\nMemAvailable: 1 kB"), None);
-    }
-
-    #[test]
-    fn control_group_limits_are_parsed() {
-        let room = MachineMemory::from_cgroup("4294967296\n", "2147483648\n", "anon 5\ninactive_file 1073741824\n");
-        assert_eq!(room, Some(MachineMemory { total_bytes: 4 * GIB, available_bytes: 3 * GIB }));
-        assert_eq!(MachineMemory::from_cgroup("max\n", "2147483648\n", ""), None);
-        assert_eq!(MachineMemory::from_cgroup("9223372036854771712\n", "5\n", ""), None, "version 1 without a limit");
-    }
-
-    #[test]
-    fn all_ancestors_of_a_control_group_are_found() {
-        let dirs = cgroup_dirs("5:cpu,memory:/a\n4:cpuset:/x\n0::/user.slice/me\n");
-        let names: Vec<_> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
-        let expected = [
-            "/sys/fs/cgroup/memory/a",
-            "/sys/fs/cgroup/memory",
-            "/sys/fs/cgroup/user.slice/me",
-            "/sys/fs/cgroup/user.slice",
-            "/sys/fs/cgroup",
-        ];
-        assert_eq!(names, expected);
+    fn a_machine_keeps_a_twentieth_of_its_memory() {
+        let room = MachineMemory { total_bytes: 16 * GIB, available_bytes: 12 * GIB };
+        assert_eq!(spare_of(room, false), 12 * GIB - 16 * GIB / 20);
     }
 
     #[test]
     fn a_small_machine_keeps_the_minimum() {
-        assert_eq!(MachineMemory { total_bytes: GIB, available_bytes: GIB / 8 }.spare_bytes(false), 0);
+        assert_eq!(spare_of(MachineMemory { total_bytes: GIB, available_bytes: GIB / 8 }, false), 0);
     }
 
     #[test]
     fn a_dedicated_machine_of_4_gib_lends_nine_tenths() {
         // Available after the start of the boot image, measured in a guest.
         let room = MachineMemory { total_bytes: 4_110_483_456, available_bytes: 3810 << 20 };
-        assert!(room.spare_bytes(true) >= 4 * GIB * 9 / 10);
-        assert!(room.spare_bytes(true) + (100 << 20) < room.available_bytes);
+        assert!(spare_of(room, true) >= 4 * GIB * 9 / 10);
+        assert!(spare_of(room, true) + (100 << 20) < room.available_bytes);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cheetah_device::machine_memory::{MachineMemory, machine_memory};
+
 use crate::exports::Exports;
 use crate::lending::{Held, HeldPart, Lending, Rules, Seen};
-use crate::spare::{self, MachineMemory};
 
 /// The interval of looks: a program that fills memory at 4 GB/s takes 400 MB meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
@@ -19,7 +20,7 @@ const WAIT_SHARE: f64 = 0.1;
 ///
 /// If the machine does not say how much memory is available, or no thread can be started.
 pub(crate) fn start(exports: &Arc<Exports>, rules: Rules) -> std::io::Result<()> {
-    let memory = spare::machine_memory().ok_or(std::io::ErrorKind::Unsupported)?;
+    let memory = machine_memory().ok_or(std::io::ErrorKind::Unsupported)?;
     let mut stalls = Stalls::default();
     let lending = Lending::new(rules, Instant::now(), stalls.seen(memory));
     exports.store().set_lent_bytes(lending.lent_bytes());
@@ -53,7 +54,7 @@ impl Watcher {
             let Some(exports) = self.exports.upgrade() else { return };
             // Also while an export is dropped: its memory goes back as it is wiped.
             exports.store().give_back_free();
-            if let Some(memory) = spare::machine_memory() {
+            if let Some(memory) = machine_memory() {
                 self.look(&exports, memory);
             }
         }

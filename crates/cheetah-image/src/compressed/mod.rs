@@ -197,7 +197,12 @@ fn limits(largest: u64) -> Limits {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let at_work = usize::try_from(AT_WORK_BYTES / largest.max(1)).unwrap_or(usize::MAX);
     // A frame is not unpacked on the calling thread: it may take as long as reading a disk.
-    Limits { cache_bytes: CACHE_BYTES.max(4 * largest), threads: at_work.clamp(1, processors), at_once: 0 }
+    Limits {
+        cache_bytes: CACHE_BYTES.max(4 * largest),
+        ahead_bytes: 0,
+        threads: at_work.clamp(1, processors),
+        at_once: 0,
+    }
 }
 
 impl Image {
@@ -251,6 +256,10 @@ impl Image {
 }
 
 impl Chunked for Image {
+    fn size(&self) -> u64 {
+        self.frames.size()
+    }
+
     fn range(&self, chunk: u64) -> ByteRange {
         // Chunk numbers come from `holding`.
         self.frames.at(chunk as usize).content

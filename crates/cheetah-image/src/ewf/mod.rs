@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cheetah_device::machine_memory::machine_memory;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult};
 
 use self::chunk::Chunks;
@@ -38,6 +39,9 @@ pub use naming::segment_name;
 
 /// The size of the cache of unpacked chunks, in bytes; at least four chunks.
 const CACHE_BYTES: u64 = 64 << 20;
+/// The share of the available memory for chunks that are unpacked ahead, and its maximum in bytes.
+const AHEAD_SHARE: u64 = 16;
+const AHEAD_MAX: u64 = 1 << 30;
 /// The largest chunk that is unpacked on the calling thread, which may serve other requests.
 const AT_ONCE_MAX: u32 = 64 << 10;
 
@@ -70,21 +74,32 @@ impl Ewf {
     /// Opens the image whose first segment is at `path`; the others are beside it. Blocks: reads and checks all section
     /// descriptors and chunk tables.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::from_segments(Box::new(Files::find(path)?))
+        Self::from_segments(Box::new(Files::find(path)?), 0)
+    }
+
+    /// Opens it for reading here and there: chunks around small reads are unpacked in advance and kept, in a sixteenth of the
+    /// memory that is available, 1 GiB at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_at_random(path: &Path) -> Result<Self> {
+        let available = machine_memory().map_or(0, |memory| memory.available_bytes);
+        Self::from_segments(Box::new(Files::find(path)?), (available / AHEAD_SHARE).min(AHEAD_MAX))
     }
 
     /// Opens an image whose segments are on another machine; `missing` names the one that would follow. All bytes read are noted
     /// in `hashed`. Blocks, within a runtime.
     pub(crate) fn behind(segments: Vec<FileBehind>, missing: String, hashed: Option<Arc<HashedFiles>>) -> Result<Self> {
-        Self::from_segments(Box::new(Remote::new(segments, missing, hashed)))
+        Self::from_segments(Box::new(Remote::new(segments, missing, hashed)), 0)
     }
 
     /// Opens an image whose segments are in memory.
     pub fn from_memory(segments: Vec<Vec<u8>>) -> Result<Self> {
-        Self::from_segments(Box::new(Memory(segments)))
+        Self::from_segments(Box::new(Memory(segments)), 0)
     }
 
-    fn from_segments(segments: Box<dyn Segments>) -> Result<Self> {
+    fn from_segments(segments: Box<dyn Segments>, ahead_bytes: u64) -> Result<Self> {
         let all = &*segments;
         let record = match signature(all)? {
             v2::SIGNATURE | v2::SIGNATURE_LOGICAL => v2::read(all),
@@ -98,6 +113,7 @@ impl Ewf {
         let chunks = Chunks { size: info.size, chunk_size: info.chunk_size };
         let limits = Limits {
             cache_bytes: CACHE_BYTES.max(4 * u64::from(info.chunk_size)),
+            ahead_bytes,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             at_once: if info.chunk_size <= AT_ONCE_MAX { 1 } else { 0 },
         };
@@ -141,6 +157,10 @@ fn signature(segments: &dyn Segments) -> Result<[u8; 8]> {
 }
 
 impl Chunked for Packed {
+    fn size(&self) -> u64 {
+        self.chunks.size
+    }
+
     fn range(&self, chunk: u64) -> ByteRange {
         self.chunks.range(chunk)
     }

@@ -16,16 +16,33 @@ const EMPTY_COST: u64 = 512;
 /// must be claimed again.
 pub(crate) type Slot = Arc<SetOnce<Option<Result<Data>>>>;
 
-/// Chunks by number: those in flight, and the recently used ones within a budget.
+/// How long chunks are kept. Each kind has a budget of its own, so that a copy of the whole image does not evict what small reads
+/// come back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Those of large reads, which seldom come back.
+    Briefly,
+    /// Those of small reads, and those around them.
+    Long,
+}
+
+/// Chunks by number: those in flight, and the recently used ones within the budgets.
 pub(crate) struct Cache {
     state: Mutex<State>,
-    budget: u64,
+    /// By [`Keep`], in bytes.
+    budgets: [u64; 2],
 }
 
 #[derive(Default)]
 struct State {
     chunks: HashMap<u64, CachedChunk>,
-    /// Finished chunks, in eviction order.
+    /// By [`Keep`].
+    finished: [Finished; 2],
+}
+
+#[derive(Default)]
+struct Finished {
+    /// The chunks in eviction order.
     order: VecDeque<u64>,
     cost: u64,
 }
@@ -47,6 +64,7 @@ pub(crate) struct Claim {
 /// Claimed chunks. Dropping it releases unfinished ones and wakes their waiters.
 pub(crate) struct Work {
     cache: Arc<Cache>,
+    keep: Keep,
     /// Whether dropping it fails the waiters, since a retry would fail as well.
     committed: bool,
     /// In order.
@@ -54,12 +72,14 @@ pub(crate) struct Work {
 }
 
 impl Cache {
-    pub(crate) fn new(budget: u64) -> Self {
-        Self { state: Mutex::default(), budget }
+    /// Returns a cache with these budgets, in bytes. Without a budget for `long`, all chunks are kept briefly.
+    pub(crate) fn new(briefly: u64, long: u64) -> Self {
+        Self { state: Mutex::default(), budgets: [briefly, long] }
     }
 
-    /// Claims `chunks`; `None`, without a claim, if more than `most` of them must be unpacked.
-    pub(crate) fn claim(self: &Arc<Self>, chunks: Range<u64>, most: usize) -> Option<Claim> {
+    /// Claims `chunks`, to be kept for so long; `None`, without a claim, if more than `most` of them must be unpacked.
+    pub(crate) fn claim(self: &Arc<Self>, chunks: Range<u64>, most: usize, keep: Keep) -> Option<Claim> {
+        let keep = if self.budgets[Keep::Long as usize] == 0 { Keep::Briefly } else { keep };
         let mut state = self.state.lock();
         if chunks.clone().filter(|chunk| !state.chunks.contains_key(chunk)).take(most.saturating_add(1)).count() > most
         {
@@ -77,30 +97,31 @@ impl Cache {
         });
         let slots = slots.collect();
         drop(state);
-        Some(Claim { slots, work: Work { cache: self.clone(), committed: false, todo } })
+        Some(Claim { slots, work: Work { cache: self.clone(), keep, committed: false, todo } })
     }
 
-    fn keep(&self, chunk: u64, data: &Data) {
+    fn keep(&self, chunk: u64, data: &Data, keep: Keep) {
         let bytes = data.parts().iter().filter(|part| matches!(part, Part::Bytes(_))).map(Part::len).sum::<u64>();
         let cost = bytes.max(EMPTY_COST);
         let mut dropped = Vec::new();
-        let state = &mut *self.state.lock();
-        if let Some(held) = state.chunks.get_mut(&chunk) {
+        let State { chunks, finished } = &mut *self.state.lock();
+        let (finished, budget) = (&mut finished[keep as usize], self.budgets[keep as usize]);
+        if let Some(held) = chunks.get_mut(&chunk) {
             held.cost = cost;
-            state.cost += cost;
-            state.order.push_back(chunk);
+            finished.cost += cost;
+            finished.order.push_back(chunk);
         }
-        while state.cost > self.budget
-            && let Some(oldest) = state.order.pop_front()
+        while finished.cost > budget
+            && let Some(oldest) = finished.order.pop_front()
         {
-            match state.chunks.get_mut(&oldest) {
+            match chunks.get_mut(&oldest) {
                 Some(held) if held.used => {
                     held.used = false;
-                    state.order.push_back(oldest);
+                    finished.order.push_back(oldest);
                 }
                 _ => {
-                    let held = state.chunks.remove(&oldest);
-                    state.cost -= held.as_ref().map_or(0, |held| held.cost);
+                    let held = chunks.remove(&oldest);
+                    finished.cost -= held.as_ref().map_or(0, |held| held.cost);
                     dropped.push(held);
                 }
             }
@@ -126,7 +147,7 @@ impl Work {
     /// Splits off the chunks after the first `len`.
     pub(crate) fn split_off(&mut self, len: usize) -> Self {
         let todo = self.todo.split_off(len.min(self.todo.len()));
-        Self { cache: self.cache.clone(), committed: self.committed, todo }
+        Self { cache: self.cache.clone(), keep: self.keep, committed: self.committed, todo }
     }
 
     /// Makes dropping it a failure of the unfinished chunks.
@@ -152,9 +173,9 @@ impl Work {
         let Some(at) = self.todo.iter().position(|(other, _)| *other == chunk) else { return };
         let Some((_, slot)) = self.todo.remove(at) else { return };
         match &result {
-            Ok(data) => self.cache.keep(chunk, data),
+            Ok(data) => self.cache.keep(chunk, data, self.keep),
             // It is so each time. Readers that look for its ends ask for it thousands of times.
-            Err(Error::Corrupt { .. }) => self.cache.keep(chunk, &Data::new()),
+            Err(Error::Corrupt { .. }) => self.cache.keep(chunk, &Data::new(), self.keep),
             Err(_) => self.cache.forget(chunk),
         }
         // Only the claimant fills it.
@@ -184,7 +205,7 @@ mod tests {
     use super::*;
 
     fn claim(cache: &Arc<Cache>, chunks: Range<u64>) -> Claim {
-        cache.claim(chunks, usize::MAX).unwrap()
+        cache.claim(chunks, usize::MAX, Keep::Briefly).unwrap()
     }
 
     fn bytes(len: usize) -> Result<Data> {
@@ -197,7 +218,7 @@ mod tests {
 
     #[test]
     fn concurrent_readers_unpack_a_chunk_once() {
-        let cache = Arc::new(Cache::new(1 << 20));
+        let cache = Arc::new(Cache::new(1 << 20, 0));
         let mut first = claim(&cache, 0..4);
         let second = claim(&cache, 2..6);
         assert_eq!([first.work.runs(), second.work.runs()].concat(), [0..4, 4..6]);
@@ -209,7 +230,7 @@ mod tests {
 
     #[test]
     fn abandoned_work_can_be_claimed_again() {
-        let cache = Arc::new(Cache::new(1 << 20));
+        let cache = Arc::new(Cache::new(1 << 20, 0));
         let first = claim(&cache, 0..2);
         let second = claim(&cache, 0..2);
         drop(first.work);
@@ -226,20 +247,32 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_chunk_is_evicted_first() {
-        let cache = Arc::new(Cache::new(3000));
+        let cache = Arc::new(Cache::new(3000, 0));
         for chunk in 0..3 {
             claim(&cache, chunk..chunk + 1).work.put(chunk, bytes(1000));
         }
-        assert!(cache.claim(0..1, 0).is_some());
+        assert!(cache.claim(0..1, 0, Keep::Briefly).is_some());
         claim(&cache, 3..4).work.put(3, bytes(1000));
-        let held: Vec<_> = (0..4).map(|chunk| cache.claim(chunk..chunk + 1, 0).is_some()).collect();
+        let held: Vec<_> = (0..4).map(|chunk| cache.claim(chunk..chunk + 1, 0, Keep::Briefly).is_some()).collect();
         assert_eq!(held, [true, false, true, true]);
         claim(&cache, 9..10).work.put(9, bytes(5000));
-        assert!(cache.claim(9..10, 0).is_none(), "larger than the budget");
-        assert_eq!(cache.state.lock().cost, 3000);
+        assert!(cache.claim(9..10, 0, Keep::Briefly).is_none(), "larger than the budget");
+        assert_eq!(cache.state.lock().finished[0].cost, 3000);
         let many = 10_000..10_000 + 12;
         let mut work = claim(&cache, many.clone()).work;
         many.clone().for_each(|chunk| work.put(chunk, Ok(Data::zeros(1 << 20))));
-        assert_eq!(many.filter(|chunk| cache.claim(*chunk..chunk + 1, 0).is_some()).count(), 5);
+        assert_eq!(many.filter(|chunk| cache.claim(*chunk..chunk + 1, 0, Keep::Briefly).is_some()).count(), 5);
+    }
+
+    #[test]
+    fn chunks_of_large_reads_do_not_evict_those_of_small_ones() {
+        let cache = Arc::new(Cache::new(3000, 3000));
+        for chunk in 0..3 {
+            let small = cache.claim(chunk..chunk + 1, 1, Keep::Long).unwrap();
+            { small }.work.put(chunk, bytes(1000));
+        }
+        (10..100).for_each(|chunk| claim(&cache, chunk..chunk + 1).work.put(chunk, bytes(1000)));
+        let is_held = |chunk: &u64| cache.claim(*chunk..chunk + 1, 0, Keep::Briefly).is_some();
+        assert_eq!((0..100).filter(is_held).collect::<Vec<_>>(), [0, 1, 2, 97, 98, 99]);
     }
 }

@@ -7,12 +7,17 @@ use bytes::BytesMut;
 use cheetah_device::{ByteRange, Data, Result};
 use tokio::sync::Semaphore;
 
+mod ahead;
 pub(crate) mod cache;
 
-use cache::{Cache, Claim, Slot, Work};
+use ahead::Ahead;
+use cache::{Cache, Claim, Keep, Slot, Work};
 
 /// The minimum number of bytes that are worth another thread.
 const PIECE_MIN: u64 = 64 << 10;
+
+/// The largest read that counts as small, in bytes. Reads of a file from start to end are larger: the kernel reads ahead.
+const SMALL_MAX: u64 = 64 << 10;
 
 /// The maximum number of chunks that are claimed together.
 pub(crate) const CHUNKS_TOGETHER_MAX: u64 = 4096;
@@ -28,6 +33,9 @@ pub(crate) enum Blocking {
 
 /// An image in chunks that are unpacked one by one.
 pub(crate) trait Chunked: Send + Sync + 'static {
+    /// The size of the content, in bytes.
+    fn size(&self) -> u64;
+
     /// The content of a chunk.
     fn range(&self, chunk: u64) -> ByteRange;
 
@@ -41,8 +49,10 @@ pub(crate) trait Chunked: Send + Sync + 'static {
 /// The limits of unpacking.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Bytes of unpacked chunks that are kept.
+    /// Bytes of unpacked chunks of large reads that are kept; those of all reads if `ahead_bytes` is 0.
     pub cache_bytes: u64,
+    /// Bytes of unpacked chunks of small reads, and of those around them, that are kept. If 0, nothing is unpacked ahead.
+    pub ahead_bytes: u64,
     /// Threads for one read. Twice as many run for all reads together.
     pub threads: usize,
     /// The chunks that the calling thread may unpack for one read, if it need not wait for a disk.
@@ -56,14 +66,16 @@ pub(crate) struct Unpacking<C> {
     limits: Limits,
     /// Limits the number of concurrent jobs, so that many reads do not create many threads.
     threads: Arc<Semaphore>,
+    ahead: Ahead,
 }
 
 impl<C: Chunked> Unpacking<C> {
     /// Returns the reader of `image`.
     pub fn new(image: C, limits: Limits) -> Arc<Self> {
         let limits = Limits { threads: limits.threads.max(1), ..limits };
-        let cache = Arc::new(Cache::new(limits.cache_bytes));
-        Arc::new(Self { image, cache, limits, threads: Arc::new(Semaphore::new(2 * limits.threads)) })
+        let cache = Arc::new(Cache::new(limits.cache_bytes, limits.ahead_bytes));
+        let threads = Arc::new(Semaphore::new(2 * limits.threads));
+        Arc::new(Self { image, cache, limits, threads, ahead: Ahead::default() })
     }
 
     /// The image.
@@ -72,8 +84,11 @@ impl<C: Chunked> Unpacking<C> {
     }
 
     /// Reads the range, if that is possible without blocking and with little work.
-    pub fn at_once(&self, range: ByteRange) -> Option<Result<Data>> {
-        let mut claim = self.cache.claim(self.image.holding(range), self.limits.at_once)?;
+    pub fn at_once(self: &Arc<Self>, range: ByteRange) -> Option<Result<Data>> {
+        let mut claim = self.cache.claim(self.image.holding(range), self.limits.at_once, keep(range))?;
+        if !claim.work.is_done() {
+            self.look_ahead(range);
+        }
         self.image.unpack(&mut claim.work, Blocking::Refused);
         claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))).then(|| self.join(range, &claim.slots))
     }
@@ -119,7 +134,11 @@ impl<C: Chunked> Unpacking<C> {
         // Acquired before the claim: otherwise readers could wait for a chunk whose claimant waits here and is dropped.
         // The semaphore is never closed, so this does not fail.
         let mut permits = self.threads.clone().acquire_many_owned(pieces as u32).await.ok();
-        let Some(Claim { slots, mut work }) = self.cache.claim(chunks, usize::MAX) else { return Vec::new() };
+        let claim = self.cache.claim(chunks, usize::MAX, keep(range));
+        let Some(Claim { slots, mut work }) = claim else { return Vec::new() };
+        if !work.is_done() {
+            self.look_ahead(range);
+        }
         let each = work.len().div_ceil(pieces);
         work = work.commit();
         while !work.is_done() {
@@ -132,6 +151,20 @@ impl<C: Chunked> Unpacking<C> {
             work = rest;
         }
         slots
+    }
+
+    /// Has the chunks around a small read unpacked, if that is wanted.
+    fn look_ahead(self: &Arc<Self>, range: ByteRange) {
+        if self.limits.ahead_bytes > 0 && keep(range) == Keep::Long {
+            self.ahead.look_around(self, range);
+        }
+    }
+
+    /// Unpacks the chunks of a range that are neither there nor in flight, on this thread. Blocks.
+    fn unpack_here(self: &Arc<Self>, range: ByteRange) {
+        if let Some(Claim { mut work, .. }) = self.cache.claim(self.image.holding(range), usize::MAX, Keep::Long) {
+            self.image.unpack(&mut work, Blocking::Allowed);
+        }
     }
 
     /// Assembles the range from its unpacked chunks.
@@ -147,4 +180,9 @@ impl<C: Chunked> Unpacking<C> {
         }
         Ok(data)
     }
+}
+
+/// How long the chunks of a read are kept.
+const fn keep(range: ByteRange) -> Keep {
+    if range.len <= SMALL_MAX { Keep::Long } else { Keep::Briefly }
 }

@@ -153,7 +153,7 @@ impl Memory {
                 Ok((spare.min(LENT_BYTES_MAX) >> 20 << 20, None))
             }
             Self::Auto => {
-                let total = spare::machine_memory().ok_or_else(unknown)?.total_bytes;
+                let total = cheetah_device::machine_memory::machine_memory().ok_or_else(unknown)?.total_bytes;
                 let kept = keep_free.map_or((total / 4).min(KEEP_FREE_DEFAULT), |size| size.0);
                 if kept < KEEP_FREE_MIN {
                     let least = Size(KEEP_FREE_MIN);
