@@ -74,7 +74,7 @@ def each(cases: Mapping[str, Callable[[], None]]) -> None:
         running = {name: pool.submit(case) for name, case in cases.items()}
     broken = [f"{name}: {error}" for name, case in running.items() if (error := case.exception())]
     if broken:
-        raise Broken("; ".join(broken))
+        raise Broken(f"{len(broken)} of {len(cases)} cases: " + "; ".join(broken[:5]))
 
 
 def acquired(stage: Stage, uri: str, content: bytes, *more: str | Path) -> Ran:
