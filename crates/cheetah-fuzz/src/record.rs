@@ -69,7 +69,10 @@ pub fn run(data: &[u8]) {
         failed |= take(&mut reader, number % 2000 + 1, &mut read, failed);
         assert!(reader.memory() < MEMORY_BYTES_MAX);
     }
-    failed |= take(&mut reader, usize::MAX, &mut read, failed);
+    // An error comes once the content before it is taken.
+    for _ in 0..2 {
+        failed |= take(&mut reader, usize::MAX, &mut read, failed);
+    }
     assert!(sent.starts_with(&read), "other content than was sent");
     assert!(!intact || failed || reader.is_closed() || read == sent, "content is missing");
 }

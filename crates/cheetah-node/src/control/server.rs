@@ -108,10 +108,16 @@ async fn show_metrics(State(node): Node) -> Response {
 
 async fn create(State(node): Node, uri: Uri, Body(new): Body<NewExport>) -> Answer<(StatusCode, Json<ExportStatus>)> {
     let (due, name) = (confirm_by(&uri)?, new.name.clone());
-    let made = blocking(Arc::clone(&node), move |exports| exports.create_unconfirmed(&new, due)).await?;
-    if due.is_some() {
-        tokio::spawn(expire(node, name));
-    }
+    let of = Arc::clone(&node);
+    let create = move |exports: &Exports| {
+        let made = exports.create_unconfirmed(&new, due)?;
+        // Not once the request is answered: a creator that is killed ends it before.
+        if due.is_some() {
+            tokio::spawn(expire(of, name));
+        }
+        Ok(made)
+    };
+    let made = blocking(node, create).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -151,8 +157,12 @@ async fn remove(State(node): Node, Path(name): Path<String>, uri: Uri) -> Answer
         let why = "'drive' and 'nonce' are at most 64 letters and digits each; nothing was deleted";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, why));
     }
-    let wiped = blocking(Arc::clone(&node), move |exports| exports.delete(&name, lease.as_deref())).await?;
-    tracing::info!(export = wiped.export, wiped_bytes = wiped.wiped_bytes, "export deleted and wiped");
+    let delete = move |exports: &Exports| {
+        let wiped = exports.delete(&name, lease.as_deref())?;
+        tracing::info!(export = wiped.export, wiped_bytes = wiped.wiped_bytes, "export deleted and wiped");
+        Ok(wiped)
+    };
+    let wiped = blocking(Arc::clone(&node), delete).await?;
     Ok(Json(node.receipt(wiped, asked)))
 }
 
