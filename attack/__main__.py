@@ -83,6 +83,7 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "kills, saves": kills.saves,
     "kills, loads": kills.loads,
     "kills, creations": kills.creations,
+    "kills, reservations": kills.reservations,
 }
 
 

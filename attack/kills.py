@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from attack.stage import PATIENCE_S, Broken, Server, Stage, until
+from attack.wire import connect
 
 CONFIRM_S = 60
 """The time for which a node keeps memory for a drive that has no drive file yet."""
@@ -138,6 +139,24 @@ def creations(stage: Stage) -> None:
                 stage.must("destroy", drive, "--force")
                 _must_be_temporary(nodes)
         _must_be_freed(stage, nodes)
+
+
+def reservations(stage: Stage) -> None:
+    """Ends the connections of requests for memory at odd moments, as those of a killed creator end: what was reserved is freed
+    when its time is over."""
+    with stage.node("file") as node:
+        for number in range(stage.times(400, 4_000)):
+            _request_and_leave(node.ready["http"], f"left-{number}", stage.random.uniform(0, 0.002))
+        until(lambda: not _exports((node,)), "the node frees memory that was requested and not confirmed")
+
+
+def _request_and_leave(control: str, name: str, wait_s: float) -> None:
+    """Requests memory that is freed after a second unless it is confirmed, and ends the connection."""
+    body = json.dumps({"name": name, "size_bytes": 4096, "reserve": True})
+    head = f"POST /v1/exports?confirm_s=1 HTTP/1.1\r\nHost: {control}\r\nContent-Type: application/json\r\n"
+    with connect(control) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        time.sleep(wait_s)
 
 
 def _moment(nodes: Iterable[Server], drive: Path, moment: int | str) -> Callable[[], bool]:
