@@ -11,8 +11,8 @@ from pathlib import Path
 
 from attack.stage import PATIENCE_S, Broken, Stage
 
-HOSTILE = "\x1b]0;title\x07\x1b[2J\x1b[31mred\rforged\x9b31m\u202e"
-"""Sets the title of a terminal, clears it, returns to the beginning of the line, and changes the direction of writing."""
+HOSTILE = "\nerror: forged\x1b]0;title\x07\x1b[2J\x1b[31mred\rforged\x9b31m\u202e"
+"""Adds a line, sets the title of a terminal, clears it, returns to the beginning of the line, and changes the direction of writing."""
 AT_ONCE = 12
 """The number of acquisitions at once. Most of them only wait."""
 
@@ -98,5 +98,7 @@ def check_words(ran: Ran) -> None:
     hostile = [letter for letter in said if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cf")]
     if hostile:
         raise Broken(f"it wrote what controls a terminal, {set(hostile)}: {said[-400:]!r}")
+    if any(line.startswith("error: forged") for line in said.splitlines()):
+        raise Broken(f"a peer added a line to what it wrote: {said[-400:]!r}")
     if code != 0 and not complaint.strip() and '"error"' not in out:
         raise Broken(f"it failed with {code} without a word")

@@ -272,19 +272,23 @@ impl ConnectionHandle {
         state.epoch += 1;
         state.writer = None;
         state.outbox.clear();
-        let gave_up_changes = state.inflight.fail_all(&mut woken);
+        let gave_up_changes = state.inflight.fail_all(&Failed::Disconnected, &mut woken);
         self.note_given_up(gave_up_changes);
         self.load.store(DOWN, Ordering::Release);
         drop(state);
         wake(woken);
     }
 
-    /// Parses the replies in `input` and wakes their callers. Returns whether this connection has just stopped holding
-    /// up changes.
+    /// Parses the replies in `input` and wakes their callers; all callers, if the server breaks the protocol. Returns whether this
+    /// connection has just stopped holding up changes.
     pub fn receive(&self, receiver: &mut Receiver, input: &mut BytesMut) -> Result<bool, Violation> {
         let mut woken = Wakers::new();
         let mut state = self.state.lock();
         let result = receiver.take(input, &mut state.inflight, &mut woken);
+        if let Err(violation) = &result {
+            let gave_up_changes = state.inflight.fail_all(&Failed::Violated(violation.clone()), &mut woken);
+            self.note_given_up(gave_up_changes);
+        }
         self.publish(&state);
         let settled = self.has_abandoned_change.load(Ordering::Relaxed) && !state.inflight.has_abandoned_changes();
         if settled {

@@ -93,6 +93,8 @@ pub enum Failed {
     },
     /// The connection was lost. The request may or may not have been carried out.
     Disconnected,
+    /// The connection was ended because the server broke the protocol.
+    Violated(Violation),
     /// The deadline passed.
     TimedOut,
 }
@@ -329,14 +331,14 @@ impl Inflight {
     }
 
     /// Fails all in-flight requests because the connection is lost. Returns whether one of them changes the content.
-    pub fn fail_all(&mut self, woken: &mut Wakers) -> bool {
+    pub fn fail_all(&mut self, why: &Failed, woken: &mut Wakers) -> bool {
         let mut changes = false;
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             if slot.awaits_reply() {
                 changes |= slot.ask.command.modifies();
                 let cookie = Cookie::new(u32::try_from(index).unwrap_or(u32::MAX), slot.generation);
-                self.complete(cookie, Err(Failed::Disconnected), woken);
+                self.complete(cookie, Err(why.clone()), woken);
             }
         }
         changes

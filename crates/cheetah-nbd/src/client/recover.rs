@@ -23,6 +23,9 @@ use super::health::WaitDecision;
 use super::inflight::{Answer, ExpectedReply, Failed};
 use crate::proto::{Command, CommandFlags, ErrorCode, Request, TransmissionFlags};
 
+/// How often a server may break the protocol during one request.
+const VIOLATIONS_MAX: u32 = 1;
+
 /// A request, retries included.
 pub(super) struct ClientRequest<'a> {
     pub command: Command,
@@ -37,7 +40,7 @@ impl Shared {
         let mut issued = Instant::now();
         let ask = ExpectedReply { command: request.command, range: request.range };
         let mut sent_away = false;
-        let mut kept = None;
+        let (mut kept, mut violations) = (None, 0);
         loop {
             let turn = match kept.take() {
                 None => self.turn(&request).await?,
@@ -61,7 +64,7 @@ impl Shared {
                     }
                     // A read that is alone remains so until it is found out or answered.
                     Err(Failed::Disconnected) => kept = Some(turn).filter(|turn| matches!(turn, Turn::Alone(_))),
-                    Err(Failed::TimedOut) => {}
+                    Err(Failed::TimedOut | Failed::Violated(_)) => {}
                     Err(Failed::Server { code: ErrorCode::Overflow, .. }) if df => {
                         habits.refuses_df();
                         continue;
@@ -73,6 +76,13 @@ impl Shared {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::TimedOut) => return Err(self.lost(request.range, self.silence())),
                 Err(Failed::Disconnected) => {}
+                Err(Failed::Violated(violation)) => {
+                    // Once may be a mishap of that connection. A server that does so again is not believed in anything.
+                    violations += 1;
+                    if violations > VIOLATIONS_MAX {
+                        return Err(self.lost(request.range, violation.to_string().into()));
+                    }
+                }
                 // It is shutting down; its replacement may answer.
                 Err(Failed::Server { code: ErrorCode::Shutdown, .. })
                     if Instant::now() < deadline && (self.wait_for_replacement || !sent_away) =>

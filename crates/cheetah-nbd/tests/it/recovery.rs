@@ -264,6 +264,17 @@ async fn a_protocol_violation_closes_the_connection_and_requests_are_repeated() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_keeps_breaking_the_protocol_is_lost_at_once_and_its_ranges_are_not_blamed() {
+    let server = Server::start(&[Manner::Mad]);
+    let client = server.connect().await;
+    for _ in 0..3 {
+        let error = client.read(ByteRange::new(0, 64 << 10)).await.unwrap_err();
+        assert!(why(&error).contains("violated the NBD protocol"), "{error}");
+    }
+    assert!(client.stats().reconnects < 10, "{}", client.stats().reconnects);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_keeps_shutting_down_is_retried_with_pauses_and_lost_after_the_timeout() {
     let server = Server::start(&[Manner::Leaving]);
     let timeout = Duration::from_secs(10);

@@ -325,7 +325,7 @@ fn a_lost_connection_fails_all_requests_in_flight() {
     let (first, second, third) = (core.read(0, 10), core.read(0, 10), core.read(0, 10));
     core.table.abandon(second);
     core.table.expire(Instant::now(), &mut Wakers::new());
-    core.table.fail_all(&mut Wakers::new());
+    core.table.fail_all(&Failed::Disconnected, &mut Wakers::new());
     assert!(matches!(core.result(first), Some(Err(Failed::Disconnected))));
     assert!(matches!(core.result(third), Some(Err(Failed::Disconnected))));
     assert!(core.table.is_empty());

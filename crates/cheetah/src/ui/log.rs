@@ -1,6 +1,6 @@
 //! The log, on stderr.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Result, Write};
 
 use tracing_subscriber::EnvFilter;
 
@@ -18,11 +18,52 @@ pub fn start(verbose: u8) {
     // Fails only if a log has been started already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| stderr::Queued)
+        .with_writer(|| OneLineEach)
         // It would report its own errors with eprintln!, which panics where stderr cannot be written.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(verbose > 1)
         .compact()
         .try_init();
+}
+
+/// Writes each event as one line: it may quote a peer, which must not add lines of its own.
+struct OneLineEach;
+
+impl Write for OneLineEach {
+    /// Each call has one event.
+    fn write(&mut self, event: &[u8]) -> Result<usize> {
+        stderr::Queued.write_all(&on_one_line(event))?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        stderr::Queued.flush()
+    }
+}
+
+/// Returns an event with the newlines before its last one shown as escapes.
+fn on_one_line(event: &[u8]) -> Vec<u8> {
+    let text = event.strip_suffix(b"\n").unwrap_or(event);
+    let mut line = Vec::with_capacity(event.len());
+    for byte in text {
+        match byte {
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            byte => line.push(*byte),
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_whatever_it_quotes() {
+        assert_eq!(on_one_line(b"read failed: bad\nerror: none\r\n"), b"read failed: bad\\nerror: none\\r\n");
+        assert_eq!(on_one_line(b"cut off"), b"cut off\n");
+    }
 }

@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use cheetah_device::visible::{self, Visible};
+use cheetah_device::visible::{self, OneLine, Visible};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -73,19 +73,19 @@ impl Ui {
         stderr::line(line);
     }
 
-    /// Prints a warning.
+    /// Prints a warning, on one line: it may quote a peer, which must not add lines of its own.
     pub fn warn(self, line: impl Display) {
-        stderr::line(format_args!("warning: {line}"));
+        stderr::line(format_args!("warning: {}", OneLine(line)));
     }
 
-    /// Prints the error that ended the command.
+    /// Prints the error that ended the command, on one line as warnings are.
     pub fn failure(self, failure: &Failure) {
         if self.json {
             let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
             print(visible::json(&value.to_string()));
         }
         if !failure.shown {
-            stderr::line(format_args!("error: {failure}"));
+            stderr::line(format_args!("error: {}", OneLine(failure)));
         }
     }
 
