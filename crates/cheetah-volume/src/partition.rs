@@ -118,7 +118,7 @@ impl SectorSize {
 
 /// Reads the partitions of `device`, in table order; none without a valid table. Only as much is read as that takes; remarks go to the log.
 pub async fn read_partitions(device: &dyn Device, sectors: impl Into<SectorSize>) -> Vec<Partition> {
-    let tables = choice::read_tables(&Nearby::new(device), sectors.into(), choice::Extent::InUse).await;
+    let tables = choice::read_tables(&Nearby::with_ends(device).await, sectors.into(), choice::Extent::InUse).await;
     for remark in &tables.remarks {
         tracing::info!("{}", remark.sentence);
     }
@@ -127,7 +127,7 @@ pub async fn read_partitions(device: &dyn Device, sectors: impl Into<SectorSize>
 
 /// Reads the partition tables of `device`.
 pub async fn read_tables(device: &dyn Device, sectors: impl Into<SectorSize>) -> PartitionTables {
-    choice::read_tables(&Nearby::new(device), sectors.into(), choice::Extent::All).await
+    choice::read_tables(&Nearby::with_ends(device).await, sectors.into(), choice::Extent::All).await
 }
 
 impl Partition {
