@@ -63,7 +63,7 @@ def _check_refusal(ran: Ran) -> None:
     code, out, complaint = ran
     said = (out + complaint).lower()
     loss = [word for word in LOSS if word in said]
-    if code not in (1, 2) or loss or not any(word in said for word in REFUSAL):
+    if code != 1 or loss or not any(word in said for word in REFUSAL):
         raise Broken(f"it ended with {code}, {loss}: {said[-300:]}")
 
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use cheetah_device::ByteRange;
 use cheetah_nbd::Method;
-use cheetah_nbd::client::inflight::{Answer, ExpectedReply, Inflight, Wakers};
+use cheetah_nbd::client::inflight::{Answer, ExpectedReply, Failed, Inflight, Wakers};
 use cheetah_nbd::client::receive::Receiver;
 use cheetah_nbd::handshake::BlockSizes;
 use cheetah_nbd::handshake::client::Agreement;
@@ -62,6 +62,6 @@ pub fn run(data: &[u8]) {
             assert_eq!(data.len(), len);
         }
     }
-    table.fail_all(&mut Wakers::new());
+    table.fail_all(&Failed::Disconnected, &mut Wakers::new());
     assert!(table.is_empty());
 }

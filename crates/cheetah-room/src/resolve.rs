@@ -207,10 +207,12 @@ pub fn known(stored: StoredCredential) -> Membership {
 }
 
 fn other_role(room: &str, has: &str, purpose: Purpose) -> Error {
-    let wanted = purpose.roles()[0];
-    Error::misuse(format!(
-        "this machine is in room {room} as {has}, and this needs the role {wanted}; on the examiner's machine, run: \
-         cheetah room invite --role {wanted}"
+    let roles: Vec<_> = purpose.roles().iter().map(|role| role.name()).collect();
+    Error::failed(format!(
+        "this machine is in room {room} as {has}, and this needs the role {}; on the examiner's machine, run: \
+         cheetah room invite --role {}",
+        roles.join(" or "),
+        roles[0]
     ))
 }
 

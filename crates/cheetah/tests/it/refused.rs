@@ -143,7 +143,7 @@ fn is_not_refused_in_words(actor: &str, words: &[String], ran: &Ran) -> Option<S
     let lower = said.to_lowercase();
     let is_said = ["is revoked", "role", "may not"].iter().any(|word| lower.contains(word));
     let loss = LOSS.iter().find(|word| lower.contains(**word));
-    let is_right = is_said && matches!(ran.code, Some(1 | 2)) && loss.is_none();
+    let is_right = is_said && ran.code == Some(1) && loss.is_none();
     (!is_right).then(|| format!("{actor} {words:?}, {:?}, {loss:?}: {said}", ran.code))
 }
 
