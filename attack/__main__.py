@@ -53,6 +53,7 @@ ON_FILES: dict[str, Callable[[Stage], None]] = {
     "proof, files exchanged": proof.exchanged,
     "proof, content planted": proof.planted,
     "proof, log cut back": proof.cut_log,
+    "proof, forged receipt": proof.receipts,
     "parts": parts.parts,
     "links": parts.links,
     "pipes": parts.pipes,

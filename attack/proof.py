@@ -1,7 +1,9 @@
 """Attacks on what vouches for a drive: content, digests, drive file and custody log are altered or exchanged together."""
 
+import json
 import re
 import shutil
+import urllib.request
 from pathlib import Path
 
 from attack.stage import Broken, Stage
@@ -49,6 +51,50 @@ def planted(stage: Stage) -> None:
             raise Broken(f"verify of a drive with planted content ended with {code}: {said.strip()}")
         if '"ok":true' in Path(f"{drive}.custody").read_text():
             raise Broken("planted content was signed as verified")
+
+
+RECEIPT = """
+[set.node.receipt]
+format = "cheetah wipe receipt 1"
+node = "x"
+instance = "00"
+drive = "another drive"
+export = "another export"
+wiped_bytes = 1048576
+method = "none"
+verified_zero = true
+nonce = "00000000000000000000000000000000"
+time = "2026-01-01T00:00:00Z"
+
+[[set.node.receipt.ranges]]
+offset = 0
+len = 1048576
+"""
+
+
+def receipts(stage: Stage) -> None:
+    """Puts a forged receipt of a node into a drive file: the drive is destroyed at the node all the same, or that fails."""
+    with stage.node("file") as node:
+        drive = stage.drive([node])
+        sealed, count = re.subn(r'(instance = "\w+"\nsize = \d+\n)', rf"\1{RECEIPT}", drive.read_text(), count=1)
+        if count != 1:
+            raise Broken("the drive file has no place for a receipt")
+        head, _, body = sealed.split("\n", 2)
+        drive.write_text(f'{head}\nseal = "{_blake3(stage, body.encode())}"\n{body}')
+        code, said, complaint = stage.run("destroy", drive)
+        used = json.loads(urllib.request.urlopen(f"http://{node.ready['http']}/v1/status").read())["exports"]
+        if code == 0 and used:
+            raise Broken(f"destroy believes a forged receipt, and the node keeps the image: {said.strip()}")
+        if code not in (0, 1, 3):
+            raise Broken(f"exit code {code}: {complaint.strip()}")
+
+
+def _blake3(stage: Stage, content: bytes) -> str:
+    """Returns the BLAKE3 of some bytes."""
+    file = stage.path(".raw")
+    file.write_bytes(content)
+    said = stage.must("--json", "acquire", file, stage.path(".raw"), "--hash", "blake3")
+    return str(json.loads(said.splitlines()[-1])["report"]["hashes"]["blake3"])
 
 
 def cut_log(stage: Stage) -> None:
