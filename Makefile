@@ -95,7 +95,7 @@ simulate: ## inject FAULTS (1000000) into redundant drives, and as many into sea
 	@scripts/install-deps --build
 	@SIMULATE_FAULTS=$(FAULTS) SIMULATE_SEED=$(SEED) SIMULATE_THREADS=$$(nproc) cargo test --release -p cheetah-redundancy --test simulation no_fault_makes_a_wrong_byte -- --nocapture
 
-attack: ## attack every server on loopback, for some minutes (ATTACK=quick: about eight)
+attack: ## attack every server on loopback, for some minutes (ATTACK=quick: about ten)
 	@scripts/install-deps --build --python
 	@scripts/build-static
 	@scripts/python-env
