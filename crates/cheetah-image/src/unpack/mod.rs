@@ -86,11 +86,14 @@ impl<C: Chunked> Unpacking<C> {
     /// Reads the range, if that is possible without blocking and with little work.
     pub fn at_once(self: &Arc<Self>, range: ByteRange) -> Option<Result<Data>> {
         let mut claim = self.cache.claim(self.image.holding(range), self.limits.at_once, keep(range))?;
-        if !claim.work.is_done() {
+        let is_cached = claim.work.is_done();
+        self.image.unpack(&mut claim.work, Blocking::Refused);
+        let is_whole = claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_))));
+        // A read that must wait for a disk looks ahead when it starts its jobs.
+        if is_whole && !is_cached {
             self.look_ahead(range);
         }
-        self.image.unpack(&mut claim.work, Blocking::Refused);
-        claim.slots.iter().all(|slot| matches!(slot.get(), Some(Some(_)))).then(|| self.join(range, &claim.slots))
+        is_whole.then(|| self.join(range, &claim.slots))
     }
 
     /// Reads the range, with as many threads as needed.
