@@ -80,7 +80,7 @@ impl HashedFiles {
         }
     }
 
-    /// The image is open: what is read from now on is its content.
+    /// Begins to hold pieces: the image is open, and its content is read from now on.
     pub(crate) fn hold(&self) {
         self.shared.lock().holds.store(true, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ impl HashedFiles {
                 match left {
                     Some(_) => finish(device, file).await,
                     None => Err(format!(
-                        "it is behind a link, and {missing} bytes of it were not read since the acquisition was resumed"
+                        "it is behind a link, and {missing} bytes of it did not pass in this run, too many to read them for a hash"
                     )),
                 }
             }
@@ -295,6 +295,6 @@ mod tests {
         }
         assert_eq!(hashed.shared.lock().held_bytes.load(Ordering::Relaxed), 0);
         let why = runtime.block_on(hashed.finish()).remove(0).unwrap_err();
-        assert!(why.contains("since the acquisition was resumed"), "{why}");
+        assert!(why.contains("did not pass in this run"), "{why}");
     }
 }
