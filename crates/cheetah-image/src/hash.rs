@@ -326,6 +326,12 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// Returns the bytes that `text` shows in hexadecimal; `None` if it shows none.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok().filter(|pair| is_hex(pair, 2)));
+    digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
 /// Whether `text` consists of `digits` lower-case hexadecimal digits.
 pub fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -36,7 +36,7 @@ mod watching;
 pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};
-pub use hashed::HashedFiles;
+pub use hashed::{HashedFiles, HashedStart};
 pub use identity::{CaseData, Identity, Kind};
 pub use open::{claimed_format, open};
 pub use open_behind::{Folder, open_behind};

@@ -65,6 +65,9 @@ pub async fn acquire(
     }
     let watching = watch(&evidence.source).await;
     let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
+    if let Some(hashed) = &evidence.source.hashed {
+        hashed.go_on_with(state.files.values());
+    }
     let identity = &evidence.source.identity;
     let salvage = Salvage::of(identity, request.retries);
     let mut pass = Pass {
@@ -78,6 +81,7 @@ pub async fn acquire(
         damage: Damage::of(&state.bad),
         queues: SinkQueues::start(sinks),
         hashing,
+        hashed: evidence.source.hashed.clone(),
         checkpoints: Checkpoints::new(journal, state.at, request.checkpoint_bytes),
         tell: &mut |event| recorder.tell(event),
         pace: EtaMeter::new(state.start.source.size, state.at),

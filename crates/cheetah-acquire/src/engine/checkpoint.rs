@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_drive::digests::ChunkDigest;
 use cheetah_error::{Error, Result};
+use cheetah_image::HashedStart;
 use tokio::task::JoinHandle;
 
 use crate::journal::{Checkpoint, Journal, JournalRecord};
@@ -75,6 +76,7 @@ impl Checkpoints {
         &mut self,
         at: u64,
         (retries, links_lost, active): (u64, u64, Duration),
+        files: Vec<HashedStart>,
         marks: impl Future<Output = Result<Vec<Mark>>> + Send + 'static,
     ) {
         let State::Idle(mut journal) = std::mem::replace(&mut self.journal, State::Broken) else { return };
@@ -86,8 +88,16 @@ impl Checkpoints {
                 Ok(marks) => marks,
                 Err(error) => return Ok((journal, Err(error))),
             };
-            let record =
-                JournalRecord::Checkpoint(Checkpoint { at, digests, bad, retries, links_lost, active_ms, marks });
+            let record = JournalRecord::Checkpoint(Checkpoint {
+                at,
+                digests,
+                bad,
+                retries,
+                links_lost,
+                active_ms,
+                files,
+                marks,
+            });
             let write = move || {
                 let written = journal.append(&record);
                 (journal, written)

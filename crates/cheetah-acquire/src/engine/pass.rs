@@ -7,8 +7,8 @@ use cheetah_device::data::Part;
 use cheetah_device::fatal_reads::ranges_that_end_connections;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_error::{Error, Result};
-use cheetah_image::Kind;
 use cheetah_image::hash::Hashing;
+use cheetah_image::{HashedFiles, Kind};
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
@@ -50,6 +50,8 @@ pub struct Pass<'a> {
     pub queues: SinkQueues,
     /// The hashes of the whole source, fed with the data of earlier passes.
     pub hashing: Hashing,
+    /// The hashes of the files that the source is read from, if they are made as it is read.
+    pub hashed: Option<Arc<HashedFiles>>,
     /// The journal.
     pub checkpoints: Checkpoints,
     /// Receives events. An error it returns stops the pass.
@@ -168,7 +170,6 @@ impl Pass<'_> {
                 end => return Ok(end),
             };
             self.note_reconnects(&evidence)?;
-            let hashed = evidence.source.hashed.clone();
             drop((reader, evidence));
             // A server that ends the connection at bad sectors is lost once for each range that is found to be one.
             let place = (self.state.at, ranges_that_end_connections());
@@ -185,8 +186,8 @@ impl Pass<'_> {
                     None => return Ok(PassEnd::Lost(lost)),
                 },
             };
-            if let (Some(now), Some(before)) = (&evidence.source.hashed, hashed) {
-                now.go_on_from(&before);
+            if let (Some(now), Some(before)) = (&evidence.source.hashed, &self.hashed) {
+                now.go_on_from(before);
             }
         }
     }
@@ -272,7 +273,8 @@ impl Pass<'_> {
     async fn checkpoint(&mut self) -> Result<()> {
         let marks = self.queues.checkpoint().await?;
         let (retries, links_lost) = (self.state.retries, self.state.links_lost);
-        self.checkpoints.begin(self.state.at, (retries, links_lost, self.active()), marks);
+        let files = self.hashed.as_ref().map_or_else(Vec::new, |hashed| hashed.to_keep());
+        self.checkpoints.begin(self.state.at, (retries, links_lost, self.active()), files, marks);
         Ok(())
     }
 

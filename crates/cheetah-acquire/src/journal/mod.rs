@@ -21,12 +21,14 @@
 
 mod file;
 
+use std::collections::BTreeMap;
+
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests};
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{HashChoice, Identity};
+use cheetah_image::{HashChoice, HashedStart, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::acquire::{Destination, Form};
@@ -213,6 +215,9 @@ pub struct Checkpoint {
     pub links_lost: u64,
     /// Time at work since the start of the acquisition, without interruptions, in milliseconds.
     pub active_ms: u64,
+    /// The hashes that advanced of the files behind a link that the source is read from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<HashedStart>,
     /// The state that each destination resumes from. JSON as text, since only the last one is parsed.
     pub marks: Vec<String>,
 }
@@ -234,6 +239,8 @@ pub struct AcquisitionState {
     pub links_lost: u64,
     /// As in the last checkpoint.
     pub active_ms: u64,
+    /// The hashes of the source's files so far, by index.
+    pub files: BTreeMap<usize, HashedStart>,
     /// As in the last checkpoint; `None` if there is none.
     pub marks: Option<Vec<String>>,
     /// How often the command was run again.
@@ -260,6 +267,7 @@ impl AcquisitionState {
             retries: 0,
             links_lost: 0,
             active_ms: 0,
+            files: BTreeMap::new(),
             marks: None,
             resumes: 0,
             openings: Vec::new(),
@@ -307,7 +315,7 @@ impl AcquisitionState {
     }
 
     fn advance(&mut self, checkpoint: Checkpoint) -> std::result::Result<(), &'static str> {
-        let Checkpoint { at, digests, bad, retries, links_lost, active_ms, marks } = checkpoint;
+        let Checkpoint { at, digests, bad, retries, links_lost, active_ms, files, marks } = checkpoint;
         let size = self.start.source.size;
         let new = at.checked_sub(self.at).ok_or("a step back")?;
         if at > size || at != size && !at.is_multiple_of(CHUNK_BYTES) {
@@ -329,6 +337,7 @@ impl AcquisitionState {
         self.bad.extend(bad);
         (self.at, self.retries, self.active_ms, self.marks) = (at, retries, active_ms, Some(marks));
         self.links_lost = self.links_lost.max(links_lost);
+        self.files.extend(files.into_iter().map(|start| (start.file, start)));
         Ok(())
     }
 

@@ -17,7 +17,16 @@ fn start(size: u64) -> Start {
 
 fn checkpoint(at: u64, chunks: u8, bad: Vec<BadRange>) -> Checkpoint {
     let digests = (0..chunks).map(|n| [n; 32]).collect();
-    Checkpoint { at, digests, bad, retries: 3, links_lost: 0, active_ms: 5, marks: vec![String::new()] }
+    Checkpoint {
+        at,
+        digests,
+        bad,
+        retries: 3,
+        links_lost: 0,
+        active_ms: 5,
+        files: Vec::new(),
+        marks: vec![String::new()],
+    }
 }
 
 fn bad(offset: u64, len: u64) -> BadRange {

@@ -7,11 +7,12 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::Signal;
 
 use crate::support::run::{program, run};
-use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, tool};
+use crate::support::{Desk, MIB, Service, cheetah, need, noise, text, tool, until};
 
 /// A web server that answers requests for ranges, or redirects to what the file `NAME.location` holds. It replaces `changing.raw` after the first request for it.
+/// Requests for bytes from 128 KiB to 1 MiB of a file wait while there is a file `NAME.wait`.
 const SERVER: &str = r#"
-import http.server, os, re, ssl, sys
+import http.server, os, re, ssl, sys, time
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -41,13 +42,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return
         first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+        while 128 << 10 <= first < 1 << 20 and os.path.exists(os.path.basename(self.path) + ".wait"):
+            time.sleep(0.02)
         body = content[first : last + 1]
         self.send_response(206)
         self.send_header("ETag", version)
         self.send_header("Content-Range", "bytes %d-%d/%d" % (first, first + len(body) - 1, len(content)))
         self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        try:
+            self.end_headers()
+            self.wfile.write(body)
+        except ConnectionError:
+            self.close_connection = True
 
     def log_message(self, *_):
         pass
@@ -216,6 +222,30 @@ fn an_e01_image_of_several_segments_on_a_web_server_is_the_image() {
     cheetah(&["acquire", &format!("{}?signature=secret", web.uri("case.E01")), &desk.arg("one.raw")])
         .says(3, &["case.E02"]);
     assert!(!last.is_empty() && !desk.at("gap.raw").exists() && !desk.at("cut.raw").exists());
+}
+
+#[test]
+fn segments_that_passed_before_an_acquisition_was_killed_have_their_hashes_in_the_report() {
+    if !need::programs(&["python3", "sha256sum"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let (path, whole) = desk.image("disk.raw", 9 * MIB);
+    cheetah(&["acquire", &path, &desk.arg("case.E01"), "--segment-size", "2MiB", "--level", "none"]).ok();
+    let web = Web::start(&desk, &[]);
+    let words = ["acquire", &web.uri("case.E01"), &desk.arg("copy.raw"), "--checkpoint", "1MiB"];
+    let wait = desk.file("case.E04.wait", b"");
+    let mut command = program();
+    let mut child = command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let journal = || String::from_utf8_lossy(&fs::read(desk.at("copy.raw.acquire")).unwrap_or_default()).into_owned();
+    until("the hash of the third segment is kept", || journal().contains(r#"{"file":2,"#));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_file(wait).unwrap();
+    let report = cheetah(&words).ok().json()["report"].clone();
+    assert!(fs::read(desk.at("copy.raw")).unwrap() == whole);
+    assert_eq!(report["interruptions"], 1);
+    is_with_the_hash_of_each_file(&desk, &report, 4);
 }
 
 #[test]

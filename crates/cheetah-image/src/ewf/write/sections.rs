@@ -6,7 +6,7 @@ use libdeflater::adler32;
 use super::checkpoint::Shape;
 use super::options::{E01Options, Media};
 use super::text;
-use crate::hash::Hashes;
+use crate::hash::{Hashes, unhex};
 use cheetah_error::{Error, Result};
 
 /// The size of a segment file's header.
@@ -143,8 +143,8 @@ pub fn errors(runs: &[(u32, u32)]) -> Result<Vec<u8>> {
 
 /// The sections `digest` and `hash` for the known hashes, starting at `at`.
 pub fn digests(hashes: &Hashes, mut at: u64) -> Result<Vec<u8>> {
-    let md5 = hashes.md5.as_deref().map(unhex::<16>).transpose()?;
-    let sha1 = hashes.sha1.as_deref().map(unhex::<20>).transpose()?;
+    let md5 = hashes.md5.as_deref().map(digest::<16>).transpose()?;
+    let sha1 = hashes.sha1.as_deref().map(digest::<20>).transpose()?;
     let mut bytes = Vec::new();
     if md5.is_some() || sha1.is_some() {
         let mut content = vec![0; 76];
@@ -161,15 +161,7 @@ pub fn digests(hashes: &Hashes, mut at: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn unhex<const N: usize>(text: &str) -> Result<[u8; N]> {
-    let wrong = || Error::misuse(format!("'{text}' is not a digest of {N} bytes"));
-    let mut out = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
-        return Err(wrong());
-    }
-    for (byte, digits) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
-    }
-    Ok(out)
+fn digest<const N: usize>(text: &str) -> Result<[u8; N]> {
+    let bytes = unhex(text).and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| Error::misuse(format!("'{text}' is not a digest of {N} bytes")))
 }
