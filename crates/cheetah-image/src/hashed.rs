@@ -114,10 +114,10 @@ impl HashedFiles {
     }
 
     /// The hashes to keep: of each file of which 256 KiB, or the rest, were hashed since the last call.
-    pub fn to_keep(&self) -> Vec<HashedStart> {
+    pub fn advanced(&self) -> Vec<HashedStart> {
         let shared = self.shared.lock().clone();
         let files = shared.files.iter().enumerate();
-        files.filter_map(|(file, progress)| progress.lock().to_keep(file)).collect()
+        files.filter_map(|(file, progress)| progress.lock().advanced(file)).collect()
     }
 
     /// Begins to hold pieces: the image is open, and its content is read from now on.
@@ -256,7 +256,7 @@ impl Progress {
         }
     }
 
-    fn to_keep(&mut self, file: usize) -> Option<HashedStart> {
+    fn advanced(&mut self, file: usize) -> Option<HashedStart> {
         let new = self.at - self.kept_at;
         let is_worth_it = new >= KEPT_EVERY || new > 0 && self.at == self.size;
         is_worth_it.then(|| {
@@ -335,7 +335,7 @@ mod tests {
             first.hold();
             note(&first, &content, before, &runtime);
             if is_another_run {
-                let kept = first.to_keep();
+                let kept = first.advanced();
                 prop_assert!(kept.iter().all(|start| start.at == start.size), "a small file is kept as a whole only");
                 second.hold();
                 second.go_on_with(&kept);
@@ -367,8 +367,8 @@ mod tests {
         let (runtime, content) = (runtime(), Bytes::from(vec![7; 3 << 20]));
         let first = HashedFiles::new(&files(&content));
         note(&first, &content, &[(0, (2 << 20) + 5)], &runtime);
-        let kept: Vec<HashedStart> = serde_json::from_str(&serde_json::to_string(&first.to_keep()).unwrap()).unwrap();
-        assert_eq!((kept[0].at, first.to_keep()), ((2 << 20) + 5, Vec::new()));
+        let kept: Vec<HashedStart> = serde_json::from_str(&serde_json::to_string(&first.advanced()).unwrap()).unwrap();
+        assert_eq!((kept[0].at, first.advanced()), ((2 << 20) + 5, Vec::new()));
         // What was before is not read again: it is other bytes here.
         let mut other = vec![0; 2 << 20];
         other.extend_from_slice(&content[2 << 20..]);
@@ -382,7 +382,7 @@ mod tests {
         let (runtime, content) = (runtime(), Bytes::from(vec![7; 3 << 20]));
         let first = HashedFiles::new(&files(&content));
         note(&first, &content, &[(0, 2 << 20)], &runtime);
-        let kept = first.to_keep().remove(0);
+        let kept = first.advanced().remove(0);
         for wrong in [
             HashedStart { size: 4 << 20, ..kept.clone() },
             HashedStart { at: 4 << 20, ..kept.clone() },

@@ -273,7 +273,7 @@ impl Pass<'_> {
     async fn checkpoint(&mut self) -> Result<()> {
         let marks = self.queues.checkpoint().await?;
         let (retries, links_lost) = (self.state.retries, self.state.links_lost);
-        let files = self.hashed.as_ref().map_or_else(Vec::new, |hashed| hashed.to_keep());
+        let files = self.hashed.as_ref().map_or_else(Vec::new, |hashed| hashed.advanced());
         self.checkpoints.begin(self.state.at, (retries, links_lost, self.active()), files, marks);
         Ok(())
     }
