@@ -14,7 +14,7 @@ from boot.run import run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUSYBOX = "/bin/busybox"
-# What `cheetah room boot-image` replaces in an image that is built already (crates/cheetah/src/commands/room/boot_image.rs).
+# What `cheetah room boot-image` replaces in an image that is built already (crates/desk/cheetah/src/commands/room/boot_image.rs).
 LAB_BYTES = 64 << 10
 LAB_MARK = b"cheetah: the archive of a laboratory\n"
 

@@ -38,7 +38,7 @@ WORKLOADS = (
 def speed(
     uri: str, credential: str | None, work: str, block_bytes: int, depth: int, seconds: float, enter: Any = list
 ) -> Any:
-    """Runs the client of crates/cheetah-nbd/examples; returns what it measured."""
+    """Runs the client of crates/wire/nbd/examples; returns what it measured."""
     program = os.environ.get("NBD_SPEED") or os.path.join(cheetah.ROOT, SPEED)
     if not os.path.exists(program):
         build = ["cargo", "build", "--release", "--quiet", "--target", "x86_64-unknown-linux-musl"]

@@ -74,7 +74,7 @@ def test_secure_boot_refuses_a_changed_boot_loader(live: str, room: guest.Room, 
 
 
 def documented_dhcp() -> list[str]:
-    """Returns the options of dnsmasq that docs/boot-network.md gives to machines that start."""
+    """Returns the options of dnsmasq that docs/guide/boot-network.md gives to machines that start."""
     lines = (ROOT / "docs" / "boot-network.md").read_text().splitlines()
     found = [line.strip() for line in lines if re.match(r" +dhcp-(match|boot|vendorclass|option-force)=", line)]
     assert len(found) >= 6

@@ -1,4 +1,4 @@
-"""A drive of a room, triaged by a cluster started with the commands of docs/cluster.md: its workers read the nodes, and
+"""A drive of a room, triaged by a cluster started with the commands of docs/guide/cluster.md: its workers read the nodes, and
 only members of the room that may read drives take part."""
 
 import contextlib
@@ -20,7 +20,7 @@ from conftest import PATIENCE_S, ROOT, run
 from triage_listing import by_fls
 
 TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
-PAGE = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/guide/cluster.md").read_text(encoding="utf-8")
 
 
 def command(beginning: str, **changes: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs the examples in docs/python.md."""
+"""Runs the examples in docs/guide/python.md."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, run
 
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/guide/python.md").read_text(), re.MULTILINE | re.DOTALL)
 
 # The expected output of each example.
 PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "different pieces"]

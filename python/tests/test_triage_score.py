@@ -103,7 +103,7 @@ def test_a_recoverable_deleted_picture_is_a_finding() -> None:
 
 
 def test_the_documented_scores_are_the_real_ones() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/scores.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs/reference/scores.md").read_text(encoding="utf-8")
     for kind, points in score.FINDINGS.items():
         assert f"| `{kind}` | {points} |" in page
     for _, points in score.RECENT:

@@ -2,7 +2,7 @@
 
 A list is searched as sorted records of 16, 20 or 32 bytes (MD5, SHA-1, SHA-256), mapped into memory: opening tens of
 millions takes one pass, and a look-up a few page faults. `hashtext` converts text lists once, into a cache.
-`docs/hash-lists.md` describes the formats.
+`docs/reference/hash-lists.md` describes the formats.
 """
 
 import collections.abc

@@ -1,6 +1,6 @@
 """Content that The Sleuth Kit returns for a file although it is not the file's.
 
-docs/sleuthkit.md lists what is corrected, and what is marked here.
+docs/reference/sleuthkit.md lists what is corrected, and what is marked here.
 """
 
 import struct

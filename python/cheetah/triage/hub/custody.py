@@ -1,6 +1,6 @@
 """The custody log of a triage: who examined which source, when and how, and the hash of each file of the result.
 
-It is the log that an acquisition writes (docs/custody.md): signed, chained, only appended to. It stays in the folder when
+It is the log that an acquisition writes (docs/guide/custody.md): signed, chained, only appended to. It stays in the folder when
 a triage starts over.
 """
 

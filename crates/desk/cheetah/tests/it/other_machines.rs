@@ -1,0 +1,113 @@
+//! The static binaries for other processors, run by an emulator.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::run::{Ran, cheetah, program, run, tool};
+use crate::support::service::Service;
+use crate::support::{Desk, MIB, Node, need, text};
+
+const EMULATOR_AARCH64: &str = "qemu-aarch64-static";
+const EMULATOR_ARMV7: &str = "qemu-arm-static";
+
+/// A binary for another processor.
+struct Other {
+    emulator: &'static str,
+    binary: PathBuf,
+}
+
+impl Other {
+    /// The binary of `make static TARGET=…`, if it is built and can be run. If not, reports that the test is skipped.
+    fn find(target: &str, emulator: &'static str) -> Option<Self> {
+        let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/static").join(target).join("cheetah");
+        if !binary.exists() {
+            need::skip(&format!("needs a binary for {target} (make test-others builds it)"));
+            return None;
+        }
+        need::programs(&[emulator]).then_some(Self { emulator, binary })
+    }
+
+    fn aarch64() -> Option<Self> {
+        Self::find("aarch64-unknown-linux-musl", EMULATOR_AARCH64)
+    }
+
+    fn armv7() -> Option<Self> {
+        Self::find("armv7-unknown-linux-gnueabihf", EMULATOR_ARMV7)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.emulator);
+        command.arg(&self.binary).arg("--json").args(args);
+        command.envs(program().get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        run(self.command(args))
+    }
+
+    fn start(&self, args: &[&str]) -> Service {
+        Service::spawn(self.command(args), "ready").unwrap()
+    }
+
+    fn node(&self) -> Node {
+        Node::of(self.start(&["node", "--memory", "16MiB", "--listen", "127.0.0.1:0"]))
+    }
+}
+
+#[test]
+fn a_node_an_agent_an_acquisition_and_a_probe_work_on_aarch64() {
+    if let Some(other) = Other::aarch64() {
+        all_work(&other);
+    }
+}
+
+#[test]
+fn a_node_an_agent_an_acquisition_and_a_probe_work_on_armv7() {
+    if let Some(other) = Other::armv7() {
+        all_work(&other);
+    }
+}
+
+fn all_work(other: &Other) {
+    // More than one chunk, and no more: hashing takes long without optimisation, in an emulator.
+    let desk = Desk::new();
+    let (disk, whole) = desk.image("disk.img", MIB + 512);
+    let node = other.node();
+    let drive = desk.drive("case", &[&node], &disk, &[]);
+    let agent = other.start(&["serve", &disk, "--listen", "127.0.0.1:0"]);
+    let uri = text(&agent.ready, "uri");
+    // From an agent and from a drive, into all formats, here and there.
+    let (raw, e01, copy) = (desk.arg("x.raw"), desk.arg("x.E01"), desk.arg("copy.raw"));
+    other.run(&["acquire", uri, &raw, &e01, "--verify"]).ok();
+    other.run(&["acquire", &drive, &copy]).ok();
+    assert!(fs::read(&raw).unwrap() == whole && fs::read(&copy).unwrap() == whole);
+    cheetah(&["verify", &e01]).ok();
+    other.run(&["verify", &drive]).ok();
+    let found = other.run(&["probe", "127.0.0.1", "--only", "rtt", "--far", "none"]).ok();
+    assert!(found.json().is_object(), "{}", found.out());
+}
+
+#[test]
+fn bytes_beyond_4_gib_are_read_and_written_where_they_are_on_armv7() {
+    const BEYOND: u64 = 4 << 30;
+    if !need::programs(&["curl", "qemu-io"]) {
+        return;
+    }
+    let Some(other) = Other::armv7() else { return };
+    let desk = Desk::new();
+    let disk = desk.file("disk.img", b"");
+    File::options().write(true).open(&disk).unwrap().write_all_at(&[7; 4096], BEYOND).unwrap();
+    let agent = other.start(&["serve", &disk, "--listen", "127.0.0.1:0"]);
+    let (start, beyond) = ("read -P 0 0 4k", "read -P 7 4G 4k");
+    tool("qemu-io", &["-r", "-f", "raw", "-c", start, "-c", beyond, text(&agent.ready, "uri")]).ok();
+
+    let node = other.node();
+    let export = format!(r#"{{"name":"large","size_bytes":{}}}"#, BEYOND + MIB);
+    let (json, exports) = ("Content-Type: application/json", format!("http://{}/v1/exports", node.http));
+    tool("curl", &["-sSf", "-H", json, "-d", &export, &exports]).ok();
+    let uri = format!("nbd://{}/large", node.nbd);
+    tool("qemu-io", &["-f", "raw", "-c", "write -P 7 4G 4k", "-c", start, "-c", beyond, &uri]).ok();
+}

@@ -1,0 +1,38 @@
+//! Sealed drives: the client encrypts and authenticates, and nodes hold ciphertext only.
+//!
+//! The format is specified in `docs/reference/seal-format.md`. Parts without I/O:
+//!
+//! | module | content |
+//! |---|---|
+//! | [`units`] | where units lie: sizes, offsets |
+//! | [`stamp`] | the version of a unit: an epoch and a counter |
+//! | [`mod@unit`] | sealing and opening one unit |
+//! | [`record`] | the record of a drive: its epochs, the stamp of each unit, and the root over them |
+//! | [`log`] | what follows the record in its file: changed stamps, and copies of units that a crash could tear |
+//! | [`age`] | the drive's key, wrapped in the `age` format |
+//! | [`key`] | the drive's key, and the keys derived from it |
+//!
+//! And with I/O: [`device`], the sealed device over the device of the nodes; [`locked`], memory that is kept out of swap
+//! and core dumps; [`keyring`], the identities of the process.
+
+#![deny(unsafe_code)]
+
+pub mod age;
+pub mod device;
+pub mod error;
+pub mod key;
+pub mod keyring;
+#[allow(unsafe_code)]
+pub mod locked;
+pub mod log;
+pub mod record;
+pub mod stamp;
+pub mod unit;
+pub mod units;
+
+pub use device::{RecordStore, Sealed};
+pub use error::SealError;
+pub use key::DriveKey;
+pub use record::{Epoch, Record};
+pub use stamp::Stamp;
+pub use units::Units;

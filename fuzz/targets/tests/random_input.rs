@@ -1,0 +1,58 @@
+//! Every fuzz target on random input, and a libFuzzer binary for every target.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use cheetah_fuzz::{TARGETS, Target, within_budget};
+
+const INPUTS: u64 = 2000;
+const INPUT_LEN_MAX: u64 = 4096;
+
+/// SplitMix64: the same inputs on each run, so a failure is reproducible.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Bytes of which a random share is zero: parsers get further in sparse input.
+    fn input(&mut self) -> Vec<u8> {
+        let (len, share) = (self.next() % INPUT_LEN_MAX, self.next() % 256);
+        (0..len)
+            .map(|_| self.next().to_le_bytes())
+            .map(|bytes| if u64::from(bytes[1]) < share { 0 } else { bytes[0] })
+            .collect()
+    }
+}
+
+fn run(name: &str, target: Target) {
+    let mut random = Random(0);
+    for number in 0..INPUTS {
+        let input = random.input();
+        let outcome = std::panic::catch_unwind(|| within_budget(target, &input));
+        assert!(outcome.is_ok(), "target {name} fails on input {number} of {} bytes", input.len());
+    }
+}
+
+/// The targets run beside each other: together, they stay within the budget of one.
+#[test]
+fn every_target_accepts_random_input_within_the_memory_that_it_may_take() {
+    std::thread::scope(|scope| {
+        for (name, target) in TARGETS {
+            scope.spawn(move || run(name, target));
+        }
+    });
+}
+
+#[test]
+fn every_target_has_a_libfuzzer_binary() {
+    let binaries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz_targets");
+    let mut names: Vec<_> = binaries.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    let names: Vec<_> = names.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, TARGETS.map(|(name, _)| name));
+}
