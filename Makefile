@@ -12,15 +12,15 @@ BINARY       ?= target/static/cheetah
 TARGET       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others lint lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## install missing packages, build, and run the whole main job on this machine
 	@scripts/install-deps --build --demo
-	@scripts/build-static
-	@target/static/cheetah demo $(DEMO_IMAGE)
+	@PROFILE=demo scripts/build-static
+	@target/static/demo/cheetah demo $(DEMO_IMAGE)
 
 test: ## install missing packages, run every test against the real peers, and count them, even if some fail
 	@scripts/test-all test-rust test-python
@@ -38,7 +38,10 @@ test-others: ## build for aarch64 and armv7, quickly, and run the binaries in em
 	@scripts/install-deps --build --cross
 	@scripts/test-others
 
-lint: lint-rust lint-dependencies lint-python ## check format, lints, types, and the licences and origins of dependencies
+lint: lint-house lint-rust lint-dependencies lint-python ## check format, lints, types, the structure, and the licences and origins of dependencies
+
+lint-house: ## count circles of files, untyped answers and the like, which may only become less
+	@scripts/house
 
 # Crates outside of the workspace: programs that only the lab and the benchmarks need, and the libFuzzer targets.
 APART = bench/packets lab/relay fuzz
