@@ -1,9 +1,11 @@
 //! `cheetah`: the idle RAM of a room full of machines as one forensic drive.
 //!
-//! [`commands`] has one file per verb, [`ui`] prints output, and [`failure`] defines errors and exit codes.
+//! [`commands`] has one file per verb, [`answers`] what they print for programs, [`ui`] prints output, and [`failure`]
+//! defines errors and exit codes.
 
 #![deny(unsafe_code)]
 
+mod answers;
 mod cli;
 mod commands;
 mod failure;

@@ -5,6 +5,7 @@ use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Extent, Io};
 use cheetah_image::Identity;
 use cheetah_nbd::proto::{STRING_LEN_MAX, X_CHEETAH};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
 use tokio::sync::Semaphore;
 
 /// The longest read of the device; longer ones are split. Buffers of one size are reused.
@@ -61,6 +62,16 @@ impl Layer for ReadLimiter {
     }
 }
 
+/// What an agent says of the disk that it serves.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(flatten)]
+    identity: &'a Identity,
+    host: &'a str,
+    name: &'a str,
+    run: &'a str,
+}
+
 /// Returns the identity as one line, with the export's name, the machine's name and a random id of this process. By
 /// that id a client recognises that an agent was restarted, and may serve another disk, and distinguishes further
 /// connections of the same agent from those of others.
@@ -69,20 +80,21 @@ pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheeta
     let mut run = [0; 16];
     getrandom::fill(&mut run)
         .map_err(|error| cheetah_error::Error::failed(format!("no random numbers can be had: {error}")))?;
+    let run = cheetah_image::hash::hex(&run);
     let line = |identity: &Identity| {
-        let mut value = serde_json::json!(identity);
-        value["host"] = host.as_str().into();
-        value["name"] = name.into();
-        value["run"] = cheetah_image::hash::hex(&run).into();
-        format!("{X_CHEETAH}{value}")
+        let described = Described { identity, host: &host, name, run: &run };
+        let value = serde_json::to_string(&described);
+        value.map(|value| format!("{X_CHEETAH}{value}")).map_err(|error| {
+            cheetah_error::Error::failed(format!("the description of the disk cannot be written: {error}"))
+        })
     };
-    let all = line(identity);
+    let all = line(identity)?;
     if all.len() <= STRING_LEN_MAX {
         return Ok(all);
     }
     // Too long with an image's case data and unreadable ranges: leave these out.
     let (unreadable, case) = Default::default();
-    let short = line(&Identity { unreadable, case, ..identity.clone() });
+    let short = line(&Identity { unreadable, case, ..identity.clone() })?;
     Ok(if short.len() <= STRING_LEN_MAX { short } else { String::new() })
 }
 

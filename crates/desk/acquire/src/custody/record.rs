@@ -166,9 +166,16 @@ impl<'a> Parsed<'a> {
 impl CustodyRecord {
     /// Returns the event; `None` if this version does not know it.
     pub fn event(&self) -> Option<CustodyEvent> {
-        let tagged = serde_json::json!({ "event": self.name, "details": self.details });
-        serde_json::from_value(tagged).ok()
+        let tagged = Tagged { event: &self.name, details: &self.details };
+        serde_json::to_value(tagged).and_then(serde_json::from_value).ok()
     }
+}
+
+/// An event as [`CustodyEvent`] is written.
+#[derive(Serialize)]
+struct Tagged<'a> {
+    event: &'a str,
+    details: &'a Value,
 }
 
 /// Parses a digest in hexadecimal.

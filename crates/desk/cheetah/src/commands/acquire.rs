@@ -24,6 +24,7 @@ use futures::FutureExt as _;
 use self::show::Show;
 use super::options::{TimeoutArgs, source};
 use super::tune::TuneArgs;
+use crate::answers::acquire::{self as answers, Discard};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -197,7 +198,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
     if args.discard {
         discard(&destinations, timeout).await?;
-        ui.answer("discarded", &serde_json::json!({ "event": "discarded" }));
+        ui.answer("discarded", &Discard::Discarded);
         return Ok(());
     }
     let request = Request {
@@ -222,7 +223,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut show = Show::new(ui);
     let report = acquire(request, stop.asked(), |event| show.event(&event)).await?;
     drop(show);
-    ui.answer(&report, &serde_json::json!({ "event": "done", "report": report }));
+    ui.answer(&report, &answers::Acquire::Done { report: &report });
     match report.problems().as_slice() {
         [] => Ok(()),
         problems => Err(Failure::evidence(problems.join("; "))),
@@ -275,7 +276,7 @@ async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout
         format_args!(
             "waiting for an agent; on the machine with the evidence run: cheetah serve DEVICE --connect {address}"
         ),
-        &serde_json::json!({ "event": "waiting", "listen": address }),
+        &answers::Acquire::Waiting { listen: address },
     );
     // The first connection may take any time. After that, an agent that does not answer counts as a lost source.
     let connected = Arc::new(AtomicBool::new(false));

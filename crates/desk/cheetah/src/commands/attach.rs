@@ -12,10 +12,10 @@ use cheetah_device::{Size, supervise};
 use cheetah_image::Kind;
 use cheetah_source::{OpenedSource, nodes_here};
 use cheetah_volume::partition::read_tables;
-use serde_json::json;
 
 use super::options::{AccessArgs, source, warn_of};
 use super::{attached, background, lazy};
+use crate::answers::access as answers;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -107,7 +107,7 @@ impl Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     check(&args).await?;
     if args.background {
-        return background::start(|ready| format!("attached: {}", ready["device"].as_str().unwrap_or("?")), ui);
+        return background::start(|answers::Attach::Ready { device, .. }| format!("attached: {device}"), ui);
     }
     let mut stop = Stop::catch()?;
     if args.detached {
@@ -246,12 +246,15 @@ fn say_ready(args: &Args, attachment: &Attachment, opened: &OpenedSource, ui: Ui
     let size = Size(opened.size());
     let partitions = attachment.partitions();
     let devices: Vec<_> = std::iter::once(attachment.path()).chain(partitions.clone()).collect();
-    let value = json!({
-        "event": "ready", "device": path_to_text(&attachment.path()),
-        "partitions": partitions.iter().map(|path| path_to_text(path)).collect::<Vec<_>>(),
-        "size_bytes": size.0, "writable": attachment.is_writable(), "pid": std::process::id(),
-        "filling": opened.filled().is_some(),
-    });
+    let device = attachment.path();
+    let value = answers::Attach::Ready {
+        device: path_to_text(&device),
+        filling: opened.filled().is_some(),
+        partitions: partitions.iter().map(|path| path_to_text(path)).collect(),
+        pid: std::process::id(),
+        size_bytes: size.0,
+        writable: attachment.is_writable(),
+    };
     let how = if attachment.is_writable() { "writable" } else { "read-only" };
     let verb = if args.resume.is_some() { "served again" } else { "attached" };
     let shown: Vec<_> = devices.iter().map(|device| device.display().to_string()).collect();

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use cheetah_device::path_text::text_to_path;
 use cheetah_image::{Identity, Kind};
 use cheetah_source::Access;
+use serde::Serialize;
 
 /// Digits of the digest in an identifier: those of 128 bits.
 const DIGITS: usize = 32;
@@ -55,6 +56,14 @@ pub fn identifier(identity: &Identity, how: Use) -> String {
     format!("cheetah:{}:{kind}:{what}", how.name())
 }
 
+/// What the digest of an image that has no id is made of.
+#[derive(Serialize)]
+struct Digested<'a> {
+    identity: &'a Identity,
+    /// Device, inode and time of the last change of the file.
+    file: Option<(u64, u64, i64, i64)>,
+}
+
 fn digest(identity: &Identity) -> String {
     let path = text_to_path(&identity.location);
     let (mut known, mut file) = (Identity { write_protected: None, ..identity.clone() }, None);
@@ -66,7 +75,8 @@ fn digest(identity: &Identity) -> String {
     }
     // A disk's file changes its times without a change of the disk.
     let file = file.filter(|_| identity.kind != Kind::Block);
-    let text = serde_json::json!({ "identity": known, "file": file }).to_string();
+    // A map, whose names are in order, so that the text is the same in every version.
+    let text = serde_json::to_value(Digested { identity: &known, file }).unwrap_or_default().to_string();
     blake3::hash(text.as_bytes()).to_hex().chars().take(DIGITS).collect()
 }
 

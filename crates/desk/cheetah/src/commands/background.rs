@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
+use crate::answers::Answer;
+use crate::answers::failure::Failed;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -23,7 +25,7 @@ pub fn leave_stderr() -> Result<()> {
 
 /// Runs the same command again with `--detached` in place of `--background`, and waits until it is ready. `words` makes the
 /// message for the user of what the command then printed.
-pub fn start(words: impl FnOnce(&Value) -> String, ui: Ui) -> Result<()> {
+pub fn start<Ready: Answer + DeserializeOwned>(words: impl FnOnce(&Ready) -> String, ui: Ui) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let args = std::env::args_os().skip(1).filter(|arg| arg != "--background" && arg != "--json");
     let mut command = Command::new(program);
@@ -34,13 +36,12 @@ pub fn start(words: impl FnOnce(&Value) -> String, ui: Ui) -> Result<()> {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).context("cannot read from the process in the background")?;
     }
-    let said: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
-    if said["event"] == "ready" {
-        ui.answer(format_args!("{} (process {})", words(&said), child.id()), &said);
+    if let Ok(ready) = serde_json::from_str::<Ready>(&line) {
+        ui.answer(format_args!("{} (process {})", words(&ready), child.id()), &ready);
         return Ok(());
     }
     let code = child.wait().context("cannot wait for the process in the background")?.code();
-    let Some(message) = said["error"].as_str() else {
+    let Ok(Failed { error: message, .. }) = serde_json::from_str(&line) else {
         return Err(Failure::failed(
             "the process in the background ended without a reason; run it without --background",
         ));

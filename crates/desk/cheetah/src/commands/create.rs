@@ -20,7 +20,6 @@ use cheetah_drive::{
 use cheetah_image::Identity;
 use cheetah_seal::Units;
 use cheetah_source::{LinkUse, SourceOptions, open};
-use serde_json::json;
 
 use super::compared::wrapped;
 use super::gather::{Gathering, gather};
@@ -28,6 +27,7 @@ use super::load::{self, LoadSettings, OpenImage};
 use super::options::{JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
 use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
+use crate::answers::create::{self as answers, NodeShare};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -323,13 +323,20 @@ fn answer(file: &DriveFile, loaded: Option<&Loaded>, ui: Ui) {
         (Some(image), None) => text.push_str(&format!("\n{}", load::describe(image))),
         (None, _) => {}
     }
-    let value = json!({
-        "drive": path_to_text(&file.path), "name": file.name, "id": file.id, "size_bytes": file.size, "layout": layout,
-        "survives_losses": file.losses_max(), "redundancy_bytes": redundancy_bytes(file),
-        "nodes": file.nodes().map(|node| json!({ "name": node.name, "size_bytes": node.size })).collect::<Vec<_>>(),
-        "hashes": file.image.as_ref().map(|image| &image.hashes), "filling": file.fill.is_some(),
-        "sealed": file.sealed.is_some(), "unreadable": loaded.map(|loaded| &loaded.bad),
-        "unreadable_bytes": loaded.map(|loaded| loaded.missing_bytes().0),
-    });
+    let value = answers::Create {
+        drive: path_to_text(&file.path),
+        filling: file.fill.is_some(),
+        hashes: file.image.as_ref().map(|image| &image.hashes),
+        id: &file.id,
+        layout: &layout,
+        name: &file.name,
+        nodes: file.nodes().map(|node| NodeShare { name: &node.name, size_bytes: node.size }).collect(),
+        redundancy_bytes: redundancy_bytes(file),
+        sealed: file.sealed.is_some(),
+        size_bytes: file.size,
+        survives_losses: file.losses_max(),
+        unreadable: loaded.map(|loaded| &loaded.bad),
+        unreadable_bytes: loaded.map(|loaded| loaded.missing_bytes().0),
+    };
     ui.answer(text, &value);
 }

@@ -9,6 +9,7 @@ use cheetah_error::Error;
 
 use super::compared::wrapped;
 use super::verify::Keys;
+use crate::answers::verify::Custody;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -49,10 +50,16 @@ pub fn run(args: &Args, ui: Ui) -> Result<()> {
     let mut lines = vec![wrapped(&format!("{name}: {} records, the last of {}", head.records, last_time(&report)), 0)];
     lines.push(format!("  {head}"));
     lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));
-    let value = serde_json::json!({
-        "log": path_to_text(&path), "ok": problems.is_empty(), "problems": problems, "id": report.id,
-        "records": head.records, "sha256": head.sha256, "head": head.to_string(), "heads": report.heads,
-    });
+    let value = Custody {
+        head: head.to_string(),
+        heads: &report.heads,
+        id: report.id.as_deref(),
+        log: path_to_text(&path),
+        ok: problems.is_empty(),
+        problems: &problems,
+        records: head.records,
+        sha256: &head.sha256,
+    };
     ui.answer(lines.join("\n"), &value);
     match problems.first() {
         None => Ok(()),

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
-use serde_json::json;
 
+use crate::answers::access::Detach;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -32,7 +32,7 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     cheetah_attach::block::detach(&args.device, args.force).await.map_err(Failure::failed)?;
-    let value = json!({ "event": "detached", "device": path_to_text(&args.device) });
+    let value = Detach::Detached { device: path_to_text(&args.device) };
     ui.answer(format_args!("{}: detached", args.device.display()), &value);
     Ok(())
 }

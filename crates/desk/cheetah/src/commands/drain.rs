@@ -8,9 +8,9 @@ use cheetah_device::Size;
 use cheetah_drive::drain::{DrainOptions, DrainProgress, Drained, drain, mark};
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::{DriveFile, NodeSpec};
-use serde_json::json;
 
 use super::options::TimeoutArgs;
+use crate::answers::care::{Drain, Undrain};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -69,10 +69,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     if args.undrain {
         mark(node, None, timeout).await?;
-        ui.answer(
-            format_args!("{} takes new parts again", args.node),
-            &json!({ "node": args.node, "draining": false }),
-        );
+        ui.answer(format_args!("{} takes new parts again", args.node), &Undrain { draining: false, node: &args.node });
         return Ok(());
     }
     args.to.iter().try_for_each(|text| NodeSpec::from_str(text).map(drop))?;
@@ -94,7 +91,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
     };
     drop(progress);
-    ui.answer(describe(&args.node, &drained), &json!({ "drain": drained }));
+    ui.answer(describe(&args.node, &drained), &Drain { drain: &drained });
     if drained.remaining.is_empty() {
         return Ok(());
     }

@@ -10,10 +10,10 @@ use cheetah_drive::{DriveFile, sealed};
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::{SealError, keyring};
 use clap::Subcommand;
-use serde_json::json;
 
 use super::compared::wrapped;
 use super::seal::describe;
+use crate::answers::keys as answers;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -123,7 +123,7 @@ fn unshare(args: &UnshareArgs, ui: Ui) -> Result<()> {
 
 fn answer(file: &DriveFile, ui: Ui) {
     let keys: Vec<&str> = file.sealed.iter().flat_map(|seal| &seal.keys).map(|key| key.recipient.as_str()).collect();
-    let value = json!({ "drive": path_to_text(&file.path), "recipients": keys });
+    let value = answers::Recipients { drive: path_to_text(&file.path), recipients: keys };
     let text = format!("{}: {}", file.path.display(), describe(file).unwrap_or_default());
     ui.answer(wrapped(&text, 0), &value);
 }
@@ -132,7 +132,7 @@ fn answer(file: &DriveFile, ui: Ui) {
 fn of_room(ui: Ui) -> Result<()> {
     let own = sealed::room_recipient()?
         .ok_or_else(|| Failure::misused("this machine is in no room: name the file for a new identity"))?;
-    ui.answer(&own, &json!({ "recipient": own.to_string() }));
+    ui.answer(&own, &answers::Recipient { recipient: &own.to_string() });
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn identity(path: &Path, ui: Ui) -> Result<()> {
     );
     let written = file.write_all(head.as_bytes()).and_then(|()| file.write_all(secret.as_bytes()));
     written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.sync_all()).context(&writing)?;
-    let value = json!({ "file": path_to_text(path), "recipient": recipient });
+    let value = answers::Identity { file: path_to_text(path), recipient: &recipient };
     ui.answer(format_args!("{}: {recipient}", path.display()), &value);
     Ok(())
 }

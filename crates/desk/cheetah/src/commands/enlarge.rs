@@ -7,9 +7,9 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{EnlargeRequest, enlarge};
 use cheetah_drive::{DriveFile, DriveSize, UNIT_BYTES_DEFAULT};
 use cheetah_error::list;
-use serde_json::json;
 
 use super::options::{LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs};
+use crate::answers::create::Enlarge;
 use crate::failure::Result;
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -75,7 +75,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     ui.answer(
         format_args!("{}: {} now, {} before", args.drive.display(), Size(file.size), Size(before)),
-        &json!({ "drive": path_to_text(&args.drive), "size_bytes": file.size, "size_before_bytes": before }),
+        &Enlarge { drive: path_to_text(&args.drive), size_before_bytes: before, size_bytes: file.size },
     );
     Ok(())
 }

@@ -8,11 +8,11 @@ use cheetah_device::{Size, os_error};
 use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, SingleExport, serve};
 use cheetah_source::OpenedSource;
 use cheetah_tls::{ServerTls, credential_store};
-use serde_json::json;
 
 use super::compared::wrapped;
 use super::lazy;
 use super::options::{AccessArgs, source, warn_of};
+use crate::answers::access::{self as answers, Transport};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -67,9 +67,13 @@ async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> R
     let (listener, tls, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
     let only = SingleExport::described_by_name(opened.name.clone(), opened.device.clone());
-    let value = json!({
-        "event": "ready", "transport": if tls.is_some() { "tls" } else { "clear" }, "uri": uri, "name": opened.name, "size_bytes": size.0, "filling": opened.filled().is_some(),
-    });
+    let value = answers::Export::Ready {
+        filling: opened.filled().is_some(),
+        name: &opened.name,
+        size_bytes: size.0,
+        transport: Transport::of(tls.is_some()),
+        uri: &uri,
+    };
     ui.answer(wrapped(&format!("{}, {size}, is served at {uri}", args.source), 0), &value);
     // The limit for all clients together, besides the read-ahead. Few links need more, and a client that waits for memory
     // loses only time.

@@ -9,10 +9,10 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::usage::is_in_use;
 use cheetah_drive::{AvailableNode, DriveFile, DriveSize};
 use cheetah_error::Fact;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::options::{NodeArgs, is_same, member_beside};
+use crate::answers::create::Gather;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -44,7 +44,7 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
     let mut found = if how.nodes.is_given() { how.nodes.find(timeout, ui).await? } else { Vec::new() };
     ui.event(
         format_args!("gathering nodes; on each machine run: cheetah node --memory SIZE --join {address}"),
-        &json!({ "event": "gathering", "listen": address }),
+        &Gather::Gathering { listen: address },
     );
     if found.is_empty() {
         let first = tokio::select! {
@@ -125,5 +125,5 @@ async fn until_used(file: &DriveFile, timeout: Duration) {
 
 fn say(file: &DriveFile, nodes: usize, ui: Ui) {
     let text = format!("{}: {} on {nodes} nodes", file.path.display(), Size(file.size));
-    ui.event(text, &json!({ "event": "grown", "size_bytes": file.size, "nodes": nodes }));
+    ui.event(text, &Gather::Grown { nodes, size_bytes: file.size });
 }

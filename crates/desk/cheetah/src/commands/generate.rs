@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use cheetah_device::path_text::path_to_text;
 use clap::{Arg, ArgAction, Command, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use serde_json::json;
 
 use super::{bench, triage};
+use crate::answers::generate::{ManPages, Text};
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -67,7 +68,7 @@ pub fn run(args: &Args, cheetah: Command, ui: Ui) -> Result<()> {
         (None, Some(directory), _) => return write_pages(&cheetah, directory, ui),
         (None, None, verb) => man_page(named(&cheetah, verb.as_deref())?)?,
     };
-    ui.answer(text.trim_end(), &json!({ "text": text }));
+    ui.answer(text.trim_end(), &Text { text: &text });
     Ok(())
 }
 
@@ -124,7 +125,8 @@ fn write_pages(cheetah: &Command, directory: &PathBuf, ui: Ui) -> Result<()> {
         std::fs::write(&page, man_page(command)?).context(format_args!("cannot write {}", page.display()))?;
         pages.push(page);
     }
-    ui.answer(format_args!("{} man pages in {}", pages.len(), directory.display()), &json!({ "pages": pages }));
+    let value = ManPages { pages: pages.iter().map(path_to_text).collect() };
+    ui.answer(format_args!("{} man pages in {}", pages.len(), directory.display()), &value);
     Ok(())
 }
 

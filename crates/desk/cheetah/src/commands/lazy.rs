@@ -11,10 +11,10 @@ use cheetah_drive::fill::{FillOptions, FillStage, Filling};
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_source::{LinkUse, opener};
-use serde_json::json;
 use tokio::sync::watch;
 
 use super::compared::wrapped;
+use crate::answers::content::Fill;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -126,9 +126,13 @@ fn say_complete(path: &str, image: &Image, ui: Ui) {
     for (kind, digest) in image.hashes.iter() {
         text.push_str(&format!("\n  {:<7} {digest}", kind.name()));
     }
-    let value = json!({
-        "event": "complete", "drive": path, "source": image.source, "size_bytes": image.size,
-        "state": image.state, "hashes": image.hashes, "note": image.note(),
-    });
+    let value = Fill::Complete {
+        drive: path,
+        hashes: &image.hashes,
+        note: image.note(),
+        size_bytes: image.size,
+        source: &image.source,
+        state: image.state,
+    };
     ui.answer(text, &value);
 }

@@ -15,11 +15,11 @@ use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_image::{Identity, spec};
 use cheetah_source::{LinkUse, SourceOptions, doubts, is_drive, open};
 use futures::FutureExt as _;
-use serde_json::json;
 
 use super::lazy;
 use super::options::{TimeoutArgs, source, warn_of_doubts};
 use super::tune::TuneArgs;
+use crate::answers::content as answers;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -107,10 +107,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let loaded = load(&mut file, source, how, &left, &mut stop, ui).await?;
     let image = &loaded.image;
     let (missing, corrupt) = loaded.missing_bytes();
-    let value = json!({
-        "drive": path_to_text(&args.drive), "source": image.source, "size_bytes": image.size, "hashes": image.hashes,
-        "unreadable": loaded.bad, "unreadable_bytes": missing, "corrupt_bytes": corrupt,
-    });
+    let value = answers::Load {
+        corrupt_bytes: corrupt,
+        drive: path_to_text(&args.drive),
+        hashes: &image.hashes,
+        size_bytes: image.size,
+        source: &image.source,
+        unreadable: &loaded.bad,
+        unreadable_bytes: missing,
+    };
     ui.answer(format_args!("{}: {}", args.drive.display(), describe(image)), &value);
     whole_or_problem(&file, &loaded)
 }

@@ -7,11 +7,11 @@ use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_source::OpenedSource;
 use cheetah_volume::partition::SectorSize;
-use serde_json::json;
 
 use super::background;
 use super::lazy;
 use super::options::{AccessArgs, source, warn_of};
+use crate::answers::access as answers;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -60,7 +60,10 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if args.background {
-        return background::start(|ready| format!("mounted: {}", ready["file"].as_str().unwrap_or("?")), ui);
+        return background::start(
+            |answers::Mount::Ready { file, .. }| format!("mounted: {}", file.as_deref().unwrap_or("?")),
+            ui,
+        );
     }
     let mut stop = Stop::catch()?;
     if args.detached {
@@ -116,11 +119,15 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
     let size = Size(opened.size());
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
     let texts: Vec<_> = files.iter().map(|file| path_to_text(file)).collect();
-    let remarks: Vec<_> = mount.remarks().iter().map(|remark| &remark.sentence).collect();
-    let value = json!({
-        "event": "ready", "remarks": remarks, "dir": path_to_text(mount.dir()), "file": texts.first(), "files": texts, "size_bytes": size.0,
-        "pid": std::process::id(), "filling": opened.filled().is_some(),
-    });
+    let value = answers::Mount::Ready {
+        dir: path_to_text(mount.dir()),
+        file: texts.first().cloned(),
+        files: texts,
+        filling: opened.filled().is_some(),
+        pid: std::process::id(),
+        remarks: mount.remarks().iter().map(|remark| remark.sentence.as_str().into()).collect(),
+        size_bytes: size.0,
+    };
     let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };
     ui.answer(format_args!("{source}, {size}{filling} is mounted:\n  {}", names.join("\n  ")), &value);
 }

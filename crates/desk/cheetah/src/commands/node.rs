@@ -14,10 +14,11 @@ use cheetah_room::invitation::parse_host_port;
 use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
 use cheetah_tls::credential_store;
-use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::compared::wrapped;
+use crate::answers::access::Transport;
+use crate::answers::node as answers;
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
 use crate::signals::Stop;
@@ -239,9 +240,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let receipt = node.shutdown().await;
     server_ended().await;
     let text = describe(&receipt);
-    let mut value = json!(receipt);
-    value["event"] = "wiped".into();
-    value["receipt"] = text.as_str().into();
+    let value = answers::Node::Wiped { wiped: &receipt, receipt: &text };
     ui.answer(format_args!("node {}: {text}", receipt.node), &value);
     if receipt.verified_zero {
         return Ok(());
@@ -295,12 +294,17 @@ fn say_ready(node: &Node, follows: bool, ui: Ui) {
     }
     let lent = Size(status.memory.lent_bytes);
     let and_follows = if follows { " and follows the memory of this machine" } else { "" };
-    let transport = if node.has_tls() { "tls" } else { "clear" };
     let scheme = if node.has_tls() { "https" } else { "http" };
-    let value = json!({
-        "event": "ready", "transport": transport, "name": status.name, "nbd": nbd, "http": http, "instance": status.instance,
-        "lent_bytes": lent.0, "usable_bytes": status.memory.usable_bytes, "locked": status.memory.locked,
-    });
+    let value = answers::Node::Ready {
+        http,
+        instance: &status.instance,
+        lent_bytes: lent.0,
+        locked: status.memory.locked,
+        name: &status.name,
+        nbd,
+        transport: Transport::of(node.has_tls()),
+        usable_bytes: status.memory.usable_bytes,
+    };
     let ready =
         format!("node {} lends {lent}{and_follows}: drives on {nbd}, control on {scheme}://{http}", status.name);
     ui.answer(wrapped(&ready, 0), &value);

@@ -21,6 +21,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use futures::future::join_all;
 
 use super::tune::TuneArgs;
+use crate::answers::create::Gather;
 use crate::failure::{Failure, Result};
 use crate::room::{node_address, node_addresses};
 use crate::ui::Ui;
@@ -114,7 +115,7 @@ impl NodeArgs {
             format_args!(
                 "waiting for {wanted} nodes; on each machine run: cheetah node --memory SIZE --join {address}"
             ),
-            &serde_json::json!({ "event": "waiting", "wanted": wanted, "listen": address }),
+            &Gather::Waiting { listen: address, wanted },
         );
         let mut found = Vec::new();
         while found.len() < wanted {
@@ -127,7 +128,7 @@ impl NodeArgs {
             }
             ui.event(
                 format_args!("{} joined with {} ({} of {wanted})", node.name, Size(node.free_bytes), found.len() + 1),
-                &serde_json::json!({ "event": "joined", "node": node.name, "free_bytes": node.free_bytes }),
+                &Gather::Joined { free_bytes: node.free_bytes, node: &node.name },
             );
             found.push(node);
         }

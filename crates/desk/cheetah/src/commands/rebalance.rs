@@ -9,9 +9,9 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::find::{FindOptions, find};
 use cheetah_drive::rebalance::{NodeBytes, RebalanceOptions, RebalanceProgress, Rebalanced, rebalance};
 use cheetah_drive::{DriveFile, NodeSpec};
-use serde_json::json;
 
 use super::options::TimeoutArgs;
+use crate::answers::care::Rebalance;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -78,7 +78,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     drop(bar);
     ui.answer(
         describe(&args, &done),
-        &json!({ "drive": path_to_text(&args.drive), "moved": done.moved, "nodes": done.nodes, "lacks": done.lacks }),
+        &Rebalance {
+            drive: path_to_text(&args.drive),
+            lacks: done.lacks.as_ref(),
+            moved: &done.moved,
+            nodes: &done.nodes,
+        },
     );
     Ok(())
 }

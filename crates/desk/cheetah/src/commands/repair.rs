@@ -13,11 +13,11 @@ use cheetah_drive::refetch::{RefetchOptions, is_needed, refetch};
 use cheetah_drive::repair::{Kept, RepairOptions, RepairProgress, Repaired, keep, repair};
 use cheetah_drive::{AvailableNode, DriveFile, NodeSpec};
 use cheetah_source::LinkUse;
-use serde_json::json;
 
 use super::load::OpenImage;
 use super::options::{TimeoutArgs, source};
 use super::verify::Keys;
+use crate::answers::care::{Check, Keep, Range, Refetch, Repair};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -120,7 +120,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
     };
     drop(progress);
-    ui.answer(describe(&args, &repaired), &json!({ "drive": path_to_text(&args.drive), "repair": repaired }));
+    ui.answer(describe(&args, &repaired), &Repair { drive: path_to_text(&args.drive), repair: &repaired });
     if repaired.is_complete() {
         return Ok(());
     }
@@ -153,7 +153,7 @@ async fn decide(
         kept.kept.join(" and "),
         kept.overwritten.join(" and ")
     );
-    ui.answer(text, &json!({ "drive": path_to_text(&args.drive), "keep": kept }));
+    ui.answer(text, &Keep { drive: path_to_text(&args.drive), keep: &kept });
     Ok(())
 }
 
@@ -167,7 +167,7 @@ async fn compare(args: &Args, file: &DriveFile, stop: &mut Stop, ui: Ui) -> Resu
         signal = stop.asked() => return Err(Failure::failed(format!("stopped by {signal} before the end; run it again"))),
     };
     drop(progress);
-    ui.answer(describe_check(args, &report), &json!({ "drive": path_to_text(&args.drive), "check": report }));
+    ui.answer(describe_check(args, &report), &Check { check: &report, drive: path_to_text(&args.drive) });
     if report.checked.is_sound() {
         return Ok(());
     }
@@ -236,12 +236,13 @@ async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut 
     for replacement in &fetched.replaced {
         text.push_str(&format!("\n  {} replaces {}", replacement.by, replacement.lost));
     }
-    let ranges: Vec<_> =
-        fetched.ranges.iter().map(|range| json!({ "offset": range.offset, "len": range.len })).collect();
-    let value = json!({
-        "drive": path_to_text(&args.drive), "source": named, "fetched_bytes": fetched.bytes(), "fetched": ranges,
-        "replaced": fetched.replaced,
-    });
+    let value = Refetch {
+        drive: path_to_text(&args.drive),
+        fetched: fetched.ranges.iter().map(|range| Range { len: range.len, offset: range.offset }).collect(),
+        fetched_bytes: fetched.bytes(),
+        replaced: &fetched.replaced,
+        source: &named,
+    };
     ui.answer(text, &value);
     Ok(())
 }

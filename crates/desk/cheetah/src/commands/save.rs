@@ -19,11 +19,12 @@ use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_error::Error;
 use cheetah_image::space;
 use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord, doubts_about_drive};
-use serde_json::json;
 
 use super::compared::{hash_lines, since_load};
 use super::options::{TimeoutArgs, warn_of_doubts};
 use super::verify::Keys;
+use crate::answers::acquire::Discard;
+use crate::answers::content as answers;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -148,7 +149,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         let target = ObjectTarget::parse(&to.to_string(), args.timeout.get())?;
         check_is_ours(to)?;
         UploadRecord::discard(&to.beside("upload"), &target).await?;
-        ui.answer("discarded", &json!({ "event": "discarded" }));
+        ui.answer("discarded", &Discard::Discarded);
         return Ok(());
     }
     let file = DriveFile::load(&args.drive)?;
@@ -206,10 +207,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         ui.warn(format_args!("not compared: {why}"));
     }
     warn_of_doubt(&file, ui);
-    let value = json!({
-        "image": path_to_text(&args.image), "size_bytes": saved.size, "hashes": saved.hashes, "compared": compared,
-        "note": note(&file),
-    });
+    let value = answers::Save {
+        compared,
+        hashes: &saved.hashes,
+        image: path_to_text(&args.image),
+        note: note(&file),
+        size_bytes: saved.size,
+    };
     ui.answer(text, &value);
     match &file.image {
         Some(image) if image.state == ImageState::Loading => Err(Failure::evidence(format!(
@@ -371,10 +375,16 @@ fn answer_partial((image, note): (&Path, Option<String>), saved: &PartialSave, u
     if saved.differing_bytes > 0 {
         text.push_str(&format!("\n  {} left out: different from what was loaded", Size(saved.differing_bytes)));
     }
-    let value = json!({
-        "image": path_to_text(image), "map": path_to_text(&saved.map), "size_bytes": size, "read_bytes": read, "unread_bytes": unread,
-        "unreadable_bytes": unreadable, "differing_bytes": saved.differing_bytes, "lost": saved.lost,
-        "note": note,
-    });
+    let value = answers::SavePartial {
+        differing_bytes: saved.differing_bytes,
+        image: path_to_text(image),
+        lost: &saved.lost,
+        map: path_to_text(&saved.map),
+        note,
+        read_bytes: read,
+        size_bytes: size,
+        unreadable_bytes: unreadable,
+        unread_bytes: unread,
+    };
     ui.answer(text, &value);
 }

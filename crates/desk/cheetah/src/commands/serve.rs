@@ -16,11 +16,11 @@ use cheetah_room::client::MachineInfo;
 use cheetah_room::machine::{host_name, own_addresses};
 use cheetah_room::resolve::Purpose;
 use cheetah_tls::{ServerTls, credential_store};
-use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::compared::wrapped;
 use super::options::warn_of_doubts;
+use crate::answers::access::{self as answers, ReadOnly};
 use crate::failure::{Failure, Result};
 use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
 use crate::signals::Stop;
@@ -212,10 +212,15 @@ async fn serve_probes(listener: Option<TcpListener>, tls: Option<ServerTls>, far
 fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui: Ui) {
     let (identity, name) = (agent.identity(), agent.name());
     let uri = agent.address().map(|address| format!("nbd://{address}/{name}"));
-    let value = json!({
-        "event": "ready", "uri": uri, "connect": connect, "probe": probe, "name": name, "size_bytes": identity.size,
-        "identity": identity, "read_only": state(agent.protection()).0,
-    });
+    let value = answers::Serve::Ready {
+        connect,
+        identity,
+        name,
+        probe,
+        read_only: state(agent.protection()).0,
+        size_bytes: identity.size,
+        uri: uri.as_deref(),
+    };
     let disk: Vec<&str> = [&identity.model, &identity.serial].into_iter().flatten().map(String::as_str).collect();
     let disk = if disk.is_empty() { String::new() } else { format!(" ({})", disk.join(", serial ")) };
     let places =
@@ -233,10 +238,12 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
 }
 
 /// Whether the kernel refuses writes to the disk: a word for programs, and a sentence for people.
-fn state(protection: &Protection) -> (&'static str, String) {
+fn state(protection: &Protection) -> (ReadOnly, String) {
     match protection {
-        Protection::Found => ("found", "refused by the kernel: the disk was read-only already".into()),
-        Protection::Set => ("set", "refused by the kernel from now on (blockdev --setrw permits them again)".into()),
-        Protection::Not(why) => ("not-set", format!("not refused by the kernel: {why}")),
+        Protection::Found => (ReadOnly::Found, "refused by the kernel: the disk was read-only already".into()),
+        Protection::Set => {
+            (ReadOnly::Set, "refused by the kernel from now on (blockdev --setrw permits them again)".into())
+        }
+        Protection::Not(why) => (ReadOnly::NotSet, format!("not refused by the kernel: {why}")),
     }
 }

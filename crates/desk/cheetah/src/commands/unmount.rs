@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use cheetah_device::path_text::path_to_text;
 
+use crate::answers::access::Unmount;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -31,6 +32,8 @@ pub struct Args {
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     cheetah_attach::unmount(&args.dir, args.lazy).await.map_err(Failure::failed)?;
     let done = if args.lazy { "detached" } else { "unmounted" };
-    ui.answer(format_args!("{}: {done}", args.dir.display()), &json!({ "event": done, "dir": args.dir }));
+    let dir = path_to_text(&args.dir);
+    let value = if args.lazy { Unmount::Detached { dir } } else { Unmount::Unmounted { dir } };
+    ui.answer(format_args!("{}: {done}", args.dir.display()), &value);
     Ok(())
 }

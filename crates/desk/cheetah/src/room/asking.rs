@@ -11,8 +11,8 @@ use cheetah_room::pending::Code;
 use cheetah_room::resolve::{Membership, NewMembership, known};
 use cheetah_room::{Fingerprint, PrivateKey};
 use cheetah_tls::Role;
-use serde_json::json;
 
+use crate::answers::room::Ask;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
@@ -40,9 +40,7 @@ pub async fn ask(
     }
     let key = PrivateKey::generate()?;
     let show = async |code: Code, room_key: Fingerprint| {
-        let value = json!({
-            "event": "waiting", "code": code.to_string(), "at": at, "room_key_sha256": room_key.to_string(),
-        });
+        let value = Ask::Waiting { at: &at, code: code.to_string(), room_key_sha256: room_key.to_string() };
         let text =
             format!("code {code}; on the machine of the room ({at}), run: cheetah room approve {code} --role {role}");
         ui.event(text, &value);

@@ -12,8 +12,9 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use cheetah_device::visible::{self, OneLine, Visible};
-use serde::Serialize;
 
+use crate::answers::Answer;
+use crate::answers::failure::Failed;
 use crate::failure::Failure;
 pub use progress::Progress;
 use stdout::print;
@@ -53,18 +54,15 @@ impl Ui {
     }
 
     /// Prints the answer: `text` for people, `value` for programs.
-    pub fn answer(self, text: impl Display, value: &impl Serialize) {
+    pub fn answer(self, text: impl Display, value: &impl Answer) {
         if !self.json {
             return answer(text);
         }
-        match serde_json::to_string(value) {
-            Ok(line) => print(visible::json(&line)),
-            Err(error) => stderr::line(format_args!("error: cannot encode the answer as JSON: {error}")),
-        }
+        print_json(value);
     }
 
     /// Prints an event that precedes the answer.
-    pub fn event(self, text: impl Display, value: &impl Serialize) {
+    pub fn event(self, text: impl Display, value: &impl Answer) {
         self.answer(text, value);
     }
 
@@ -81,8 +79,7 @@ impl Ui {
     /// Prints the error that ended the command, on one line as warnings are.
     pub fn failure(self, failure: &Failure) {
         if self.json {
-            let value = serde_json::json!({ "error": failure.message, "exit_code": failure.code as u8 });
-            print(visible::json(&value.to_string()));
+            print_json(&Failed { error: failure.message.as_str().into(), exit_code: failure.code as u8 });
         }
         if !failure.shown {
             stderr::line(format_args!("error: {}", OneLine(failure)));
@@ -107,6 +104,14 @@ impl Ui {
 
 /// The longest wait for queued stderr lines where later output must follow them.
 pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Prints an answer for programs to stdout, on one line.
+fn print_json(value: &impl Answer) {
+    match serde_json::to_string(value) {
+        Ok(line) => print(visible::json(&line)),
+        Err(error) => stderr::line(format_args!("error: cannot encode the answer as JSON: {error}")),
+    }
+}
 
 /// Prints text to stdout with its control characters escaped: it may quote evidence or a peer.
 fn answer(text: impl Display) {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::Path;
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::file::{read, size};
 use super::{qcow2, vhdx, vmdk};
@@ -44,16 +44,38 @@ impl Virtual {
         let path = path.to_str().ok_or_else(|| {
             Error::failed(format!("{}: qemu-nbd takes only names in UTF-8; rename the file", path.display()))
         })?;
-        let file = json!({ "driver": "file", "filename": path });
+        let file = FileNode { driver: "file", filename: path };
         let node = match self {
-            Self::Qcow2 => json!({ "driver": "qcow2", "file": file, "backing": null }),
-            Self::Vmdk => json!({ "driver": "vmdk", "file": file, "backing": null }),
-            // By default qemu may take the size from the geometry, which is rounded down and would cut off the end.
-            Self::Vhd => json!({ "driver": "vpc", "file": file, "force_size_calc": "current_size" }),
-            Self::Vhdx => json!({ "driver": "vhdx", "file": file }),
+            Self::Qcow2 => FormatNode::Qcow2 { file, backing: () },
+            Self::Vmdk => FormatNode::Vmdk { file, backing: () },
+            Self::Vhd => FormatNode::Vpc { file, force_size_calc: "current_size" },
+            Self::Vhdx => FormatNode::Vhdx { file },
         };
+        let node = serde_json::to_string(&node)
+            .map_err(|error| Error::failed(format!("the options of qemu-nbd cannot be written: {error}")))?;
         Ok(format!("json:{node}"))
     }
+}
+
+/// A block node of qemu that reads a format.
+#[derive(Serialize)]
+#[serde(tag = "driver", rename_all = "lowercase")]
+enum FormatNode<'a> {
+    /// QCOW2, without a backing image: `null`.
+    Qcow2 { file: FileNode<'a>, backing: () },
+    /// VMDK, without a backing image: `null`.
+    Vmdk { file: FileNode<'a>, backing: () },
+    /// VHD. By default qemu may take the size from the geometry, which is rounded down and would cut off the end.
+    Vpc { file: FileNode<'a>, force_size_calc: &'static str },
+    /// VHDX.
+    Vhdx { file: FileNode<'a> },
+}
+
+/// A block node of qemu that reads a file.
+#[derive(Serialize)]
+struct FileNode<'a> {
+    driver: &'static str,
+    filename: &'a str,
 }
 
 impl fmt::Display for Virtual {

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use cheetah_device::visible::OneLine;
-use serde::Serialize;
 
+use crate::answers::demo::Step;
 use crate::failure::Result;
 use crate::ui::Ui;
 
@@ -13,15 +13,6 @@ use crate::ui::Ui;
 pub struct Checklist {
     ui: Ui,
     done: Vec<Step>,
-}
-
-/// A finished step.
-#[derive(Debug, Clone, Serialize)]
-pub struct Step {
-    /// The step.
-    pub what: String,
-    /// Its duration in seconds.
-    pub took_s: f64,
 }
 
 impl Checklist {

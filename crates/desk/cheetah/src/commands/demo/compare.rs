@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::tools::{self, Cold, Run};
+use crate::answers::demo::Row;
 use crate::failure::{Failure, Result};
 use crate::ui::table::table;
 
@@ -25,21 +24,6 @@ pub struct Comparison {
     pub cold: &'static str,
     /// md5sum's run on the image.
     md5sum: Run,
-}
-
-/// One tool, run twice.
-#[derive(Debug, Serialize)]
-pub struct Row {
-    /// The tool and its options.
-    pub ran: String,
-    /// A summary of its output.
-    pub answer: String,
-    /// Seconds on the image.
-    pub image_s: f64,
-    /// Seconds on the drive.
-    pub drive_s: f64,
-    /// Whether output and exit status were the same.
-    pub identical: bool,
 }
 
 impl Comparison {

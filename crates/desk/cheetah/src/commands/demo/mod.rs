@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::checklist::Checklist;
 use self::children::Service;
 use self::compare::Comparison;
+use crate::answers::demo as answers;
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -85,8 +86,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if !comparison.identical() {
         return Err(Failure::evidence("the drive differs from the image; see the table above"));
     }
-    let value =
-        json!({ "steps": demo.list.steps(), "runs": comparison.rows, "cache": comparison.cold, "identical": true });
+    let (cache, runs, steps) = (comparison.cold, &comparison.rows, demo.list.steps());
+    let value = answers::Demo { cache, identical: true, runs, steps };
     ui.answer("Every answer from the drive is identical.", &value);
     Ok(())
 }

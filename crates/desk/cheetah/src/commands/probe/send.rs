@@ -14,11 +14,11 @@ use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{Pattern, ShortDuration, due};
 use cheetah_probe::selfcheck::{Bound, GapErrors, Verdict};
 use cheetah_probe::send::{Departures, Sender, Stamp, Train, quiet_start};
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::options::PacketArgs;
+use crate::answers::probe::{self as answers, Trains};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -122,13 +122,18 @@ pub async fn run(
     tally.notes.extend(sender.notes().iter().cloned());
     tally.notes.extend(ended.as_ref().err().map(ToString::to_string));
     let what = format!("{pattern} to {host}, {frame_bytes}-byte frames through {} by {backend}", route.interface);
-    let mut value = tally.value();
-    value["host"] = host.into();
-    value["address"] = address.to_string().into();
-    value["interface"] = route.interface.into();
-    value["backend"] = backend.to_string().into();
-    value["pattern"] = pattern.to_string().into();
-    value["frame_bytes"] = frame_bytes.into();
+    let value = answers::Send::Done {
+        address: address.to_string(),
+        backend: backend.to_string(),
+        frame_bytes,
+        gap_errors_ns: tally.gap_errors().map(Into::into),
+        host,
+        interface: &route.interface,
+        notes: &tally.notes,
+        pattern: pattern.to_string(),
+        stamp: tally.stamp.map(Into::into),
+        trains: tally.trains(),
+    };
     ui.answer(tally.describe(&what), &value);
     ended?;
     let good = tally.accepted + tally.unknown;
@@ -253,17 +258,13 @@ impl Tally {
             Verdict::Unknown => self.unknown += 1,
         }
         if ui.is_json() {
-            ui.event("", &train.value(self.sent));
+            ui.event("", &train.answer(self.sent));
         }
     }
 
-    fn value(&self) -> Value {
-        json!({
-            "event": "done", "stamp": self.stamp.map(stamp_name),
-            "trains": { "sent": self.sent, "accepted": self.accepted, "spoiled": self.spoiled,
-                "unknown": self.unknown, "packets": self.packets },
-            "gap_errors_ns": self.gap_errors().map(errors_value), "notes": self.notes,
-        })
+    fn trains(&self) -> Trains {
+        let Self { sent, accepted, spoiled, unknown, packets, .. } = *self;
+        Trains { accepted, packets, sent, spoiled, unknown }
     }
 
     fn gap_errors(&self) -> Option<GapErrors> {
@@ -302,34 +303,22 @@ impl Tally {
 }
 
 impl TrainRecord {
-    fn value(&self, number: u32) -> Value {
-        let verdict = match self.verdict {
-            Verdict::Accepted(_) => "accepted",
-            Verdict::Spoiled { .. } => "spoiled",
-            Verdict::Unknown => "unknown",
+    fn answer(&self, number: u32) -> answers::Send<'_> {
+        let (verdict, gap_errors_ns, worst) = match self.verdict {
+            Verdict::Accepted(errors) => (answers::Verdict::Accepted, Some(errors.into()), None),
+            Verdict::Spoiled { at, error_ns } => {
+                (answers::Verdict::Spoiled, None, Some(answers::WorstGap { error_ns, packet: at }))
+            }
+            Verdict::Unknown => (answers::Verdict::Unknown, None, None),
         };
-        let due: Vec<_> = self.due.iter().map(|at| at.0).collect();
-        let left: Vec<_> = self.departures.left.iter().map(|at| at.map(|at| at.0)).collect();
-        let mut value = json!({
-            "event": "train", "train": number, "verdict": verdict, "stamp": stamp_name(self.departures.stamp),
-            "due_ns": due, "left_ns": left,
-        });
-        match self.verdict {
-            Verdict::Accepted(errors) => value["gap_errors_ns"] = errors_value(errors),
-            Verdict::Spoiled { at, error_ns } => value["worst"] = json!({ "packet": at, "error_ns": error_ns }),
-            Verdict::Unknown => {}
+        answers::Send::Train {
+            due_ns: self.due.iter().map(|at| at.0).collect(),
+            gap_errors_ns,
+            left_ns: self.departures.left.iter().map(|at| at.map(|at| at.0)).collect(),
+            stamp: self.departures.stamp.into(),
+            train: number,
+            verdict,
+            worst,
         }
-        value
-    }
-}
-
-fn errors_value(errors: GapErrors) -> Value {
-    json!({ "p50": errors.p50_ns, "p99": errors.p99_ns, "max": errors.max_ns })
-}
-
-fn stamp_name(stamp: Stamp) -> &'static str {
-    match stamp {
-        Stamp::Kernel => "kernel",
-        Stamp::Own => "own",
     }
 }

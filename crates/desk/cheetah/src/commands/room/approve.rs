@@ -4,8 +4,8 @@ use cheetah_error::Error;
 use cheetah_room::machine::now;
 use cheetah_room::pending::Code;
 use cheetah_tls::Role;
-use serde_json::json;
 
+use crate::answers::room::{Approve, Pending, PendingMachine};
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 use crate::ui::table::table;
@@ -51,19 +51,18 @@ pub fn pending(_: &PendingArgs, room: Option<&str>, ui: Ui) -> Result<()> {
     for place in pending.waiting(now) {
         let code = place.code.map(|code| code.to_string()).unwrap_or_default();
         let waits_s = now.saturating_sub(place.began);
-        values.push(json!({
-            "code": code, "name": place.name, "role": place.role.name(), "address": place.address, "waits_s": waits_s,
-        }));
         rows.add_row([
-            code,
+            code.clone(),
             place.name.clone(),
             place.role.to_string(),
             place.address.clone(),
             super::shown_seconds(waits_s),
         ]);
+        let (address, name, role) = (place.address.as_str(), place.name.as_str(), place.role.name());
+        values.push(PendingMachine { address, code, name, role, waits_s });
     }
     let text = if values.is_empty() { "no machine asks to join".to_owned() } else { rows.to_string() };
-    ui.answer(text, &json!({ "room": room.name(), "pending": values }));
+    ui.answer(text, &Pending { pending: values, room: room.name() });
     Ok(())
 }
 
@@ -75,7 +74,7 @@ pub fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let place = room.change_pending(|pending| {
         pending.approve(code, args.role, now()).map_err(|error| Error::failed(error.to_string()))
     })?;
-    let value = json!({ "room": room.name(), "name": place.name, "role": place.role.name(), "address": place.address });
+    let value = Approve { address: &place.address, name: &place.name, role: place.role.name(), room: room.name() };
     ui.answer(format_args!("{} at {} is let in as {}", place.name, place.address, place.role), &value);
     if room.serving()?.is_none() {
         ui.warn("no process lets machines in, so the machine waits on; run: cheetah room serve");

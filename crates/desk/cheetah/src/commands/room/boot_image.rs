@@ -13,11 +13,11 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_room::invitation::Invitation;
 use cheetah_room::{Host, Room};
 use cheetah_tls::Role;
-use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::cpio::Archive;
 use super::{invite, seconds, shown_seconds};
+use crate::answers::room::BootImage;
 use crate::commands::listen;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
@@ -95,10 +95,14 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let made = write(&args, &room, place, &mut ids).await;
     let lend = made.inspect_err(|_| ids.iter().for_each(|id| invite::close(&room, id)))?;
     let hosts: Vec<_> = lend.hosts.iter().map(|host| host.with_port(lend.port)).collect();
-    let value = json!({
-        "room": room.name(), "file": path_to_text(&args.out), "hosts": hosts, "serves": args.serve, "uses": args.uses,
-        "expires_s": args.expires,
-    });
+    let value = BootImage {
+        expires_s: args.expires,
+        file: path_to_text(&args.out),
+        hosts: &hosts,
+        room: room.name(),
+        serves: args.serve,
+        uses: args.uses,
+    };
     let text = format!(
         "{}: machines that start from it join room {} at {}, {} times within {}; keep it secret\nto gather them: cheetah \
          create DRIVE --wait N --listen 0.0.0.0:{GATHER_PORT}",

@@ -3,8 +3,8 @@
 use cheetah_room::archive::Archive;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::{Purpose, Wanted, resolve};
-use serde_json::json;
 
+use crate::answers::room::{Drives, RemoveDrive};
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -36,12 +36,12 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
         if !archive.forget(&name, None).await? {
             return Err(Failure::misused(format!("room {} hands out no drive named {name}", archive.name())));
         }
-        ui.answer(format_args!("room {} no longer hands out {name}", archive.name()), &json!({ "removed": name }));
+        ui.answer(format_args!("room {} no longer hands out {name}", archive.name()), &RemoveDrive { removed: &name });
         return Ok(());
     }
     let drives = archive.drives().await?;
     let named: Vec<_> = drives.iter().map(|drive| format!("{}:{drive}", archive.name())).collect();
     let text = if named.is_empty() { format!("room {} hands out no drive", archive.name()) } else { named.join("\n") };
-    ui.answer(text, &json!({ "room": archive.name(), "drives": drives }));
+    ui.answer(text, &Drives { drives: &drives, room: archive.name() });
     Ok(())
 }

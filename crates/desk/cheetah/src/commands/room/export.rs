@@ -8,8 +8,8 @@ use cheetah_room::machine::now;
 use cheetah_room::resolve::{SecretFile, secret_directory};
 use cheetah_room::{Admission, Member, PrivateKey, Room};
 use cheetah_tls::Role;
-use serde_json::json;
 
+use crate::answers::room as answers;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -92,10 +92,13 @@ pub fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
         }
         revoke(&room, &member);
     })?;
-    let value = json!({
-        "directory": path_to_text(&args.directory), "name": member.name, "role": member.role.name(),
-        "key_sha256": member.key.to_string(), "files": FILES,
-    });
+    let value = answers::Export {
+        directory: path_to_text(&args.directory),
+        files: &FILES,
+        key_sha256: member.key.to_string(),
+        name: &member.name,
+        role: member.role.name(),
+    };
     let text = format!("{}: {} as {} ({})", args.directory.display(), member.name, member.role, FILES.join(", "));
     ui.answer(text, &value);
     Ok(())
@@ -111,10 +114,12 @@ pub fn credential(args: &CredentialArgs, room: Option<&str>, ui: Ui) -> Result<(
     let (member, _) = room.admit(&key, &name, args.role, Admission::InAdvance)?;
     let content = room.credential_file(&key, &member);
     content.and_then(|content| file.write(content.as_bytes())).inspect_err(|_| revoke(&room, &member))?;
-    let value = json!({
-        "file": path_to_text(&args.out), "name": member.name, "role": member.role.name(),
-        "key_sha256": member.key.to_string(),
-    });
+    let value = answers::Credential {
+        file: path_to_text(&args.out),
+        key_sha256: member.key.to_string(),
+        name: &member.name,
+        role: member.role.name(),
+    };
     let path = args.out.display();
     ui.answer(
         format_args!(

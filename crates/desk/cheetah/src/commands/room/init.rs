@@ -1,11 +1,12 @@
 //! `cheetah room init`: makes a room.
 
+use cheetah_device::path_text::path_to_text;
 use cheetah_drive::user_name;
 use cheetah_room::Room;
 use cheetah_room::credentials::stored_credentials;
 use cheetah_room::machine::host_name;
-use serde_json::json;
 
+use crate::answers::room::Init;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -41,10 +42,12 @@ pub fn run(args: &Args, ui: Ui) -> Result<()> {
         room.path().display(),
         room.key()
     );
-    let value = json!({
-        "room": room.name(), "id": room.id().to_string(), "key_sha256": room.key().to_string(),
-        "directory": room.path(),
-    });
+    let value = Init {
+        directory: path_to_text(room.path()),
+        id: room.id().to_string(),
+        key_sha256: room.key().to_string(),
+        room: room.name(),
+    };
     ui.answer(text, &value);
     Ok(())
 }

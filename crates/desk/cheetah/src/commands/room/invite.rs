@@ -9,9 +9,9 @@ use cheetah_room::machine::{PORT, now};
 use cheetah_room::resolve::SecretFile;
 use cheetah_room::{Host, Invitation, Room, Serving};
 use cheetah_tls::Role;
-use serde_json::json;
 
 use super::{detached, qr, seconds, shown_seconds};
+use crate::answers::room as answers;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -81,11 +81,17 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     }
     let hosts: Vec<_> = invitation.hosts.iter().map(|host| host.with_port(invitation.port)).collect();
     if ui.is_json() {
-        let value = json!({
-            "room": room.name(), "id": id, "role": args.role.name(), "invitation": text, "hosts": hosts,
-            "expires_s": args.expires, "uses": uses, "file": args.out.as_deref().map(path_to_text),
-            "server_pid": serving.map(|serving| serving.pid),
-        });
+        let value = answers::Invite {
+            expires_s: args.expires,
+            file: args.out.as_deref().map(path_to_text),
+            hosts: &hosts,
+            id: &id,
+            invitation: &text,
+            role: args.role.name(),
+            room: room.name(),
+            server_pid: serving.map(|serving| serving.pid),
+            uses,
+        };
         ui.answer("", &value);
         return Ok(());
     }

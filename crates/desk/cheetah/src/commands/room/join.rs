@@ -1,13 +1,14 @@
 //! `cheetah room join`: joins a room without starting anything.
 
+use cheetah_device::path_text::path_to_text;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
 use cheetah_room::machine::{PORT, host_name, own_addresses};
 use cheetah_room::resolve::{Purpose, Wanted, resolve};
 use cheetah_room::{Host, Invitation};
 use cheetah_tls::Role;
-use serde_json::json;
 
+use crate::answers::room::Join;
 use crate::failure::{Context, Failure, Result};
 use crate::room::{ask, report_clock};
 use crate::ui::Ui;
@@ -53,10 +54,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     if let Some(new) = membership.new {
         report_clock(new.clock_offset_s, ui);
     }
-    let value = json!({
-        "event": "joined", "room": membership.room, "role": role.name(), "file": membership.file,
-        "new": membership.new.is_some(),
-    });
+    let value = Join::Joined {
+        file: membership.file.as_ref().map(path_to_text),
+        new: membership.new.is_some(),
+        role: role.name(),
+        room: &membership.room,
+    };
     let how = if membership.new.is_some() { "joined" } else { "this machine is already in" };
     ui.answer(format_args!("{how} room {} as {role}", membership.room), &value);
     Ok(())
@@ -82,8 +85,8 @@ async fn with_invitation(args: &Args, machine: MachineInfo, is_file: bool, ui: U
     if let Some(new) = membership.new {
         report_clock(new.clock_offset_s, ui);
     }
-    let value =
-        json!({ "event": "joined", "room": membership.room, "role": role.name(), "new": membership.new.is_some() });
+    let (new, room) = (membership.new.is_some(), membership.room.as_str());
+    let value = Join::Joined { file: None, new, role: role.name(), room };
     let how = if membership.new.is_some() { "joined" } else { "this machine is already in" };
     ui.answer(format_args!("{how} room {} as {role}", membership.room), &value);
     Ok(())

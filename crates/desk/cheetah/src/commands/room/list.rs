@@ -4,8 +4,8 @@ use cheetah_room::Admission;
 use cheetah_room::machine::now;
 use cheetah_room::register::Server;
 use comfy_table::{ColumnConstraint, Width};
-use serde_json::{Value, json};
 
+use crate::answers::room::{List, Member, MemberServer, OpenInvitation, Serving};
 use crate::failure::Result;
 use crate::ui::Ui;
 use crate::ui::table::table;
@@ -51,11 +51,17 @@ pub async fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
             if shown.is_empty() { hosts.join(" ") } else { shown.join("\n") },
             format!("{revoked}{}", how(&member.by)),
         ]);
-        members.push(json!({
-            "name": member.name, "role": member.role.name(), "key_sha256": key, "serial": member.serial,
-            "hosts": hosts, "servers": servers().map(server_value).collect::<Vec<_>>(), "by": how(&member.by), "admitted_s": member.admitted,
-            "revoked_s": member.revoked,
-        }));
+        members.push(Member {
+            admitted_s: member.admitted,
+            by: how(&member.by),
+            key_sha256: key,
+            name: &member.name,
+            revoked_s: member.revoked,
+            role: member.role.name(),
+            serial: &member.serial,
+            servers: servers().map(server_value).collect(),
+            hosts,
+        });
     }
     let mut text = format!("room {}, key {}\n{rows}", room.name(), room.key());
     let mut invitations = Vec::new();
@@ -69,16 +75,22 @@ pub async fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
             invitation.uses_max,
             super::shown_seconds(left_s)
         ));
-        invitations.push(json!({
-            "id": invitation.id, "role": invitation.role.name(), "uses": invitation.uses,
-            "uses_max": invitation.uses_max, "ends_in_s": left_s,
-        }));
+        invitations.push(OpenInvitation {
+            ends_in_s: left_s,
+            id: &invitation.id,
+            role: invitation.role.name(),
+            uses: invitation.uses,
+            uses_max: invitation.uses_max,
+        });
     }
-    let serving = room.serving()?.map(|serving| json!({ "pid": serving.pid, "port": serving.port }));
-    let value = json!({
-        "room": room.name(), "id": room.id().to_string(), "key_sha256": room.key().to_string(), "members": members,
-        "invitations": invitations, "serving": serving,
-    });
+    let value = List {
+        id: room.id().to_string(),
+        invitations,
+        key_sha256: room.key().to_string(),
+        members,
+        room: room.name(),
+        serving: room.serving()?.map(|serving| Serving { pid: serving.pid, port: serving.port }),
+    };
     ui.answer(text, &value);
     Ok(())
 }
@@ -89,9 +101,9 @@ fn shown_server((server, answers): (&Server, bool)) -> String {
     format!("{} at\n{at}{}", server.name, if answers { "" } else { ", does not answer" })
 }
 
-fn server_value((server, answers): (&Server, bool)) -> Value {
-    let hosts = server.hosts.iter().map(|host| host.with_port(server.nbd_port)).collect::<Vec<_>>();
-    json!({ "name": server.name, "nbd": hosts, "control_port": server.control_port, "answers": answers })
+fn server_value((server, answers): (&Server, bool)) -> MemberServer<'_> {
+    let nbd = server.hosts.iter().map(|host| host.with_port(server.nbd_port)).collect();
+    MemberServer { answers, control_port: server.control_port, name: &server.name, nbd }
 }
 
 fn how(admission: &Admission) -> String {

@@ -2,8 +2,8 @@
 
 use cheetah_error::list;
 use cheetah_room::machine::now;
-use serde_json::json;
 
+use crate::answers::room::{NotNotified, Revoke};
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -45,7 +45,13 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     })?;
     let closed: Vec<&str> = ids.iter().copied().chain(closed_with_members.iter().map(String::as_str)).collect();
     if names.is_empty() {
-        let value = json!({ "room": room.name(), "revoked": [], "closed_invitations": closed, "notified": [], "not_notified": [] });
+        let value = Revoke {
+            closed_invitations: &closed,
+            not_notified: Vec::new(),
+            notified: &[],
+            revoked: &[],
+            room: room.name(),
+        };
         ui.answer(format!("closed: invitation {}", list(&ids)), &value);
         return Ok(());
     }
@@ -70,13 +76,15 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
         ));
     }
     let known_otherwise = "it knows of other revoked certificates than this room";
-    let missed = answers.missed.iter().map(|(node, why)| json!({ "node": node, "why": why }));
-    let refused = answers.refused.iter().map(|node| json!({ "node": node, "why": known_otherwise }));
-    let not_notified: Vec<_> = missed.chain(refused).collect();
-    let value = json!({
-        "room": room.name(), "revoked": names, "closed_invitations": closed, "notified": answers.notified,
-        "not_notified": not_notified,
-    });
+    let missed = answers.missed.iter().map(|(node, why)| NotNotified { node, why });
+    let refused = answers.refused.iter().map(|node| NotNotified { node, why: known_otherwise });
+    let value = Revoke {
+        closed_invitations: &closed,
+        not_notified: missed.chain(refused).collect(),
+        notified: &answers.notified,
+        revoked: &names,
+        room: room.name(),
+    };
     ui.answer(text, &value);
     if answers.refused.is_empty() {
         return Ok(());

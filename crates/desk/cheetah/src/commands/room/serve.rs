@@ -8,10 +8,10 @@ use cheetah_room::announce::announce;
 use cheetah_room::machine::{PORT, now};
 use cheetah_room::server::{CLOCK_TOLERANCE_S, Event, serve};
 use cheetah_room::{Room, Serving};
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
+use crate::answers::room as answers;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -71,7 +71,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let at = listener.local_addr().map_err(|error| Failure::failed(os_error::describe(&error)))?;
     room.set_serving(&Serving { pid: std::process::id(), port: at.port(), address: at.ip() })?;
     let name = room.name().to_owned();
-    let value = json!({ "event": "ready", "room": name, "listen": at, "key_sha256": room.key().to_string() });
+    let value = answers::Serve::Ready { key_sha256: room.key().to_string(), listen: at, room: &name };
     ui.answer(format_args!("room {name} lets machines in at {at}"), &value);
     let watched = Room::open(&name)?;
     let announced = args.announce || !(args.no_announce || at.ip().is_loopback());
@@ -140,10 +140,12 @@ async fn listen(address: Option<SocketAddr>, last: Option<u16>) -> Result<TcpLis
 fn report(event: &Event, ui: Ui) {
     match event {
         Event::Joined { member, clock_offset_s } => {
-            let value = json!({
-                "event": "joined", "name": member.name, "role": member.role.name(),
-                "key_sha256": member.key.to_string(), "clock_offset_s": clock_offset_s,
-            });
+            let value = answers::Serve::Joined {
+                clock_offset_s: *clock_offset_s,
+                key_sha256: member.key.to_string(),
+                name: &member.name,
+                role: member.role.name(),
+            };
             ui.event(format_args!("{} joined as {} (key {})", member.name, member.role, member.key), &value);
             if clock_offset_s.unsigned_abs() > CLOCK_TOLERANCE_S {
                 ui.warn(format_args!(
@@ -154,9 +156,7 @@ fn report(event: &Event, ui: Ui) {
             }
         }
         Event::Waiting { name, role, address, code } => {
-            let value = json!({
-                "event": "waiting", "name": name, "role": role.name(), "address": address, "code": code,
-            });
+            let value = answers::Serve::Waiting { address, code, name, role: role.name() };
             let text = format!(
                 "{name} at {address} asks to join as {role} and shows {code}; if its screen shows the same: cheetah room \
                  approve {code} --role {role}"
@@ -164,10 +164,7 @@ fn report(event: &Event, ui: Ui) {
             ui.event(text, &value);
         }
         Event::Refused { address, why } => {
-            ui.event(
-                format_args!("refused {address}: {why}"),
-                &json!({ "event": "refused", "address": address, "why": why }),
-            );
+            ui.event(format_args!("refused {address}: {why}"), &answers::Serve::Refused { address, why });
         }
     }
 }

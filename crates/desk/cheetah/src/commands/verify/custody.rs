@@ -9,6 +9,7 @@ use cheetah_device::visible::OneLine;
 use serde_json::Value;
 
 use super::Keys;
+use crate::answers::verify::VerifyLog;
 use crate::commands::compared::wrapped;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
@@ -22,7 +23,8 @@ pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     let problems = report.problems();
     let mut lines = vec![describe(&name, &report)];
     lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));
-    let value = serde_json::json!({ "log": path_to_text(path), "ok": problems.is_empty(), "problems": problems, "custody": report });
+    let (log, ok) = (path_to_text(path), problems.is_empty());
+    let value = VerifyLog { custody: &report, log, ok, problems: &problems };
     ui.answer(lines.join("\n"), &value);
     match problems.first() {
         None => Ok(()),

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{DriveRecords, Finished, LogReport, Verified};
+use cheetah_acquire::custody::{DriveRecords, Finished, Verified};
 use cheetah_device::Size;
 use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
 use cheetah_drive::{CopyProgress, DriveFile, Image, ImageState};
 use cheetah_source::doubts_about_drive;
-use serde::Serialize;
 
 use super::{Args, Keys, custody};
+use crate::answers::verify::VerifyDrive;
 use crate::commands::compared::{hash_lines, range_lines, since_load, wrapped};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -17,21 +17,6 @@ use crate::ui::Ui;
 
 /// The end of a problem whose details are printed before it.
 const SEE_ABOVE: &str = "; see above";
-
-/// The result, for programs.
-#[derive(Serialize)]
-struct Answer<'a> {
-    ok: bool,
-    problems: &'a [String],
-    /// What is in doubt about the image although it is as loaded, a sentence each.
-    doubts: &'a [String],
-    #[serde(flatten)]
-    report: &'a VerifyReport,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    custody: Option<&'a LogReport>,
-}
 
 /// Verifies the drive whose file is at `path`.
 pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
@@ -63,7 +48,7 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     }
     let (ok, log) = (problems.is_empty(), records.log.as_ref());
     let answer =
-        Answer { ok, problems: &problems, doubts: &doubts, report: &report, note: note.as_deref(), custody: log };
+        VerifyDrive { ok, problems: &problems, doubts: &doubts, report: &report, note: note.as_deref(), custody: log };
     ui.answer(lines.join("\n"), &answer);
     // What was compared with nothing signed is not signed.
     if let Some(log) = log.filter(|_| !args.no_log && (compared || !ok && records.signed().is_some())) {

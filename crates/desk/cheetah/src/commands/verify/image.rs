@@ -6,24 +6,13 @@ use cheetah_acquire::custody::{Audit, AuditOptions, audit};
 use cheetah_device::Size;
 use cheetah_image::HashKind;
 use cheetah_source::{LinkUse, SourceOptions, doubts, open};
-use serde::Serialize;
 
 use super::{Args, Keys, custody};
+use crate::answers::verify::VerifyImage;
 use crate::commands::compared::{hash_lines, range_lines, wrapped};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
-
-/// The result, for programs.
-#[derive(Serialize)]
-struct Answer<'a> {
-    image: &'a str,
-    ok: bool,
-    /// What is in doubt although the image is as recorded, a sentence each.
-    doubts: &'a [String],
-    #[serde(flatten)]
-    audit: &'a Audit,
-}
 
 /// Verifies the image that `args` name, which is the file at `path` unless it is a URI.
 pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Result<()> {
@@ -50,7 +39,7 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     drop(progress);
     let mut text = describe(name, &found);
     doubts.iter().for_each(|doubt| text.push_str(&format!("\n{}", wrapped(&format!("IN DOUBT: {doubt}"), 2))));
-    ui.answer(text, &Answer { image: name, ok: found.is_ok(), doubts: &doubts, audit: &found });
+    ui.answer(text, &VerifyImage { image: name, ok: found.is_ok(), doubts: &doubts, audit: &found });
     if let (false, Some(path), Some(log)) = (args.no_log, &found.log_path, &found.log) {
         custody::note_doubts(path, log, keys, doubts, ui);
         match found.may_be_signed() {

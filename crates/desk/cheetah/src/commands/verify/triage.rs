@@ -6,6 +6,7 @@ use cheetah_acquire::custody::{Triaged, Verified, verify_log};
 use cheetah_device::path_text::path_to_text;
 
 use super::{Args, Keys, custody};
+use crate::answers::verify::VerifyTriage;
 use crate::commands::compared::wrapped;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
@@ -33,9 +34,8 @@ pub fn run(folder: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
         lines.push(format!("{name}: {} files, {size} bytes, as when the triage ended", outputs.len()));
     }
     lines.extend(problems.iter().map(|problem| wrapped(problem, 2)));
-    let value = serde_json::json!({
-        "triage": path_to_text(folder), "ok": ok, "problems": problems, "outputs": outputs, "custody": report,
-    });
+    let triage = path_to_text(folder);
+    let value = VerifyTriage { custody: &report, ok, outputs, problems: &problems, triage };
     ui.answer(lines.join("\n"), &value);
     if report.problem.is_none() && report.triaged.is_some() && !args.no_log {
         let size = outputs.iter().map(|output| output.size).sum();
