@@ -14,6 +14,7 @@ use crate::heads::{HEADS_SENT_MAX, Heads, SentHead};
 use crate::invitation::{Host, parse_host_port};
 use crate::resolve::{Membership, own_room};
 use crate::room::Room;
+use crate::routes::{self, fill};
 use crate::server::archive::ANY;
 use crate::wire::DriveNames;
 
@@ -74,7 +75,7 @@ impl Archive {
         for heads in heads.chunks(HEADS_SENT_MAX) {
             let sent = Heads { heads: heads.to_vec() };
             let connection = self.connect().await?;
-            connection.send(Method::POST, "/v1/heads", &sent).await.map_err(Failed::into_error)?;
+            connection.send(Method::POST, routes::HEADS, &sent).await.map_err(Failed::into_error)?;
         }
         Ok(())
     }
@@ -89,7 +90,7 @@ impl Archive {
             let log = log.to_owned();
             return here(room, move |room| room.heads(&log)).await;
         }
-        let path = format!("/v1/heads/{log}");
+        let path = fill(routes::HEADS_OF_LOG, [log]);
         let answer: Heads = self.connect().await?.ask(Method::GET, &path, &()).await.map_err(Failed::into_error)?;
         Ok(answer.heads)
     }
@@ -104,7 +105,7 @@ impl Archive {
             return here(room, Room::drive_names).await;
         }
         let answer: DriveNames =
-            self.connect().await?.ask(Method::GET, "/v1/drives", &()).await.map_err(Failed::into_error)?;
+            self.connect().await?.ask(Method::GET, routes::DRIVES, &()).await.map_err(Failed::into_error)?;
         Ok(answer.drives)
     }
 
@@ -118,7 +119,7 @@ impl Archive {
             let name = name.to_owned();
             return here(room, move |room| room.part(&name, part)).await;
         }
-        let path = format!("/v1/drives/{name}/{part}");
+        let path = fill(routes::DRIVE_PART, [name, &part.to_string()]);
         let sent = self.connect().await?.send_bytes(Method::GET, &path, Bytes::new(), PART_LEN_MAX).await;
         found(sent).map(|found| found.map(Vec::from))
     }
@@ -133,7 +134,7 @@ impl Archive {
             let (name, id) = (name.to_owned(), id.to_owned());
             return here(room, move |room| room.keep_part(&name, &id, part, content.as_deref())).await;
         }
-        let path = format!("/v1/drives/{name}/{part}/{id}");
+        let path = fill(routes::DRIVE_PART_OF_ID, [name, &part.to_string(), id]);
         let method = if content.is_some() { Method::PUT } else { Method::DELETE };
         let body = content.unwrap_or_default().into();
         found(self.connect().await?.send_bytes(method, &path, body, PART_LEN_MAX).await).map(drop)
@@ -149,7 +150,7 @@ impl Archive {
             let (name, id) = (name.to_owned(), id.map(str::to_owned));
             return here(room, move |room| room.forget_drive(&name, id.as_deref())).await;
         }
-        let path = format!("/v1/drives/{name}/{}/{}", Part::Drive, id.unwrap_or(ANY));
+        let path = fill(routes::DRIVE_PART_OF_ID, [name, &Part::Drive.to_string(), id.unwrap_or(ANY)]);
         let sent = self.connect().await?.send_bytes(Method::DELETE, &path, Bytes::new(), PART_LEN_MAX).await;
         Ok(found(sent)?.is_some())
     }

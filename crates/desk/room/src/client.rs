@@ -20,6 +20,7 @@ use crate::invitation::{Host, Invitation, parse_host_port};
 use crate::key::PrivateKey;
 use crate::machine::now;
 use crate::pending::{Code, Joiner};
+use crate::routes::{self, fill};
 use crate::wire::{Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
 
 /// How long to ask whether a credential is still a member's.
@@ -95,7 +96,7 @@ async fn enrol_once(
     let connection = Connection::open_for_enrolment(&addresses, &invitation.room_key).await?;
     let claims = claims(key, &invitation.room_key, machine).map_err(Failed::Refused)?;
     let request = Enrol { token: invitation.token.to_hex().to_string(), claims };
-    let answer: Enrolled = connection.ask(Method::POST, "/v1/enrol", &request).await?;
+    let answer: Enrolled = connection.ask(Method::POST, routes::ENROL, &request).await?;
     accept(&answer, key, &invitation.room_key, invitation.role, &addresses).map_err(Failed::Refused)
 }
 
@@ -115,7 +116,8 @@ pub async fn check_in(
     let tls = credential.client(Expected::role(Role::Room)).map_err(|error| Error::failed(error.to_string()))?;
     let connection = Connection::open(&places, &tls).await.map_err(Failed::into_error)?;
     let request = CheckIn { server, ended, time_s: now() };
-    let answer: CheckedIn = connection.ask(Method::POST, "/v1/servers", &request).await.map_err(Failed::into_error)?;
+    let answer: CheckedIn =
+        connection.ask(Method::POST, routes::SERVERS, &request).await.map_err(Failed::into_error)?;
     der_of_list(answer.revocations.as_bytes())
 }
 
@@ -129,7 +131,7 @@ pub async fn is_member(credential: &Credential, at: &[(Host, u16)]) -> Option<bo
             Err(_) => return None,
         };
         let request = CheckIn { server: None, ended: false, time_s: now() };
-        match connection.ask::<CheckedIn>(Method::POST, "/v1/servers", &request).await {
+        match connection.ask::<CheckedIn>(Method::POST, routes::SERVERS, &request).await {
             Ok(_) => Some(true),
             Err(Failed::Refused(error)) => (error.fact() == Some(Fact::Refused)).then_some(false),
             Err(_) => None,
@@ -168,7 +170,7 @@ pub async fn wait_for_approval(
         role: role.to_string(),
     };
     let connection = Connection::open_for_enrolment(&address, &room_key).await.map_err(plain)?;
-    let begun: Begun = connection.ask(Method::POST, "/v1/pending", &begin).await.map_err(plain)?;
+    let begun: Begun = connection.ask(Method::POST, routes::PENDING, &begin).await.map_err(plain)?;
     let theirs = begun.nonce.parse::<Fingerprint>();
     let theirs =
         theirs.map_err(|_| Error::failed("the room's answer is malformed; update Cheetah on both machines"))?;
@@ -177,7 +179,7 @@ pub async fn wait_for_approval(
     }
     let (nonce, code) = joiner.reveal(&room_key, &theirs.0);
     let reveal = Reveal { nonce: Fingerprint(nonce).to_string(), claims: claims(key, &room_key, machine)? };
-    let path = format!("/v1/pending/{}", begun.id);
+    let path = fill(routes::PENDING_ONE, [&begun.id]);
     let connection = Connection::open_for_enrolment(&address, &room_key).await.map_err(plain)?;
     connection.send(Method::PUT, &path, &reveal).await.map_err(plain)?;
     show(code, room_key).await?;

@@ -52,6 +52,7 @@ pub mod pending;
 pub mod register;
 pub mod resolve;
 pub mod room;
+pub mod routes;
 pub mod server;
 pub mod upkeep;
 pub mod wire;

@@ -1,18 +1,4 @@
-//! The messages of enrolment: JSON over TLS.
-//!
-//! | request | answer |
-//! |---|---|
-//! | `POST /v1/enrol` [`Enrol`] | [`Enrolled`] |
-//! | `POST /v1/pending` [`Begin`] | [`Begun`] |
-//! | `PUT /v1/pending/ID` [`Reveal`] | 204 |
-//! | `GET /v1/pending/ID` | 202 while the machine waits; then [`Enrolled`] |
-//! | `POST /v1/servers` [`CheckIn`], of a member | [`CheckedIn`] |
-//! | `POST /v1/heads` [`Heads`](crate::heads::Heads), of an examiner or analyst | 204 |
-//! | `GET /v1/heads/LOG`, of an examiner or analyst | [`Heads`](crate::heads::Heads) |
-//! | `GET /v1/drives`, of an examiner or analyst | [`DriveNames`] |
-//! | `GET /v1/drives/NAME/PART`, of an examiner or analyst | the file, or 404 |
-//! | `PUT /v1/drives/NAME/PART/ID`, of an examiner | 204 |
-//! | `DELETE /v1/drives/NAME/PART/ID`, of an examiner: PART `drive` is the whole drive, ID `any` is any | 204, or 404 |
+//! The messages of enrolment: JSON over TLS. [`routes`](crate::routes) has the requests.
 
 use std::net::IpAddr;
 

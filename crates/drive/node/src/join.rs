@@ -7,7 +7,7 @@ use hyper::Method;
 use tokio::time::sleep;
 
 use crate::shared::Shared;
-use cheetah_control::ControlClient;
+use cheetah_control::{ControlClient, routes};
 use cheetah_tls::{Expected, Role};
 
 const RETRY_FIRST: Duration = Duration::from_millis(250);
@@ -22,7 +22,7 @@ pub(crate) async fn join(examiner: &str, node: &Shared) {
     let mut wait = RETRY_FIRST;
     let mut said = String::new();
     loop {
-        match client.post(Method::POST, "/v1/join", &node.offer()).await {
+        match client.post(Method::POST, routes::JOIN, &node.offer()).await {
             Ok(_) => {
                 tracing::info!(%examiner, "joined");
                 return;

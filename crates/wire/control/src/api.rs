@@ -1,23 +1,7 @@
 //! The control API's types, shared by nodes and their clients.
 //!
-//! | request | body | answer |
-//! |---|---|---|
-//! | `GET /v1/status` | | [`Status`] |
-//! | `POST /v1/exports` | [`NewExport`] | 201 [`ExportStatus`]; 409 the name is taken; 507 no room |
-//! | `POST /v1/exports?confirm_s=SECONDS` | [`NewExport`] | the same; the export is deleted unless it is confirmed in time |
-//! | `PUT /v1/exports/NAME/confirmed` | | 204: it stays; with `?confirm_s=SECONDS`, that long to begin with |
-//! | `DELETE /v1/exports/NAME?lease=TOKEN&drive=ID&nonce=NONCE` | | [`Receipt`](crate::receipt::Receipt); 409 the export is leased to another |
-//! | `POST /v1/exports/NAME/lease` | [`LeaseRequest`] | [`LeaseGrant`]; 409 held by another |
-//! | `PUT /v1/exports/NAME/lease` | [`LeaseRenewal`] | [`LeaseGrant`]; 409 lost to another, or expired |
-//! | `DELETE /v1/exports/NAME/lease?token=TOKEN` | | 204 |
-//! | `GET /v1/exports/NAME/map` | | [`StoredMap`]; 404 with [`NO_MAP`] if the export holds none |
-//! | `PUT /v1/exports/NAME/map` | [`NewMap`] | 204; 409 no lease, or not a later epoch; 413 too long; 507 no room |
-//! | `GET /v1/exports/NAME/notes` | | [`Notes`] |
-//! | `PUT /v1/exports/NAME/notes` | [`NewNote`] | 204; 413 too long; 507 too many |
-//! | `PUT /v1/draining` | [`Draining`] | 204: the node takes no new exports, and writers move their parts elsewhere |
-//! | `DELETE /v1/draining` | | 204: it takes exports again |
-//! | `GET /metrics` | | Prometheus text |
-//! | `/v1/probe…` | | measurements of the path to the node: see `cheetah_probe::far` |
+//! docs/reference/control-api.md lists the requests with their bodies and answers. [`routes`](crate::routes) has the
+//! paths.
 //!
 //! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes, one with a
 //! map at most [`MAP_BODY_BYTES_MAX`].
@@ -297,8 +281,8 @@ pub struct Notes {
     pub notes: BTreeMap<String, String>,
 }
 
-/// A node's offer to an examiner: `POST http://EXAMINER/v1/join`, repeated until answered with 200. The node's
-/// address is the one the connection comes from.
+/// A node's offer to an examiner: sent to [`JOIN`](crate::routes::JOIN) at the examiner's machine until it is
+/// answered with 200. The node's address is the one that the connection comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
     /// The node's name.
@@ -312,6 +296,10 @@ pub struct Join {
     /// Bytes a new export may reserve.
     pub free_bytes: u64,
 }
+
+/// The answer to a [`Join`] that is accepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {}
 
 /// The body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

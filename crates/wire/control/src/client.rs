@@ -30,7 +30,7 @@ use super::api::{
     NewMap, NewNote, Notes, Status, StoredMap,
 };
 use super::receipt::{Asked, Receipt};
-use super::revoked;
+use super::routes::{self, escape, fill};
 
 /// The largest response accepted from a node: the longest map, which is ten times a status with the most exports.
 const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
@@ -212,30 +212,30 @@ impl ControlClient {
 
     /// Gets the node's status.
     pub async fn status(&self) -> Result<Status> {
-        self.get("/v1/status").await
+        self.get(routes::STATUS).await
     }
 
     /// Gets the node's status, and the protection of the connection over which it arrived.
     pub async fn status_and_transport(&self) -> Result<(Status, Transport)> {
-        let (body, transport) = self.call_over(Method::GET, "/v1/status", Bytes::new(), self.timeout).await?;
+        let (body, transport) = self.call_over(Method::GET, routes::STATUS, Bytes::new(), self.timeout).await?;
         Ok((self.parse(&body)?, transport))
     }
 
     /// Creates an export.
     pub async fn create_export(&self, export: &NewExport) -> Result<ExportStatus> {
-        self.send(Method::POST, "/v1/exports", export).await
+        self.send(Method::POST, routes::EXPORTS, export).await
     }
 
     /// Creates an export that the node deletes again unless it is confirmed within `confirm_s` seconds, at most 300
     /// ([`Self::confirm_export`]): its creator may be killed before it records the export. An older node keeps it.
     pub async fn create_unconfirmed(&self, export: &NewExport, confirm_s: u64) -> Result<ExportStatus> {
-        self.send(Method::POST, &format!("/v1/exports?confirm_s={confirm_s}"), export).await
+        self.send(Method::POST, &format!("{}?confirm_s={confirm_s}", routes::EXPORTS), export).await
     }
 
     /// Confirms an export that its creator has recorded or, with `again_s`, has the node wait for as many more seconds.
     pub async fn confirm_export(&self, name: &str, again_s: Option<u64>) -> Result<()> {
         let again = again_s.map(|seconds| format!("?confirm_s={seconds}")).unwrap_or_default();
-        let path = format!("/v1/exports/{}/confirmed{again}", escape(name));
+        let path = format!("{}{again}", fill(routes::CONFIRMED, [name]));
         self.call(Method::PUT, &path, Bytes::new(), self.timeout).await.map(drop)
     }
 
@@ -243,29 +243,30 @@ impl ControlClient {
     pub async fn delete_export(&self, name: &str, lease: Option<&str>, asked: &Asked) -> Result<Receipt> {
         let Asked { drive, nonce } = asked;
         let lease = lease.map(|token| format!("&lease={}", escape(token))).unwrap_or_default();
-        let path = format!("/v1/exports/{}?drive={}&nonce={}{lease}", escape(name), escape(drive), escape(nonce));
+        let path = fill(routes::EXPORT, [name]);
+        let path = format!("{path}?drive={}&nonce={}{lease}", escape(drive), escape(nonce));
         self.parse(&self.call(Method::DELETE, &path, Bytes::new(), DELETE_TIMEOUT).await?)
     }
 
     /// Acquires the write lease of an export.
     pub async fn acquire_lease(&self, name: &str, request: &LeaseRequest) -> Result<LeaseGrant> {
-        self.send(Method::POST, &lease_path(name), request).await
+        self.send(Method::POST, &fill(routes::LEASE, [name]), request).await
     }
 
     /// Renews a lease.
     pub async fn renew_lease(&self, name: &str, token: &str) -> Result<LeaseGrant> {
-        self.send(Method::PUT, &lease_path(name), &LeaseRenewal { token: token.to_owned() }).await
+        self.send(Method::PUT, &fill(routes::LEASE, [name]), &LeaseRenewal { token: token.to_owned() }).await
     }
 
     /// Releases a lease.
     pub async fn release_lease(&self, name: &str, token: &str) -> Result<()> {
-        let path = format!("{}?token={}", lease_path(name), escape(token));
+        let path = format!("{}?token={}", fill(routes::LEASE, [name]), escape(token));
         self.call(Method::DELETE, &path, Bytes::new(), self.timeout).await.map(drop)
     }
 
     /// Gets the map stored with an export; `None` if the export exists and holds none.
     pub async fn map(&self, name: &str) -> Result<Option<StoredMap>> {
-        match self.get(&map_path(name)).await {
+        match self.get(&fill(routes::MAP, [name])).await {
             Err(ControlError::Refused { status: 404, error, .. }) if error == NO_MAP => Ok(None),
             found => found.map(Some),
         }
@@ -273,36 +274,36 @@ impl ControlClient {
 
     /// Stores a map with an export whose lease is held.
     pub async fn store_map(&self, name: &str, new: &NewMap) -> Result<()> {
-        self.post(Method::PUT, &map_path(name), new).await.map(drop)
+        self.post(Method::PUT, &fill(routes::MAP, [name]), new).await.map(drop)
     }
 
     /// Gets the notes of an export.
     pub async fn notes(&self, name: &str) -> Result<Notes> {
-        self.get(&notes_path(name)).await
+        self.get(&fill(routes::NOTES, [name])).await
     }
 
     /// Stores a note with an export, in place of one of the same name.
     pub async fn store_note(&self, name: &str, new: &NewNote) -> Result<()> {
-        self.post(Method::PUT, &notes_path(name), new).await.map(drop)
+        self.post(Method::PUT, &fill(routes::NOTES, [name]), new).await.map(drop)
     }
 
     /// Marks the node as about to leave; `None` takes the mark back.
     pub async fn set_draining(&self, draining: Option<&Draining>) -> Result<()> {
         match draining {
-            Some(draining) => self.post(Method::PUT, "/v1/draining", draining).await.map(drop),
-            None => self.call(Method::DELETE, "/v1/draining", Bytes::new(), self.timeout).await.map(drop),
+            Some(draining) => self.post(Method::PUT, routes::DRAINING, draining).await.map(drop),
+            None => self.call(Method::DELETE, routes::DRAINING, Bytes::new(), self.timeout).await.map(drop),
         }
     }
 
     /// Sends the list of revoked certificates, in DER. Fails with a [conflict](ControlError::is_conflict) if the node
     /// has a newer list, or one with other certificates.
     pub async fn replace_revocations(&self, list: Vec<u8>) -> Result<()> {
-        self.call(Method::PUT, revoked::PATH, list.into(), self.timeout).await.map(drop)
+        self.call(Method::PUT, routes::REVOKED, list.into(), self.timeout).await.map(drop)
     }
 
     /// Gets the node's metrics, as Prometheus text.
     pub async fn metrics(&self) -> Result<String> {
-        let body = self.call(Method::GET, "/metrics", Bytes::new(), self.timeout).await?;
+        let body = self.call(Method::GET, routes::METRICS, Bytes::new(), self.timeout).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -332,7 +333,7 @@ impl ControlClient {
             Ok(answer) => answer?,
             Err(_) => return Err(self.too_late(&reached, limit)),
         };
-        if path != revoked::PATH {
+        if path != routes::REVOKED {
             self.hand_on_revocations().await;
         }
         Ok(answer)
@@ -357,8 +358,8 @@ impl ControlClient {
         }
         let Some(list) = credential.revocations() else { return };
         // If this fails, the next process sends the list.
-        let _ =
-            timeout(TELL_TIMEOUT, self.exchange(Method::PUT, revoked::PATH, list.into(), &AtomicBool::default())).await;
+        let _ = timeout(TELL_TIMEOUT, self.exchange(Method::PUT, routes::REVOKED, list.into(), &AtomicBool::default()))
+            .await;
     }
 
     /// Sends one request, over the kept connection or a new one.
@@ -557,30 +558,6 @@ fn broken(error: &hyper::Error) -> Option<(Fact, String)> {
         cause = error.source();
     }
     None
-}
-
-fn lease_path(name: &str) -> String {
-    format!("/v1/exports/{}/lease", escape(name))
-}
-
-fn map_path(name: &str) -> String {
-    format!("/v1/exports/{}/map", escape(name))
-}
-
-fn notes_path(name: &str) -> String {
-    format!("/v1/exports/{}/notes", escape(name))
-}
-
-/// Percent-encodes a component of a path or query.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Accepting lists of revoked certificates from members of the room.
 //!
-//! `PUT /v1/room/revoked`, with a list in DER: 204; 400 if the room has not signed it; 409 if it is older than the one
-//! in use. The room signs the list, so any member may forward it.
+//! The room signs the list, so any member may forward it.
 
 use std::time::Duration;
 
@@ -14,16 +13,18 @@ use cheetah_tls::{Credential, REVOCATIONS_BYTES_MAX, TlsError};
 use tokio::time::timeout;
 
 use crate::http::Refusal;
+use crate::routes::REVOKED;
 
-/// The path.
-pub const PATH: &str = "/v1/room/revoked";
 /// How long a caller may take to send a list.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The routes of a server with this credential. Without one, there are none.
 pub fn router(credential: Option<Credential>) -> Router {
     let Some(credential) = credential else { return Router::new() };
-    Router::new().route(PATH, put(replace)).layer(DefaultBodyLimit::max(REVOCATIONS_BYTES_MAX)).with_state(credential)
+    Router::new()
+        .route(REVOKED, put(replace))
+        .layer(DefaultBodyLimit::max(REVOCATIONS_BYTES_MAX))
+        .with_state(credential)
 }
 
 async fn replace(State(credential): State<Credential>, request: Request) -> Result<StatusCode, Refusal> {

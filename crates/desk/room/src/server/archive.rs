@@ -15,6 +15,7 @@ use cheetah_tls::{Role, Standing};
 use super::{Answer, Enrolment, Shared, blocking, internal, parse};
 use crate::drives::{PART_LEN_MAX, Part};
 use crate::heads::Heads;
+use crate::routes;
 use crate::wire::{DriveNames, REQUEST_LEN_MAX};
 
 /// The roles that use drives.
@@ -25,11 +26,11 @@ const EXAMINER: &[Role] = &[Role::Examiner];
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Enrolment>> {
     Router::new()
-        .route("/v1/heads", post(keep_heads))
-        .route("/v1/heads/{log}", get(heads))
-        .route("/v1/drives", get(names))
-        .route("/v1/drives/{name}/{part}", get(part))
-        .route("/v1/drives/{name}/{part}/{id}", put(keep_part).delete(forget))
+        .route(routes::HEADS, post(keep_heads))
+        .route(routes::HEADS_OF_LOG, get(heads))
+        .route(routes::DRIVES, get(names))
+        .route(routes::DRIVE_PART, get(part))
+        .route(routes::DRIVE_PART_OF_ID, put(keep_part).delete(forget))
 }
 
 /// Stands for the id of whatever drive has the name.

@@ -35,6 +35,7 @@ use crate::machine::now;
 use crate::pending::{Refused, Revealed};
 use crate::register::{self, Admission, Applicant, Denied, MEMBER_HOSTS_MAX};
 use crate::room::{Room, serial};
+use crate::routes;
 use crate::wire::{Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, REQUEST_LEN_MAX, Reveal};
 
 /// The most connections.
@@ -147,10 +148,10 @@ async fn converse(
 
 fn router(enrolment: Arc<Enrolment>) -> Router {
     Router::new()
-        .route("/v1/enrol", post(enrol))
-        .route("/v1/pending", post(begin))
-        .route("/v1/pending/{id}", put(reveal).get(outcome))
-        .route("/v1/servers", post(check_in))
+        .route(routes::ENROL, post(enrol))
+        .route(routes::PENDING, post(begin))
+        .route(routes::PENDING_ONE, put(reveal).get(outcome))
+        .route(routes::SERVERS, post(check_in))
         .merge(archive::routes())
         .with_state(enrolment)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "this is the enrolment server of a Cheetah room") })

@@ -12,9 +12,9 @@ use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Extension, Json, Router};
-use cheetah_control::ControlClient;
-use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join};
+use cheetah_control::api::{BODY_BYTES_MAX, ErrorBody, Join, Joined};
 use cheetah_control::http::{self, Ends, Member};
+use cheetah_control::{ControlClient, routes};
 use cheetah_device::supervise::{contain, panic_point};
 use cheetah_tls::{Expected, Role, Roles, credential_store};
 use tokio::net::TcpListener;
@@ -60,7 +60,7 @@ impl JoinListener {
         });
         let (stop, stopped) = oneshot::channel::<()>();
         let router =
-            Router::new().route("/v1/join", post(join)).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(gate);
+            Router::new().route(routes::JOIN, post(join)).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(gate);
         let with_caller = move |Ends { peer, .. }| router.clone().layer(Extension(ConnectInfo(peer)));
         tokio::spawn(async move {
             tokio::select! {
@@ -99,10 +99,10 @@ struct JoinLimit {
     asking: Semaphore,
 }
 
-type Answer = (StatusCode, Json<serde_json::Value>);
+type Answer = std::result::Result<Json<Joined>, (StatusCode, Json<ErrorBody>)>;
 
 fn refuse(status: StatusCode, error: String) -> Answer {
-    (status, Json(serde_json::json!(ErrorBody { error })))
+    Err((status, Json(ErrorBody { error })))
 }
 
 /// A panic fails one attempt of the joining node.
@@ -121,7 +121,7 @@ async fn join(
 
 async fn accept(gate: &JoinLimit, peer: SocketAddr, member: &Member, body: &[u8]) -> Answer {
     panic_point("gather");
-    let welcome = (StatusCode::OK, Json(serde_json::json!({})));
+    let welcome = Ok(Json(Joined {}));
     let join = match serde_json::from_slice::<Join>(body) {
         Ok(join) if is_hex(&join.instance, 32) && join.nbd_port != 0 && join.http_port != 0 => join,
         Ok(_) => return refuse(StatusCode::BAD_REQUEST, "the instance or a port is malformed".into()),

@@ -32,7 +32,7 @@ use cheetah_control::api::{
 };
 use cheetah_control::http::{self, Ends, Member, Refusal};
 use cheetah_control::receipt::{Asked, Receipt};
-use cheetah_control::revoked;
+use cheetah_control::{revoked, routes};
 use cheetah_tls::{Role, Roles, ServerTls};
 
 /// Limits for callers. A deletion of all of a node's memory fits, and so does a connection of each process that uses a drive.
@@ -56,19 +56,21 @@ fn router(node: Arc<Shared>) -> Router {
     let revoked = revoked::router(node.credential.clone());
     let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
     Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/exports", post(create))
-        .route("/v1/exports/{name}", delete(remove))
-        .route("/v1/exports/{name}/confirmed", put(confirm))
-        .route("/v1/exports/{name}/lease", post(acquire).put(renew).delete(release))
-        .route("/v1/exports/{name}/map", store_map.get(map))
-        .route("/v1/exports/{name}/notes", get(notes).put(store_note))
-        .route("/v1/draining", put(drain).delete(undrain))
-        .route("/metrics", get(show_metrics))
+        .route(routes::STATUS, get(status))
+        .route(routes::EXPORTS, post(create))
+        .route(routes::EXPORT, delete(remove))
+        .route(routes::CONFIRMED, put(confirm))
+        .route(routes::LEASE, post(acquire).put(renew).delete(release))
+        .route(routes::MAP, store_map.get(map))
+        .route(routes::NOTES, get(notes).put(store_note))
+        .route(routes::DRAINING, put(drain).delete(undrain))
+        .route(routes::METRICS, get(show_metrics))
         .with_state(node)
         .merge(far)
         .merge(revoked)
-        .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; see /v1/status") })
+        .fallback(|| async {
+            Refusal::new(StatusCode::NOT_FOUND, format!("there is nothing here; see {}", routes::STATUS))
+        })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
         })
@@ -81,7 +83,7 @@ fn router(node: Arc<Shared>) -> Router {
 async fn by_role(Extension(member): Extension<Member>, request: Request, next: Next) -> Response {
     let roles = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, _) => Roles::READERS,
-        (&Method::PUT, revoked::PATH) => return next.run(request).await,
+        (&Method::PUT, routes::REVOKED) => return next.run(request).await,
         _ => Roles::of(&[Role::Examiner]),
     };
     if member.is_one_of(roles) {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schedule::Pattern;
 
-/// The answer to `GET /v1/probe`: a far end's name and limits.
+/// A far end's name and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarInfo {
     /// Its display name.
@@ -32,7 +32,7 @@ pub struct FarLimits {
     pub bulk_seconds_max: u32,
 }
 
-/// The body of `POST /v1/probe/receive`: asks the far end to expect packets.
+/// Asks the far end to expect packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveRequest {
@@ -51,7 +51,7 @@ pub struct Receiving {
     pub token: Token,
 }
 
-/// The answer to `GET /v1/probe/receive/TOKEN`: the packets received so far.
+/// The packets received so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// Each packet's sequence number, time of arrival in nanoseconds of the far end's clock, and size in bytes with its
@@ -63,7 +63,7 @@ pub struct Arrivals {
     pub ended: bool,
 }
 
-/// The body of `POST /v1/probe/send`: asks the far end to send a train to the caller.
+/// Asks the far end to send a train to the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendRequest {
@@ -94,7 +94,7 @@ pub struct SendReply {
     pub left_ns: Vec<u64>,
 }
 
-/// The answer to `PUT /v1/probe/bulk`: the bytes received, and the time it took.
+/// The bytes received, and the time it took.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BulkReceived {
     /// Bytes.

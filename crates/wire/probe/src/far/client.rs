@@ -21,6 +21,7 @@ use super::api::{
 };
 use super::bulk::{self, Bulk};
 use super::rate::Rate;
+use super::routes;
 
 /// The members that take part in measurements.
 const FAR_ENDS: Roles = Roles::of(&[Role::Node, Role::Agent]);
@@ -101,7 +102,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn about(&self) -> Result<FarInfo> {
-        let FarInfo { name, version, sends, limits } = self.get("/v1/probe", self.patience).await?;
+        let FarInfo { name, version, sends, limits } = self.get(routes::ABOUT, self.patience).await?;
         Ok(FarInfo { name: words(&name), version: words(&version), sends, limits })
     }
 
@@ -111,7 +112,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn receive(&self, packets_max: u32, seconds_max: u32) -> Result<Receiving> {
-        self.post("/v1/probe/receive", &ReceiveRequest { packets_max, seconds_max }, self.patience).await
+        self.post(routes::RECEIVE, &ReceiveRequest { packets_max, seconds_max }, self.patience).await
     }
 
     /// Asks for the packets of a train received so far.
@@ -120,7 +121,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn arrivals(&self, token: Token) -> Result<Arrivals> {
-        self.get(&format!("/v1/probe/receive/{token}"), self.patience).await
+        self.get(&routes::received(token), self.patience).await
     }
 
     /// Asks it to forget a train.
@@ -129,7 +130,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn forget(&self, token: Token) -> Result<()> {
-        let request = self.request(Method::DELETE, &format!("/v1/probe/receive/{token}"), Empty::new())?;
+        let request = self.request(Method::DELETE, &routes::received(token), Empty::new())?;
         self.answer(request, self.patience).await.map(drop)
     }
 
@@ -139,7 +140,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn send(&self, request: &SendRequest) -> Result<SendReply> {
-        self.post("/v1/probe/send", request, SEND_PATIENCE).await
+        self.post(routes::SEND, request, SEND_PATIENCE).await
     }
 
     /// Measures what one TCP connection carries from there in `for_at_most`.
@@ -148,7 +149,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn bulk_from(&self, for_at_most: Duration) -> Result<Rate> {
-        let request = self.request(Method::GET, "/v1/probe/bulk", Empty::new())?;
+        let request = self.request(Method::GET, routes::BULK, Empty::new())?;
         let (response, _driven) = self.within(self.patience, self.accepted(request)).await?;
         Ok(bulk::swallow(response.into_body(), u64::MAX, for_at_most).await)
     }
@@ -160,7 +161,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn bulk_to(&self, for_at_most: Duration, bytes_max: u64) -> Result<BulkReceived> {
-        let request = self.request(Method::PUT, "/v1/probe/bulk", Bulk::new(bytes_max, for_at_most, ()))?;
+        let request = self.request(Method::PUT, routes::BULK, Bulk::new(bytes_max, for_at_most, ()))?;
         let body = self.answer(request, for_at_most + self.patience).await?;
         self.parse(&body)
     }

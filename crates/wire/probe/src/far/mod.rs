@@ -2,16 +2,7 @@
 //! over TCP.
 //!
 //! A node serves it in its control API, an agent on the port after its NBD port. The protocol is HTTP and JSON:
-//!
-//! | request | body | answer |
-//! |---|---|---|
-//! | `GET /v1/probe` | | [`FarInfo`] |
-//! | `POST /v1/probe/receive` | [`ReceiveRequest`] | 201 [`Receiving`]: a UDP port that waits for a train; 429 too many do |
-//! | `GET /v1/probe/receive/TOKEN` | | [`Arrivals`]; 404 none for this caller |
-//! | `DELETE /v1/probe/receive/TOKEN` | | 204 |
-//! | `POST /v1/probe/send` | [`SendRequest`] | [`SendReply`], when the train has left; 409 it could not be sent; 429 not now |
-//! | `GET /v1/probe/bulk?bytes=N` | none, but with the type JSON | N random bytes, cut off after a while; 429 not now |
-//! | `PUT /v1/probe/bulk` | any bytes | [`BulkReceived`]; 429 not now |
+//! docs/reference/control-api.md lists the requests, and [`routes`] has the paths.
 //!
 //! Every error is a fitting status with [`ErrorBody`].
 //!
@@ -40,6 +31,7 @@ pub mod measure;
 mod rate;
 mod receive;
 mod responder;
+pub mod routes;
 mod stamped;
 pub mod tag;
 pub mod train;

@@ -23,7 +23,7 @@ use super::api::{
 use super::bulk::{self, Bulk};
 use super::limits::{CallerLimits, LIMITS};
 use super::receive::{Receivers, Refused};
-use super::{tag, train};
+use super::{routes, tag, train};
 use crate::clock::Nanos;
 use crate::schedule::{Pattern, due};
 
@@ -69,11 +69,11 @@ type Answer<T> = Result<T, Refusal>;
 pub fn router(config: FarConfig) -> Router {
     let shared = Shared { config, caller_limits: CallerLimits::default(), receivers: Receivers::default() };
     Router::new()
-        .route("/v1/probe", get(about))
-        .route("/v1/probe/receive", post(receive))
-        .route("/v1/probe/receive/{token}", get(arrivals).delete(forget))
-        .route("/v1/probe/send", post(send))
-        .route("/v1/probe/bulk", get(bulk_from).put(bulk_to))
+        .route(routes::ABOUT, get(about))
+        .route(routes::RECEIVE, post(receive))
+        .route(routes::RECEIVED, get(arrivals).delete(forget))
+        .route(routes::SEND, post(send))
+        .route(routes::BULK, get(bulk_from).put(bulk_to))
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
         .with_state(Arc::new(shared))
 }
