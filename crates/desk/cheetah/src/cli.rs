@@ -14,6 +14,7 @@ use crate::commands::{
     mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::failure::{Failure, Result};
+use crate::overview;
 use crate::room::drives::Named;
 use crate::room::{Participation, WithoutRoom, archive, enter};
 use crate::ui::Ui;
@@ -21,6 +22,7 @@ use crate::ui::Ui;
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true)]
+#[command(help_template = overview::template(&Command::augment_subcommands(clap::Command::new("cheetah"))))]
 #[command(long_about = "Cheetah turns the idle RAM of a room of machines into one forensic drive, \
 which every tool and every analyst can use at once.
 

@@ -9,6 +9,7 @@ mod answers;
 mod cli;
 mod commands;
 mod failure;
+mod overview;
 mod room;
 mod signals;
 mod ui;

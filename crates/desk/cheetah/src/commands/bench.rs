@@ -12,7 +12,7 @@ pub const HELP: &str = include_str!("../../../../../python/cheetah/bench/help.tx
 /// The arguments of `bench`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "Measure which storage makes forensic work fast, and show it with evidence",
+    about = "Measure which storage makes forensic work fast",
     long_about = HELP,
     override_help = HELP,
     override_usage = "cheetah bench storage TARGET… [OPTIONS]"

@@ -16,7 +16,7 @@ pub const HELP: &str = include_str!("../../../../../python/cheetah/triage/help.t
 /// The arguments of `triage`.
 #[derive(Debug, clap::Args)]
 #[command(
-    about = "List, hash, identify and search the files of a source, and report what to look at first",
+    about = "List, hash and search files, and report what to look at first",
     long_about = HELP,
     override_help = HELP,
     override_usage = "cheetah triage SOURCE --out DIR [OPTIONS]"

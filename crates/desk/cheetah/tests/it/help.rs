@@ -18,10 +18,10 @@ fn at_width(columns: usize, args: &[&str]) -> String {
 /// Every verb but `help`, taken from the overview.
 fn verbs() -> Vec<String> {
     let overview = at_width(COLUMNS, &["-h"]);
-    let commands = overview.split_once("Commands:\n").unwrap().1;
-    let listed = commands.lines().take_while(|line| !line.is_empty());
-    // Verbs are indented by two blanks, the rest of a description by more.
-    listed
+    let groups = overview.split_once("A drive:\n").unwrap().1.split_once("Options:\n").unwrap().0;
+    // Verbs are indented by two blanks, and the headings of groups are not.
+    groups
+        .lines()
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|verb| !["", "help"].contains(verb))
         .map(str::to_owned)

@@ -19,7 +19,7 @@ use crate::ui::Ui;
 
 /// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
-#[command(about = "Read a drive or an image in full and compare it with its recorded digests and hashes")]
+#[command(about = "Compare a drive or an image with its recorded digests and hashes")]
 #[command(
     long_about = "Reads a drive or an image in full, in one pass, and compares it with the digests and hashes recorded \
 when it was made.
