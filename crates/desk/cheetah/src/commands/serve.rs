@@ -223,8 +223,10 @@ fn say_ready(agent: &Agent, connect: Option<&str>, probe: Option<SocketAddr>, ui
     };
     let disk: Vec<&str> = [&identity.model, &identity.serial].into_iter().flatten().map(String::as_str).collect();
     let disk = if disk.is_empty() { String::new() } else { format!(" ({})", disk.join(", serial ")) };
-    let places =
-        [uri.map(|uri| format!("at {uri}")), connect.map(|examiner| format!("to {examiner}, to which it connects"))];
+    let places = [
+        uri.as_ref().map(|uri| format!("at {uri}")),
+        connect.map(|examiner| format!("to {examiner}, to which it connects")),
+    ];
     let places: Vec<_> = places.into_iter().flatten().collect();
     let (location, size) = (&identity.location, Size(identity.size));
     ui.answer(
