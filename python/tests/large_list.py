@@ -8,7 +8,7 @@ import sys
 import numpy as np
 from triage_many import Memory
 
-from cheetah.triage.content import hashset, hashtext
+from cheetah.triage.search import hashset, hashtext
 
 # Smaller blocks than otherwise, like the list.
 hashtext._CHUNK_BYTES = hashset._PIECE_BYTES = 1 << 20

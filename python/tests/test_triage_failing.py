@@ -11,12 +11,12 @@ from triage_listing import Listed, by_fls
 from triage_workers import Alone
 
 import cheetah
-from cheetah.triage.hub import plan, run, shared_source
+from cheetah.triage.hub import plan, run
 from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.reading import shared_source, worker
 from cheetah.triage.reading.image import Source
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
-from cheetah.triage.workers import worker
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_a_resumed_run_tries_new_files_before_unreadable_ones(
     stages = [""]
     bad = range(9 << 20, 24 << 20)
     monkeypatch.setattr(worker, "open_source", failing(bad, tried, lambda: stages[-1] == "unallocated"))
-    monkeypatch.setattr(shared_source.Hub, "answers", lambda self: False)
+    monkeypatch.setattr(shared_source.SharedSource, "answers", lambda self: False)
     furthest = []
     for _ in range(2):
         assert Run(searching, lambda event: stages.append(event.stage)).go()[0] == EVIDENCE

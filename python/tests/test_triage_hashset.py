@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cheetah.triage.content import hashset, hashtext
+from cheetah.triage.search import hashset, hashtext
 
 Make = Callable[[str, str | bytes], hashset.HashList]
 

@@ -11,9 +11,9 @@ import triage_images
 from conftest import noise, program, run
 from triage_workers import Alone
 
-from cheetah.triage.content import scan
 from cheetah.triage.hub.run import DONE, FAILED, Run
-from cheetah.triage.listing import name_search, walk
+from cheetah.triage.listing import walk
+from cheetah.triage.search import name_search, scan
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 

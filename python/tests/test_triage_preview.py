@@ -17,9 +17,9 @@ from triage_workers import Alone
 from cheetah.triage.filesystem import mft_record
 from cheetah.triage.hub.run import DONE, Run
 from cheetah.triage.listing import mft_preview, walk
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event, Finding, Result, Task
-from cheetah.triage.workers.worker import Worker
 
 
 @pytest.fixture(scope="module")

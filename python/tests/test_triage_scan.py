@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cheetah.triage.content import list_text, scan
+from cheetah.triage.search import list_text, scan
 
 RULES = [
     (

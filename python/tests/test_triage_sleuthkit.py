@@ -201,7 +201,7 @@ def test_an_unreadable_start_of_a_volume_is_a_gap(disk: Path) -> None:
 
     put_record(disk, (0x83, 2048, 16384))
     from cheetah.triage.filesystem import volumes
-    from cheetah.triage.workers.worker import Worker
+    from cheetah.triage.reading.worker import Worker
 
     worker = Worker(str(disk), Settings(str(disk), "/nonexistent"))
     worker.source = Raw(disk, (MIB, MIB + 4096))

@@ -9,9 +9,9 @@ import pytest
 import triage_worker
 from triage_workers import Alone
 
-from cheetah.triage.content import scan
 from cheetah.triage.hub import run
 from cheetah.triage.hub.run import Run
+from cheetah.triage.search import scan
 from cheetah.triage.settings import Settings
 
 ENDLESS = (

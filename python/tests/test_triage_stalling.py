@@ -15,13 +15,12 @@ from triage_listing import by_fls
 from triage_workers import Alone
 
 import cheetah
-from cheetah.triage.hub import run, shared_source, stage_progress
+from cheetah.triage.hub import run, stage_progress
 from cheetah.triage.hub.run import DONE, EVIDENCE, Run
 from cheetah.triage.listing import walk
-from cheetah.triage.reading import image
+from cheetah.triage.reading import image, shared_source, worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
-from cheetah.triage.workers import worker
 
 TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
 TIMEOUT_S = 0.4

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from cheetah.triage.content import extensions, types
-from cheetah.triage.content.signatures import HEAD_BYTES
+from cheetah.triage.kinds import extensions, types
+from cheetah.triage.kinds.signatures import HEAD_BYTES
 from cheetah.triage.ranking import folder_kinds
 
 

@@ -9,9 +9,10 @@ import pytsk3
 from conftest import MIB, noise, program, run
 from triage_worker import Raw, fat, worker
 
-from cheetah.triage.content import analysis, scan, unallocated
+from cheetah.triage.content import analysis, unallocated
 from cheetah.triage.filesystem import allocation
 from cheetah.triage.hub import plan
+from cheetah.triage.search import scan
 from cheetah.triage.task import Finding, Volume
 
 WORD = "Rosenkohl"

@@ -10,11 +10,11 @@ from conftest import PATIENCE_S, program
 from cheetah.triage.filesystem import volumes
 from cheetah.triage.hub.journal import Journal
 from cheetah.triage.listing import assemble, walk
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables.store import Parts
 from cheetah.triage.task import Problem, Task
 from cheetah.triage.workers.perform import perform
-from cheetah.triage.workers.worker import Worker
 
 NO_TIME = b"|3373865674"
 """What The Sleuth Kit up to 4.11 makes of a Windows time that is not set (0, the year 1601): -11644473600 s, cut to

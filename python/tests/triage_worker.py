@@ -10,9 +10,9 @@ from unittest import mock
 import pytsk3
 from conftest import MIB, program, run
 
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Entry, Volume
-from cheetah.triage.workers.worker import Worker
 
 
 class Raw:
@@ -45,7 +45,7 @@ def worker(image: pathlib.Path, fs: str, source: Any = None, **settings: Any) ->
         partitioned=False,
         root_inode=int(info.root_inum),
     )
-    with mock.patch("cheetah.triage.workers.worker.open_source", lambda uri: source or Raw(pathlib.Path(uri))):
+    with mock.patch("cheetah.triage.reading.worker.open_source", lambda uri: source or Raw(pathlib.Path(uri))):
         return Worker(str(image), Settings(source=str(image), out="/nonexistent", **settings), (volume,))
 
 

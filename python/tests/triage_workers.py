@@ -3,10 +3,10 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator
 
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
 from cheetah.triage.workers.pool import attempt, lost
-from cheetah.triage.workers.worker import Worker
 
 
 class Alone:

@@ -15,7 +15,7 @@ from cheetah.open_options import absolute_source
 from cheetah.triage.settings import CASE, HASHES, MAX_FILE_BYTES, Settings
 
 if TYPE_CHECKING:
-    from cheetah.triage.hub.shared_source import Hub
+    from cheetah.triage.reading.shared_source import SharedSource
 
 _LISTS = ("known", "wanted", "keywords", "yara")
 FAILED, MISUSED = 1, 2
@@ -32,13 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from cheetah.triage.workers import pool
 
         pool.prepare()
-    from cheetah.triage.hub import shared_source
+    from cheetah.triage.reading import shared_source
 
     with shared_source.opening(settings) as opened:
         return _triage(settings, words, opened)
 
 
-def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Hub]") -> int:
+def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], SharedSource]") -> int:
     """Runs the triage of a source that is being opened."""
     from cheetah.triage.content import analysis
     from cheetah.triage.hub import progress, space

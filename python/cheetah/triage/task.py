@@ -159,13 +159,10 @@ class RowPlacement:
     start: int
 
 
-@dataclasses.dataclass
-class Result:
-    """The outcome of a task: tables to store, further tasks, and problems."""
+@dataclasses.dataclass(kw_only=True)
+class Outcome:
+    """The outcome of a task that a run remembers as it is."""
 
-    rows: "pa.Table | None" = None
-    """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
-    findings: list[Finding] = dataclasses.field(default_factory=list)
     tasks: list[Task] = dataclasses.field(default_factory=list)
     """Further tasks of the same stage."""
     places: list[RowPlacement] = dataclasses.field(default_factory=list)
@@ -180,8 +177,46 @@ class Result:
     """Bytes read of files or unallocated space, not bytes transferred over the link."""
     failed: bool = False
     """The task failed; it is tried again when the run resumes."""
+
+    def outcome(self) -> dict[str, Any]:
+        """Returns the fields that every outcome has."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(Outcome)}
+
+
+@dataclasses.dataclass
+class Result(Outcome):
+    """The outcome of a task with its tables, as a worker sends it."""
+
+    rows: "pa.Table | None" = None
+    """Listing rows (`store.LISTING`) or content rows (`store.CONTENT`), by the task's stage."""
+    findings: list[Finding] = dataclasses.field(default_factory=list)
     gone: bool = False
     """The source did not answer for so long that the rest of the task was not tried."""
+
+
+@dataclasses.dataclass
+class CompletedTask(Outcome):
+    """The outcome of a completed task, whose rows and findings are stored in parts, as a journal records it."""
+
+    id: str
+    stage: Stage
+    rows: str | None = None
+    """The digest of its rows, if it has any."""
+    findings: str | None = None
+    row_count: int = 0
+    finding_count: int = 0
+    unreadable: bool = False
+    """Something could not be read: worth another try when the run resumes."""
+
+
+def rows_of(task_id: str) -> str:
+    """Returns the name of the part with a task's rows."""
+    return f"{task_id}.rows"
+
+
+def findings_of(task_id: str) -> str:
+    """Returns the name of the part with a task's findings."""
+    return f"{task_id}.findings"
 
 
 @dataclasses.dataclass(frozen=True)

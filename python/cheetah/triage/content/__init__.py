@@ -1,1 +1,1 @@
-"""Analysing content: hashes, types, keywords and YARA rules, in files and in unallocated space."""
+"""Analysing content: of files, a batch at a time, and of unallocated space, a range at a time."""

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pytsk3
 
-from cheetah.triage.content import extensions, hashset, scan, types
-from cheetah.triage.content.signatures import HEAD_BYTES, Type
-from cheetah.triage.filesystem import allocation, allocation_maps, distrust
-from cheetah.triage.listing import name_search
+from cheetah.triage.filesystem import allocation, allocation_maps, distrust, opening
+from cheetah.triage.kinds import extensions, types
+from cheetah.triage.kinds.signatures import HEAD_BYTES, Type
 from cheetah.triage.ranking import folder_kinds, score
 from cheetah.triage.reading.reader import OpenStream, Reader, reason
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.search import hashset, name_search, scan
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables.store import CONTENT
 from cheetah.triage.task import Content, Entry, Finding, Problem, Result
-from cheetah.triage.workers.worker import Worker
 
 _STREAMS = frozenset(
     int(kind) for kind in (
@@ -111,7 +111,7 @@ def _open(worker: Worker, tools: Tools, entry: Entry, result: Result) -> OpenStr
     failed: OSError | None = None
     attribute, size, runs = None, 0, []
     try:
-        system = worker.file_system(entry.volume)
+        system = opening.file_system(worker, entry.volume)
         # Failed reads while opening the file system are not this file's, and were reported with the volumes.
         worker.take_unreadable()
         file = system.open_meta(inode=entry.inode)

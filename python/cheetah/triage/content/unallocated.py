@@ -9,14 +9,14 @@ matches across fragments that lie apart cannot be found.
 import collections.abc
 import dataclasses
 
-from cheetah.triage.content import scan as scanning
 from cheetah.triage.content.analysis import Tools
 from cheetah.triage.filesystem import allocation, allocation_maps
 from cheetah.triage.ranking import score
 from cheetah.triage.reading import salvage
 from cheetah.triage.reading.image import GONE
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.search import scan as scanning
 from cheetah.triage.task import Finding, Problem, Result
-from cheetah.triage.workers.worker import Worker
 
 # Findings of one keyword or rule in one range; more of a frequent keyword say nothing new.
 FINDINGS_MAX = 100

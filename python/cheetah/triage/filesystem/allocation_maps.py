@@ -7,10 +7,10 @@ file.
 
 import pytsk3
 
-from cheetah.triage.filesystem import allocation
+from cheetah.triage.filesystem import allocation, opening
 from cheetah.triage.reading import salvage
 from cheetah.triage.reading.reader import reason
-from cheetah.triage.workers.worker import Worker
+from cheetah.triage.reading.worker import Worker
 
 BITMAP_INODE = 6
 """The inode of NTFS's $Bitmap."""
@@ -78,7 +78,7 @@ class AllocationMaps:
         content = b""
         worker.take_unreadable()
         try:
-            content = _content(worker.file_system(volume), most)
+            content = _content(opening.file_system(worker, volume), most)
         except OSError as error:
             failed = error
         unreadable = worker.take_unreadable()

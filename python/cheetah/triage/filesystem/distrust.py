@@ -4,13 +4,12 @@ docs/reference/sleuthkit.md lists what is corrected, and what is marked here.
 """
 
 import struct
-from typing import Any
 
 import pytsk3
 
 from cheetah.triage.filesystem import exfat, ext_inodes
 from cheetah.triage.filesystem.metadata import Metadata
-from cheetah.triage.workers.worker import Worker
+from cheetah.triage.reading.worker import Worker
 
 _REPARSE_POINT = 192
 _CLOUD, _CLOUD_MASK = 0x9000001A, 0xFFFF0FFF
@@ -41,8 +40,8 @@ def valid_length(worker: Worker, volume: int, inode: int, size: int) -> int | No
     """Returns the length up to which a file of exFAT has content of its own, or None if that cannot be determined. Raises
     OSError if it cannot be read."""
     found = worker.volumes[volume]
-    lengths: exfat.ValidLengths = _kept(
-        worker, "valid lengths", volume, lambda: exfat.ValidLengths(worker.image().pread_noted, found.start)
+    lengths: exfat.ValidLengths = worker.kept(
+        "valid lengths", volume, lambda: exfat.ValidLengths(worker.image().pread_noted, found.start)
     )
     return lengths.of(inode, size)
 
@@ -54,13 +53,5 @@ def is_encrypted(worker: Worker, volume: int, inode: int) -> bool:
     def made() -> ext_inodes.ExtInodes:
         return ext_inodes.ExtInodes(Metadata(worker.image(), found.start))
 
-    inodes: ext_inodes.ExtInodes = _kept(worker, "inodes", volume, made)
+    inodes: ext_inodes.ExtInodes = worker.kept("inodes", volume, made)
     return inodes.is_encrypted(inode)
-
-
-def _kept(worker: Worker, name: str, volume: int, make: Any) -> Any:
-    """Returns what the worker keeps of a volume, made at its first use."""
-    kept = worker.keep.setdefault(name, {})
-    if volume not in kept:
-        kept[volume] = make()
-    return kept[volume]

@@ -9,10 +9,10 @@ import dataclasses
 import pytsk3
 
 from cheetah import _native
-from cheetah.triage.filesystem import exfat
+from cheetah.triage.filesystem import exfat, opening
 from cheetah.triage.reading.reader import reason
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.task import Problem, Result, Task, Volume
-from cheetah.triage.workers.worker import Worker
 
 _NAMES = {
     int(getattr(pytsk3, f"TSK_FS_TYPE_{name}")): name.lower()
@@ -184,7 +184,7 @@ class _Finder:
             return opened
         found, unread = _native.identify(self._worker.image().pread_noted, self._size, extent.start, length)
         opened.formats = [name for name, _ in found]
-        self._worker.correct(extent.start, "exfat" if any(family == "exfat" for _, family in found) else "")
+        opening.correct(self._worker, extent.start, "exfat" if any(family == "exfat" for _, family in found) else "")
         try:
             opened.systems = [pytsk3.FS_Info(self._worker.image(), offset=extent.start)]
         except OSError as error:

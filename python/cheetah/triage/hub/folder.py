@@ -10,7 +10,7 @@ from typing import IO, Any
 from cheetah.durable import for_owner, refuse_foreign, replace
 from cheetah.triage.hub import space
 from cheetah.triage.hub.custody import LOG
-from cheetah.triage.hub.shared_source import is_same
+from cheetah.triage.reading.shared_source import is_same
 
 GUARD = "triage.json"
 JOURNAL = "journal.jsonl"

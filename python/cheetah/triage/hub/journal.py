@@ -21,7 +21,7 @@ from cheetah.durable import for_owner, refuse_foreign, refuse_other_content
 from cheetah.error import Error
 from cheetah.triage.settings import MAX_FILE_BYTES
 from cheetah.triage.tables.store import Parts, findings_table
-from cheetah.triage.task import Problem, Result, RowPlacement, Task, Volume
+from cheetah.triage.task import CompletedTask, Problem, Result, RowPlacement, Task, Volume, findings_of, rows_of
 
 SYNC_S = 1.0
 CHECKPOINT_S = 30.0
@@ -39,29 +39,6 @@ class Vouched:
 
 
 NOTHING = Vouched(0, hashlib.sha256().hexdigest())
-
-
-@dataclasses.dataclass
-class CompletedTask:
-    """A completed task; its rows and findings are named by their parts."""
-
-    id: str
-    stage: str
-    rows: str | None = None
-    """The digest of its rows, if it has any."""
-    findings: str | None = None
-    row_count: int = 0
-    finding_count: int = 0
-    tasks: list[Task] = dataclasses.field(default_factory=list)
-    places: list[RowPlacement] = dataclasses.field(default_factory=list)
-    starts: list[int] = dataclasses.field(default_factory=list)
-    volumes: list[Volume] = dataclasses.field(default_factory=list)
-    problems: list[Problem] = dataclasses.field(default_factory=list)
-    directories: int = 0
-    bytes_read: int = 0
-    unreadable: bool = False
-    """Something could not be read: worth another try when the run resumes."""
-    failed: bool = False
 
 
 class Journal:
@@ -103,11 +80,9 @@ class Journal:
 
     def add(self, task: Task, result: Result) -> CompletedTask:
         """Stores the result of a task. A failed task is not recorded, so it is tried again."""
-        done = CompletedTask(
-            task.id, task.stage, tasks=result.tasks, places=result.places, starts=result.starts, volumes=result.volumes,
-            problems=result.problems, bytes_read=result.bytes_read, directories=result.directories, unreadable=_unreadable(result, self._max_file),
-            failed=result.failed and not result.tasks,
-        )  # fmt: skip
+        done = CompletedTask(task.id, task.stage, unreadable=_unreadable(result, self._max_file), **result.outcome())
+        # Those that replace a failed task are tried instead of it.
+        done.failed = result.failed and not result.tasks
         if result.rows is not None:
             done.rows, done.row_count = self._parts.write(rows_of(task.id), result.rows), result.rows.num_rows
         if result.findings:
@@ -198,16 +173,6 @@ def _check(path: pathlib.Path, vouched: Vouched) -> None:
         )
 
 
-def rows_of(task_id: str) -> str:
-    """Returns the name of the part with a task's rows."""
-    return f"{task_id}.rows"
-
-
-def findings_of(task_id: str) -> str:
-    """Returns the name of the part with a task's findings."""
-    return f"{task_id}.findings"
-
-
 def _unreadable(result: Result, max_file: int) -> bool:
     """Returns whether something is missing that should have been read: a range of the source, or more of a file than
     its limit cuts off."""
@@ -223,7 +188,8 @@ def _unreadable(result: Result, max_file: int) -> bool:
 
 def _plain(done: CompletedTask) -> dict[str, Any]:
     """Returns the JSON form, without empty fields."""
-    plain = {field.name: getattr(done, field.name) for field in dataclasses.fields(done) if getattr(done, field.name)}
+    plain: dict[str, Any] = {"id": done.id, "stage": done.stage}
+    plain |= {field.name: value for field in dataclasses.fields(done) if (value := getattr(done, field.name))}
     if done.tasks:
         plain["tasks"] = [[task.stage, task.volume, task.what] for task in done.tasks]
     if done.places:

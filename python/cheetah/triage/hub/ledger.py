@@ -3,9 +3,9 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator
 
-from cheetah.triage.hub.journal import CompletedTask, Journal
+from cheetah.triage.hub.journal import Journal
 from cheetah.triage.listing import walk
-from cheetah.triage.task import Result, Task, Volume
+from cheetah.triage.task import CompletedTask, Result, Task, Volume
 
 STAGES = ("volumes", "listing", "content", "unallocated")
 

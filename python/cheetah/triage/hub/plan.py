@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cheetah.triage.settings import QUICK_FILES, Settings
+from cheetah.triage.tables import content_rows
 from cheetah.triage.tables.store import ArrowRows
 from cheetah.triage.task import Entry, Task, Volume
 
@@ -29,32 +30,10 @@ COLUMNS = (
     "volume", "address", "path", "name", "kind", "deleted", "allocated", "size",
     "inode", "attr_type", "attr_id", "extension",
 )  # fmt: skip
-_DATA, _BAD_CLUSTERS = 128, "8-128-"
 
-REALLOCATED = "its metadata belongs to another file now"
-PRETENDED = "it stands for the whole volume"
 NOT_RANKED = "not among the highest-ranked files, which are all that a quick look reads"
 GIVEN_UP = "reading it failed; see the problems"
 NOT_REACHED = "the run ended before it was read"
-
-Mask = npt.NDArray[np.bool_]
-
-
-def has_content(rows: pa.RecordBatch) -> Mask:
-    """Returns which rows are streams with content: regular files, and on NTFS each of their streams."""
-    attribute = pc.fill_null(rows.column("attr_type"), -1).to_numpy(zero_copy_only=False)
-    regular = pc.equal(rows.column("kind"), "r").to_numpy(zero_copy_only=False)
-    mask: Mask = (attribute == _DATA) | (regular & (attribute == -1))
-    return mask
-
-
-def skipped(rows: pa.RecordBatch) -> list[str | None]:
-    """Returns why each row with content is not read, or None if it is."""
-    realloc = pc.and_(rows.column("deleted"), rows.column("allocated")).to_pylist()
-    bad = pc.and_(
-        pc.starts_with(rows.column("address"), _BAD_CLUSTERS), pc.ends_with(rows.column("path"), "/$BadClus:$Bad")
-    ).to_pylist()
-    return [REALLOCATED if one else PRETENDED if other else None for one, other in zip(realloc, bad, strict=True)]
 
 
 class ReadingOrder:
@@ -70,7 +49,7 @@ class ReadingOrder:
 
     def add(self, rows: pa.RecordBatch, ranks: pa.Array) -> None:
         """Adds the next rows of the listing."""
-        wanted = has_content(rows) & np.array([why is None for why in skipped(rows)], bool)
+        wanted = content_rows.has_content(rows) & np.array([why is None for why in content_rows.skipped(rows)], bool)
         places = np.flatnonzero(wanted)
         self._rows.append(places + self._count)
         self._ranks.append(ranks.to_numpy(zero_copy_only=False).astype(np.int32)[places])
@@ -132,8 +111,8 @@ def preview(rows: pa.Table, ranks: Callable[[pa.RecordBatch], pa.Array]) -> Task
     best: list[tuple[int, dict[str, Any]]] = []
     for batch in rows.to_batches():
         size = batch.column("size").to_numpy(zero_copy_only=False)
-        mask = has_content(batch) & (size > 0) & (size <= PREVIEW_BYTES)
-        mask &= np.array([why is None for why in skipped(batch)], bool)
+        mask = content_rows.has_content(batch) & (size > 0) & (size <= PREVIEW_BYTES)
+        mask &= np.array([why is None for why in content_rows.skipped(batch)], bool)
         rank = ranks(batch).to_numpy(zero_copy_only=False)
         places = np.flatnonzero(mask & (rank > 0))
         places = places[np.argsort(-rank[places], kind="stable")][:PREVIEW_FILES]

@@ -17,20 +17,21 @@ import pyarrow as pa
 from cheetah import options, path_text
 from cheetah.error import Error
 from cheetah.triage.filesystem import volumes
-from cheetah.triage.hub import custody, plan, shared_source, space
+from cheetah.triage.hub import custody, plan, space
 from cheetah.triage.hub.folder import JOURNAL, OUTPUTS, PARTS, Folder
-from cheetah.triage.hub.journal import NOTHING, CompletedTask, Journal, Vouched
+from cheetah.triage.hub.journal import NOTHING, Journal, Vouched
 from cheetah.triage.hub.ledger import Ledger
 from cheetah.triage.hub.preview import Previews
 from cheetah.triage.hub.stage_progress import StageProgress, Tell
 from cheetah.triage.hub.top_findings import TopFindings
 from cheetah.triage.listing import assemble
 from cheetah.triage.ranking import score
+from cheetah.triage.reading import shared_source
 from cheetah.triage.report import coverage, summary
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables import merge, timeline
 from cheetah.triage.tables.store import ArrowRows, Parts
-from cheetah.triage.task import Problem, Result, Task, Volume
+from cheetah.triage.task import CompletedTask, Problem, Result, Task, Volume
 from cheetah.triage.versions import deciding, versions
 from cheetah.triage.workers.pool import Pool
 
@@ -72,7 +73,7 @@ class Run:
         settings: Settings,
         tell: Tell,
         command: Iterable[str] = (),
-        opened: Callable[[], shared_source.Hub] | None = None,
+        opened: Callable[[], shared_source.SharedSource] | None = None,
     ):
         self._settings = settings
         self._tell = tell
@@ -95,7 +96,7 @@ class Run:
         self._custody: custody.Custody | None = None
         self._looking: futures.Future[Sequence[str]]
         """A look for what is in doubt about the source."""
-        self._shared: shared_source.Hub
+        self._shared: shared_source.SharedSource
         self._workers: Workers
         self._previews: Previews
         self._journal: Journal
@@ -112,7 +113,7 @@ class Run:
             opened = self._opened or stack.enter_context(shared_source.opening(self._settings))
             return self._in(folder, opened())
 
-    def _in(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
+    def _in(self, folder: Folder, shared: shared_source.SharedSource) -> tuple[int, dict[str, Any]]:
         try:
             return self._examined(folder, shared)
         except OSError as error:
@@ -130,7 +131,7 @@ class Run:
         assert self._custody is not None, "it is opened before anything is examined"
         return self._custody
 
-    def _examined(self, folder: Folder, shared: shared_source.Hub) -> tuple[int, dict[str, Any]]:
+    def _examined(self, folder: Folder, shared: shared_source.SharedSource) -> tuple[int, dict[str, Any]]:
         with contextlib.ExitStack() as stack:
             # Workers take a while to start; the source is identified meanwhile.
             self._workers = _start_workers(shared.uri, self._settings)
@@ -299,7 +300,7 @@ class Run:
         return whole
 
     def _finish(
-        self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.Hub
+        self, out: pathlib.Path, identity: dict[str, Any], shared: shared_source.SharedSource
     ) -> tuple[int, dict[str, Any]]:
         """Writes the tables, the summary and the report."""
         self._doubts()
@@ -331,7 +332,7 @@ class Run:
         return EVIDENCE if unread else DONE, written
 
     def _facts(
-        self, identity: dict[str, Any], shared: shared_source.Hub, done: list[CompletedTask]
+        self, identity: dict[str, Any], shared: shared_source.SharedSource, done: list[CompletedTask]
     ) -> summary.RunFacts:
         # Tasks may report the same problem.
         problems = list({problem for one in done for problem in one.problems})

@@ -1,1 +1,1 @@
-"""Listing directories exactly as `fls -r -m /` does, and searching names."""
+"""Listing directories exactly as `fls -r -m /` does."""

@@ -12,10 +12,11 @@ import pytsk3
 
 from cheetah.triage.filesystem import mft_file_name
 from cheetah.triage.filesystem import times as file_times
-from cheetah.triage.listing import bodyfile, name_search
+from cheetah.triage.listing import bodyfile
 from cheetah.triage.listing.subtree import Deferred, SubtreeStart
 from cheetah.triage.reading.image import TskImage
 from cheetah.triage.reading.reader import reason
+from cheetah.triage.search import name_search
 from cheetah.triage.tables.store import LISTING
 from cheetah.triage.task import Problem
 

@@ -10,11 +10,11 @@ Previews are shown, not stored; the listing finds the same names later. Errors a
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from cheetah.triage.content import scan
 from cheetah.triage.filesystem import mft_record
-from cheetah.triage.listing import bodyfile, name_search
+from cheetah.triage.listing import bodyfile
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.search import name_search, scan
 from cheetah.triage.task import Finding, Result, Task, Volume
-from cheetah.triage.workers.worker import Worker
 
 FIRST_BYTES = 2 << 20
 """The bytes that the first task reads; each further task reads twice as many."""

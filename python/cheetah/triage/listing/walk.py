@@ -9,12 +9,13 @@ are bytes of the file system, kept in strings with surrogateescape. The director
 task that lists it: a worker must find all orphans of a file system before it can open one of their directories.
 """
 
-from cheetah.triage.listing import name_search
+from cheetah.triage.filesystem import opening
 from cheetah.triage.listing.lister import Lister
 from cheetah.triage.listing.subtree import Deferred, SubtreeStart
 from cheetah.triage.reading.reader import reason
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.search import name_search
 from cheetah.triage.task import Problem, Result, RowPlacement, Task
-from cheetah.triage.workers.worker import Worker
 
 ENTRIES_FIRST = 200
 """Entries that the first task of a volume lists before it defers the rest, so that all workers are soon busy."""
@@ -51,7 +52,7 @@ def is_of_orphans(task: Task) -> bool:
 def listing(worker: Worker, task: Task) -> Result:
     """Lists the subtrees of a task."""
     try:
-        file_system = worker.file_system(task.volume)
+        file_system = opening.file_system(worker, task.volume)
     except OSError as error:
         sentence = f"the file system could not be opened: {reason([], error)}"
         return Result(problems=[Problem("listing", sentence, task.volume)], failed=True)

@@ -4,8 +4,8 @@ import dataclasses
 import functools
 import re
 
-from cheetah.triage.content.extensions import words
-from cheetah.triage.content.signatures import Type
+from cheetah.triage.kinds.extensions import words
+from cheetah.triage.kinds.signatures import Type
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cheetah.triage.content import types
+from cheetah.triage.kinds import types
 from cheetah.triage.ranking import folder_kinds
 from cheetah.triage.task import Finding
 

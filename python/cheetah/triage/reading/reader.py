@@ -9,8 +9,8 @@ import pytsk3
 
 from cheetah.triage.reading import salvage
 from cheetah.triage.reading.image import GONE
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.task import Entry
-from cheetah.triage.workers.worker import Worker
 
 _INSIDE = re.compile(r"\A\w+: \([\w.]+:\d+\) ")
 """The place in pytsk3's own code with which its messages begin."""

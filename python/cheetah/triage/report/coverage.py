@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from cheetah.triage.hub.journal import CompletedTask
 from cheetah.triage.report.summary import UnallocatedCoverage
-from cheetah.triage.task import Problem, Task
+from cheetah.triage.task import CompletedTask, Problem, Task
 
 UNREADABLE = "unallocated space could not be read"
 GIVEN_UP = "unallocated space was given up"

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cheetah.durable import written
-from cheetah.triage.hub import plan
-from cheetah.triage.hub.journal import CompletedTask, findings_of, rows_of
+from cheetah.triage.tables import content_rows
 from cheetah.triage.tables.store import BATCH_ROWS, CONTENT, FILES, FINDINGS, ArrowRows, Parts, findings_table
 from cheetah.triage.tables.utf8_path import utf8
+from cheetah.triage.task import CompletedTask, findings_of, rows_of
 
 BATCHES_A_BUCKET = 8
 FINDINGS_ORDER = [
@@ -118,7 +118,7 @@ def _states(
 ) -> tuple[pa.Array, pa.Array]:
     """Returns how much of each row was read, and why not all."""
     states, whys = known.to_pylist(), content.column("why").combine_chunks().take(index).to_pylist()
-    readable, left_out = plan.has_content(rows), plan.skipped(rows)
+    readable, left_out = content_rows.has_content(rows), content_rows.skipped(rows)
     wrong = rows.column("why").to_pylist()
     for row in range(rows.num_rows):
         if states[row] is None and readable[row]:

@@ -26,7 +26,7 @@ import distributed  # type: ignore[import-untyped,unused-ignore]
 from distributed.scheduler import KilledWorker
 
 from cheetah import _native
-from cheetah.triage.hub import shared_source
+from cheetah.triage.reading import shared_source
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Result, Task, Volume
 from cheetah.triage.versions import deciding
@@ -233,7 +233,7 @@ def _work(
     task: Task, volumes: tuple[Volume, ...], uri: str, settings: Settings, run: str, terms: ClusterTerms
 ) -> Result | Refusal:
     """Runs at a worker; each of its threads keeps the source open for the whole run."""
-    from cheetah.triage.workers.worker import Worker
+    from cheetah.triage.reading.worker import Worker
 
     kept: tuple[str, Any, Watch] | None = getattr(_mine, "kept", None)
     if kept is None or kept[0] != run:

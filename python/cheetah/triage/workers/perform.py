@@ -3,8 +3,8 @@
 A stage is imported when its first task comes: the fork server has imported all of them.
 """
 
+from cheetah.triage.reading.worker import Worker
 from cheetah.triage.task import Problem, Result, Task
-from cheetah.triage.workers.worker import Worker
 
 
 def perform(task: Task, worker: Worker) -> Result:

@@ -220,7 +220,7 @@ def _work(pipe: Connection, reads: Any, uri: str, settings: Settings, do: Doer) 
     def beat() -> None:
         reads.value += 1
 
-    from cheetah.triage.workers.worker import Worker
+    from cheetah.triage.reading.worker import Worker
 
     worker: Worker | None = None
     with contextlib.suppress(EOFError, OSError):

@@ -14,4 +14,4 @@ end_with_parent()
 from cheetah.triage.content import analysis, unallocated  # noqa: E402, F401
 from cheetah.triage.filesystem import volumes  # noqa: E402, F401
 from cheetah.triage.listing import mft_preview, walk  # noqa: E402, F401
-from cheetah.triage.workers import worker  # noqa: E402, F401
+from cheetah.triage.reading import worker  # noqa: E402, F401

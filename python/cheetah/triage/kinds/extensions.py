@@ -4,7 +4,7 @@ A meaningless mismatch costs an examiner more than a missed one. So an unknown e
 may be any picture, a film any film, and a text anything but what people hide behind one.
 """
 
-from cheetah.triage.content.signatures import Type
+from cheetah.triage.kinds.signatures import Type
 
 
 def words(text: str) -> frozenset[str]:

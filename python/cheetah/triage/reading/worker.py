@@ -1,18 +1,15 @@
 """The state that a worker process keeps between its tasks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-import pytsk3
-
-from cheetah.triage.filesystem import exfat
 from cheetah.triage.reading.image import Source, TskImage
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Volume
 
 
 class Worker:
-    """The state of a worker. Stages keep compiled rules and opened lists in `keep`, by name.
+    """The state of a worker. Stages keep compiled rules, opened lists and file systems in `keep`, by name.
 
     `beat` is called at every read, which shows that the worker makes progress.
     """
@@ -27,7 +24,6 @@ class Worker:
         self.source = open_source(uri)
         self.beat = beat
         self._images: dict[int, TskImage] = {}
-        self._file_systems: dict[int, pytsk3.FS_Info] = {}
 
     def image(self, sector_size: int = 512) -> TskImage:
         """Returns the source for pytsk3."""
@@ -35,19 +31,12 @@ class Worker:
             self._images[sector_size] = TskImage(self.source, sector_size, self.beat, near="://" not in self.uri)
         return self._images[sector_size]
 
-    def file_system(self, volume: int) -> pytsk3.FS_Info:
-        """Returns the file system of a volume, opened once. Raises OSError if it cannot be opened."""
-        if volume not in self._file_systems:
-            found = self.volumes[volume]
-            self.correct(found.start, found.fs)
-            kind = getattr(pytsk3, f"TSK_FS_TYPE_{found.fs.upper()}", pytsk3.TSK_FS_TYPE_DETECT)
-            self._file_systems[volume] = pytsk3.FS_Info(self.image(), offset=found.start, type=kind)
-        return self._file_systems[volume]
-
-    def correct(self, start: int, fs: str) -> None:
-        """Corrects what The Sleuth Kit is to see of the file system at `start`, so that it can be opened."""
-        if fs == "exfat" and (corrected := exfat.correction(self.image().pread_noted, start)):
-            self.image().correct(corrected.offset, corrected.content)
+    def kept(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Returns what is kept by this name of a volume, say, and makes it at its first use."""
+        kept = self.keep.setdefault(name, {})
+        if key not in kept:
+            kept[key] = make()
+        return kept[key]
 
     def begin(self) -> None:
         """Begins a task."""
@@ -65,7 +54,6 @@ class Worker:
     def close(self) -> None:
         """Closes everything."""
         self.keep.clear()
-        self._file_systems.clear()
         self._images.clear()
         self.source.close()
 

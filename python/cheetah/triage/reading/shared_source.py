@@ -14,8 +14,8 @@ from typing import Any
 import cheetah
 from cheetah import path_text
 from cheetah.triage.reading.image import Source
+from cheetah.triage.reading.worker import open_source
 from cheetah.triage.settings import Settings
-from cheetah.triage.workers.worker import open_source
 
 SAMPLES, SAMPLE_BYTES = 64, 4 << 10
 """The number and size of the samples that identify a source; all are read at once, in one round trip."""
@@ -26,7 +26,7 @@ PROBES, PROBE_BYTES, PROBE_S = 64, 512, 60.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Hub:
+class SharedSource:
     """An open source. Workers open `uri`."""
 
     uri: str
@@ -65,16 +65,16 @@ class Hub:
 
 
 @contextlib.contextmanager
-def opened(settings: Settings) -> Iterator[Hub]:
+def opened(settings: Settings) -> Iterator[SharedSource]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
     worker opens a local image itself; so do the workers of a cluster with any source."""
     if _is_here(settings.source):
         with cheetah.open(settings.source) as device:
-            yield Hub(settings.source, _name(settings.source), lost=device.lost, doubts=lambda: device.doubts)
+            yield SharedSource(settings.source, _name(settings.source), lost=device.lost, doubts=lambda: device.doubts)
         return
     if settings.scheduler is not None:
         with cheetah.open(settings.source) as device:
-            yield Hub(
+            yield SharedSource(
                 settings.source,
                 device.name,
                 sector_size=device.sector_size,
@@ -84,7 +84,7 @@ def opened(settings: Settings) -> Iterator[Hub]:
             )
         return
     with cheetah.share(settings.source, cache=_cache_bytes()) as share:
-        yield Hub(
+        yield SharedSource(
             share.uri,
             share.name,
             share.stats,
@@ -96,7 +96,7 @@ def opened(settings: Settings) -> Iterator[Hub]:
 
 
 @contextlib.contextmanager
-def opening(settings: Settings) -> Iterator[Callable[[], Hub]]:
+def opening(settings: Settings) -> Iterator[Callable[[], SharedSource]]:
     """Opens the source in the background, since a link takes some round trips. The caller waits by calling the result,
     which raises OSError if the source cannot be opened."""
     with contextlib.ExitStack() as stack, futures.ThreadPoolExecutor(1) as pool:

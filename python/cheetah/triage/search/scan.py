@@ -14,7 +14,7 @@ from typing import Any
 
 import yara_x
 
-from cheetah.triage.content import list_text
+from cheetah.triage.search import list_text
 
 # A file up to this size is scanned as a whole, so that a rule's condition sees all of it.
 WINDOW_BYTES = 32 << 20

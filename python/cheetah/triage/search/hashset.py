@@ -17,7 +17,7 @@ import typing
 import numpy as np
 import numpy.typing as npt
 
-from cheetah.triage.content import hashtext, list_text
+from cheetah.triage.search import hashtext, list_text
 
 ALGORITHMS = {16: "md5", 20: "sha1", 32: "sha256"}
 # The bytes that decide between text and records.

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cheetah.triage.content import scan
 from cheetah.triage.ranking import score
+from cheetah.triage.reading.worker import Worker
+from cheetah.triage.search import scan
 from cheetah.triage.task import Finding
-from cheetah.triage.workers.worker import Worker
 
 FINDINGS_MAX = 1000
 """The maximum number of findings for one keyword in a task; the last one counts the rest."""

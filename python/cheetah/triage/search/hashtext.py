@@ -12,7 +12,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from cheetah.triage.content import list_text
+from cheetah.triage.search import list_text
 
 Hashes = npt.NDArray[np.uint8]
 Progress = collections.abc.Callable[[int, int], None]

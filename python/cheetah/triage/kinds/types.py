@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from cheetah.triage.content.signatures import HEAD_BYTES, SIGNATURES, Signature, Type
+from cheetah.triage.kinds.signatures import HEAD_BYTES, SIGNATURES, Signature, Type
 
 EMPTY = Type("empty", "inode/x-empty", "empty")
 RANDOM = Type("random", "application/octet-stream", "encrypted")
