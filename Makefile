@@ -104,8 +104,8 @@ attack: ## attack every server on loopback, for some minutes (ATTACK=quick: abou
 	@scripts/python-env
 	@python3 -m attack
 
-bench: ## measure against the peers, and write bench/RESULTS.md
+bench: ## measure against the peers, and write bench/RESULTS.md (PART=node: one part)
 	@scripts/install-deps --build --demo --test --bench
 	@scripts/build-static
 	@scripts/python-env --release
-	@bench/run
+	@bench/run $(PART)

@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from bench.guard.builds import Build
+from bench.harness import fio
+from bench.harness.fio import Job
+from bench.harness.process import free_port, memory_peak_bytes, timed
 from bench.images import examined
 from bench.images.acquired import AcquiredImage, Images
 from bench.parts import seal
@@ -22,10 +25,7 @@ from bench.settings import Settings
 from bench.tools import cheetah, examiner, room
 from bench.tools.endpoint import Endpoint
 from bench.tools.site import Line, Site
-from cheetah.bench import fio
 from cheetah.bench.failure import BenchError
-from cheetah.bench.fio import Job
-from cheetah.bench.process import free_port, timed
 from cheetah.bench.units import KIB, MIB
 
 # Measures once; returns a value.
@@ -151,7 +151,7 @@ def memory(bench: Bench, drive: str) -> float:
     with bench.scratch.child() as turn:
         process, path = cheetah.mount(turn, drive)
         fio.on_file(Job("read", MIB, bench.size_bytes, 1, loops=False), path)
-        return process.memory_peak_bytes() / MIB
+        return memory_peak_bytes(process) / MIB
 
 
 def of_rooms(bench: Bench) -> Iterator[tuple[Guarded, Turn]]:

@@ -9,10 +9,10 @@ from bench.guard import builds, history
 from bench.guard.builds import Build
 from bench.guard.figures import GROUPS, Guarded, Turn, prepare
 from bench.guard.history import gain_of
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch
 from bench.settings import Settings
 from cheetah.bench.figure import CHANCE_MAX, Figure, chance, overlap
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import MIB
 
 SIZE_BYTES = 128 * MIB

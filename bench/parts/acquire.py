@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from bench.harness.rounds import interleave
 from bench.images.acquired import KINDS, Images
 from bench.scratch import Scratch
 from bench.settings import Settings
 from bench.tools import transfer
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import MIB, iec
 
 ROUNDS_MAX = 3

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch
 from bench.settings import Settings
 from boot.error import MissingError
@@ -12,7 +13,6 @@ from boot.tests import guest
 from boot.tests.shell import Shell
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import MIB, iec
 
 AOE, NBD, ISCSI = "AoE (vblade)", "NBD (nbdkit)", "iSCSI (tgtd)"

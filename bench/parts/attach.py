@@ -7,14 +7,15 @@ nbdkit there is one process. So a drive is also measured beside nbdkit in front 
 import json
 import os
 
+from bench.harness import fio
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch
 from bench.settings import Settings
 from boot.tests import guest
 from boot.tests.shell import Shell
-from cheetah.bench import fio
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import KIB, MIB, iec
 
 DRIVE, IMAGE, PEER = "attach of a drive", "attach of an image", "nbd-client on nbdkit memory"

@@ -3,12 +3,13 @@
 import os
 from typing import Any
 
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, peers
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import KIB, MIB, iec
 
 NODES = 3

@@ -4,16 +4,17 @@ import os
 import re
 from typing import Any
 
+from bench.harness import fio
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.process import measured
+from bench.harness.rounds import interleave
 from bench.images.acquired import Images
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.tools import cheetah, peers
-from cheetah.bench import fio
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.process import measured
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 WRITER = "ewfacquire -c fast"

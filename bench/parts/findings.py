@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
+from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage
 from bench.parts.triage import FILE_SYSTEMS
@@ -19,7 +20,6 @@ from bench.tools import cheetah
 from bench.tools.site import Line, Site, resident_share
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import MIB
 
 OURS = "cheetah triage --quick"

@@ -3,14 +3,16 @@
 import os
 from typing import Any
 
+from bench.harness import fio
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.process import cpu_s
+from bench.harness.rounds import interleave
 from bench.parts.drive import NODES, striped
 from bench.scratch import Scratch, drop_caches, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, peers
-from cheetah.bench import fio
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import KIB, MIB, iec
 
 OURS = "cheetah mount"
@@ -30,13 +32,13 @@ def cold(scratch: Scratch, attach: Any, job: Any) -> dict[str, Any]:
     with scratch.child() as turn:
         process, path = attach(turn)
         drop_caches()
-        before_s = process.cpu_s()
+        before_s = cpu_s(process)
         result = fio.on_file(job, path)
         return {
             "rate": result.bytes_per_s / MIB,
             "iops": result.requests_per_s,
             "p99": result.latency_p99_us,
-            "cpu": (process.cpu_s() - before_s) / result.requests * 1e6,
+            "cpu": (cpu_s(process) - before_s) / result.requests * 1e6,
         }
 
 

@@ -4,14 +4,16 @@ import os
 import time
 from typing import Any
 
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.process import timed
+from bench.harness.rounds import interleave
 from bench.images.acquired import Images
 from bench.scratch import Scratch
 from bench.settings import Settings
 from bench.tools import cheetah, iperf, peers
 from cheetah.bench.failure import BenchError
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.process import run, timed
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
 from cheetah.bench.units import MIB, iec
 from lab.network import Lab
 

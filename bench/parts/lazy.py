@@ -4,6 +4,8 @@ import random
 import re
 from typing import Any
 
+from bench.harness.process import timed
+from bench.harness.rounds import interleave
 from bench.images.acquired import Images
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
@@ -11,8 +13,7 @@ from bench.tools import cheetah, peers
 from bench.tools.endpoint import Endpoint
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.process import run, timed
-from cheetah.bench.rounds import interleave
+from cheetah.bench.process import run
 from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 

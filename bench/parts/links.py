@@ -3,13 +3,14 @@
 import os
 from typing import Any
 
+from bench.harness import fio
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch, drop_caches, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, iperf
-from cheetah.bench import fio
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import GIB, MIB, iec
 from lab.network import Lab
 

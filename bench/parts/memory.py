@@ -3,13 +3,14 @@
 import os
 from typing import Any
 
+from bench.harness import fio
+from bench.harness.fio import Job
+from bench.harness.process import memory_peak_bytes
 from bench.parts.drive import NODES, striped
 from bench.scratch import Scratch, drop_caches, write_random
 from bench.settings import Settings
 from bench.tools import cheetah
-from cheetah.bench import fio
 from cheetah.bench.figure import Figure
-from cheetah.bench.fio import Job
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 PREFETCH_BUDGET_BYTES = 64 * MIB
@@ -32,14 +33,14 @@ def clients(drive: str, size_bytes: int, runtime_s: Any) -> Any:
         fio.on_file(Job("read", MIB, size_bytes), path)
         drop_caches()
         fio.on_file(Job("randread", 4 * KIB, size_bytes, threads=8, **random), path)
-        mount_peak_bytes = mount.memory_peak_bytes()
+        mount_peak_bytes = memory_peak_bytes(mount)
     with Scratch() as turn:
         export = cheetah.export(turn, drive)
         for job in (Job("read", MIB, size_bytes, 16), Job("randread", 4 * KIB, size_bytes, 32, **random)):
             export.measure(job)
         # Several clients at once, each with large requests in flight.
         export.measure(Job("randread", MIB, size_bytes, 16, threads=4, **random))
-        return mount_peak_bytes, export.processes[0].memory_peak_bytes()
+        return mount_peak_bytes, memory_peak_bytes(export.processes[0])
 
 
 def writer(drive: str, size_bytes: int) -> Any:
@@ -47,7 +48,7 @@ def writer(drive: str, size_bytes: int) -> Any:
     with Scratch() as turn:
         export = cheetah.export(turn, drive, writable=True)
         export.measure(Job("write", MIB, size_bytes, 16))
-        return export.processes[0].memory_peak_bytes()
+        return memory_peak_bytes(export.processes[0])
 
 
 def measure_size(size_bytes: int, settings: Settings) -> Any:
@@ -60,7 +61,7 @@ def measure_size(size_bytes: int, settings: Settings) -> Any:
         os.remove(image)
         mount, export = clients(drive, size_bytes, settings.runtime_s)
         written = writer(drive, size_bytes)
-        peaks = [node.process.memory_peak_bytes() for node in nodes]
+        peaks = [memory_peak_bytes(node.process) for node in nodes]
         return [
             _figure(f"mount-{size}", f"cheetah mount, drive of {size}, read", [mount], [allowed]),
             _figure(f"export-{size}", f"cheetah export, drive of {size}, read", [export], [allowed]),

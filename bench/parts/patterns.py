@@ -4,14 +4,15 @@ import os
 import sys
 from typing import Any
 
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.rounds import interleave
 from bench.parts.links import RATE, drive_over
 from bench.scratch import Scratch, drop_caches, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, pattern
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
+from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import KIB, MIB, iec
 from lab import echo
 from lab.network import Lab

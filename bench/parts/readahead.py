@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage
 from bench.report import prefetching
@@ -21,7 +22,6 @@ from bench.tools.limited import run_limited
 from bench.tools.site import OURS, PORT, Attach, CutOff, Line, Site, by_cheetah, resident_share
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import KIB, MIB, iec
 
 RATE = "1gbit"

@@ -4,6 +4,10 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.process import memory_peak_bytes
+from bench.harness.rounds import interleave
 from bench.parts import links
 from bench.parts.drive import NODES
 from bench.parts.tls import through_export
@@ -11,9 +15,7 @@ from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, iperf, peers, room
 from bench.tools.endpoint import Endpoint
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
 from cheetah.bench.units import GIB, KIB, MIB, iec
 from cheetah.bench.verbs import Enter
 from lab.network import Lab
@@ -157,7 +159,7 @@ def measure_memory(settings: Settings) -> list[Figure]:
                     with scratch.child() as turn:
                         server = cheetah.export(turn, path, writable=rw == "write", enter=enter, name=name)
                         server.measure(Job(rw, MIB, 256 * MIB, 16))
-                        peaks[name] = server.processes[0].memory_peak_bytes()
+                        peaks[name] = memory_peak_bytes(server.processes[0])
                 more.append((peaks[SEALED] - peaks[PLAIN]) / MIB / (size_bytes / GIB))
             what = f"more memory of the client for each GiB of an image, {rw}"
             print(f"  {what}: {max(more):.2f} MiB of {MEMORY_MIB_PER_GIB} allowed", flush=True)

@@ -5,16 +5,19 @@ import os
 import shutil
 from typing import Any
 
+from bench.harness import fio
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.process import timed
+from bench.harness.rounds import interleave
 from bench.images.filesystem import ext4_on, image_of
 from bench.parts.drive import NODES
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.tools import cheetah, pattern
-from cheetah.bench import fio, tree
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.process import run, timed
-from cheetah.bench.rounds import interleave
+from cheetah.bench import tree
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
 from cheetah.bench.storage.steps.carving import SCALPEL_CONFIG
 from cheetah.bench.units import GIB, KIB, MIB, iec
 

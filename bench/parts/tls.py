@@ -7,15 +7,17 @@ import os
 import time
 from typing import Any
 
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.process import answers, free_port
+from bench.harness.rounds import interleave
 from bench.parts.links import DEPTH
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, room
 from bench.tools.endpoint import Endpoint
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
-from cheetah.bench.process import answers, free_port, run
-from cheetah.bench.rounds import interleave
+from cheetah.bench.figure import Figure
+from cheetah.bench.process import run
 from cheetah.bench.units import KIB, MIB, iec
 from lab.network import Lab
 

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
+from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage, FileSelection, ImageKind
 from bench.scratch import Scratch, drop_caches
@@ -33,7 +34,6 @@ from bench.tools.site import (
 )
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import MIB, iec
 
 FILE_SYSTEMS = ("ntfs", "ext4")

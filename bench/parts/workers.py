@@ -7,6 +7,7 @@ import functools
 import os
 import time
 
+from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage
 from bench.parts.findings import command, watch
@@ -16,7 +17,6 @@ from bench.tools import examiner
 from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 
 IN_SEQUENCE = "fls, then icat | md5sum"
 LOADDB = "tsk_loaddb -h"

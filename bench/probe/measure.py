@@ -7,6 +7,7 @@ import contextlib
 import functools
 from collections.abc import Callable
 
+from bench.harness.rounds import interleave
 from bench.probe import paths, seed, txtime
 from bench.probe.senders import MMSG, OURS, PROGRAMS, SLEEP, SPIN, Sender, ours, serve_iperf3, tools
 from bench.probe.stand import Stand, burners, stand
@@ -16,7 +17,6 @@ from bench.report.curves import Chart, distribution
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import short
 
 GAPS_US = (10, 50, 242)

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
+from bench.harness.rounds import interleave
 from bench.probe.senders import OURS
 from bench.probe.stand import PORT, Judge, packets_program
 from bench.probe.tables import Plot, Table
@@ -21,7 +22,6 @@ from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import short
 from lab import relay
 from lab.link import Link

@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-from bench.report import store
+from bench.report import markdown, store
 from cheetah.bench.figure import Figure
 
 BASELINE = "disk"
@@ -30,9 +30,6 @@ def kept(network: str) -> str:
 
 def report(figures: list[Figure]) -> list[str]:
     """Returns all tables of the harness, the comparison, and the conclusions, which are written by hand."""
-    # Imported here, since it needs rich, which the rest of the report does not.
-    from cheetah.bench import table
-
     lines = []
     for network, title in NETWORKS.items():
         try:
@@ -40,7 +37,7 @@ def report(figures: list[Figure]) -> list[str]:
                 part = json.load(file)
         except FileNotFoundError:
             continue
-        lines += [f"### This machine's disk, and {title}", "", *table.markdown(part)]
+        lines += [f"### This machine's disk, and {title}", "", *markdown.tables(part)]
     lines += beside(figures)
     if os.path.exists(MORE):
         with open(MORE, encoding="utf-8") as file:

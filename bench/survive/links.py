@@ -7,15 +7,16 @@ import threading
 import time
 from typing import Any
 
+from bench.harness.figures import Metric, from_rounds
+from bench.harness.fio import Job
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.survive import drives
 from bench.survive.drives import MIRROR, Layout
 from bench.tools import cheetah, iperf
-from cheetah.bench.figure import Figure, Metric, from_rounds
-from cheetah.bench.fio import Job
+from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
-from cheetah.bench.rounds import interleave
 from cheetah.bench.units import GIB, MIB, iec
 from lab.network import Lab
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from typing import Any
 
+from bench.harness.fio import Job
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.survive import drives
@@ -13,7 +14,6 @@ from bench.survive.drives import MIRROR, PARITY, Layout
 from bench.tools import cheetah
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.fio import Job
 from cheetah.bench.process import run
 from cheetah.bench.units import KIB, MIB
 

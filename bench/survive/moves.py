@@ -7,6 +7,7 @@ import resource
 import threading
 import time
 
+from bench.harness.fio import Job
 from bench.scratch import Scratch, write_random
 from bench.settings import Settings
 from bench.survive.drives import MIRROR
@@ -14,7 +15,6 @@ from bench.survive.links import DEPTH, RATE, WIDE, Setup, one_pass
 from bench.tools import cheetah, iperf
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.fio import Job
 from cheetah.bench.units import GIB, KIB, MIB
 from lab.network import Lab
 

@@ -1,8 +1,9 @@
-"""Puts the parent of the benchmark's package on the path."""
+"""Puts the parent of the benchmark's package, and the helpers of the package's tests, on the path."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [ROOT, os.path.join(ROOT, "python/tests")]

@@ -11,11 +11,25 @@ from bench.tools.endpoint import Endpoint
 from cheetah.bench import verbs
 from cheetah.bench.process import run
 from cheetah.bench.units import iec
-from cheetah.bench.verbs import Enter, binary, call, last_json, mount, serve
+from cheetah.bench.verbs import PROGRAM, Enter, binary, call, last_json, mount, serve
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILDS = ("target/static/cheetah", "target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")
 
 __all__ = ["binary", "call", "last_json", "mount", "serve"]
+
+
+def newest_build() -> str | None:
+    """Returns the newest release build of this tree, if there is one."""
+    built = [path for path in (os.path.join(ROOT, build) for build in BUILDS) if os.path.exists(path)]
+    return max(built, key=os.path.getmtime, default=None)
+
+
+def use_newest_build() -> None:
+    """Makes every command of the harness run the newest release build of this tree, unless $CHEETAH names a program."""
+    built = newest_build()
+    if built is not None and not any(os.environ.get(variable) for variable in PROGRAM):
+        os.environ["CHEETAH"] = built
 
 
 def commit() -> Any:

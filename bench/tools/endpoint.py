@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from cheetah.bench import fio
-from cheetah.bench.process import Process, timed
+from bench.harness import fio
+from bench.harness.process import cpu_s, timed
+from cheetah.bench.process import Process
 from cheetah.bench.units import MIB
 from cheetah.bench.verbs import Enter
 
@@ -20,7 +21,7 @@ class Endpoint:
 
     def cpu_s(self) -> float:
         """Returns the processor time of its processes so far."""
-        return sum(process.cpu_s() for process in self.processes)
+        return sum(cpu_s(process) for process in self.processes)
 
     def measure(self, job: fio.Job) -> dict[str, float]:
         """Runs a fio job; returns rate (MiB/s), requests per second, p99 latency, and processor time per request."""

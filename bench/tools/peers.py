@@ -4,9 +4,10 @@ import os
 import time
 from typing import Any
 
+from bench.harness.process import answers, free_port
 from bench.scratch import Scratch
 from bench.tools.endpoint import Endpoint
-from cheetah.bench.process import answers, free_port, run
+from cheetah.bench.process import run
 from cheetah.bench.verbs import Enter
 
 

@@ -5,12 +5,13 @@ import os
 import signal
 from typing import Any
 
+from bench.harness import fio
+from bench.harness.process import answers, free_port
 from bench.scratch import Scratch
 from bench.tools.endpoint import Endpoint
 from bench.tools.peers import nbdkit_memory
-from cheetah.bench import fio
 from cheetah.bench.failure import BenchError
-from cheetah.bench.process import Process, answers, free_port, run
+from cheetah.bench.process import Process, run
 from cheetah.bench.units import MIB
 from lab.namespace import Namespace
 from lab.network import Lab

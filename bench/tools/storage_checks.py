@@ -6,15 +6,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from bench.harness.rounds import interleave
 from bench.scratch import Scratch, drop_caches, write_random
 from bench.settings import Settings
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.process import run
-from cheetah.bench.rounds import interleave
-from cheetah.bench.storage.measurement.sample import COLD, WARM, Outcome, Sample
 from cheetah.bench.storage.options import syntax
 from cheetah.bench.storage.run import turn
+from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
 from cheetah.bench.storage.steps import Workplace
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.units import MIB

@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from bench.harness.process import free_port
 from bench.scratch import Scratch
 from bench.tools import cheetah, iperf
 from cheetah.bench.failure import BenchError
-from cheetah.bench.process import free_port, run
+from cheetah.bench.process import run
 from cheetah.bench.units import MIB
 from cheetah.bench.verbs import Enter
 from lab.network import Lab

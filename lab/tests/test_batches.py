@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.tools.cheetah import newest_build
 from cheetah.bench import verbs
 from lab import relay
 from lab.link import Link
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.usefixtures("root")
 @pytest.fixture(autouse=True)
 def _cheetah(monkeypatch: pytest.MonkeyPatch) -> None:
     """The binary that all tests of the command line use."""
-    if os.environ.get("CHEETAH_STATIC"):
-        monkeypatch.setenv("CHEETAH", os.environ["CHEETAH_STATIC"])
+    if program := os.environ.get("CHEETAH_STATIC") or newest_build():
+        monkeypatch.setenv("CHEETAH", program)
 
 
 def probe(lab: Lab) -> dict[str, Any]:

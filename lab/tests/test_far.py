@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.scratch import Scratch
+from bench.tools.cheetah import newest_build
 from cheetah.bench import verbs
-from cheetah.bench.scratch import Scratch
 from lab.network import Lab
 
 PORT = 10809
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("root")
 @pytest.fixture(autouse=True)
 def _cheetah(monkeypatch: pytest.MonkeyPatch) -> None:
     """The binary that all tests of the command line use."""
-    if os.environ.get("CHEETAH_STATIC"):
-        monkeypatch.setenv("CHEETAH", os.environ["CHEETAH_STATIC"])
+    if program := os.environ.get("CHEETAH_STATIC") or newest_build():
+        monkeypatch.setenv("CHEETAH", program)
     if not shutil.which("nbdkit"):
         pytest.skip("needs nbdkit (make test installs it)")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from cheetah.bench.figure import Figure
 from cheetah.bench.results import FORMAT
-from cheetah.bench.storage.measurement.sample import Outcome, Sample
+from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.units import GIB, MIB
 
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from conftest import MIB, PATIENCE_S
 from cheetah.bench import fio
 from cheetah.bench.storage.measurement import counters, measure, quiet, reserve, tool
 from cheetah.bench.storage.measurement.counters import Counters
-from cheetah.bench.storage.measurement.sample import Outcome, Sample
+from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps import Command
 from cheetah.bench.storage.targets.target import ReadyTarget
 

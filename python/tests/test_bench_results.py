@@ -12,7 +12,7 @@ from cheetah.bench import results
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure, chance, overlap
 from cheetah.bench.results import Results
-from cheetah.bench.storage.measurement.sample import Outcome, Sample
+from cheetah.bench.storage.sample import Outcome, Sample
 
 RATE = Figure("node/rate", "nbdcopy", "MiB/s", "cheetah node", {"cheetah node": [3.0, 1.0, 2.0], "nbdkit": [1.0, 2.0]})
 

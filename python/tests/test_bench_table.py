@@ -1,4 +1,4 @@
-"""Tables on a terminal, in a pipe and as Markdown."""
+"""Tables on a terminal, and in a pipe."""
 
 import io
 import re
@@ -103,20 +103,6 @@ def test_figures_of_other_parts_stand_beside_the_best_of_the_others() -> None:
     assert "3 550 [3 540 – 3 610]" in read and read.split()[-4:] == ["1.17", "≥", "1", "yes"]
     assert next(line for line in lines if line.startswith("CPU")).split()[-1] == "no"
     assert next(line for line in lines if "stripe  " in line).split()[-1] == "1.95"
-
-
-def test_markdown_is_a_table_that_names_cannot_break() -> None:
-    name = "a|b`<b>*\u202e\n"
-    part = bench_data.storage(targets=("disk", name))
-    lines = table.markdown(part)
-    heads = [line for line in lines if line.startswith("| | ")]
-    assert len(heads) == 4, "cold, warm, and two sizes of records"
-    rows = [line for line in lines if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in rows[:5]} == {len(bench_data.STEPS) + 2}
-    text = "\n".join(lines)
-    assert "a\\|b\\`\\<b\\>\\*" in text and "\u202e" not in text
-    disk = [one["seconds"] for one in part["samples"] if (one["step"], one["target"]) == ("copy", "disk")]
-    assert f"{clock(statistics.median(disk))} [{clock(min(disk))} – {clock(max(disk))}]" in text
 
 
 @pytest.mark.parametrize(

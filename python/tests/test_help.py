@@ -13,7 +13,6 @@ import pytest
 from conftest import PATIENCE_S
 
 from cheetah import options
-from cheetah.bench import cli as bench
 from cheetah.bench.storage.options import command
 from cheetah.triage import cli as triage
 
@@ -34,9 +33,7 @@ def test_triage_help_names_every_option_and_no_other() -> None:
 
 
 def test_bench_help_names_every_option_and_no_other() -> None:
-    part = bench._parser("cheetah bench node")
-    bench._add_part_options(part)
-    assert on_page("cheetah.bench") == flags(command._parser(), part) | {bench.ALL}
+    assert on_page("cheetah.bench") == flags(command._parser())
 
 
 @pytest.mark.parametrize("package", ["cheetah.triage", "cheetah.bench"])

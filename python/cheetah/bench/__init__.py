@@ -1,4 +1,4 @@
 """Benchmarks of storage: the steps of an examination on each candidate, measured.
 
-`cheetah bench` runs this package. bench/ of the sources builds on it and measures with the lab.
+`cheetah bench` runs this package.
 """

@@ -11,7 +11,7 @@ from cheetah import sizes
 from cheetah.bench import results
 from cheetah.bench.figure import overlap
 from cheetah.bench.results import Part
-from cheetah.bench.storage.measurement.sample import COLD, WARM, Outcome, Sample
+from cheetah.bench.storage.sample import COLD, WARM, Outcome, Sample
 
 MATRIX = "fio/"
 """The prefix of the matrix's keys: fio/OPERATION/FILE/RECORD."""

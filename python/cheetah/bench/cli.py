@@ -1,9 +1,7 @@
 """The command line of `cheetah bench`."""
 
-import argparse
 import contextlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,22 +9,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from cheetah import options
-from cheetah.bench import checkout, compare, machine, results, verbs
-from cheetah.bench.checkout import Checkout, Choice
+from cheetah.bench import compare, machine, results, verbs
 from cheetah.bench.failure import BenchError, Misuse, Refused
 from cheetah.bench.gather import FAILED, MISUSED, REFUSED, ResultCollector, render
-from cheetah.bench.results import Part
 from cheetah.bench.storage.settings import Settings
 from cheetah.page.visible import plain
 from cheetah.path_text import to_text
 
-OUT = "cheetah-bench"
-ALL = "--all"
-DEFAULT_TARGETS = (".", "ram:stripe:64KiB@local:3")
 PACKAGE = "cheetah.bench"
-VERBS = ("storage", "compare", "report")
-_STORAGE: Part = {"part": "storage", "title": "Storage"}
-_SOURCES: Part = {"part": "sources", "title": "What is measured with a checkout"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,17 +41,12 @@ def _do(words: list[str]) -> int:
     if first in ("-h", "--help"):
         print(options.page(PACKAGE), end="")
         return 0
-    if ALL in words:
-        return _all([word for word in words if word != ALL])
-    if first == "storage":
-        return _storage(words[1:])
-    if first == "compare":
-        return _compare(words[1:])
-    if first == "report":
-        return _report(words[1:])
     if not first or first.startswith("-"):
         raise Misuse(f"name what to measure, for instance storage and a target\n\n{options.usage(PACKAGE)}")
-    return _part(first, words[1:])
+    if first not in _VERBS:
+        tip = options.similar("part", first, _VERBS) or f"there are {', '.join(_VERBS)}"
+        raise Misuse(f"there is no part '{first}'; {tip}; a checkout of the sources has more, for make bench")
+    return _VERBS[first](words[1:])
 
 
 def _storage(words: list[str]) -> int:
@@ -72,62 +57,12 @@ def _storage(words: list[str]) -> int:
     return gathered.finish(settings.json)
 
 
-def _part(name: str, words: list[str]) -> int:
-    from cheetah.bench.storage.run import safety
-
-    parser = _parser(f"cheetah bench {name}")
-    _add_part_options(parser)
-    parser.add_argument("--beside-evidence", action="store_true")
-    given, unknown = parser.parse_known(words)
-    measuring = Checkout(checkout.find(given.sources))
-    part = _known(name, measuring)
-    if unknown:
-        parser.unexpected(unknown[0])
-    safety.check_out(Settings((), "", given.out, beside_evidence=given.beside_evidence))
-    gathered = ResultCollector(given.out, ["cheetah", "bench", name, *words], _machine())
-    with _kept(gathered):
-        _measure_part(gathered, measuring, part, _choice(given))
-    return gathered.finish(given.json)
-
-
-def _known(name: str, measuring: Checkout) -> Part:
-    """Returns the part of that name. Misuse where there is none."""
-    parts = measuring.parts()
-    part = parts.get(checkout.NAMES.get(name, name))
-    if part is None:
-        known = [*VERBS, *parts, *checkout.NAMES]
-        tip = options.similar("part", name, known) or f"there are {', '.join(dict.fromkeys(known))}"
-        raise Misuse(f"there is no part '{name}'; {tip}")
-    return part
-
-
-def _all(words: list[str]) -> int:
-    from cheetah.bench.storage.run import safety
-
-    parser = _parser("cheetah bench --all")
-    _add_part_options(parser)
-    given, rest = parser.parse_known(words)
-    flags = [f"--{name}" for name in ("quick", "full", "json") if getattr(given, name)]
-    if given.rounds and not any(word.startswith("--repetitions") for word in rest):
-        flags += ["--repetitions", str(given.rounds)]
-    settings = _storage_settings([*rest, "--out", str(given.out), *flags], DEFAULT_TARGETS)
-    safety.check_out(settings)
-    gathered = ResultCollector(given.out, ["cheetah", "bench", ALL, *words], _machine())
-    with _kept(gathered):
-        try:
-            _measure_storage(gathered, settings)
-        except (BenchError, OSError) as error:
-            gathered.failed(_STORAGE, str(error), REFUSED if isinstance(error, Refused) else FAILED)
-        _measure_parts(gathered, given)
-    return gathered.finish(given.json)
-
-
-def _storage_settings(words: list[str], default_targets: Sequence[str] = ()) -> Settings:
+def _storage_settings(words: list[str]) -> Settings:
     """Returns the settings for storage. Raises Misuse if they make no sense, before anything is done."""
     from cheetah.bench.storage.options import command
     from cheetah.bench.storage.run import journal
 
-    settings = command.parse(words, default_targets)
+    settings = command.parse(words)
     if not settings.resume and journal.remembered(settings.out):
         raise Misuse(
             f"{settings.out} has the samples of an earlier run: add --resume to continue it, or name another --out"
@@ -150,37 +85,6 @@ def _measure_storage(gathered: ResultCollector, settings: Settings) -> None:
     gathered.add({**part, "problem": runner.GO_ON} if interrupted else part, code=code)
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _measure_parts(gathered: ResultCollector, given: argparse.Namespace) -> None:
-    """Measures every part but storage, which has been measured; a failing part does not stop the others."""
-    try:
-        measuring = Checkout(checkout.find(given.sources))
-        parts = [part for part in measuring.parts().values() if part["part"] != _STORAGE["part"]]
-    except BenchError as error:
-        gathered.failed(_SOURCES, str(error))
-        return
-    gathered.forget(_SOURCES["part"])
-    for index, part in enumerate(parts):
-        try:
-            _measure_part(gathered, measuring, part, _choice(given))
-        except KeyboardInterrupt:
-            for later in parts[index + 1 :]:
-                gathered.failed(later, "interrupted before its turn")
-            raise
-
-
-def _measure_part(gathered: ResultCollector, measuring: Checkout, part: Part, choice: Choice) -> None:
-    """Measures a part, or records why it was not measured."""
-    print(f"{part['part']}: {part['title']}, measured by {measuring.root / checkout.RUN}", file=sys.stderr)
-    try:
-        measured, described = measuring.measure(part, choice, sys.stderr)
-        gathered.add(measured, described)
-    except BenchError as error:
-        gathered.failed(part, str(error))
-    except KeyboardInterrupt:
-        gathered.failed(part, "interrupted")
-        raise
 
 
 @contextlib.contextmanager
@@ -226,28 +130,7 @@ def _parser(name: str) -> options.Parser:
     return options.Parser(PACKAGE, name)
 
 
-def _add_part_options(parser: options.Parser) -> None:
-    extent = parser.add_mutually_exclusive_group()
-    extent.add_argument("--quick", action="store_true")
-    extent.add_argument("--full", action="store_true")
-    parser.add_argument("--rounds", metavar="N", type=_count)
-    parser.add_argument("--sources", metavar="DIR", type=Path)
-    parser.add_argument("--out", metavar="DIR", type=_folder, default=_folder(OUT))
-    parser.add_argument("--json", action="store_true")
-
-
-def _choice(given: argparse.Namespace) -> Choice:
-    return Choice(quick=given.quick, full=given.full, rounds=given.rounds)
-
-
-def _folder(text: str) -> Path:
-    return Path(os.path.abspath(text))
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds: write 1 to 1000")
-    return int(text)
+_VERBS = {"storage": _storage, "compare": _compare, "report": _report}
 
 
 def _machine() -> dict[str, str]:

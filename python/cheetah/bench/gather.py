@@ -41,28 +41,12 @@ class ResultCollector:
         self.results.machine = {**earlier.machine, **self.results.machine}
         self.results.parts = earlier.parts
 
-    def add(self, part: Part, machine: dict[str, str] | None = None, code: int = DONE) -> None:
-        """Adds a part and a description of the machine, and writes everything. `code` is the part's exit code; the
-        highest counts."""
-        self.results.machine.update(machine or {})
+    def add(self, part: Part, code: int = DONE) -> None:
+        """Adds a part, and writes everything. `code` is the part's exit code; the highest counts."""
         self.results.put({"command": self.results.command, **part})
         self._measured.append(part)
         self.code = max(self.code, code)
         results.write(self.out, self.results)
-
-    def failed(self, part: Part, reason: str, code: int = FAILED) -> None:
-        """Records why a part was not measured. Figures of an earlier run stay, with a note."""
-        earlier = self.results.part(part["part"])
-        if earlier is not None and earlier.get("figures"):
-            said = f"measured again {results.now()}, and failed: {reason}; the figures are those of {earlier.get('finished')}"
-            part = {**earlier, "problem": said}
-        else:
-            part = {**part, "figures": [], "finished": results.now(), "problem": reason}
-        self.add(part, code=code)
-
-    def forget(self, key: str) -> None:
-        """Removes a part noted by an earlier run."""
-        self.results.parts = [part for part in self.results.parts if part["part"] != key]
 
     def interrupted(self) -> None:
         """Records that the run was interrupted."""

@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +11,6 @@ from collections.abc import Callable, Sequence
 from cheetah.bench.failure import BenchError
 from cheetah.bench.interrupts import uninterrupted
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 20
 
@@ -73,20 +70,6 @@ class Process:
         if status != 0:
             raise BenchError(f"{self.name}: exit status {status}: {self.last_words()}")
 
-    def cpu_s(self) -> float:
-        """Returns the processor time of all its threads so far, user and system, ended threads included."""
-        with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-    def memory_peak_bytes(self) -> int:
-        """Returns its peak resident memory (VmHWM)."""
-        with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        raise BenchError(f"{self.name}: the kernel does not report its peak memory")
-
     def printed(self) -> str:
         """Returns its output so far."""
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
@@ -132,50 +115,3 @@ def _end(child: "subprocess.Popen[str]") -> None:
     """Ends a command that was interrupted, or has ended."""
     with uninterrupted(), child:
         child.kill()
-
-
-def timed(argv: Sequence[str], timeout_s: float = 1800) -> float:
-    """Runs a command to its end and returns the seconds it took."""
-    start = time.perf_counter()
-    run(argv, timeout_s)
-    return time.perf_counter() - start
-
-
-def measured(argv: Sequence[str], timeout_s: float = 1800) -> tuple[float, float, str]:
-    """Runs a command to its end; returns its elapsed seconds, its processor seconds, and its output."""
-
-    def cpu_s() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before_s, start = cpu_s(), time.perf_counter()
-    printed = run(argv, timeout_s)
-    return time.perf_counter() - start, cpu_s() - before_s, printed
-
-
-def free_port(count: int = 1) -> int:
-    """Returns the first of `count` adjacent TCP ports that are free on loopback."""
-    while True:
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-        if port + count < 65536 and all(_is_free(port + offset) for offset in range(count)):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def answers(port: int, address: str = "127.0.0.1") -> bool:
-    """Returns whether a server listens on a port."""
-    try:
-        socket.create_connection((address, port), timeout=1).close()
-    except OSError:
-        return False
-    return True

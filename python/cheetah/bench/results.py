@@ -14,7 +14,7 @@ from typing import Any
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
-from cheetah.bench.storage.measurement.sample import Sample
+from cheetah.bench.storage.sample import Sample
 from cheetah.bench.units import MIB, iec
 from cheetah.durable import replace
 from cheetah.page.visible import plain

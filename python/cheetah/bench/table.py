@@ -1,7 +1,6 @@
-"""Tables for people: on a terminal, in a pipe, and as Markdown."""
+"""Tables for people: on a terminal, and in a pipe."""
 
 import itertools
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -41,22 +40,6 @@ def draw(drawn: Iterable[Sheet], out: TextIO | None = None) -> None:
         for note in sheet.notes:
             console.print(Text(note, "dim"))
         console.print()
-
-
-def markdown(part: Part) -> list[str]:
-    """Returns the tables of a part as lines of Markdown."""
-    lines: list[str] = []
-    for sheet in sheets(part, spread_in_cells=True):
-        lines += [f"{_escaped(sheet.title)}:", "", f"| | {' | '.join(map(_escaped, sheet.heads))} |"]
-        lines.append(
-            "|---" + "".join("|---" if column in sheet.left else "|---:" for column in range(len(sheet.heads))) + "|"
-        )
-        lines += [
-            f"| {_escaped(line.label.strip())} | {' | '.join(map(_lightly, line.cells))} |" for line in sheet.lines
-        ]
-        lines.append("")
-        lines += [text for note in sheet.notes for text in (_escaped(note), "")]
-    return lines
 
 
 def _drawn(sheet: Sheet) -> Table:
@@ -101,13 +84,3 @@ def _columns(sheet: Sheet) -> Iterator[tuple[str, ...]]:
 
 def _cut(line: Line, begin: int, end: int) -> Line:
     return Line(line.label, tuple(itertools.islice(line.cells, begin, end)), line.kind)
-
-
-def _escaped(text: str) -> str:
-    """Escapes text so that it cannot end a cell or begin markup."""
-    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", text)
-
-
-def _lightly(text: str) -> str:
-    """Escapes text but for brackets, which spreads are full of; links in a cell are harmless."""
-    return re.sub(r"([\\|<>*_`])", r"\\\1", text)

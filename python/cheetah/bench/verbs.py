@@ -1,4 +1,4 @@
-"""Cheetah's own processes, started as a user would. It holds the harness's knowledge of the command line of drives."""
+"""Cheetah's own processes, started as a user would. It holds what benchmarks know of the command line of drives."""
 
 import dataclasses
 import json
@@ -8,15 +8,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import Process, run
 from cheetah.bench.units import MIB, iec
 
-BUILDS = ("target/static/cheetah", "target/x86_64-unknown-linux-musl/release/cheetah", "target/release/cheetah")
-CHECKOUT = Path(__file__).resolve().parents[3]
+PROGRAM = ("CHEETAH", "CHEETAH_BINARY")
+"""The variables that name the program: the user's, and that of the program itself when it starts Python."""
 
 # The memory a node lends beyond its content: digests, and rounding.
 MARGIN_BYTES = 64 * MIB
@@ -28,7 +27,7 @@ Enter = Callable[[Sequence[str]], Sequence[str]]
 
 
 class ResourceOwner(Protocol):
-    """The owner of started processes, which ends them: `scratch.Scratch` or `WorkDirectory`."""
+    """The owner of started processes, which ends them, as `WorkDirectory` is."""
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
         """Starts a process that is ended with the owner."""
@@ -47,17 +46,13 @@ class ResourceOwner(Protocol):
 
 
 def binary() -> str:
-    """Returns the program: $CHEETAH, the one that started this process, a checkout's newest release build, or the one
-    on the PATH."""
-    for variable in ("CHEETAH", "CHEETAH_BINARY"):
+    """Returns the program: $CHEETAH, the one that started this process, or the one on the PATH."""
+    for variable in PROGRAM:
         if os.environ.get(variable):
             return os.environ[variable]
-    built = [path for path in (CHECKOUT / build for build in BUILDS) if path.exists()]
-    if built:
-        return str(max(built, key=os.path.getmtime))
     found = shutil.which("cheetah")
     if found is None:
-        raise BenchError("cheetah was not found: build it with `make static`, or name it in $CHEETAH")
+        raise BenchError("cheetah was not found on the PATH: install it, or name it in $CHEETAH")
     return found
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cheetah.bench.storage.measurement.sample import COLD, WARM
+from cheetah.bench.storage.sample import COLD, WARM
 
 STATES = (COLD, WARM)
 REPETITIONS = 3

@@ -8,9 +8,9 @@ use crate::support::run::cheetah_plain;
 fn every_argument_reaches_python() {
     let desk = Desk::new();
     let python = pretended(&desk);
-    let ran = with_python(&python, &["--json", "bench", "--all", "a b", "--sweep", "unit=16KiB", "--help"]);
+    let ran = with_python(&python, &["--json", "bench", "storage", "a b", "--sweep", "unit=16KiB", "--help"]);
     let said = ran.ended_with(3).out();
-    assert!(said.ends_with("[-P][-m][cheetah.bench][--all][a b][--sweep][unit=16KiB][--help][--json]"), "{said}");
+    assert!(said.ends_with("[-P][-m][cheetah.bench][storage][a b][--sweep][unit=16KiB][--help][--json]"), "{said}");
     let said = with_python(&python, &["bench", "storage", "/mnt/a", "ram:linear@n1,n2"]).ended_with(3).out();
     assert!(said.ends_with("[-P][-m][cheetah.bench][storage][/mnt/a][ram:linear@n1,n2]"), "{said}");
 }
@@ -29,5 +29,5 @@ fn help_is_printed_without_python() {
         assert!(help.contains(word), "no {word} in {help}");
     }
     cheetah_plain(&["bench"]).ended_with(2);
-    with_python("/nonexistent/python", &["bench", "node"]).says(1, &["cheetah bench runs in Python", "CHEETAH_PYTHON"]);
+    with_python("/nonexistent/python", &["bench", "storage"]).says(1, &["cheetah bench runs in Python", "CHEETAH_PYTHON"]);
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cheetah.bench.storage.measurement import cache, counters, reserve, tool
-from cheetah.bench.storage.measurement.sample import Outcome, Sample
+from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.steps.step import Command
 from cheetah.bench.storage.targets.target import ReadyTarget
 from cheetah.bench.units import MIB

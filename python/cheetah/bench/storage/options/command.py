@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cheetah import options
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage.measurement.sample import COLD
 from cheetah.bench.storage.options import sweep, syntax
+from cheetah.bench.storage.sample import COLD
 from cheetah.bench.storage.settings import REPETITIONS, STATES, STEP_LIMIT_S, Scope, Settings
 from cheetah.bench.storage.steps import steps
 
@@ -15,11 +15,11 @@ OUT = "cheetah-bench"
 REPETITIONS_MAX = 100
 
 
-def parse(command_line: Sequence[str], default_targets: Sequence[str] = ()) -> Settings:
+def parse(command_line: Sequence[str]) -> Settings:
     """Returns the settings of a command line. Raises Misuse if they make no sense; an unknown option ends the process
     with exit code 2, `--help` with 0."""
     given = _parser().parse(command_line, intermixed=True)
-    texts = [*given.targets, *given.name] or list(default_targets)
+    texts = [*given.targets, *given.name]
     if not texts:
         raise Misuse("name a directory to measure, or a drive to create, such as ram:stripe:64KiB@node1,node2")
     for text in given.name:

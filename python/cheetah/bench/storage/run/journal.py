@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cheetah.bench.failure import BenchError, Misuse
-from cheetah.bench.storage.measurement.sample import Outcome, Sample
+from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.durable import for_owner, refuse_other_content, replace
 
 SAMPLES, SETTINGS = "samples.jsonl", "settings.json"

@@ -5,7 +5,7 @@ from typing import Any
 
 from cheetah.bench import results
 from cheetah.bench.figure import Figure, overlap
-from cheetah.bench.storage.measurement.sample import Outcome, Sample
+from cheetah.bench.storage.sample import Outcome, Sample
 from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps import Step, described
 from cheetah.bench.storage.targets.target import Target

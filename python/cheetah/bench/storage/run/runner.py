@@ -16,10 +16,10 @@ from typing import Any
 
 from cheetah.bench.rounds import in_turns
 from cheetah.bench.storage.measurement import cache, measure, pinned, quiet
-from cheetah.bench.storage.measurement.sample import COLD, Outcome, Sample
 from cheetah.bench.storage.run import part, turn
 from cheetah.bench.storage.run.journal import Journal
 from cheetah.bench.storage.run.progress import Event, Tell
+from cheetah.bench.storage.sample import COLD, Outcome, Sample
 from cheetah.bench.storage.settings import Settings
 from cheetah.bench.storage.steps import NotReached, Step, Workplace
 from cheetah.bench.storage.targets.active import ActiveTargets, activated

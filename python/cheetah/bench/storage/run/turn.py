@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cheetah.bench.storage.measurement import cache, measure, tool
-from cheetah.bench.storage.measurement.sample import COLD, Outcome, Sample
+from cheetah.bench.storage.sample import COLD, Outcome, Sample
 from cheetah.bench.storage.steps.step import NotReached, Skipped, Step, Workplace
 from cheetah.bench.storage.targets.target import ReadyTarget
 from cheetah.bench.units import MIB

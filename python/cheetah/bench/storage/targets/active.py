@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from cheetah.bench.failure import BenchError
-from cheetah.bench.storage.measurement.sample import Outcome
+from cheetah.bench.storage.sample import Outcome
 from cheetah.bench.storage.targets.target import Missing, ReadyTarget, Target
 
 LEAVE_S = 60.0
