@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from bench.report.plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, polyline, text, ticks_of
+from bench.report.panels import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Panels, ticks_of
 from cheetah.bench.units import short
 
 SHARES = 5
@@ -89,39 +89,22 @@ class _Scale:
         return HEIGHT - BOTTOM - share / self.share_max * (HEIGHT - TOP - BOTTOM)
 
 
-def _axes(chart: Chart, scale: _Scale, x_offset: float) -> list[str]:
-    right = x_offset + WIDTH - RIGHT
-    drawn = [text(x_offset + WIDTH / 2, 20, f"{chart.title} ({chart.unit})", extra=' font-weight="bold"')]
-    for number in range(SHARES + 1):
-        share = scale.share_max * number / SHARES
-        drawn.append(polyline([(x_offset + LEFT, scale.y(share)), (right, scale.y(share))], 'stroke="#ddd"'))
-        drawn.append(text(x_offset + LEFT - 6, scale.y(share) + 4, f"{share:.0%}", "end"))
-    for tick in scale.ticks:
-        drawn.append(polyline([(scale.x(tick), scale.y(0)), (scale.x(tick), TOP)], 'stroke="#eee"'))
-        drawn.append(text(scale.x(tick), HEIGHT - BOTTOM + 18, short(tick)))
-    return drawn
+def _axes(drawing: Panels, number: int, scale: _Scale) -> None:
+    shares = [scale.share_max * step / SHARES for step in range(SHARES + 1)]
+    rows = [(scale.y(share), f"{share:.0%}") for share in shares]
+    drawing.axes(number, rows, [(scale.x(tick), short(tick)) for tick in scale.ticks], ruled=True)
 
 
 def render(charts: Sequence[Chart]) -> str:
     """Returns charts side by side, with one legend."""
     names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
-    height, width = HEIGHT + 12 + 18 * -(-len(names) // 3), WIDTH * len(charts)
-    drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
+    titles = [f"{chart.title} ({chart.unit})" for chart in charts]
+    drawing = Panels(titles, [(name, {"stroke": colours[name], "stroke_width": 2}) for name in names])
     for number, chart in enumerate(charts):
         scale = _Scale(chart, number * WIDTH)
-        drawn += _axes(chart, scale, number * WIDTH)
+        _axes(drawing, number, scale)
         for curve in chart.curves:
             places = [(scale.x(value), scale.y(share)) for value, share in zip(curve.values, curve.shares, strict=True)]
-            drawn.append(polyline(places, f'stroke="{colours[curve.name]}" stroke-width="1.5"'))
-    for number, name in enumerate(names):
-        x, y = 20 + (number % 3) * max(150, width // 3), HEIGHT + 14 + (number // 3) * 18
-        drawn += [
-            polyline([(x, y - 4), (x + 28, y - 4)], f'stroke="{colours[name]}" stroke-width="2"'),
-            text(x + 34, y, name, "start"),
-        ]
-    return "\n".join([*drawn, "</svg>"]) + "\n"
+            drawing.polyline(places, stroke=colours[curve.name], stroke_width=1.5)
+    return drawing.file()

@@ -1,4 +1,4 @@
-"""SVG drawings in a page. They carry class names; the style sheet sets the colours."""
+"""SVG drawings. In a page they carry class names, and the style sheet sets the colours."""
 
 import collections.abc
 import html
@@ -31,17 +31,31 @@ class Drawing:
         """Adds text at a point; `anchor` is start, middle or end."""
         self.add("text", content, x=x, y=y, text_anchor=anchor)
 
+    def polyline(self, points: collections.abc.Iterable[tuple[float, float]], **attributes: object) -> None:
+        """Adds straight lines from point to point."""
+        placed = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+        self._parts.append(f"<polyline{_attributes({'points': placed, 'fill': 'none', **attributes})}/>")
+
     def __html__(self) -> str:
         """Returns the element."""
+        return self._element("")
+
+    def file(self) -> str:
+        """Returns a file of its own: on white, an element a line. No style sheet reaches it."""
+        size = {"xmlns": "http://www.w3.org/2000/svg", "width": self._width, "height": self._height}
+        ground = f"<rect{_attributes({'width': self._width, 'height': self._height, 'fill': 'white'})}/>\n"
+        return self._element(ground, "\n", **size, font_family="sans-serif", font_size=12) + "\n"
+
+    def _element(self, ground: str, between: str = "", **attributes: object) -> str:
         head = _attributes({
-            "id": self._name, "viewBox": f"0 0 {_number(self._width)} {_number(self._height)}", "role": "img",
-            "aria-labelledby": f"{self._name}-title {self._name}-text",
+            **attributes, "id": self._name, "viewBox": f"0 0 {_number(self._width)} {_number(self._height)}",
+            "role": "img", "aria-labelledby": f"{self._name}-title {self._name}-text",
         })  # fmt: skip
         words = (
             f'<title id="{self._name}-title">{html.escape(self._title)}</title>'
             f'<desc id="{self._name}-text">{html.escape(self._description)}</desc>'
         )
-        return f"<svg{head}>{words}{''.join(self._parts)}</svg>"
+        return f"<svg{head}>{words}{ground}{between.join(self._parts)}</svg>"
 
 
 def meter(parts: collections.abc.Sequence[tuple[str, int]], whole: int, kind: str = "meter") -> Markup:
