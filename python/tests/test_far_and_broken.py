@@ -15,7 +15,8 @@ from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import run
-from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub.closing import DONE, EVIDENCE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 

@@ -16,7 +16,8 @@ from triage_listing import by_fls
 from triage_workers import Alone
 
 from cheetah.triage.hub import run
-from cheetah.triage.hub.run import DONE, Run
+from cheetah.triage.hub.closing import DONE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.settings import Settings
 
 Row = dict[str, Any]

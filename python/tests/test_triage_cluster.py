@@ -15,7 +15,8 @@ import triage_images
 from conftest import PATIENCE_S
 from triage_listing import by_fls
 
-from cheetah.triage.hub.run import DONE, Run
+from cheetah.triage.hub.closing import DONE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.reading import shared_source
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event

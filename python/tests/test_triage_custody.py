@@ -16,6 +16,7 @@ from cheetah.error import Error
 from cheetah.triage.hub import custody, run
 from cheetah.triage.hub.folder import OUTPUTS
 from cheetah.triage.hub.run import Run
+from cheetah.triage.hub.stages import Stages
 from cheetah.triage.settings import Settings
 
 CASE = (("case_number", "2026/42"), ("evidence_number", "7"), ("examiner", "A. Tester"), ("notes", "<b>found</b>"))
@@ -124,7 +125,7 @@ def test_an_interrupted_run_is_recorded_as_stopped(image: Path, monkeypatch: pyt
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "_rank", interrupted)
+    monkeypatch.setattr(Stages, "_rank", interrupted)
     out = triaged(image)
     assert events(out) == ["started", "triaged", "stopped"]
     assert not records(out)[-2]["details"]["complete"]

@@ -12,7 +12,8 @@ from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import plan, run
-from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub.closing import DONE, EVIDENCE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.reading import shared_source, worker
 from cheetah.triage.reading.image import Source
 from cheetah.triage.settings import Settings

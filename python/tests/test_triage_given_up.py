@@ -12,7 +12,8 @@ from triage_listing import by_fls
 from triage_workers import Alone
 
 from cheetah.triage.hub import run
-from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub.closing import DONE, EVIDENCE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.listing import walk
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Task

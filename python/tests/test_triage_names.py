@@ -11,7 +11,8 @@ import triage_images
 from conftest import noise, program, run
 from triage_workers import Alone
 
-from cheetah.triage.hub.run import DONE, FAILED, Run
+from cheetah.triage.hub.closing import DONE, FAILED
+from cheetah.triage.hub.run import Run
 from cheetah.triage.listing import walk
 from cheetah.triage.search import name_search, scan
 from cheetah.triage.settings import Settings

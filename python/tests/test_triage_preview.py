@@ -15,7 +15,8 @@ from triage_worker import Raw, worker
 from triage_workers import Alone
 
 from cheetah.triage.filesystem import mft_record
-from cheetah.triage.hub.run import DONE, Run
+from cheetah.triage.hub.closing import DONE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.listing import mft_preview, walk
 from cheetah.triage.reading.worker import Worker
 from cheetah.triage.settings import Settings

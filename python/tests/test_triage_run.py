@@ -21,8 +21,9 @@ from conftest import PATIENCE_S, program, run
 from triage_listing import by_fls
 
 from cheetah.path_text import to_text
+from cheetah.triage.hub.closing import DONE, FAILED
 from cheetah.triage.hub.folder import Misuse
-from cheetah.triage.hub.run import DONE, FAILED, Run
+from cheetah.triage.hub.run import Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables import timeline
 from cheetah.triage.task import Event

@@ -17,7 +17,8 @@ from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import run as hub_run
-from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub.closing import DONE, EVIDENCE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.settings import Settings
 
 

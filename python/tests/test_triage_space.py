@@ -13,8 +13,9 @@ from triage_workers import Alone
 
 from cheetah.triage.hub import run as triage_run
 from cheetah.triage.hub import space
+from cheetah.triage.hub.closing import DONE
 from cheetah.triage.hub.folder import LOCK, OUTPUTS
-from cheetah.triage.hub.run import DONE, Run
+from cheetah.triage.hub.run import Run
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 

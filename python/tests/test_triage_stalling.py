@@ -16,7 +16,8 @@ from triage_workers import Alone
 
 import cheetah
 from cheetah.triage.hub import run, stage_progress
-from cheetah.triage.hub.run import DONE, EVIDENCE, Run
+from cheetah.triage.hub.closing import DONE, EVIDENCE
+from cheetah.triage.hub.run import Run
 from cheetah.triage.listing import walk
 from cheetah.triage.reading import image, shared_source, worker
 from cheetah.triage.settings import Settings

@@ -17,7 +17,7 @@ from cheetah.triage.tables import store
 # Fewer files are in memory at a time, since the number of files is smaller.
 store.BATCH_ROWS = 1024
 
-from cheetah.triage.hub import run  # noqa: E402
+from cheetah.triage.hub import closing, run  # noqa: E402
 from cheetah.triage.settings import Settings  # noqa: E402
 from cheetah.triage.tables import timeline  # noqa: E402
 from cheetah.triage.tables.store import CONTENT, LISTING  # noqa: E402
@@ -120,7 +120,7 @@ def main(files: int, folder: pathlib.Path) -> None:
     memory = Memory()
     memory.start()
     code, summary = run.Run(Settings(str(source), str(folder / "out")), lambda event: None).go()
-    assert code == run.DONE, summary["problems"]
+    assert code == closing.DONE, summary["problems"]
     print(summary["counts"]["files"], memory.end())
 
 

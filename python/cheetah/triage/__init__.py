@@ -9,7 +9,8 @@ A package imports only from those that stand below it here.
     cli              the command line
 
     hub/             runs the stages in order
-        run              the stages: volumes, listing, ranking, content, unallocated, report
+        run              opens the source and the records of the run (opened); closing writes its tables and its report
+        stages           volumes, listing, ranking, content, unallocated; source_watch notices that the source is gone
         folder           the directory of the result, and whether a run may resume in it
         plan             which files are read, in which order and batches
         custody          the signed log with the hash of each file of the result

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 from cheetah import options, path_text, sizes
 from cheetah.error import Error
 from cheetah.open_options import absolute_source
-from cheetah.triage.settings import CASE, HASHES, MAX_FILE_BYTES, Settings
+from cheetah.triage.settings import CASE, HASHES, LISTS, MAX_FILE_BYTES, Settings
 
 if TYPE_CHECKING:
     from cheetah.triage.reading.shared_source import SharedSource
 
-_LISTS = ("known", "wanted", "keywords", "yara")
 FAILED, MISUSED = 1, 2
 SECTOR_SIZES = (512, 1024, 2048, 4096)
 
@@ -76,7 +75,7 @@ def _triage(settings: Settings, words: Sequence[str], opened: "Callable[[], Shar
 def parse(words: Sequence[str]) -> Settings:
     """Returns the settings of a command line; ends the process with exit code 2 where it makes no sense."""
     given = _parser().parse(words)
-    lists = {kind: tuple(map(_absolute, getattr(given, kind))) for kind in _LISTS}
+    lists = {kind: tuple(map(_absolute, getattr(given, kind))) for kind in LISTS}
     for kind, paths in lists.items():
         for typed, path in zip(getattr(given, kind), paths, strict=True):
             if not os.path.isfile(path):
@@ -110,7 +109,7 @@ def _parser() -> options.Parser:
     add("--quick", action="store_true")
     add("--workers", metavar="N", type=_count, default=0)
     add("--scheduler", metavar="URI")
-    for kind in _LISTS:
+    for kind in LISTS:
         add(f"--{kind}", metavar="FILE", action="append", default=[])
     add("--hash", metavar="LIST", type=_hashes, default=HASHES)
     add("--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES)

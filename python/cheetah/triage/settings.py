@@ -9,6 +9,8 @@ from typing import Any
 from cheetah import path_text
 
 HASHES = ("md5", "sha1", "sha256")
+LISTS = ("known", "wanted", "keywords", "yara")
+"""The settings that name files with what to look for, and with what is known."""
 CASE = ("case_number", "evidence_number", "examiner", "description", "notes")
 """The names of case data, as in an acquisition."""
 MAX_FILE_BYTES = 1 << 30
@@ -49,10 +51,18 @@ class Settings:
             "max_file": self.max_file,
             "unallocated": self.unallocated and not self.quick,
             "sector_size": self.sector_size,
-            **{
-                kind: [_digest(path) for path in sorted(getattr(self, kind))]
-                for kind in ("known", "wanted", "keywords", "yara")
-            },
+            **{kind: [_digest(path) for path in sorted(getattr(self, kind))] for kind in LISTS},
+        }
+
+    def published(self) -> dict[str, Any]:
+        """Returns the settings that a report names, with paths as texts. No other becomes public."""
+        return {
+            "quick": self.quick,
+            **{kind: [path_text.to_text(path) for path in getattr(self, kind)] for kind in LISTS},
+            "hashes": list(self.hashes),
+            "max_file": self.max_file,
+            "unallocated": self.unallocated,
+            **({} if self.sector_size is None else {"sector_size": self.sector_size}),
         }
 
 

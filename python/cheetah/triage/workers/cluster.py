@@ -27,7 +27,7 @@ from distributed.scheduler import KilledWorker
 
 from cheetah import _native
 from cheetah.triage.reading import shared_source
-from cheetah.triage.settings import Settings
+from cheetah.triage.settings import LISTS, Settings
 from cheetah.triage.task import Result, Task, Volume
 from cheetah.triage.versions import deciding
 from cheetah.triage.workers.pool import ATTEMPTS, HANG_S, LOOK_S, attempt, lost
@@ -63,7 +63,7 @@ class ClusterTerms:
             return "source"
         for name, value in self.binding.items():
             if other.binding.get(name) != value:
-                return f"--{name}" if name in ("known", "wanted", "keywords", "yara") else name
+                return f"--{name}" if name in LISTS else name
         changed = [name for name in self.versions if other.versions.get(name) != self.versions[name]]
         return f"version of {', '.join(changed)}" if changed else None
 
