@@ -19,12 +19,12 @@ from bench.harness.fio import Job
 from bench.harness.process import free_port, memory_peak_bytes, timed
 from bench.images import examined
 from bench.images.acquired import AcquiredImage, Images
+from bench.images.site import Line, Site
 from bench.parts import seal
 from bench.scratch import Scratch, drop_caches, write_random
 from bench.settings import Settings
 from bench.tools import cheetah, examiner, room
 from bench.tools.endpoint import Endpoint
-from bench.tools.site import Line, Site
 from cheetah.bench.failure import BenchError
 from cheetah.bench.units import KIB, MIB
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage
+from bench.images.site import Line, Site, resident_share
 from bench.parts.triage import FILE_SYSTEMS
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.tools import cheetah
-from bench.tools.site import Line, Site, resident_share
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.units import MIB

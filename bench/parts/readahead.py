@@ -13,13 +13,13 @@ from collections.abc import Callable
 from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage
+from bench.images.site import OURS, PORT, Attach, CutOff, Line, Site, by_cheetah, resident_share
 from bench.report import prefetching
 from bench.scratch import Scratch, drop_caches
 from bench.settings import Settings
 from bench.tools import examiner, extend, peers
 from bench.tools.endpoint import Endpoint
 from bench.tools.limited import run_limited
-from bench.tools.site import OURS, PORT, Attach, CutOff, Line, Site, by_cheetah, resident_share
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.units import KIB, MIB, iec

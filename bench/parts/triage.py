@@ -12,10 +12,7 @@ from collections.abc import Callable, Sequence
 from bench.harness.rounds import interleave
 from bench.images import examined
 from bench.images.examined import ExaminedImage, FileSelection, ImageKind
-from bench.scratch import Scratch, drop_caches
-from bench.settings import Settings
-from bench.tools import examiner
-from bench.tools.site import (
+from bench.images.site import (
     AGENT,
     COPY,
     FILTERS,
@@ -32,6 +29,9 @@ from bench.tools.site import (
     copied,
     resident_share,
 )
+from bench.scratch import Scratch, drop_caches
+from bench.settings import Settings
+from bench.tools import examiner
 from cheetah.bench.failure import BenchError
 from cheetah.bench.figure import Figure
 from cheetah.bench.units import MIB, iec

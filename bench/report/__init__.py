@@ -1,1 +1,1 @@
-"""Results on disk, and RESULTS.md with its tables and plots made of them."""
+"""Results on disk, and the tables and plots made of them."""

@@ -11,8 +11,8 @@ import shutil
 import pytest
 
 import bench
+from bench import results_md
 from bench.probe import stand
-from bench.report import results_md
 from cheetah.bench.figure import Figure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from bench.report import results_md, store
+from bench import results_md
+from bench.report import store
 from cheetah.bench.figure import Figure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

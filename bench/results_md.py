@@ -12,7 +12,7 @@ from bench.report.matrix import transfer_table, triage_tables
 from cheetah.bench.figure import Figure
 from cheetah.bench.sheet import spread
 
-BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BENCH = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(BENCH, "RESULTS.md")
 NOTES = os.path.join(BENCH, "notes.ini")
 
