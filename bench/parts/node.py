@@ -22,8 +22,8 @@ WORKLOADS = (
     ("seq-read-1m-qd1", "1 MiB sequential read, depth 1", "read", MIB, 1, 1.0, None),
     ("seq-write-1m-qd1", "1 MiB sequential write, depth 1", "write", MIB, 1, 1.0, None),
     ("rand-read-4k-qd1", "4 KiB random read, depth 1", "randread", 4 * KIB, 1, 1.0, None),
-    ("rand-read-4k-qd32", "4 KiB random read, depth 32", "randread", 4 * KIB, 32, 1.3, 0.5),
-    ("rand-write-4k-qd32", "4 KiB random write, depth 32", "randwrite", 4 * KIB, 32, 1.3, 0.5),
+    ("rand-read-4k-qd32", "4 KiB random read, depth 32", "randread", 4 * KIB, 32, 1.3, 0.4),
+    ("rand-write-4k-qd32", "4 KiB random write, depth 32", "randwrite", 4 * KIB, 32, 1.4, 0.4),
 )
 
 # id, what, from, to, connections.
