@@ -20,6 +20,7 @@ use cheetah_error::{Fact, Result};
 
 /// The state of a drive.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DriveStatus {
     /// Its name.
     pub name: String,
@@ -68,6 +69,7 @@ pub struct DriveStatus {
 
 /// Whether the content of a drive is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
     /// All of it can be read.
@@ -80,6 +82,7 @@ pub enum Content {
 
 /// A range of a drive whose content is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BadPart {
     /// The offset of its first byte.
     pub offset: u64,
@@ -89,6 +92,7 @@ pub struct BadPart {
 
 /// An image and its current condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImageStatus {
     /// Its source, as the user wrote it.
     pub source: String,
@@ -109,6 +113,7 @@ pub struct ImageStatus {
 
 /// The condition of an image: as the drive file records it, unless a node is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Condition {
     /// More nodes are lost than the drive's layout survives, and with them the part that they held.
@@ -128,6 +133,7 @@ impl ImageStatus {
 
 /// How much of an image the drive has, as last recorded. A fill records it every few seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoveredStatus {
     /// Bytes that the drive has.
     pub read_bytes: u64,

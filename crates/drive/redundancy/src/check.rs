@@ -21,6 +21,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 
 /// The result of a check. Pages are of 4096 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
     /// Bytes of data that were compared with their redundancy.
     pub compared_bytes: u64,

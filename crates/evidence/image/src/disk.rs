@@ -25,6 +25,7 @@ pub struct Disk {
 
 /// A target of ATA over Ethernet (AoE, revision 11).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AoeTarget {
     /// The major address.
     pub shelf: u16,

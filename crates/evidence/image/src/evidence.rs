@@ -46,6 +46,7 @@ impl From<Source> for Evidence {
 
 /// Counters of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkCounters {
     /// Bytes received, headers included.
     pub received_bytes: u64,

@@ -127,6 +127,7 @@ impl fmt::Display for HashChoice {
 
 /// Hashes of the whole, in lower-case hexadecimal; `None` for those that were not computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Hashes {
     /// MD5, 32 digits.

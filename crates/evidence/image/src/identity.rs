@@ -12,6 +12,7 @@ use crate::served::ServedBy;
 
 /// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A raw image file.
@@ -98,6 +99,7 @@ impl fmt::Display for Kind {
 /// The identity of a source: its kind, its location, and its own description. Two openings of the same evidence give
 /// equal identities, except for the instance of an agent that was restarted in between.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Identity {
     /// Its kind.
     pub kind: Kind,
@@ -128,6 +130,7 @@ pub struct Identity {
     #[serde(default, skip_serializing_if = "no_hashes")]
     pub hashes: Hashes,
     /// Ranges the image records as unreadable when it was made: in order, apart, as `[offset, length]` in bytes.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<[u64; 2]>"))]
     #[serde(default, with = "pairs", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<ByteRange>,
     /// The SHA-256 of a compressed file, if the whole file was read when it was opened. It is not a hash of the content.
@@ -259,6 +262,7 @@ fn no_hashes(hashes: &Hashes) -> bool {
 
 /// The case data that an image stores, in the words of its maker.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CaseData {
     /// The case's number.

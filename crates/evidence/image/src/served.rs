@@ -9,6 +9,7 @@ use crate::clean::clean;
 /// The server that a source is read from, as it describes itself: without control characters, each field of at most 256
 /// characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServedBy {
     /// The export's name; empty for the server's default.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod reference;
 pub mod steady;
 
 use std::io::Write as _;

@@ -39,6 +39,7 @@ pub const MDNS_SERVICE: &str = "_cheetah._tcp.local.";
 
 /// A node's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// The node's name, chosen by its operator; the host name by default.
     pub name: String,
@@ -70,6 +71,7 @@ pub struct Status {
 
 /// An export that a node dropped because its machine needed the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dropped {
     /// Its name.
     pub export: String,
@@ -79,6 +81,7 @@ pub struct Dropped {
 
 /// The mark of a node that is about to leave. Processes that have drives open for writing move their parts elsewhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Draining {
     /// Nodes that may take the parts, in the user's notation, at most [`DRAINING_TO_MAX`]. Without one, spares of the
@@ -89,6 +92,7 @@ pub struct Draining {
 
 /// The memory a node lends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryStatus {
     /// Bytes lent now, digests included.
     pub lent_bytes: u64,
@@ -108,6 +112,7 @@ pub struct MemoryStatus {
 
 /// An export's status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExportStatus {
     /// Its name.
     pub name: String,
@@ -139,6 +144,7 @@ pub struct ExportStatus {
 
 /// A lease in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseStatus {
     /// The holder's own description.
     pub holder: String,
@@ -148,6 +154,7 @@ pub struct LeaseStatus {
 
 /// A request to create an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewExport {
     /// Its name: 1 to 255 of `A-Z a-z 0-9 . _ -`.
@@ -180,6 +187,7 @@ fn yes() -> bool {
 
 /// The wipe of a deleted export's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wiped {
     /// The export's name.
     pub export: String,
@@ -193,6 +201,7 @@ pub struct Wiped {
 
 /// The receipt for all the memory that a node lent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeReceipt {
     /// The node's name.
     pub node: String,
@@ -214,6 +223,7 @@ pub struct NodeReceipt {
 
 /// A request for an export's write lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
     /// The holder's description for other examiners: 1 to 255 bytes.
@@ -227,6 +237,7 @@ pub struct LeaseRequest {
 
 /// A lease granted or renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseGrant {
     /// 32 hex digits, secret between node and holder.
     pub token: String,
@@ -236,6 +247,7 @@ pub struct LeaseGrant {
 
 /// A request to renew a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRenewal {
     /// The lease's token.
@@ -244,6 +256,7 @@ pub struct LeaseRenewal {
 
 /// A map to be stored with an export, until the export is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewMap {
     /// The token of the export's write lease.
@@ -256,6 +269,7 @@ pub struct NewMap {
 
 /// A map stored with an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoredMap {
     /// Its epoch.
     pub epoch: u64,
@@ -266,6 +280,7 @@ pub struct StoredMap {
 /// A note to be stored with an export, in place of one of the same name, until the export is deleted. Notes need no
 /// lease. Other processes use them to leave messages for the holder of the lease, and the holder answers by notes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewNote {
     /// Its name: 1 to 64 of `a-z -`.
@@ -276,6 +291,7 @@ pub struct NewNote {
 
 /// The notes of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Notes {
     /// The texts, by name.
     pub notes: BTreeMap<String, String>,
@@ -284,6 +300,7 @@ pub struct Notes {
 /// A node's offer to an examiner: sent to [`JOIN`](crate::routes::JOIN) at the examiner's machine until it is
 /// answered with 200. The node's address is the one that the connection comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Join {
     /// The node's name.
     pub name: String,
@@ -299,10 +316,12 @@ pub struct Join {
 
 /// The answer to a [`Join`] that is accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Joined {}
 
 /// The body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// The error, in one sentence.
     pub error: String,

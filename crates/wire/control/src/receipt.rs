@@ -28,6 +28,7 @@ pub struct Asked {
 
 /// A range of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WipedRange {
     /// First byte.
     pub offset: u64,
@@ -37,6 +38,7 @@ pub struct WipedRange {
 
 /// A node's statement that it wiped an export. The JSON of it, in this order and without spaces, is signed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Statement {
     /// The format.
@@ -65,6 +67,7 @@ pub struct Statement {
 
 /// A statement, and the node's signature if the node is in a room.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
     /// The statement.
     #[serde(flatten)]
@@ -76,6 +79,7 @@ pub struct Receipt {
 
 /// A [`Signature`], each part in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignatureText {
     /// The signature.
     pub signature: String,

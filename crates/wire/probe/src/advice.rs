@@ -26,6 +26,7 @@ const DISK_BITS_PER_S_MAX: f64 = 56e9;
 
 /// Recommended settings, and the time to expect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
     /// The size of the disk that the advice is for, in bytes.
     pub disk_bytes: u64,

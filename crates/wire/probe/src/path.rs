@@ -14,6 +14,7 @@ pub const FORMAT: u32 = 1;
 /// The measurements of the path to a host. A measurement that failed is absent; [`problems`](PathReport::problems) has
 /// the reasons.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathReport {
     /// [`FORMAT`].
     pub format: u32,
@@ -87,6 +88,7 @@ impl PathReport {
 
 /// Round trips. Times are in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoundTrip {
     /// The method.
     pub method: Method,
@@ -112,6 +114,7 @@ pub struct RoundTrip {
 
 /// How the far end is made to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// ICMP (or `ICMPv6`) echo.
@@ -128,6 +131,7 @@ pub enum Method {
 
 /// The capacity of the narrowest link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
     /// The method.
     pub method: Method,
@@ -151,6 +155,7 @@ pub struct Capacity {
 
 /// Available bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Available {
     /// Bits a second, counted as in [`Capacity`].
     pub bits_per_s: f64,
@@ -162,6 +167,7 @@ pub struct Available {
 
 /// The path's maximum transmission unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mtu {
     /// Largest IP packet that arrived whole, in bytes.
     pub bytes: u32,
@@ -171,6 +177,7 @@ pub struct Mtu {
 
 /// A router on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hop {
     /// Its distance, from 1.
     pub ttl: u8,
@@ -182,6 +189,7 @@ pub struct Hop {
 
 /// The figures of a far end that cooperates. Rates are in bits a second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FarEnd {
     /// Its name and version.
     pub name: String,
@@ -203,6 +211,7 @@ pub struct FarEnd {
 
 /// Counts of trains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trains {
     /// Sent, repetitions included.
     pub sent: u32,

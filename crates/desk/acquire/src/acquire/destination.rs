@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The kind of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// A raw image: `.raw`, `.dd`, `.img`.

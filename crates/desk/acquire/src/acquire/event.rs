@@ -8,6 +8,7 @@ use crate::reader::BadRange;
 
 /// An event of a running acquisition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum AcquireEvent {
     /// The acquisition begins or is resumed.
@@ -82,6 +83,7 @@ pub enum AcquireEvent {
 
 /// Bytes done, rate and estimated time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Progress {
     /// Bytes done.
     pub done_bytes: u64,

@@ -31,6 +31,7 @@ pub struct AuditOptions {
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Audit {
     /// Bytes in the image.
     #[serde(rename = "size_bytes")]
@@ -49,6 +50,7 @@ pub struct Audit {
     /// Ranges of the image that cannot be read any more.
     pub damaged: Vec<Damage>,
     /// The path of its custody log, if it has one.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub log_path: Option<PathBuf>,
     /// The result of checking the log.
@@ -65,6 +67,7 @@ pub struct Audit {
 
 /// A comparison with a recorded hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// `md5`, `sha1` …
     pub hash: &'static str,

@@ -205,6 +205,7 @@ impl Started {
 
 /// A file that a source was read from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileRead {
     /// Its path as text, or its URI.
     pub file: String,
@@ -221,6 +222,7 @@ pub struct FileRead {
 
 /// The end of an acquisition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finished {
     /// Bytes in the image.
     #[serde(rename = "size_bytes", alias = "size")]
@@ -282,6 +284,7 @@ fn is_zero(bytes: &u64) -> bool {
 
 /// A range of bytes in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Span {
     /// First byte.
     pub offset: u64,

@@ -64,6 +64,7 @@ impl FromStr for NotedHead {
 
 /// A head, signed by the writer of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head {
     /// Which log: SHA-256 of the line of its first record, in hexadecimal.
     pub log: String,
@@ -115,6 +116,7 @@ impl Head {
 
 /// A head that was known, and whether the log has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KnownHead {
     /// Where it was known from, such as `your ledger`.
     pub from: String,

@@ -238,6 +238,8 @@ impl FromStr for PublicKey {
 
 /// The short name of a key: the first 16 digits of the SHA-256 of its DER form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(with = "String"))]
 pub struct KeyId([u8; 8]);
 
 impl KeyId {

@@ -20,6 +20,7 @@ const RETRY_BYTES: [u64; 3] = [64 << 10, 4 << 10, 512];
 
 /// A range that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Damage {
     /// Where.
     #[serde(flatten)]

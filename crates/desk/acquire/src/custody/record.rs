@@ -26,6 +26,7 @@ pub const ORIGIN: &[u8] = b"cheetah custody log v1\n";
 
 /// The member of a room that a process acts as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ActingAs {
     /// Its name.
     pub name: String,

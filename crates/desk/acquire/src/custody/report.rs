@@ -15,6 +15,7 @@ use super::wipes::Wipes;
 
 /// The result of checking a log. Facts come only from records before the first problem.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogReport {
     /// The number of lines.
     pub lines: u64,
@@ -81,6 +82,7 @@ pub struct LogReport {
 
 /// The last line of a log, where it is only the beginning of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnfinishedLine {
     /// Its line, from 1.
     pub line: u64,
@@ -101,6 +103,7 @@ impl fmt::Display for UnfinishedLine {
 
 /// The start of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Began {
     /// RFC 3339.
     pub time: String,
@@ -117,6 +120,7 @@ pub struct Began {
 
 /// The place of a record in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordPlace {
     /// Its line, from 1.
     pub line: u64,
@@ -126,6 +130,7 @@ pub struct RecordPlace {
 
 /// The end of an acquisition, and the record of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FinishedAt {
     /// The record. Its hash, noted elsewhere, later proves that nothing before it was cut off.
     pub place: RecordPlace,
@@ -138,6 +143,7 @@ pub struct FinishedAt {
 
 /// A journal that a record vouches for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignedJournal {
     /// The line of the record, from 1.
     pub line: u64,
@@ -151,6 +157,7 @@ pub struct SignedJournal {
 
 /// A key that signed records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Signer {
     /// The key's short name.
     pub key: KeyId,
@@ -164,6 +171,7 @@ pub struct Signer {
 
 /// The state in which a log ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// There are no records.
@@ -181,6 +189,7 @@ pub enum State {
 
 /// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
     /// The line differs from the signed one.
@@ -199,6 +208,7 @@ pub enum Fault {
 
 /// The first problem of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// The line, from 1.
     pub line: u64,

@@ -14,6 +14,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// The outcome of a run of a triage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Triaged {
     /// Whether every stage was completed.
     #[serde(default)]
@@ -28,6 +29,7 @@ pub struct Triaged {
 
 /// A file of the result of a triage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputFile {
     /// Its name in the folder of the triage.
     pub name: String,

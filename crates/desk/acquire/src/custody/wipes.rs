@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// The receipts in a log, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wipes {
     /// The number of valid signed receipts, by room.
     pub signed_in_rooms: BTreeMap<String, u64>,

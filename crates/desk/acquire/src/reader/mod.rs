@@ -34,6 +34,7 @@ pub struct Chunk {
 
 /// A range of which there is no content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BadRange {
     /// First byte.
     pub offset: u64,

@@ -14,6 +14,7 @@ use crate::reader::BadRange;
 
 /// The report of a finished acquisition. `Display` gives the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The program and its version.
     pub tool: String,
@@ -64,20 +65,24 @@ pub struct Report {
 
 /// One destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SinkReport {
     /// Its name as the examiner wrote it.
     pub destination: String,
     /// Its kind.
     pub form: Form,
     /// Its files.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     #[serde(serialize_with = "cheetah_image::spec::json::list")]
     pub files: Vec<PathBuf>,
     /// Bytes on the disk or, for a drive, in the memory of the nodes.
     pub stored_bytes: u64,
     /// The coverage map beside it, if it is incomplete.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub map: Option<PathBuf>,
     /// The custody log beside it, if one is kept.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(serialize_with = "cheetah_image::spec::json::option")]
     pub custody: Option<PathBuf>,
     /// The head of that log before the report was written.
@@ -93,6 +98,7 @@ pub struct SinkReport {
 
 /// A hash stored in the source that differs from the one computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HashDiffers {
     /// `md5`, `sha1` …
     pub hash: &'static str,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The answer of `mount`, once the files can be used.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Mount<'a> {
     /// The files can be used.
@@ -31,6 +32,7 @@ pub enum Mount<'a> {
 
 /// The answer of `unmount`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Unmount<'a> {
     /// The directory is no longer mounted on.
@@ -47,6 +49,7 @@ pub enum Unmount<'a> {
 
 /// The answer of `attach`, once the block device can be used.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Attach<'a> {
     /// The block device can be used.
@@ -68,6 +71,7 @@ pub enum Attach<'a> {
 
 /// The answer of `detach`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Detach<'a> {
     /// The block device is free.
@@ -79,6 +83,7 @@ pub enum Detach<'a> {
 
 /// The protection of a server's connections.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// Encrypted and authenticated, in a room.
@@ -96,6 +101,7 @@ impl Transport {
 
 /// The answer of `export`, once clients can connect.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Export<'a> {
     /// Clients can connect.
@@ -115,6 +121,7 @@ pub enum Export<'a> {
 
 /// Whether the kernel refuses writes to a disk.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadOnly {
     /// It refused them before.
@@ -127,6 +134,7 @@ pub enum ReadOnly {
 
 /// The answer of `serve`, once the disk can be read.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Serve<'a> {
     /// The disk can be read.

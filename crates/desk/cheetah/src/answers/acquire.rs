@@ -7,6 +7,7 @@ use serde::Serialize;
 
 /// The events of `acquire` around the acquisition.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Acquire<'a> {
     /// With `--listen`: the command waits for an agent to connect.
@@ -23,6 +24,7 @@ pub enum Acquire<'a> {
 
 /// The answer of `acquire --discard` and `save --discard`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Discard {
     /// What was written or uploaded is removed.

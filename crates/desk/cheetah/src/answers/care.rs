@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// The answer of `repair`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Repair<'a> {
     /// The drive file.
     pub drive: Cow<'a, str>,
@@ -19,6 +20,7 @@ pub struct Repair<'a> {
 
 /// The answer of `repair --keep`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Keep<'a> {
     /// The drive file.
     pub drive: Cow<'a, str>,
@@ -28,6 +30,7 @@ pub struct Keep<'a> {
 
 /// The answer of `repair --check`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Check<'a> {
     /// The result.
     pub check: &'a CheckReport,
@@ -37,6 +40,7 @@ pub struct Check<'a> {
 
 /// The answer of `repair --from-source`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refetch<'a> {
     /// The drive file.
     pub drive: Cow<'a, str>,
@@ -52,6 +56,7 @@ pub struct Refetch<'a> {
 
 /// A range of a drive.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Range {
     /// Bytes in it.
     pub len: u64,
@@ -61,6 +66,7 @@ pub struct Range {
 
 /// The answer of `drain`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Drain<'a> {
     /// The result.
     pub drain: &'a Drained,
@@ -68,6 +74,7 @@ pub struct Drain<'a> {
 
 /// The answer of `drain --undrain`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Undrain<'a> {
     /// Whether the node is marked as draining: no.
     pub draining: bool,
@@ -77,6 +84,7 @@ pub struct Undrain<'a> {
 
 /// The answer of `rebalance`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rebalance<'a> {
     /// The drive file.
     pub drive: Cow<'a, str>,

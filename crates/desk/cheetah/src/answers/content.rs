@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// The answer of `load`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Load<'a> {
     /// Bytes of the unreadable ranges that are corrupt in the source, rather than unreadable.
     pub corrupt_bytes: u64,
@@ -27,6 +28,7 @@ pub struct Load<'a> {
 
 /// The event of a drive that is filled while it is used, and the answer of `load` without a source.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Fill<'a> {
     /// Everything that the source yields is in the drive.
@@ -48,6 +50,7 @@ pub enum Fill<'a> {
 
 /// The answer of `save`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Save<'a> {
     /// Whether it was compared with the digests made when the image was loaded.
     pub compared: bool,
@@ -63,6 +66,7 @@ pub struct Save<'a> {
 
 /// The answer of `save --partial`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SavePartial<'a> {
     /// Bytes left out because they differ from what was loaded.
     pub differing_bytes: u64,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// The answer of `create`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Create<'a> {
     /// The drive file.
     pub drive: Cow<'a, str>,
@@ -40,6 +41,7 @@ pub struct Create<'a> {
 
 /// A node of a new drive.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NodeShare<'a> {
     /// Its name.
     pub name: &'a str,
@@ -49,6 +51,7 @@ pub struct NodeShare<'a> {
 
 /// The answer of `enlarge`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Enlarge<'a> {
     /// The drive file.
     pub drive: Cow<'a, str>,
@@ -60,6 +63,7 @@ pub struct Enlarge<'a> {
 
 /// The events of `create` and `enlarge` while nodes join.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Gather<'a> {
     /// With `--wait`: the command waits for nodes.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// The answer of `demo`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Demo<'a> {
     /// How caches were dropped before each run: a sentence.
     pub cache: &'a str,
@@ -17,6 +18,7 @@ pub struct Demo<'a> {
 
 /// A finished step.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Step {
     /// The step.
     pub what: String,
@@ -26,6 +28,7 @@ pub struct Step {
 
 /// One tool, run twice.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Row {
     /// The tool and its options.
     pub ran: String,

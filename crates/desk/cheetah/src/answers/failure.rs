@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The last line of a command that failed.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Failed<'a> {
     /// What failed, where, and what to do next: one sentence.
     pub error: std::borrow::Cow<'a, str>,

@@ -13,6 +13,8 @@ pub mod generate;
 pub mod keys;
 pub mod node;
 pub mod probe;
+#[cfg(test)]
+mod reference;
 pub mod room;
 pub mod verify;
 
@@ -21,64 +23,78 @@ use serde::Serialize;
 /// A value that `--json` prints on one line.
 pub trait Answer: Serialize {}
 
-/// Makes types answers.
+/// Makes types answers, and lists them for the reference: the name of its schema, the type, the verb that prints it, and
+/// when.
 macro_rules! answers {
-    ($($answer:ty,)*) => { $(impl Answer for $answer {})* };
+    ($($name:literal: $answer:ty, $verb:literal, $when:literal;)*) => {
+        $(impl Answer for $answer {})*
+
+        #[cfg(test)]
+        fn all() -> Vec<reference::Entry> {
+            use schemars::SchemaGenerator as Generator;
+            vec![$(reference::Entry {
+                name: $name,
+                verb: $verb,
+                when: $when,
+                schema: Generator::into_root_schema_for::<$answer>,
+            },)*]
+        }
+    };
 }
 
 answers! {
-    access::Attach<'_>,
-    access::Detach<'_>,
-    access::Export<'_>,
-    access::Mount<'_>,
-    access::Serve<'_>,
-    access::Unmount<'_>,
-    acquire::Acquire<'_>,
-    acquire::Discard,
-    care::Check<'_>,
-    care::Drain<'_>,
-    care::Keep<'_>,
-    care::Rebalance<'_>,
-    care::Refetch<'_>,
-    care::Repair<'_>,
-    care::Undrain<'_>,
-    content::Fill<'_>,
-    content::Load<'_>,
-    content::Save<'_>,
-    content::SavePartial<'_>,
-    create::Create<'_>,
-    create::Enlarge<'_>,
-    create::Gather<'_>,
-    demo::Demo<'_>,
-    failure::Failed<'_>,
-    generate::ManPages<'_>,
-    generate::Text<'_>,
-    keys::Identity<'_>,
-    keys::Recipient<'_>,
-    keys::Recipients<'_>,
-    node::Node<'_>,
-    probe::Send<'_>,
-    room::Approve<'_>,
-    room::Ask<'_>,
-    room::BootImage<'_>,
-    room::Credential<'_>,
-    room::Drives<'_>,
-    room::Export<'_>,
-    room::Init<'_>,
-    room::Invite<'_>,
-    room::Join<'_>,
-    room::List<'_>,
-    room::Pending<'_>,
-    room::RemoveDrive<'_>,
-    room::Revoke<'_>,
-    room::Serve<'_>,
-    verify::Custody<'_>,
-    verify::VerifyDrive<'_>,
-    verify::VerifyImage<'_>,
-    verify::VerifyLog<'_>,
-    verify::VerifyTriage<'_>,
-    cheetah_acquire::acquire::AcquireEvent,
-    cheetah_drive::destroy::Destroyed,
-    cheetah_drive::status::DriveStatus,
-    cheetah_probe::path::PathReport,
+    "acquire": acquire::Acquire<'_>, "acquire", "with `--listen`, while it waits for an agent; and at the end";
+    "acquire-running": cheetah_acquire::acquire::AcquireEvent, "acquire", "while it acquires; progress once a second";
+    "discard": acquire::Discard, "acquire --discard", "at the end; also `save --discard`";
+    "attach": access::Attach<'_>, "attach", "once the block device can be used";
+    "create": create::Create<'_>, "create", "at the end";
+    "gather": create::Gather<'_>, "create", "with `--wait` or `--gather`, while nodes join; also `enlarge --wait`";
+    "custody": verify::Custody<'_>, "custody", "at the end";
+    "demo": demo::Demo<'_>, "demo", "at the end";
+    "destroy": cheetah_drive::destroy::Destroyed, "destroy", "at the end";
+    "detach": access::Detach<'_>, "detach", "at the end";
+    "drain": care::Drain<'_>, "drain", "at the end";
+    "undrain": care::Undrain<'_>, "drain --undrain", "at the end";
+    "recipient": keys::Recipient<'_>, "drive identity", "at the end";
+    "identity": keys::Identity<'_>, "drive identity FILE", "at the end";
+    "recipients": keys::Recipients<'_>, "drive share", "at the end; also `drive unshare`";
+    "enlarge": create::Enlarge<'_>, "enlarge", "at the end";
+    "export": access::Export<'_>, "export", "once clients can connect";
+    "generate": generate::Text<'_>, "generate", "at the end";
+    "man-pages": generate::ManPages<'_>, "generate man --out", "at the end";
+    "load": content::Load<'_>, "load", "at the end";
+    "fill": content::Fill<'_>, "mount", "when a drive that fills is complete; also `attach`, `export`, and the answer of `load` without a source";
+    "mount": access::Mount<'_>, "mount", "once the files can be used";
+    "node": node::Node<'_>, "node", "once the memory can be used, and when it is wiped";
+    "probe": cheetah_probe::path::PathReport, "probe", "at the end";
+    "probe-send": probe::Send<'_>, "probe --send", "after each train, and at the end";
+    "rebalance": care::Rebalance<'_>, "rebalance", "at the end";
+    "repair": care::Repair<'_>, "repair", "at the end";
+    "repair-check": care::Check<'_>, "repair --check", "at the end";
+    "repair-from-source": care::Refetch<'_>, "repair --from-source", "at the end, if ranges had to be fetched";
+    "repair-keep": care::Keep<'_>, "repair --keep", "at the end";
+    "approve": room::Approve<'_>, "room approve", "at the end";
+    "boot-image": room::BootImage<'_>, "room boot-image", "at the end";
+    "credential": room::Credential<'_>, "room credential", "at the end";
+    "drives": room::Drives<'_>, "room drives", "at the end";
+    "remove-drive": room::RemoveDrive<'_>, "room drives --remove", "at the end";
+    "room-export": room::Export<'_>, "room export", "at the end";
+    "init": room::Init<'_>, "room init", "at the end";
+    "invite": room::Invite<'_>, "room invite", "at the end";
+    "ask": room::Ask<'_>, "room join", "while a machine waits for approval by its code; also `node` and `serve`";
+    "join": room::Join<'_>, "room join", "at the end";
+    "room-list": room::List<'_>, "room list", "at the end";
+    "pending": room::Pending<'_>, "room pending", "at the end";
+    "revoke": room::Revoke<'_>, "room revoke", "at the end";
+    "room-serve": room::Serve<'_>, "room serve", "once machines can join, and when one joins, waits or is refused";
+    "save": content::Save<'_>, "save", "at the end";
+    "save-partial": content::SavePartial<'_>, "save --partial", "at the end";
+    "serve": access::Serve<'_>, "serve", "once the disk can be read";
+    "status": cheetah_drive::status::DriveStatus, "status", "at the end";
+    "unmount": access::Unmount<'_>, "unmount", "at the end";
+    "verify-drive": verify::VerifyDrive<'_>, "verify DRIVE", "at the end";
+    "verify-triage": verify::VerifyTriage<'_>, "verify FOLDER", "at the end";
+    "verify-image": verify::VerifyImage<'_>, "verify IMAGE", "at the end";
+    "verify-log": verify::VerifyLog<'_>, "verify LOG", "at the end";
+    "failed": failure::Failed<'_>, "each", "as the last value, if the command fails";
 }

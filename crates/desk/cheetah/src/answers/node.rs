@@ -9,6 +9,7 @@ use super::access::Transport;
 
 /// The events of `node`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Node<'a> {
     /// The memory can be used.

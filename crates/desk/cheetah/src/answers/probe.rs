@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// The events of `probe --send`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Send<'a> {
     /// A train was sent.
@@ -54,6 +55,7 @@ pub enum Send<'a> {
 
 /// The numbers of trains.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Trains {
     /// Those that left on time.
     pub accepted: u32,
@@ -69,6 +71,7 @@ pub struct Trains {
 
 /// Errors of gaps between packets, in nanoseconds.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GapErrors {
     /// The largest.
     pub max: u64,
@@ -86,6 +89,7 @@ impl From<selfcheck::GapErrors> for GapErrors {
 
 /// The gap with the largest error.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WorstGap {
     /// The error in nanoseconds: above zero if the gap was too long.
     pub error_ns: i64,
@@ -95,6 +99,7 @@ pub struct WorstGap {
 
 /// The program that stamped the times of departure.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Stamp {
     /// The kernel.
@@ -114,6 +119,7 @@ impl From<send::Stamp> for Stamp {
 
 /// Whether a train left on time.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It did.

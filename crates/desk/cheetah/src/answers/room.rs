@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// The answer of `room init`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Init<'a> {
     /// The directory with the room's key.
     pub directory: Cow<'a, str>,
@@ -22,6 +23,7 @@ pub struct Init<'a> {
 
 /// The answer of `room invite`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Invite<'a> {
     /// Seconds until the invitation ends.
     pub expires_s: u64,
@@ -45,6 +47,7 @@ pub struct Invite<'a> {
 
 /// The answer of `room boot-image`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BootImage<'a> {
     /// Seconds until machines can no longer join with it.
     pub expires_s: u64,
@@ -62,6 +65,7 @@ pub struct BootImage<'a> {
 
 /// The answer of `room pending`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pending<'a> {
     /// The machines that wait.
     pub pending: Vec<PendingMachine<'a>>,
@@ -71,6 +75,7 @@ pub struct Pending<'a> {
 
 /// A machine that asks to join.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PendingMachine<'a> {
     /// The address that it called from.
     pub address: &'a str,
@@ -86,6 +91,7 @@ pub struct PendingMachine<'a> {
 
 /// The answer of `room approve`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Approve<'a> {
     /// The address that the machine called from.
     pub address: &'a str,
@@ -99,6 +105,7 @@ pub struct Approve<'a> {
 
 /// The answer of `room list`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct List<'a> {
     /// The room's id.
     pub id: String,
@@ -116,6 +123,7 @@ pub struct List<'a> {
 
 /// An open invitation.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OpenInvitation<'a> {
     /// Seconds until it ends.
     pub ends_in_s: u64,
@@ -131,6 +139,7 @@ pub struct OpenInvitation<'a> {
 
 /// A member of a room.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Member<'a> {
     /// When it was admitted, in seconds since 1970.
     pub admitted_s: u64,
@@ -154,6 +163,7 @@ pub struct Member<'a> {
 
 /// A server of a member.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct MemberServer<'a> {
     /// Whether it answers now.
     pub answers: bool,
@@ -167,6 +177,7 @@ pub struct MemberServer<'a> {
 
 /// The process that lets machines in.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Serving {
     /// The process.
     pub pid: u32,
@@ -176,6 +187,7 @@ pub struct Serving {
 
 /// The answer of `room revoke`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Revoke<'a> {
     /// The ids of the invitations that were closed.
     pub closed_invitations: &'a [&'a str],
@@ -191,6 +203,7 @@ pub struct Revoke<'a> {
 
 /// A server that was not notified of a revocation.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotNotified<'a> {
     /// Its name.
     pub node: &'a str,
@@ -200,6 +213,7 @@ pub struct NotNotified<'a> {
 
 /// The answer of `room drives`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Drives<'a> {
     /// The names of the drives that the room hands out.
     pub drives: &'a [String],
@@ -209,6 +223,7 @@ pub struct Drives<'a> {
 
 /// The answer of `room drives --remove`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RemoveDrive<'a> {
     /// The name of the drive that is no longer handed out.
     pub removed: &'a str,
@@ -216,6 +231,7 @@ pub struct RemoveDrive<'a> {
 
 /// The answer of `room export`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Export<'a> {
     /// The directory with the files.
     pub directory: Cow<'a, str>,
@@ -231,6 +247,7 @@ pub struct Export<'a> {
 
 /// The answer of `room credential`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Credential<'a> {
     /// The file.
     pub file: Cow<'a, str>,
@@ -244,6 +261,7 @@ pub struct Credential<'a> {
 
 /// The answer of `room join`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Join<'a> {
     /// This machine is a member.
@@ -262,6 +280,7 @@ pub enum Join<'a> {
 
 /// The event of a command on a machine that asks to join a room by a code.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Ask<'a> {
     /// The machine waits for approval.
@@ -277,6 +296,7 @@ pub enum Ask<'a> {
 
 /// The events of `room serve`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Serve<'a> {
     /// Machines can join.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// The answer of `verify` for a drive.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerifyDrive<'a> {
     /// Whether everything is as recorded.
     pub ok: bool,
@@ -28,6 +29,7 @@ pub struct VerifyDrive<'a> {
 
 /// The answer of `verify` for an image.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerifyImage<'a> {
     /// The image, as the user wrote it.
     pub image: &'a str,
@@ -42,6 +44,7 @@ pub struct VerifyImage<'a> {
 
 /// The answer of `verify` for the folder of a triage.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerifyTriage<'a> {
     /// The custody log in it.
     pub custody: &'a LogReport,
@@ -57,6 +60,7 @@ pub struct VerifyTriage<'a> {
 
 /// The answer of `verify` for a custody log.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct VerifyLog<'a> {
     /// What the log says.
     pub custody: &'a LogReport,
@@ -70,6 +74,7 @@ pub struct VerifyLog<'a> {
 
 /// The answer of `custody`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Custody<'a> {
     /// The head, as `verify --head` takes it: RECORDS:SHA256.
     pub head: String,

@@ -196,6 +196,7 @@ pub struct IncomingNode {
 
 /// The state of a node that missed writes to a drive with redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum NodeSync {
     /// It is being resynchronized: written, but not read.
@@ -260,6 +261,7 @@ pub struct Image {
 
 /// The state of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {
     /// A load has not finished: the drive holds part of the image.
@@ -341,6 +343,7 @@ pub struct MapRef {
 
 /// A reference to the file of chunk digests beside the drive file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DigestsRef {
     /// The file name, in the drive file's directory, as text ([`path_text`](cheetah_device::path_text)).

@@ -33,6 +33,7 @@ pub struct VerifyOptions {
 
 /// The result of a verification. Every byte is exactly one of ok, mismatched, unreadable, or not compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyReport {
     /// The size of the drive, all of which was read, in bytes.
     #[serde(rename = "size_bytes")]
@@ -64,6 +65,7 @@ pub struct VerifyReport {
 
 /// The reference for a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Compared {
     /// The digests made when the image was loaded.
@@ -78,6 +80,7 @@ pub enum Compared {
 
 /// A range that differs or cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BadRange {
     /// The offset of its first byte.
     pub offset: u64,

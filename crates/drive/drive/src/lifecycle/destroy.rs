@@ -33,6 +33,7 @@ pub struct DestroyOptions {
 
 /// The result of destroying a drive.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Destroyed {
     /// The outcomes, by node entry, in file order.
     pub nodes: Vec<NodeOutcome>,
@@ -49,6 +50,7 @@ pub struct Destroyed {
 
 /// The outcome on one node.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeOutcome {
     /// The node's name, as the user wrote it.
     pub node: String,
@@ -61,6 +63,7 @@ pub struct NodeOutcome {
 
 /// The outcome of freeing one export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum WipeOutcome {
     /// Freed and wiped, according to the node's receipt.

@@ -57,6 +57,7 @@ pub struct DrainProgress {
 
 /// The result of draining a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drained {
     /// The node.
     pub node: String,
@@ -68,6 +69,7 @@ pub struct Drained {
 
 /// An export that could not be moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remaining {
     /// Its name.
     pub export: String,

@@ -62,6 +62,7 @@ pub struct RebalanceProgress {
 
 /// A part that has moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moved {
     /// The node that it left.
     pub from: String,
@@ -85,6 +86,7 @@ pub struct Rebalanced {
 
 /// The bytes of a drive at a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeBytes {
     /// The node.
     pub node: String,

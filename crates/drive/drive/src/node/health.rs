@@ -18,6 +18,7 @@ use crate::file::{DriveFile, NodeSync, SetNode};
 
 /// The state of one node's part of a drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeStatus {
     /// The node's name, as the user wrote it.
     pub node: String,
@@ -46,6 +47,7 @@ pub struct NodeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leave_in_s: Option<u64>,
     /// The protection of the connection over which it answered; `None` if it did not answer.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(serialize_with = "as_text")]
     pub transport: Option<Transport>,
 }
@@ -56,6 +58,7 @@ fn as_text<S: Serializer>(transport: &Option<Transport>, serializer: S) -> Resul
 
 /// The state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// It answers, and holds its part of the drive.

@@ -16,6 +16,7 @@ pub fn now_s() -> u64 {
 
 /// One time that the source was opened again after a part of it may have been acquired.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Opening {
     /// When, in seconds since 1970 (UTC).
     pub at_s: u64,
@@ -39,6 +40,7 @@ pub struct Opening {
 
 /// Why a source was opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Cause {
     /// The command had ended, and was run again.
@@ -49,6 +51,7 @@ pub enum Cause {
 
 /// How a source was compared with the data read from it before. In every case no difference was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "method", rename_all = "snake_case")]
 pub enum Comparison {
     /// No bytes had been read that could be compared.

@@ -24,6 +24,7 @@ pub struct CheckOptions {
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckReport {
     /// The counts of comparisons and repairs.
     #[serde(flatten)]

@@ -62,6 +62,7 @@ pub struct RepairProgress {
 
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Repaired {
     /// Nodes that came back, and received the writes that they missed.
     pub resynced: Vec<String>,
@@ -81,6 +82,7 @@ pub struct Repaired {
 
 /// A node that was replaced by another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replacement {
     /// The lost node.
     pub lost: String,
@@ -90,6 +92,7 @@ pub struct Replacement {
 
 /// A node that is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Missing {
     /// The node.
     pub node: String,
@@ -207,6 +210,7 @@ pub async fn keep(
 
 /// The sides of a drive between which was decided, by the names of their nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kept {
     /// The nodes whose content was kept.
     pub kept: Vec<String>,

@@ -87,6 +87,7 @@ impl Answer {
 
 /// Counts of the faults and repairs of a process that has the drive open for writing, since it opened the drive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Recovery {
     /// The time of these counts, in milliseconds since 1970.

@@ -6,6 +6,7 @@ use crate::schedule::Pattern;
 
 /// A far end's name and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FarInfo {
     /// Its display name.
     pub name: String,
@@ -19,6 +20,7 @@ pub struct FarInfo {
 
 /// The limits of a far end on requests. See [`limits`](super::limits) for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FarLimits {
     /// Most packets in one train, either way.
     pub packets_max: u32,
@@ -34,6 +36,7 @@ pub struct FarLimits {
 
 /// Asks the far end to expect packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveRequest {
     /// The maximum number of packets.
@@ -44,6 +47,7 @@ pub struct ReceiveRequest {
 
 /// The answer to a [`ReceiveRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receiving {
     /// UDP port, at the address to which the request was sent.
     pub port: u16,
@@ -53,6 +57,7 @@ pub struct Receiving {
 
 /// The packets received so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Arrivals {
     /// Each packet's sequence number, time of arrival in nanoseconds of the far end's clock, and size in bytes with its
     /// IP header, in order of arrival.
@@ -65,6 +70,7 @@ pub struct Arrivals {
 
 /// Asks the far end to send a train to the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SendRequest {
     /// The schedule, as a [`Pattern`].
@@ -87,6 +93,7 @@ impl SendRequest {
 
 /// The answer to a [`SendRequest`], after the train has left.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendReply {
     /// When each packet was due, in nanoseconds of the far end's clock.
     pub due_ns: Vec<u64>,
@@ -96,6 +103,7 @@ pub struct SendReply {
 
 /// The bytes received, and the time it took.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BulkReceived {
     /// Bytes.
     pub bytes: u64,
@@ -107,6 +115,7 @@ pub struct BulkReceived {
 
 /// The body of an error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// The message.
     pub error: String,
@@ -114,6 +123,7 @@ pub struct ErrorBody {
 
 /// The secret that the packets of one train carry: 64 random bits, as 16 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Token(pub u64);
 
