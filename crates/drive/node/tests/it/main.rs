@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod node;
+mod openapi;
 mod replaced;
 mod roles;
 mod store;

@@ -19,7 +19,7 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn start() -> (Node, ControlClient) {
+pub fn start() -> (Node, ControlClient) {
     let node = Node::start(NodeConfig { name: "desk-7".into(), ..NodeConfig::new(8 * MIB, loopback(0)) }).unwrap();
     let client = ControlClient::new(node.http_address());
     (node, client)
@@ -237,7 +237,7 @@ async fn the_number_of_exports_is_limited() {
 }
 
 /// Sends `request` verbatim, and returns the response.
-async fn raw(node: &Node, request: &[u8]) -> String {
+pub async fn raw(node: &Node, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(node.http_address()).await.unwrap();
     // A server may close while we still send; its response has arrived nevertheless.
     let _ = stream.write_all(request).await;
