@@ -29,5 +29,6 @@ fn help_is_printed_without_python() {
         assert!(help.contains(word), "no {word} in {help}");
     }
     cheetah_plain(&["bench"]).ended_with(2);
-    with_python("/nonexistent/python", &["bench", "storage"]).says(1, &["cheetah bench runs in Python", "CHEETAH_PYTHON"]);
+    with_python("/nonexistent/python", &["bench", "storage"])
+        .says(1, &["cheetah bench runs in Python", "CHEETAH_PYTHON"]);
 }
