@@ -12,6 +12,9 @@ use crate::acquire::Opener;
 const PLACE_LEN: u64 = 4096;
 /// The number of places tested.
 const PLACES: u64 = 4;
+/// The number of attempts to read a place that was read before: with half of all reads failing by chance, one check in some
+/// thousands takes a living source for dead.
+const ATTEMPTS: u32 = 10;
 /// The most readable ranges remembered.
 const GOOD_MAX: usize = 64;
 
@@ -19,7 +22,7 @@ const GOOD_MAX: usize = 64;
 /// A source is alive if it can be read elsewhere.
 ///
 /// Ranges read before may come from a cache, ours or the server's, long after the disk died. So unread places are tried
-/// first, then several that were read, none of which may fail. A local source must also be openable again.
+/// first, then several that were read, none of which may fail for good. A local source must also be openable again.
 pub struct Liveness {
     name: Arc<str>,
     /// Opens the source again; `None` for remote sources.
@@ -82,7 +85,7 @@ impl Liveness {
         }
         let behind = self.some_good(round, inside);
         for place in &behind {
-            if !can_read(&device, *place).await? {
+            if !can_read_again(&device, *place).await? {
                 return lost(&format!(
                     "nothing can be read of it any more, not even {place}, which could be read before"
                 ));
@@ -113,6 +116,16 @@ fn place(range: ByteRange, seed: u64) -> Option<ByteRange> {
     let index = mix(seed).checked_rem(range.len.div_ceil(PLACE_LEN))?;
     let start = range.offset + index * PLACE_LEN;
     Some(ByteRange::between(start, (start + PLACE_LEN).min(range.end())))
+}
+
+/// Whether a place that was read before can be read, in one of several attempts: errors may come and go.
+async fn can_read_again(device: &DynDevice, place: ByteRange) -> Result<bool> {
+    for _ in 0..ATTEMPTS {
+        if can_read(device, place).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 async fn can_read(device: &DynDevice, place: ByteRange) -> Result<bool> {
