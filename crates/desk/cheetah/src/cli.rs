@@ -7,7 +7,7 @@ use cheetah_drive::sealed;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
 use cheetah_seal::{SealError, keyring};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     acquire, attach, bench, create, custody, demo, destroy, detach, drain, drive, enlarge, export, generate, load,
@@ -22,7 +22,6 @@ use crate::ui::Ui;
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true)]
-#[command(help_template = overview::template(&Command::augment_subcommands(clap::Command::new("cheetah"))))]
 #[command(long_about = "Cheetah turns the idle RAM of a room of machines into one forensic drive, \
 which every tool and every analyst can use at once.
 
@@ -107,6 +106,24 @@ pub enum Command {
 }
 
 impl Cli {
+    /// Reads the command line of this process.
+    ///
+    /// # Errors
+    ///
+    /// What clap has to say: the help that was asked for, or what is wrong.
+    pub fn read() -> std::result::Result<Self, clap::Error> {
+        let mut described = Self::described();
+        let matches = described.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut described))
+    }
+
+    /// The command line as clap knows it, with the verbs in groups.
+    fn described() -> clap::Command {
+        let verbs = Self::command();
+        let template = overview::template(&verbs);
+        verbs.help_template(template)
+    }
+
     /// Runs the verb.
     pub async fn run(mut self, ui: &Ui) -> Result<()> {
         let (ui, room) = (*ui, self.room.clone());
@@ -217,17 +234,16 @@ impl Command {
             Self::Triage(args) => triage::run(args, room, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
             Self::Bench(args) => bench::run(args, room, ui).await,
-            Self::Generate(args) => generate::run(&args, Cli::command(), ui),
+            Self::Generate(args) => generate::run(&args, Cli::described(), ui),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        super::Cli::command().debug_assert();
+        super::Cli::described().debug_assert();
     }
 }

@@ -18,7 +18,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use cheetah_device::supervise;
-use clap::Parser;
 use failure::Context as _;
 
 // musl's own allocator takes a lock per call, which costs a node half of its throughput.
@@ -26,7 +25,7 @@ use failure::Context as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::read() {
         Ok(cli) => cli,
         Err(message) => return explain(&message),
     };
