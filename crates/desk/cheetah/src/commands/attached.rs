@@ -56,8 +56,8 @@ pub fn identifier(identity: &Identity, how: Use) -> String {
     format!("cheetah:{}:{kind}:{what}", how.name())
 }
 
-/// What the digest of an image that has no id is made of.
-#[derive(Serialize)]
+/// The facts that the digest of an image without an id is made of.
+#[derive(Debug, Serialize)]
 struct Digested<'a> {
     identity: &'a Identity,
     /// Device, inode and time of the last change of the file.
@@ -76,7 +76,9 @@ fn digest(identity: &Identity) -> String {
     // A disk's file changes its times without a change of the disk.
     let file = file.filter(|_| identity.kind != Kind::Block);
     // A map, whose names are in order, so that the text is the same in every version.
-    let text = serde_json::to_value(Digested { identity: &known, file }).unwrap_or_default().to_string();
+    let digested = Digested { identity: &known, file };
+    // Every identity can be written as JSON; if one could not, no other has its text either.
+    let text = serde_json::to_value(&digested).map_or_else(|_| format!("{digested:?}"), |value| value.to_string());
     blake3::hash(text.as_bytes()).to_hex().chars().take(DIGITS).collect()
 }
 
