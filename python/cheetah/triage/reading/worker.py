@@ -32,7 +32,7 @@ class Worker:
         return self._images[sector_size]
 
     def kept(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Returns what is kept by this name of a volume, say, and makes it at its first use."""
+        """Returns the value stored under a name and a key, such as a volume; `make` makes it at its first use."""
         kept = self.keep.setdefault(name, {})
         if key not in kept:
             kept[key] = make()
