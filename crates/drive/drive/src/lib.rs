@@ -8,18 +8,20 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `file` | drive files, and the files beside them: chunk digests, coverage map |
-//! | `node` | finding nodes, their health, connecting to them |
+//! | `file` | drive files, the devices that they describe, and the files beside them: chunk digests, coverage map |
+//! | `node` | finding nodes, their health, connecting to them, allocating parts there |
 //! | `lease` | the write lease, and the fence that stops a writer that lost it |
-//! | `layout` | sharing a drive out over nodes; stacking their devices |
-//! | `redundancy` | drives that survive losses: the map at the nodes, opening, following, repairing |
-//! | `open` | opening a drive: the layers over its nodes |
+//! | `layout` | sharing a drive out over nodes |
+//! | `set` | sets that survive losses: the map at the nodes, opening, following, reading and writing |
+//! | `sealed` | drives whose nodes hold ciphertext only |
+//! | `care` | restoring redundancy, moving parts: repair, drain, rebalance, upkeep |
+//! | `open` | opening a drive: the layers over its nodes, and the upkeep of its sets |
 //! | `copy` | the copy engine, reading around lost ranges, sparse files |
 //! | `recognise` | whether a source that is opened again is the same; for acquisitions, too |
 //! | `fill` | lazy drives: read while they are filled |
 //! | `image` | loading, saving and verifying an image |
 //! | `status` | the state of a drive |
-//! | `lifecycle` | creating, enlarging and destroying drives; moving their parts |
+//! | `lifecycle` | creating, enlarging and destroying drives |
 //!
 //! # Functions
 //!
@@ -51,6 +53,7 @@
 
 #![forbid(unsafe_code)]
 
+mod care;
 pub mod copy;
 pub mod file;
 pub mod fill;
@@ -63,10 +66,11 @@ pub mod open;
 pub mod options;
 mod random_id;
 pub mod recognise;
-pub mod redundancy;
 pub mod sealed;
+mod set;
 pub mod status;
 
+pub use care::{check, drain, rebalance, refetch, repair};
 pub use cheetah_image::{HashChoice, HashKind, Hashes};
 pub use copy::{CopyProgress, sparse_file};
 pub use file::{DriveFile, Image, ImageState, digests};
@@ -74,9 +78,8 @@ pub use image::{load, partial, save, verify};
 pub use layout::kind::{Layout, UNIT_BYTES_DEFAULT, unit_of_sealed};
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
-pub use lifecycle::{create, destroy, drain, rebalance, usage};
+pub use lifecycle::{create, destroy, usage};
 pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather, here};
 pub use open::Drive;
 pub use options::OpenOptions;
-pub use redundancy::{check, refetch, repair};

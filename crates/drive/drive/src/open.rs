@@ -6,7 +6,7 @@
 //!  fence | read-only             if writable | if not
 //!  sealed | window               if its nodes hold ciphertext only | the drive's exact size
 //!  linear, stripe                over the sets, if there are several; stripe: over the sets of a bundle
-//!  stripe | linear               a set, over its nodes; mirror and parity: see `redundancy`
+//!  stripe | linear               a set, over its nodes; mirror and parity: see `set`
 //!  window                        a node's share of its export
 //!  NBD client | lost             if connected | if lost, and that is allowed
 //! ```
@@ -21,18 +21,18 @@ use cheetah_device::readonly::ReadOnly;
 use cheetah_device::{Coverage, DynDevice};
 use futures::future::join_all;
 
-use crate::file::coverage;
-use crate::file::{DriveFile, ImageState};
+use crate::care::upkeep;
+use crate::file::stack::{exact_size, stack};
+use crate::file::{DriveFile, ImageState, coverage};
 use crate::layout::lost::LostNode;
-use crate::layout::stack::{exact_size, stack};
 use crate::lease::{Fence, Fenced, Leases};
 use crate::node::health::node_statuses;
 use crate::node::open::{NodeAccess, open_node};
 use crate::node::trouble;
 pub use crate::node::trouble::Trouble;
 use crate::options::OpenOptions;
-use crate::redundancy::arrays::Arrays;
 use crate::sealed::{self, Below};
+use crate::set::arrays::Arrays;
 use cheetah_error::{Error, Result};
 use cheetah_seal::{DriveKey, Sealed};
 
@@ -99,7 +99,7 @@ impl Drive {
         // Before anything is taken from other processes: without the key, nothing can be done.
         let key = sealed::unlock(file)?;
         if file.is_redundant() {
-            let arrays = Arrays::open(file, &options).await?;
+            let arrays = upkeep::open(file, &options).await?;
             let missing = || arrays.missing().cloned().collect::<Vec<_>>();
             let troubles = if arrays.is_readable() { Vec::new() } else { missing() };
             if let Some(refusal) = trouble::refusal(&file.name, &troubles, file.nodes().count()) {
@@ -108,7 +108,9 @@ impl Drive {
             for node in arrays.missing().filter(|_| arrays.is_readable()) {
                 tracing::warn!("{} goes on without a node: {node}", file.name);
             }
-            let below = Below { device: arrays.device(), without_one: Some(arrays.without_one(file)) };
+            // Only the seal can tell whether content is right.
+            let alternatives = key.is_some().then(|| arrays.alternatives(file));
+            let below = Below { device: arrays.device(), alternatives };
             let Above { device, prefetch, sealed } = match above(file, &options, below, arrays.fence(), key).await {
                 Ok(above) => above,
                 Err(error) => {
@@ -276,7 +278,7 @@ async fn assemble(
     }
     let bad = Error::device(format!("assembling {}", file.name));
     let device = stack(file, devices).map_err(bad)?;
-    let below = Below { device, without_one: None };
+    let below = Below { device, alternatives: None };
     Ok((above(file, options, below, leases.map(Leases::fence), key).await?, troubles))
 }
 

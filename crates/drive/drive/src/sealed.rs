@@ -10,24 +10,21 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cheetah_device::{ByteRange, Data, DynDevice, Size};
+use cheetah_device::{ByteRange, DynDevice, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
 use cheetah_seal::age::{Identity, Recipient};
-use cheetah_seal::device::{Alternative, Alternatives, Opening, RecordStore, Version};
+use cheetah_seal::device::{Alternatives, Opening, RecordStore, Version};
 use cheetah_seal::unit::{DriveBinding, ID_BYTES, SUITE};
-use cheetah_seal::units::UNITS_MAX;
 use cheetah_seal::{DriveKey, Record, SealError, Sealed, Units, keyring, log};
 
 use cheetah_tls::{Credential, credential_store};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::file::check::KEYS_MAX;
+use crate::file::units::{sealed_bytes, units_of};
 use crate::file::{DriveFile, SealSection, WrappedKey, beside};
-use crate::redundancy::arrays::WithoutOne;
 
 /// The file of the seal record.
 const RECORD: OwnFile = OwnFile { name: "seal record", begins: |head| head.starts_with(b"cheetah-seal-v") };
@@ -53,22 +50,6 @@ impl SealRequest {
     pub(crate) fn fitting(&self, capacity: u64) -> u64 {
         Units::fitting(self.unit, capacity)
     }
-}
-
-/// The bytes that `size` bytes of content take in units of `unit` bytes.
-pub(crate) fn sealed_bytes(unit: u64, size: u64) -> Result<u64> {
-    Ok(units_of(unit, size)?.sealed_bytes())
-}
-
-/// The units of `size` bytes of content.
-pub(crate) fn units_of(unit: u64, size: u64) -> Result<Units> {
-    Units::new(unit, size).ok_or_else(|| {
-        let size = Size(size);
-        Error::misuse(format!(
-            "content of {size} cannot be sealed with a unit of {unit} bytes: a unit has 4096 or 65536, and a drive has at most \
-             {UNITS_MAX} units on this machine"
-        ))
-    })
 }
 
 /// Makes the key and the record of a new drive, which has its size, and no seal yet. Keeps the key for this process.
@@ -173,7 +154,7 @@ pub(crate) struct Below {
     /// The device.
     pub device: DynDevice,
     /// The ways to read a range otherwise, if it has redundancy.
-    pub without_one: Option<WithoutOne>,
+    pub alternatives: Option<Arc<dyn Alternatives>>,
 }
 
 /// The sealed device over the device of a drive's nodes.
@@ -184,11 +165,7 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
         Arc::new(RecordFile { drive: file.path.clone(), path: record_path(file), units, own: Mutex::default() });
     let binding = DriveBinding { drive: id(file)?, unit_bytes: seal.unit };
     let name: Arc<str> = file.name.as_str().into();
-    let alternatives = below.without_one.map(|others| {
-        others.set_authenticated();
-        Arc::new(others) as Arc<dyn Alternatives>
-    });
-    let (boundary, below) = (boundary(file), below.device);
+    let (boundary, Below { device: below, alternatives }) = (boundary(file), below);
     let (size, epoch) = (file.size, seal.epoch);
     let opening = Opening { below, key, store, binding, size, epoch, name, writable, boundary, alternatives };
     let sealed = Sealed::open(opening).await.map_err(|error| error_of(file, &error))?;
@@ -257,22 +234,6 @@ fn boundary(file: &DriveFile) -> Option<u64> {
 
 fn gcd(one: u64, other: u64) -> u64 {
     if other == 0 { one } else { gcd(other, one % other) }
-}
-
-impl Alternatives for WithoutOne {
-    fn read(&self, range: ByteRange) -> BoxFuture<'_, Vec<Alternative>> {
-        async move {
-            let found = self.read(range).await.into_iter();
-            found
-                .map(|found| Alternative { without: found.without, name: self.name(found.without), data: found.data })
-                .collect()
-        }
-        .boxed()
-    }
-
-    fn restore(&self, range: ByteRange, data: Data, member: usize) -> BoxFuture<'_, cheetah_device::Result<()>> {
-        async move { self.restore(range, &data, member).await }.boxed()
-    }
 }
 
 /// Lets a recipient open the drive, too. This process must be able to open it.

@@ -8,14 +8,14 @@ use cheetah_tls::credential_store;
 use futures::future::{join_all, try_join_all};
 use serde::Serialize;
 
+pub use crate::care::request::Recovery;
+use crate::care::request::{Leaving, Step};
 use crate::file::coverage;
 use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
-use crate::redundancy::newest::newest_of_any;
-pub use crate::redundancy::request::Recovery;
-use crate::redundancy::request::{Leaving, Step};
+use crate::set::newest::newest_of_any;
 use cheetah_error::{Fact, Result};
 
 /// The state of a drive.

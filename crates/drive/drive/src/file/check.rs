@@ -9,9 +9,9 @@ use cheetah_redundancy::BadRanges;
 use cheetah_seal::unit::SUITE;
 
 use super::places::{self, BUNDLE_UNIT_BYTES};
+use super::units::units_of;
 use super::{DriveFile, Fill, Image, ImageState, LayoutName, MapRef, Set, SetNode, WrappedKey};
 use crate::file::digests::CHUNK_BYTES;
-use crate::sealed::units_of;
 use cheetah_image::hash::{HashChoice, is_hex};
 
 /// The maximum number of nodes in all sets together.

@@ -60,6 +60,8 @@
 //! * [`digests`] and `coverage`: the files beside it.
 //! * `places`: where the bytes of the sets are in the drive.
 //! * `set`: a set, together with the drive that it belongs to.
+//! * `stack`: stacking the devices of its nodes.
+//! * `units`: the units of a sealed drive.
 
 pub mod check;
 pub mod codec;
@@ -69,6 +71,8 @@ pub mod disk;
 pub(crate) mod places;
 pub(crate) mod set;
 pub mod side_space;
+pub(crate) mod stack;
+pub(crate) mod units;
 
 use std::path::{Path, PathBuf};
 
@@ -80,12 +84,14 @@ use cheetah_redundancy::{BadRanges, Redundancy, SetGeometry};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::kind::{Layout, UNIT_BYTES_DEFAULT};
-use crate::recognise::CONFIDENCE_PERCENT;
 use cheetah_image::ServedBy;
 use cheetah_image::hash::Hashes;
 
 /// The version of the schema; a file with another one is refused.
 pub const VERSION: u32 = 2;
+
+/// The confidence of [`Image::differ_bytes_max`], in percent.
+pub const CONFIDENCE_PERCENT: f64 = 99.9;
 
 /// The content of a drive file, and its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -505,7 +511,7 @@ impl DriveFile {
     pub fn own_files(&self) -> Vec<PathBuf> {
         let extensions = ["seal", "digests", "custody", "map", "acquire", "report.txt"];
         let beside = extensions.map(|extension| beside(&self.path, extension));
-        let fill = [coverage::path(self), crate::fill::grains_path(self), self.digests_path()];
+        let fill = [coverage::path(self), grains_path(self), self.digests_path()];
         [self.path.clone()].into_iter().chain(beside).chain(fill).collect()
     }
 
@@ -529,70 +535,15 @@ pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
     name.into()
 }
 
+/// The path of the file of a drive's grains: the digests of what the source of a fill sent.
+pub(crate) fn grains_path(file: &DriveFile) -> PathBuf {
+    beside(&file.path, "grains")
+}
+
 /// Returns how a drive file records the name of the file at `path`, which lies beside it.
 pub(crate) fn recorded_name(path: &Path) -> String {
     path_to_text(path.file_name().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A drive with parity over three nodes, one of them stale.
-    pub(crate) fn redundant() -> DriveFile {
-        let mut node = example().sets[0].nodes[0].clone();
-        let mut nodes = Vec::new();
-        for name in ["a", "b", "c"] {
-            let instance = Some(name.repeat(32));
-            let [nbd, http] = [format!("nbd://{name}:10809/case42-0"), format!("{name}:10810")];
-            node = SetNode { name: name.into(), nbd, http: Some(http), instance, ..node };
-            nodes.push(node.clone());
-        }
-        nodes[1].state = Some(NodeSync::Stale);
-        let mut set = Set::new(Layout::Parity { unit: 64 << 10, parities: 1 }, nodes);
-        (set.epoch, set.bad) = (7, "0,2-3".into());
-        DriveFile { size: set.size - 512, sets: vec![set], image: None, ..example() }
-    }
-
-    /// A drive over a set of two nodes and a set of a foreign server, with an image.
-    pub(crate) fn example() -> DriveFile {
-        let node = |name: &str, size| SetNode {
-            name: name.into(),
-            nbd: format!("nbd://{name}:10809/case42-0"),
-            http: Some(format!("{name}:10810")),
-            instance: Some("ab".repeat(16)),
-            size,
-            state: None,
-            receipt: None,
-        };
-        let foreign = SetNode { http: None, instance: None, ..node("ceph", 1 << 20) };
-        DriveFile {
-            path: PathBuf::from("dir/case42.drive"),
-            version: VERSION,
-            name: "case42".into(),
-            id: "0123456789abcdef".repeat(2),
-            size: (4 << 20) - 512,
-            spares: Vec::new(),
-            sets: vec![
-                Set::new(Layout::Stripe { unit: 64 << 10 }, vec![node("a", 2 << 20), node("b", 1 << 20)]),
-                Set::new(Layout::Linear, vec![foreign]),
-            ],
-            image: Some(Image {
-                source: "/evidence/disk \"1\".raw".into(),
-                size: 1 << 20,
-                sector_size: Some(512),
-                state: ImageState::Intact,
-                digests: Some(DigestsRef {
-                    file: "case42.drive.digests".into(),
-                    chunk: 1 << 20,
-                    blake3: "0".repeat(64),
-                }),
-                hashes: Hashes { md5: Some("9".repeat(32)), ..Hashes::default() },
-                differ_bytes_max: 0,
-            }),
-            sealed: None,
-            fill: None,
-            map: None,
-        }
-    }
-}
+pub(crate) mod tests;

@@ -24,7 +24,6 @@ use cheetah_image::own_file::OwnFile;
 use parking_lot::Mutex;
 
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
-use crate::file::{DriveFile, beside};
 use crate::recognise::Pieces;
 
 /// The file beside the drive file. Its content does not identify it.
@@ -43,11 +42,6 @@ pub(super) struct Grains {
     size: u64,
     /// Values added since the last [`Grains::sync`].
     fresh: Mutex<BTreeMap<u64, ChainingValue>>,
-}
-
-/// The path of a drive's file of grains.
-pub(super) fn path(file: &DriveFile) -> PathBuf {
-    beside(&file.path, "grains")
 }
 
 impl Grains {

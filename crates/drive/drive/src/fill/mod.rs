@@ -254,8 +254,3 @@ impl Parts {
         Ok(Filling { device, prefetch, copy, drive, stage, follower, follow, reporter })
     }
 }
-
-/// The file of the digests of what the source sent.
-pub(crate) fn grains_path(file: &DriveFile) -> std::path::PathBuf {
-    grains::path(file)
-}

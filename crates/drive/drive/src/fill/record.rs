@@ -10,10 +10,10 @@ use cheetah_error::Result;
 use parking_lot::Mutex;
 
 use super::event::Reporter;
-use super::grains::{self, Grains};
+use super::grains::Grains;
 use crate::file::coverage;
 use crate::file::digests::CHUNK_BYTES;
-use crate::file::{DriveFile, MapRef};
+use crate::file::{DriveFile, MapRef, grains_path};
 use crate::recognise::{Opening, Pieces};
 
 /// The drive file, and the files beside it. Digests are written first, then the map that records their ranges as read.
@@ -54,7 +54,7 @@ impl SentRanges {
 impl FillRecord {
     /// Opens the record of a drive; `recorded` is the content of its map.
     pub(super) fn open(file: &DriveFile, recorded: Coverage, reporter: Reporter) -> Result<Self> {
-        let grains = Grains::open(&grains::path(file), recorded.size())?;
+        let grains = Grains::open(&grains_path(file), recorded.size())?;
         let (map, file, sent) = (coverage::path(file), Mutex::new(file.clone()), Mutex::new(recorded));
         Ok(Self { inner: Arc::new(Inner { map, grains, file, sent, reporter }) })
     }

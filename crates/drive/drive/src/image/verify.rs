@@ -16,7 +16,7 @@ use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
 use crate::open::Drive;
 use crate::options::OpenOptions;
-use crate::redundancy::newest::refresh;
+use crate::set::newest::refresh;
 use cheetah_error::{Error, Fact, Result};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 

@@ -15,11 +15,11 @@ use crate::file::{DriveFile, SetNode};
 use crate::fill::files;
 use crate::lease::Leases;
 use crate::node::export::NodeExport;
-use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses, reason};
-use crate::node::trouble::{self, Trouble};
+use crate::node::health::{NodeState, NodeStatus, node_status, node_statuses};
+use crate::node::trouble::{self, Trouble, reason};
 use crate::node::wipe::{KeptReceipt, NoReceipt, wipe};
-use crate::redundancy::newest::refresh_any;
 use crate::sealed;
+use crate::set::newest::refresh_any;
 use cheetah_error::{Error, Fact, Result};
 
 /// How to destroy a drive.

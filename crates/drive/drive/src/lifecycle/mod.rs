@@ -1,7 +1,5 @@
-//! Making, enlarging, moving and destroying drives.
+//! Making, enlarging and destroying drives.
 
 pub mod create;
 pub mod destroy;
-pub mod drain;
-pub mod rebalance;
 pub mod usage;

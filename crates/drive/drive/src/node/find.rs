@@ -8,7 +8,6 @@ use futures::future::join_all;
 
 use super::browse::browse;
 use super::connect::{Connect, connect};
-use super::health::reason;
 use super::spec::host_port;
 pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
 use super::trouble;
@@ -96,7 +95,7 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Availabl
 async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, timeout: Duration) -> Error {
     let (control, why, fact) = match error {
         ControlError::NoAnswer { why, fact, .. } if fact != Fact::Refused => (port + 1, why, fact),
-        other => return trouble::of_call(format!("{spec} cannot be used: {}", reason(&other)), &other),
+        other => return trouble::of_call(format!("{spec} cannot be used: {}", trouble::reason(&other)), &other),
     };
     let asked = ControlClient::new(host_port(host, port)).with_timeout(timeout.min(MISTAKE_TIMEOUT)).status().await;
     if let Ok(status) = asked {

@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::connect::{Connect, connect};
 use super::export::control;
-use super::trouble;
+use super::trouble::{self, Trouble};
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, NodeSync, SetNode};
 
@@ -112,6 +112,15 @@ impl NodeStatus {
     /// Whether it answers and holds all of its part of the drive.
     pub fn is_whole(&self) -> bool {
         self.state.is_healthy() && self.sync.is_none()
+    }
+}
+
+impl Trouble {
+    /// That of a node whose state was asked for; `None` if it is of use.
+    pub(crate) fn of(status: &NodeStatus) -> Option<Self> {
+        let fact = status.state.fact();
+        let why = status.problem.clone().unwrap_or_else(|| format!("node {} lacks writes", status.node));
+        (fact.is_some() || status.problem.is_some()).then_some(Self { fact, why })
     }
 }
 
@@ -218,20 +227,6 @@ async fn foreign(node: &SetNode, timeout: Duration) -> (Option<Transport>, Judge
             let state = error.fact().map_or(NodeState::Unreachable, NodeState::from);
             (None, (state, Some(error.to_string()), None))
         }
-    }
-}
-
-/// Returns why a call to a node failed, without the node's name. Names the control port, which may be another one than
-/// the user's port, but not the address again.
-pub(crate) fn reason(error: &ControlError) -> String {
-    match error {
-        ControlError::NoAnswer { why, fact: Fact::Refused, .. } => why.clone(),
-        ControlError::NoAnswer { addr, why, .. } => match addr.rsplit_once(':') {
-            Some((_, port)) => format!("{why} (control port {port})"),
-            None => why.clone(),
-        },
-        ControlError::Refused { error, .. } => error.clone(),
-        ControlError::NotANode { .. } => error.to_string(),
     }
 }
 

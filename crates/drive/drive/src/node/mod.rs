@@ -1,5 +1,6 @@
 //! The nodes of a drive: finding them, connecting to them, and asking them for their state.
 
+pub(crate) mod allocate;
 mod browse;
 pub(crate) mod connect;
 pub(crate) mod export;

@@ -3,8 +3,6 @@
 use cheetah_control::ControlError;
 use cheetah_error::{Error, Fact};
 
-use super::health::{NodeStatus, reason};
-
 /// A node of a drive that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
@@ -12,15 +10,6 @@ pub struct Trouble {
     pub fact: Option<Fact>,
     /// The reason, in a sentence that names it.
     pub why: String,
-}
-
-impl Trouble {
-    /// That of a node whose state was asked for; `None` if it is of use.
-    pub(crate) fn of(status: &NodeStatus) -> Option<Self> {
-        let fact = status.state.fact();
-        let why = status.problem.clone().unwrap_or_else(|| format!("node {} lacks writes", status.node));
-        (fact.is_some() || status.problem.is_some()).then_some(Self { fact, why })
-    }
 }
 
 impl From<Error> for Trouble {
@@ -121,6 +110,20 @@ pub(crate) fn sentence(node: &str, error: &ControlError) -> String {
         Some(Fact::Unreachable) => format!("node {node} cannot be reached: {why}"),
         Some(Fact::Silent) => format!("node {node} does not answer: {why}"),
         _ => format!("node {node}: {why}"),
+    }
+}
+
+/// Returns why a call to a node failed, without the node's name. Names the control port, which may be another one than
+/// the user's port, but not the address again.
+pub(crate) fn reason(error: &ControlError) -> String {
+    match error {
+        ControlError::NoAnswer { why, fact: Fact::Refused, .. } => why.clone(),
+        ControlError::NoAnswer { addr, why, .. } => match addr.rsplit_once(':') {
+            Some((_, port)) => format!("{why} (control port {port})"),
+            None => why.clone(),
+        },
+        ControlError::Refused { error, .. } => error.clone(),
+        ControlError::NotANode { .. } => error.to_string(),
     }
 }
 

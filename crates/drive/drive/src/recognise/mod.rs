@@ -22,10 +22,11 @@ use cheetah_error::{Error, Result};
 use cheetah_nbd::client::Client;
 use futures::{StreamExt as _, stream};
 
-pub use self::opening::{CONFIDENCE_PERCENT, Cause, Comparison, Opening, now_s};
+pub use self::opening::{Cause, Comparison, Opening, now_s};
 pub use self::pieces::Pieces;
 use self::sample_size::{choose, differing_max, sample_size};
 use crate::copy::read_exactly;
+pub use crate::file::CONFIDENCE_PERCENT;
 use crate::file::digests::{CHUNK_BYTES, ChunkDigest};
 
 /// Bytes of content in one request for digests.

@@ -6,8 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cheetah_device::Size;
 use serde::{Deserialize, Serialize};
 
-/// The confidence of the bound in [`Comparison::Samples`], in percent.
-pub const CONFIDENCE_PERCENT: f64 = 99.9;
+use crate::file::CONFIDENCE_PERCENT;
 
 /// Seconds since 1970 (UTC).
 pub fn now_s() -> u64 {

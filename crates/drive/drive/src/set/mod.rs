@@ -1,4 +1,4 @@
-//! Redundant drives: the maps at their nodes, opening them, repairing them.
+//! Sets with redundancy: the maps at their nodes, opening them, reading and writing them.
 //!
 //! A drive with redundancy may lose nodes, and other nodes may replace them, so its drive file does not permanently
 //! record where its bytes are. It leads to the nodes, and they hold the *map*, one for each set of the drive. The sets
@@ -9,29 +9,27 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `lineage` | the writers of a drive, as its maps name them |
 //! | `map` | the text of a map, and the nodes it names |
-//! | `newest` | finding the newest map |
-//! | `votes` | the votes of the nodes |
-//! | `ended` | whether a node's process has certainly ended |
-//! | `environment` | a writer's connections, and the places of the members |
-//! | `leased` | a connection under a writer's lease |
-//! | `ballot` | storing a map: which nodes count, and when they decide |
-//! | `leases` | a writer's leases, taken and renewed |
-//! | `confirmation` | how long a writer relies on its leases |
 //! | `divergence` | writers that wrote apart from each other are found |
+//! | `votes` | the votes of the nodes |
+//! | `newest` | finding the newest map |
+//! | `ended` | whether a node's process has certainly ended |
 //! | `stores` | requests that store maps at the nodes |
-//! | `open` | opening a set |
-//! | `arrays` | the sets of a drive, opened |
+//! | `confirmation` | how long a writer relies on its leases |
+//! | `shared` | the state of a writer, which its tasks share |
+//! | `leased` | a connection under a writer's lease |
+//! | `connect` | a writer's connections |
+//! | `leases` | a writer's leases, taken and renewed |
+//! | `ballot` | storing a map: which nodes count, and when they decide |
+//! | `environment` | what the recovery engine needs from outside |
+//! | `holder` | taking a writer's leases, and holding them |
 //! | `follow` | a reader that follows the map |
-//! | `upkeep` | a writer's own repair |
-//! | `draining` | moving parts off nodes that are about to leave |
-//! | `moving` | moving a part of the drive to another node |
-//! | `spare` | finding spares, and replacing nodes by them |
-//! | `former` | replaced nodes wipe their parts |
-//! | `request` | messages between `repair` and the writer |
-//! | [`check`] | comparing all data and redundancy |
-//! | [`repair`] | restoring full redundancy |
-//! | [`refetch`] | fetching lost ranges from the image's source |
+//! | `open` | opening a set |
+//! | `without_one` | reading a drive without one of its members |
+//! | `arrays` | the sets of a drive, opened |
+//!
+//! Restoring redundancy and moving parts is the work of [`care`](crate::care), which this does not know.
 //!
 //! # Votes
 //!
@@ -45,24 +43,20 @@
 
 pub(crate) mod arrays;
 mod ballot;
-pub mod check;
 mod confirmation;
+mod connect;
 pub(crate) mod divergence;
-mod draining;
 mod ended;
-pub(crate) mod environment;
-pub(crate) mod follow;
-pub(crate) mod former;
+mod environment;
+mod follow;
+mod holder;
 mod leased;
 mod leases;
+mod lineage;
 pub(crate) mod map;
-mod moving;
 pub(crate) mod newest;
 pub(crate) mod open;
-pub mod refetch;
-pub mod repair;
-pub(crate) mod request;
-pub(crate) mod spare;
+pub(crate) mod shared;
 mod stores;
-mod upkeep;
-mod votes;
+pub(crate) mod votes;
+mod without_one;

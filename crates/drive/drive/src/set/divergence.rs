@@ -8,16 +8,12 @@
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::MemberState;
 use cheetah_redundancy::engine::newest_of_writer;
-use serde::{Deserialize, Serialize};
 
+use super::lineage::{Ancestor, LINEAGE_MAX, short};
 use super::map::DriveMap;
 use crate::file::SetNode;
 use crate::file::set::DriveSet;
 
-/// The writers before that of a map that it names at most; of older maps it is not known whether it comes from them.
-pub(crate) const LINEAGE_MAX: usize = 32;
-/// The digits of a writer's id in a lineage.
-const ID_DIGITS: usize = 16;
 /// Bits of an epoch that count the changes of one writer.
 const EPOCH_BITS_OF_WRITER: u32 = newest_of_writer(0).count_ones();
 
@@ -28,39 +24,6 @@ pub(crate) struct Divergence {
     pub newest: DriveMap,
     /// The other one.
     pub other: DriveMap,
-}
-
-/// A writer in a lineage, as text `ID@EPOCH`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub(crate) struct Ancestor {
-    /// Its id, in short.
-    pub writer: String,
-    /// The epoch of the map that it began with, if known: it does not know what the writer before changed later.
-    pub began_with: Option<u64>,
-}
-
-impl From<String> for Ancestor {
-    fn from(text: String) -> Self {
-        match text.split_once('@') {
-            Some((writer, epoch)) => Self { writer: writer.into(), began_with: epoch.parse().ok() },
-            None => Self { writer: text, began_with: None },
-        }
-    }
-}
-
-impl From<Ancestor> for String {
-    fn from(ancestor: Ancestor) -> Self {
-        match ancestor.began_with {
-            Some(epoch) => format!("{}@{epoch}", ancestor.writer),
-            None => ancestor.writer,
-        }
-    }
-}
-
-/// The writer's id as a lineage has it.
-fn short(writer: &str) -> String {
-    writer.chars().take(ID_DIGITS).collect()
 }
 
 impl DriveMap {

@@ -15,23 +15,23 @@ use cheetah_redundancy::{MemberState, Regions};
 use cheetah_seal::{DriveKey, Sealed};
 use futures::{StreamExt as _, stream};
 
-use super::arrays::{Arrays, close};
-use super::map::DriveMap;
-use super::newest::{newest, record};
-use super::open::{Opened, open_refetching};
 use super::repair::Replacement;
 use super::spare::{available, check, restarted};
-use super::votes::votes;
 use crate::copy::{ChunkWriter, CopyProgress, ReadChunk, chunks, read_exactly};
 use crate::file::digests::{CHUNK_BYTES, Digests, digest};
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, Image, ImageState, SetNode};
-use crate::lifecycle::create::{allocate_spare, confirm, free_spare};
+use crate::node::allocate::{allocate_spare, confirm, free_spare};
 use crate::node::export::NodeExport;
 use crate::node::find::AvailableNode;
 use crate::node::health::{NodeState, NodeStatus, set_statuses};
 use crate::node::open::NodeAccess;
 use crate::sealed::{self, Below};
+use crate::set::arrays::{Arrays, close};
+use crate::set::map::DriveMap;
+use crate::set::newest::{newest, record};
+use crate::set::open::{Opened, open_refetching};
+use crate::set::votes::votes;
 
 /// Chunks that are read from the source at once.
 const AT_ONCE: usize = 4;
@@ -312,7 +312,7 @@ struct Whole {
 /// A lost unit of a sealed drive does not open, so it is fetched again; other members are not asked for it.
 async fn whole(file: &DriveFile, arrays: &Arrays, key: Option<DriveKey>) -> Result<Whole> {
     let Some(key) = key else { return Ok(Whole { device: arrays.device(), sealed: None }) };
-    let below = Below { device: arrays.device(), without_one: None };
+    let below = Below { device: arrays.device(), alternatives: None };
     let sealed = Arc::new(sealed::open(file, key, below, true).await?);
     Ok(Whole { device: sealed.clone(), sealed: Some(sealed) })
 }

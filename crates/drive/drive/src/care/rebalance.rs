@@ -10,6 +10,9 @@ use cheetah_error::{Error, Fact, Result};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::request::{Leaving, MoveRequest, Step};
+use super::spare::{available, name_of};
+use super::upkeep;
 use crate::file::{DriveFile, SetNode};
 use crate::layout::balance::{Move, Part, next};
 use crate::node::export::NodeExport;
@@ -17,10 +20,8 @@ use crate::node::find::AvailableNode;
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
 use crate::options::OpenOptions;
-use crate::redundancy::arrays::Arrays;
-use crate::redundancy::newest::{record, refresh};
-use crate::redundancy::request::{Leaving, MoveRequest, Step};
-use crate::redundancy::spare::{available, name_of};
+use crate::set::arrays::Arrays;
+use crate::set::newest::{record, refresh};
 
 /// The interval of looks at a move.
 const LOOK: Duration = Duration::from_millis(300);
@@ -182,7 +183,7 @@ impl Work<'_> {
         let timeout = self.options.timeout;
         if node_statuses(now, timeout).await.iter().all(|node| node.writer.is_none()) {
             let open = OpenOptions { writable: true, timeout, ..OpenOptions::default() };
-            match Arrays::open(now, &open).await {
+            match upkeep::open(now, &open).await {
                 Ok(arrays) => self.own = Some(arrays),
                 // Another process may have opened it meanwhile.
                 Err(error) => tracing::debug!("{} is not opened for its move: {error}", now.name),

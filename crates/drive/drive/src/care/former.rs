@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
-
-use super::ended::has_left;
-use super::environment::{Former, Shared};
-use super::map::DriveMap;
 use cheetah_control::receipt::Receipt;
+use futures::future::join_all;
 
 use crate::file::{Set, SetNode};
 use crate::node::export::NodeExport;
-use crate::node::health::reason;
+use crate::node::trouble::reason;
 use crate::node::wipe::{self, KeptReceipt, NoReceipt};
+use crate::set::shared::Shared;
 
 /// How long a node may take to list its exports.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,22 +39,6 @@ pub(crate) async fn wipe(shared: &Shared) {
     let recorded = shared.update_file(|file| file.sets.get_mut(index).into_iter().for_each(record_all));
     if let Err(error) = recorded {
         tracing::warn!("the receipt of a node that was replaced is not in the drive file: {error}");
-    }
-}
-
-impl Shared {
-    /// Takes the leases at nodes that members have left by this map. Its writer may have died before enough of them had it:
-    /// then readers may have the map before, and the next map must be decided by the nodes of that one, too.
-    pub(super) async fn take_former(&self, map: &DriveMap, force: bool) {
-        for (member, node) in map.former.iter().enumerate() {
-            let Some(node) = node.as_ref().filter(|node| node.http.is_some()) else { continue };
-            if has_left(node, self.access.timeout).await {
-                continue;
-            }
-            let token = self.acquire_at(node, force).await.ok().flatten();
-            self.places.lock()[member].former = Some(Former { node: node.clone(), token, until: 0 });
-            self.stored_nodes.lock()[member] = node.clone();
-        }
     }
 }
 

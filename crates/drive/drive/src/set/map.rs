@@ -4,7 +4,7 @@ use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{BadRanges, Map, MemberState, Regions};
 use serde::{Deserialize, Serialize};
 
-use super::divergence::{Ancestor, LINEAGE_MAX};
+use super::lineage::{Ancestor, LINEAGE_MAX};
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, IncomingNode, SetNode};
 

@@ -10,7 +10,7 @@ use cheetah_redundancy::MemberLink;
 use tokio::time::Instant;
 
 use super::confirmation::FENCED;
-use super::environment::Shared;
+use super::shared::Shared;
 
 /// The connection to a node.
 pub(crate) struct NodeLink {

@@ -7,11 +7,11 @@ use cheetah_error::{Error, Result};
 use cheetah_redundancy::Checked;
 use serde::Serialize;
 
-use super::newest::refresh;
-use super::open::open_writer;
 use crate::file::DriveFile;
 use crate::file::set::DriveSet;
 use crate::node::open::NodeAccess;
+use crate::set::newest::refresh;
+use crate::set::open::open_writer;
 
 /// How to check a drive.
 #[derive(Debug, Clone, Copy)]

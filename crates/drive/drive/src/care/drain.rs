@@ -13,15 +13,16 @@ use cheetah_error::{Error, Result};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::request::{Leaving, Step};
+use super::upkeep;
 use crate::file::DriveFile;
 use crate::lease::TTL_S;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::node::trouble;
 use crate::options::OpenOptions;
-use crate::redundancy::arrays::Arrays;
-use crate::redundancy::newest::refresh;
-use crate::redundancy::request::{Leaving, Step};
+use crate::set::arrays::Arrays;
+use crate::set::newest::refresh;
 
 /// The interval of looks at the node.
 const LOOK: Duration = Duration::from_millis(300);
@@ -149,7 +150,7 @@ async fn open_unwritten(options: &DrainOptions, opened: &mut Vec<Own>) -> Result
         }
         let open = OpenOptions { writable: true, timeout: options.timeout, ..OpenOptions::default() };
         let exports = file.nodes().filter_map(|node| Some(node.uri()?.export)).collect();
-        opened.push(Own { arrays: Arrays::open(&file, &open).await?, exports });
+        opened.push(Own { arrays: upkeep::open(&file, &open).await?, exports });
     }
     Ok(())
 }

@@ -6,15 +6,15 @@ use cheetah_device::DynDevice;
 use cheetah_error::{Error, Fact, Result};
 use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, ReadLease, Redundant};
 use futures::future::join_all;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::ended::{ENDED_TIMEOUT, has_ended};
-use super::environment::{Holder, Taken};
 use super::follow::{Followed, Follower};
+use super::holder::{Holder, Taken};
 use super::leased::NodeLink;
 use super::map::DriveMap;
 use super::newest::newest;
-use super::upkeep::Upkeep;
 use super::votes::votes;
 use crate::file::SetNode;
 use crate::file::set::DriveSet;
@@ -41,12 +41,28 @@ pub(crate) struct Opened {
     holder: Option<Holder>,
     /// Renews the read lease, if it is open for reading.
     follower: Option<Arc<Follower>>,
-    /// Absent in a repair, and in a reader that may not repair.
+    /// A task that looks after it, and ends before it is closed.
     upkeep: Option<Upkeep>,
     /// The nodes that are missing.
     pub missing: Vec<Trouble>,
     /// Whether all of the drive can be read.
     pub readable: bool,
+}
+
+/// A task that looks after a set until this is dropped.
+pub(crate) struct Upkeep(JoinHandle<()>);
+
+impl Upkeep {
+    /// Starts it.
+    pub fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Opened {
@@ -58,25 +74,17 @@ impl Opened {
             timeout: options.timeout,
             exclusive: set.drive.sealed.is_some(),
         };
-        match options.writable {
-            true => {
-                let mut opened = open_writer(set, options.force_lease, access, fence).await?;
-                opened.redundant.resync_in_background();
-                if let Some(holder) = &opened.holder {
-                    let members = opened.redundant.members();
-                    opened.upkeep = Some(Upkeep::start(holder.shared().clone(), members, options.replace_after));
-                }
-                Ok(opened)
-            }
-            false => {
-                let mut opened = open_reader(set, options, access).await?;
-                if let Some(patience) = options.replace_after {
-                    let members = opened.redundant.members();
-                    opened.upkeep = Some(Upkeep::start_reading(set.clone(), members, patience, options.timeout));
-                }
-                Ok(opened)
-            }
+        if !options.writable {
+            return open_reader(set, options, access).await;
         }
+        let opened = open_writer(set, options.force_lease, access, fence).await?;
+        opened.redundant.resync_in_background();
+        Ok(opened)
+    }
+
+    /// Lets a task look after the set until it is closed.
+    pub fn keep_up(&mut self, upkeep: Upkeep) {
+        self.upkeep = Some(upkeep);
     }
 
     /// Its device, as large as the set. A reader's device can be read as long as it exists, even after

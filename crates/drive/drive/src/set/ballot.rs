@@ -10,7 +10,7 @@ use cheetah_control::api::NewMap;
 use cheetah_redundancy::Map;
 use tokio::sync::mpsc;
 
-use super::environment::Shared;
+use super::shared::Shared;
 use super::map::DriveMap;
 use super::votes::votes;
 use crate::file::{Set, SetNode};

@@ -7,8 +7,8 @@ use cheetah_device::stripe::Stripe;
 use cheetah_device::window::Window;
 use cheetah_device::{ByteRange, Device as _, DynDevice, Error};
 
-use super::kind::Layout;
-use crate::file::{DriveFile, Set, places};
+use super::{DriveFile, Set, places};
+use crate::layout::kind::Layout;
 
 /// Stacks the nodes' devices (in file order) into sets, and the sets into the drive. Not for a drive with
 /// redundancy.

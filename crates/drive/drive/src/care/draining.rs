@@ -9,11 +9,11 @@ use cheetah_redundancy::{MemberState, Members};
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::environment::Shared;
 use super::moving;
 use super::request::{Leaving, MoveRequest, Step};
 use super::spare::{available, check};
 use crate::node::find::AvailableNode;
+use crate::set::shared::Shared;
 
 /// How long a node may take to say whether it is draining.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Drainer {
     pub async fn look(&mut self, shared: &Arc<Shared>, members: &Arc<Members>) {
         let nodes = shared.nodes();
         let asks = nodes.iter().map(|node| async {
-            let export = shared.exports.of(node, ASK_TIMEOUT)?;
+            let export = shared.export(node, ASK_TIMEOUT)?;
             let status = export.control.status().await.ok()?;
             let has_to_go =
                 || status.exports.iter().any(|found| found.name == export.name && found.leave_in_s.is_some());

@@ -13,11 +13,7 @@ use cheetah_redundancy::{MemberState, Regions};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::divergence::Divergence;
 use super::former::wipe;
-use super::map::DriveMap;
-use super::newest::{newest, newest_of_any};
-use super::open::{Opened, open_keeping, open_writer};
 use super::request::Request;
 use super::spare::{available, name_of, replace, restarted};
 use crate::file::DriveFile;
@@ -26,6 +22,10 @@ use crate::file::set::DriveSet;
 use crate::node::find::AvailableNode;
 use crate::node::health::set_statuses;
 use crate::node::open::NodeAccess;
+use crate::set::divergence::Divergence;
+use crate::set::map::DriveMap;
+use crate::set::newest::{newest, newest_of_any};
+use crate::set::open::{Opened, open_keeping, open_writer};
 
 /// The interval of looks at the writer's progress.
 const LOOK: Duration = Duration::from_millis(500);

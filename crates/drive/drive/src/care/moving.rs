@@ -7,11 +7,11 @@ use cheetah_control::api::NewExport;
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::{DynLink, Members};
 
-use super::environment::{Incoming, Shared};
 use crate::file::SetNode;
-use crate::lifecycle::create::name_incoming;
+use crate::node::allocate::name_incoming;
 use crate::node::export::NodeExport;
 use crate::node::find::AvailableNode;
+use crate::set::shared::Shared;
 
 /// Begins to move a member to a node. The map names the new export before it is allocated, so that a later writer finds
 /// it. Returns once the node is being filled.
@@ -29,9 +29,7 @@ pub(crate) async fn begin(
     let size = shared.node(member).size;
     let epoch = members.map().map_or(0, |map| map.epoch);
     let (node, export) = name_incoming(&shared.set(), member, epoch, to, size, timeout).await?;
-    let recorded = |_| {
-        shared.places.lock()[member].incoming = Some(Incoming { node: node.clone(), token: None });
-    };
+    let recorded = |_| shared.moves_to(member, node.clone());
     members.begin_move(member, recorded).await.map_err(Error::device(format!("moving to node {}", to.name)))?;
     let error = match fill(shared, member, &node, &export).await {
         Ok(link) if members.attach(member, link.clone()) => return Ok(()),
@@ -49,14 +47,4 @@ async fn fill(shared: &Arc<Shared>, member: usize, node: &SetNode, export: &Node
     let new = NewExport::reserved(&export.name, node.size);
     export.control.create_export(&new).await.map_err(|error| Error::failed(error.to_string()))?;
     shared.connect_incoming(member, node).await
-}
-
-impl Shared {
-    /// Connects to the node that a member moves to, under a lease of its own.
-    pub(super) async fn connect_incoming(self: &Arc<Self>, member: usize, node: &SetNode) -> Result<DynLink> {
-        let taken = self.acquire_at(node, false).await;
-        let token = taken.map_err(|error| Error::failed(format!("node {}: {error}", node.name)))?;
-        self.places.lock()[member].incoming = Some(Incoming { node: node.clone(), token: token.clone() });
-        self.connect_to(member, node, token).await
-    }
 }

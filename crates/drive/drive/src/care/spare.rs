@@ -9,12 +9,12 @@ use cheetah_device::Size;
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::Members;
 
-use super::environment::Shared;
 use crate::file::SetNode;
-use crate::lifecycle::create::{allocate_spare, confirm, free_spare};
+use crate::node::allocate::{allocate_spare, confirm, free_spare};
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, FindOptions, NodePlace, find};
 use crate::node::spec::NodeSpec;
+use crate::set::shared::Shared;
 
 /// How long `auto` listens for announcements.
 const BROWSE: Duration = Duration::from_secs(2);

@@ -9,19 +9,21 @@ use std::time::Duration;
 
 use cheetah_error::Result;
 use cheetah_redundancy::{MemberState, Members};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::draining::Drainer;
-use super::environment::Shared;
 use super::former::wipe;
-use super::newest::newest;
 use super::repair::{RepairOptions, Replacement, repair_set};
 use super::request::{Answer, Recovery, Request};
 use super::spare::{available, check, replace, restarted};
 use crate::file::DriveFile;
 use crate::file::set::DriveSet;
 use crate::node::health::{NodeState, NodeStatus, set_statuses};
+use crate::options::OpenOptions;
+use crate::set::arrays::Arrays;
+use crate::set::newest::newest;
+use crate::set::open::Upkeep;
+use crate::set::shared::Shared;
 
 /// The interval of looks at the members.
 const LOOK: Duration = Duration::from_secs(1);
@@ -36,35 +38,42 @@ const RETRY: Duration = Duration::from_secs(10);
 /// How long a spare may take to return its free memory.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Maintains a drive until dropped.
-pub(crate) struct Upkeep {
-    task: JoinHandle<()>,
+/// Opens the sets of a redundant drive as [`Arrays::open`] does, and maintains them until they are closed: a writer's always, a
+/// reader's if `options` let it repair.
+pub(crate) async fn open(file: &DriveFile, options: &OpenOptions) -> Result<Arrays> {
+    let mut arrays = Arrays::open(file, options).await?;
+    for (set, opened) in DriveSet::all(file).zip(arrays.sets_mut()) {
+        let members = opened.redundant.members().clone();
+        if let Some(holder) = opened.holder() {
+            let shared = holder.shared().clone();
+            opened.keep_up(of_writer(shared, &members, options.replace_after));
+        } else if let Some(patience) = options.replace_after {
+            opened.keep_up(of_reader(set, &members, patience, options.timeout));
+        }
+    }
+    Ok(arrays)
 }
 
-impl Upkeep {
-    /// Starts. A member that has been lost for `patience` is replaced; with `None`, members are replaced only when
-    /// `repair` asks for it.
-    pub fn start(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Duration>) -> Self {
-        let looks = patience.map(|patience| patience.as_secs().div_ceil(LOOK.as_secs()));
-        let worker = Worker {
-            shared,
-            looks,
-            lost_for: vec![0; members.len()],
-            tried: None,
-            told: String::new(),
-            drainer: Drainer::default(),
-            moves: 0,
-        };
-        Self { task: tokio::spawn(worker.run(Arc::downgrade(members))) }
-    }
+/// A member that has been lost for `patience` is replaced; with `None`, members are replaced only when `repair` asks for
+/// it.
+fn of_writer(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Duration>) -> Upkeep {
+    let looks = patience.map(|patience| patience.as_secs().div_ceil(LOOK.as_secs()));
+    let worker = Worker {
+        shared,
+        looks,
+        lost_for: vec![0; members.len()],
+        tried: None,
+        told: String::new(),
+        drainer: Drainer::default(),
+        moves: 0,
+    };
+    Upkeep::start(worker.run(Arc::downgrade(members)))
 }
 
-impl Upkeep {
-    /// Starts for a reader: a drive with members that have been lost for `patience` is repaired.
-    pub fn start_reading(set: DriveSet, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Self {
-        let looks = patience.as_secs().div_ceil(LOOK.as_secs()).max(1);
-        Self { task: tokio::spawn(repair_for_readers(set, Arc::downgrade(members), looks, timeout)) }
-    }
+/// A drive with members that have been lost for `patience` is repaired.
+fn of_reader(set: DriveSet, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Upkeep {
+    let looks = patience.as_secs().div_ceil(LOOK.as_secs()).max(1);
+    Upkeep::start(repair_for_readers(set, Arc::downgrade(members), looks, timeout))
 }
 
 /// Looks are counted, not time: this process may have been frozen.
@@ -122,12 +131,6 @@ async fn repair_if_possible(set: &mut DriveSet, timeout: Duration) -> Result<()>
         tracing::warn!("{by} replaces {lost}, which stays lost");
     }
     Ok(())
-}
-
-impl Drop for Upkeep {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 struct Worker {

@@ -14,8 +14,8 @@ use futures::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use super::ended::{ENDED_TIMEOUT, has_ended};
-use super::environment::{Place, Shared};
 use super::map::DriveMap;
+use super::shared::{Place, Shared};
 use super::votes::votes;
 use crate::file::SetNode;
 use crate::lease::{TTL_S, holder};
