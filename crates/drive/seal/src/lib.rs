@@ -7,6 +7,7 @@
 //! | [`units`] | where units lie: sizes, offsets |
 //! | [`stamp`] | the version of a unit: an epoch and a counter |
 //! | [`mod@unit`] | sealing and opening one unit |
+//! | [`epoch`] | a writer's epoch |
 //! | [`record`] | the record of a drive: its epochs, the stamp of each unit, and the root over them |
 //! | [`log`] | what follows the record in its file: changed stamps, and copies of units that a crash could tear |
 //! | [`age`] | the drive's key, wrapped in the `age` format |
@@ -19,6 +20,7 @@
 
 pub mod age;
 pub mod device;
+pub mod epoch;
 pub mod error;
 pub mod key;
 pub mod keyring;
@@ -31,8 +33,9 @@ pub mod unit;
 pub mod units;
 
 pub use device::{RecordStore, Sealed};
+pub use epoch::Epoch;
 pub use error::SealError;
 pub use key::DriveKey;
-pub use record::{Epoch, Record};
+pub use record::Record;
 pub use stamp::Stamp;
 pub use units::Units;

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::epoch::Epoch;
 use crate::error::SealError;
 use crate::key::DriveKey;
 use crate::stamp::{EPOCH_MAX, Stamp};
@@ -24,17 +25,6 @@ const FLAG_HOLES: u8 = 1;
 const STATE_OPEN: u32 = 1;
 
 const CUT_OFF: SealError = SealError::Malformed("the seal record is cut off or damaged");
-
-/// A writer's epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Epoch {
-    /// Its number, from 1.
-    pub number: u32,
-    /// Random bytes that make its key differ from that of any other epoch, even of one with the same number.
-    pub random: [u8; 32],
-    /// Whether its writer has not closed the drive. Units of it may be newer than the record.
-    pub open: bool,
-}
 
 /// The record of a sealed drive, as of a flush.
 #[derive(Clone, PartialEq, Eq)]

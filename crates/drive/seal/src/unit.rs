@@ -4,10 +4,10 @@ use std::fmt;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
+use crate::epoch::Epoch;
 use crate::error::SealError;
 use crate::key::DriveKey;
 use crate::locked::Locked;
-use crate::record::Epoch;
 use crate::stamp::Stamp;
 use crate::units::TRAILER_BYTES;
 

@@ -34,10 +34,11 @@ use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 
+use crate::epoch::Epoch;
 use crate::error::SealError;
 use crate::key::{DriveKey, random};
 use crate::log;
-use crate::record::{Epoch, Record};
+use crate::record::Record;
 use crate::stamp::Stamp;
 use crate::unit::{DriveBinding, EpochKey};
 use crate::units::Units;
