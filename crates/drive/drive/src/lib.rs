@@ -8,6 +8,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `timing` | the times of leases and waits, and the relations between them |
 //! | `file` | drive files, the devices that they describe, and the files beside them: chunk digests, coverage map |
 //! | `node` | finding nodes, their health, connecting to them, allocating parts there |
 //! | `lease` | the write lease, and the fence that stops a writer that lost it |
@@ -69,6 +70,7 @@ pub mod recognise;
 pub mod sealed;
 mod set;
 pub mod status;
+mod timing;
 
 pub use care::{check, drain, rebalance, refetch, repair};
 pub use cheetah_image::{HashChoice, HashKind, Hashes};

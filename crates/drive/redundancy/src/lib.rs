@@ -15,6 +15,7 @@
 //! | `check` | reading all units, and comparing data, digests and redundancy |
 //! | [`votes`] | whether the nodes that returned or stored a map form a majority |
 //! | [`read_lease`] | for how long a reader may use the map that it has |
+//! | [`timing`] | the times of reads and writes under losses, and the relations between them |
 //! | [`pace`] | the rate of resynchronization while users' requests run, without I/O |
 //! | `digest_cells` | a cache of digests read recently |
 //! | `code` | redundancy and digests of a group |
@@ -64,6 +65,7 @@ mod read;
 pub mod read_lease;
 pub mod redundant;
 mod resync;
+pub mod timing;
 pub mod votes;
 mod write;
 pub mod zones;

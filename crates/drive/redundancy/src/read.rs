@@ -19,12 +19,11 @@ use crate::code;
 use crate::digest_cells::Cell;
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES, UnitSpan};
 use crate::members::Failure;
+use crate::timing::RETURN_PAUSE;
 
 /// How long a reader repeats a reconstruction that does not match its digest: another process may be writing the group.
 const MISMATCH_PATIENCE: Duration = Duration::from_secs(2);
 const MISMATCH_PAUSE: Duration = Duration::from_millis(5);
-/// The pause before members that may return are asked again.
-const RETURN_PAUSE: Duration = Duration::from_millis(50);
 
 /// A part of a group: a unit of data or of redundancy, or the digests beside a unit of redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

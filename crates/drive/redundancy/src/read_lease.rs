@@ -3,7 +3,8 @@
 //! A writer that continues without a member records that in a stored map. A reader elsewhere may not know of it and may
 //! still reach the member, for instance if both are cut off together. A reader therefore *looks* at the map, and reads
 //! only for [`READ_LEASE`] after the beginning of a look that a deciding set of [`Votes`](crate::Votes) has answered. A
-//! writer waits for [`READ_LEASE_END`] between storing that a member missed a write and acknowledging that write:
+//! writer waits for [`READ_LEASE_END`](crate::timing::READ_LEASE_END) between storing that a member missed a write and
+//! acknowledging that write:
 //!
 //! ```text
 //! reader   look ----- lease -----|           a look that begins after the map was stored finds it
@@ -22,15 +23,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a reader may read after the beginning of a look.
-pub const READ_LEASE: Duration = Duration::from_millis(250);
-/// How long a writer waits for the end of every reader's lease. It is longer than the lease because clocks run at
-/// slightly different rates.
-pub const READ_LEASE_END: Duration = Duration::from_millis(275);
-/// The pause between looks while there are reads: two fit into a lease.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// The pause while there are none, and the longest after a look that failed.
-const IDLE_PAUSE: Duration = Duration::from_secs(1);
+use crate::timing::{IDLE_PAUSE, LOOK_PAUSE, READ_LEASE};
+
 /// Reads fail after this number of consecutive looks that too few nodes answered. Looks are counted, not time: the
 /// reader itself may have been frozen.
 const FAILED_LOOKS_MAX: u32 = 8;

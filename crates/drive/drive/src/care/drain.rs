@@ -16,23 +16,16 @@ use tokio::time::{Instant, sleep};
 use super::request::{Leaving, Step};
 use super::upkeep;
 use crate::file::DriveFile;
-use crate::lease::TTL_S;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::node::trouble;
 use crate::options::OpenOptions;
 use crate::set::arrays::Arrays;
 use crate::set::newest::refresh;
+use crate::timing::{DOUBT_WAIT, DRAIN_WORD_WAIT, LEASE_WAIT};
 
 /// The interval of looks at the node.
 const LOOK: Duration = Duration::from_millis(300);
-/// How long the writer of an export may say nothing where nothing shows whether it moves parts. A writer that does looks
-/// every second, but the machine may be busy.
-const WORD_WAIT: Duration = Duration::from_secs(60);
-/// How long a writer's lease may have ended before the writer counts as gone: it takes it again if it was only slow.
-const LEASE_WAIT: Duration = Duration::from_secs(2 * TTL_S);
-/// How long a part may not move for reasons that a busy machine may have, too.
-const DOUBT_WAIT: Duration = Duration::from_secs(60);
 /// How long the node may fail to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -263,7 +256,7 @@ async fn watch(
 fn stuck(export: ExportStatus, known: &Known, is_own: bool) -> Option<Remaining> {
     let is_doubtful = || known.doubted.is_some_and(|since| since.elapsed() >= DOUBT_WAIT);
     let is_unwritten = || known.leased.is_none_or(|leased| leased.elapsed() >= LEASE_WAIT);
-    let is_mute = || !known.is_redundant && known.heard.elapsed() >= WORD_WAIT;
+    let is_mute = || !known.is_redundant && known.heard.elapsed() >= DRAIN_WORD_WAIT;
     let why = match (&export.lease, &known.word) {
         (_, Some(Leaving { step: Step::Stuck { why, is_certain }, writer, .. })) if *is_certain || is_doubtful() => {
             format!("{writer} says: {why}")
@@ -276,7 +269,7 @@ fn stuck(export: ExportStatus, known: &Known, is_own: bool) -> Option<Remaining>
             "{} has it open for writing, and has not said within {} s that it moves it: its drive has no redundancy (only \
              mirror and parity can be moved), or that program is older",
             lease.holder,
-            WORD_WAIT.as_secs()
+            DRAIN_WORD_WAIT.as_secs()
         ),
         _ => return None,
     };
@@ -337,7 +330,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_writer_that_may_have_no_redundancy_is_given_a_minute() {
         let known = Known::new();
-        advance(WORD_WAIT - Duration::from_secs(1)).await;
+        advance(DRAIN_WORD_WAIT - Duration::from_secs(1)).await;
         assert_eq!(why(export(true), &known, false), None);
         advance(Duration::from_secs(1)).await;
         assert!(why(export(true), &known, false).is_some_and(|why| why.contains("no redundancy")));

@@ -14,13 +14,10 @@ use super::request::{Leaving, MoveRequest, Step};
 use super::spare::{available, check};
 use crate::node::find::AvailableNode;
 use crate::set::shared::Shared;
+use crate::timing::{MOVE_RETRY, TARGET_TIMEOUT};
 
 /// How long a node may take to say whether it is draining.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a node that may take a part may take to return its free memory.
-const TARGET_TIMEOUT: Duration = Duration::from_secs(3);
-/// The pause before a part that could not be moved is tried again.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Why a part leaves its node, and where it may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +90,7 @@ impl Drainer {
             |member: &usize| map.members[*member].state == MemberState::InSync && !members.is_leaving(*member);
         let next = draining.iter().copied().find(is_free).filter(|_| moving.is_empty());
         let waits = |failed: &Failed, member: usize| {
-            failed.member == member && marks[member].as_ref() == Some(&failed.mark) && failed.at.elapsed() < RETRY
+            failed.member == member && marks[member].as_ref() == Some(&failed.mark) && failed.at.elapsed() < MOVE_RETRY
         };
         let due = |member: &usize| !self.failed.as_ref().is_some_and(|failed| waits(failed, *member));
         if let Some(member) = next.filter(due)

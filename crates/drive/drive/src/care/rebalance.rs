@@ -22,20 +22,12 @@ use crate::node::trouble::{self, Trouble};
 use crate::options::OpenOptions;
 use crate::set::arrays::Arrays;
 use crate::set::newest::{record, refresh};
+use crate::timing::{DOUBT_WAIT, LEAVE_WAIT, MOVE_WORD_WAIT, WIPE_WAIT};
 
 /// The interval of looks at a move.
 const LOOK: Duration = Duration::from_millis(300);
-/// The longest wait for word from another process that has the drive open for writing. It looks every second, but the machine
-/// may be busy.
-const WORD_WAIT: Duration = Duration::from_secs(120);
-/// How long a part may not move for reasons that a busy machine may have, too.
-const DOUBT_WAIT: Duration = Duration::from_secs(60);
-/// How long a node may take no message.
-const LEAVE_WAIT: Duration = Duration::from_secs(30);
 /// The interval of questions whether a process has the drive open for writing.
 const ASK_WRITER: Duration = Duration::from_secs(2);
-/// How long a node that a part has left may take to wipe it.
-const WIPE_WAIT: Duration = Duration::from_secs(120);
 
 /// How to rebalance a drive.
 #[derive(Debug, Clone)]
@@ -245,7 +237,7 @@ impl Work<'_> {
             if self.own.as_ref().is_some_and(|own| own.fence().is_none_or(|fence| !fence.is_up())) {
                 heard = Instant::now();
             }
-            if heard.elapsed() >= WORD_WAIT {
+            if heard.elapsed() >= MOVE_WORD_WAIT {
                 take_back(node).await;
                 return Err(failed(
                     "the process that has the drive open for writing has not said anything about it for two minutes; close the \

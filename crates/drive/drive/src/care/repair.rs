@@ -26,17 +26,12 @@ use crate::set::divergence::Divergence;
 use crate::set::map::DriveMap;
 use crate::set::newest::{newest, newest_of_any};
 use crate::set::open::{Opened, open_keeping, open_writer};
+use crate::timing::{ANSWER_WAIT, LEAVE_WAIT, NOTICE_WAIT};
 
 /// The interval of looks at the writer's progress.
 const LOOK: Duration = Duration::from_millis(500);
-/// The longest wait for the writer to notice a loss. The writer looks every second, but the machine may be busy.
-const NOTICE_WAIT: Duration = Duration::from_secs(20);
-/// How long the nodes may take no message.
-const LEAVE_WAIT: Duration = Duration::from_secs(30);
 /// The interval of checks that there still is a writer.
 const ASK_WRITER: Duration = Duration::from_secs(3);
-/// The longest wait for the writer's answer. The writer looks for requests every second, but may be frozen.
-const ANSWER_WAIT: Duration = Duration::from_secs(120);
 /// The interval at which the progress of a repair is recorded.
 const RECORD: Duration = Duration::from_secs(3);
 

@@ -5,7 +5,7 @@
 //! request at every node that it reaches, and the holder looks for requests while a node is lost. Notes need no lease,
 //! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_control::api::NewNote;
 use cheetah_error::{Error, Result};
@@ -20,9 +20,8 @@ use crate::lease::holder;
 use crate::node::export::NodeExport;
 use crate::node::trouble;
 use crate::random_id::random_id;
+use crate::timing::NOTE_TIMEOUT;
 
-/// How long a node may take to store or return a note.
-const NOTE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request of `repair`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,17 +24,14 @@ use crate::set::arrays::Arrays;
 use crate::set::newest::newest;
 use crate::set::open::Upkeep;
 use crate::set::shared::Shared;
+use crate::timing::{UPKEEP_LOOK, UPKEEP_RETRY};
 
-/// The interval of looks at the members.
-const LOOK: Duration = Duration::from_secs(1);
 /// The looks of a reader between two requests for the nodes' state.
 const LOOKS_PER_STATUS: u64 = 5;
 /// The interval at which the progress of a resynchronization is recorded.
 const RECORD: Duration = Duration::from_secs(3);
 /// The interval at which counts of damage and repairs are left at the nodes.
 const COUNT: Duration = Duration::from_secs(5);
-/// The pause before a failed operation is tried again.
-const RETRY: Duration = Duration::from_secs(10);
 /// How long a spare may take to return its free memory.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -57,7 +54,7 @@ pub(crate) async fn open(file: &DriveFile, options: &OpenOptions) -> Result<Arra
 /// A member that has been lost for `patience` is replaced; with `None`, members are replaced only when `repair` asks for
 /// it.
 fn of_writer(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Duration>) -> Upkeep {
-    let looks = patience.map(|patience| patience.as_secs().div_ceil(LOOK.as_secs()));
+    let looks = patience.map(|patience| patience.as_secs().div_ceil(UPKEEP_LOOK.as_secs()));
     let worker = Worker {
         shared,
         looks,
@@ -72,7 +69,7 @@ fn of_writer(shared: Arc<Shared>, members: &Arc<Members>, patience: Option<Durat
 
 /// A drive with members that have been lost for `patience` is repaired.
 fn of_reader(set: DriveSet, members: &Arc<Members>, patience: Duration, timeout: Duration) -> Upkeep {
-    let looks = patience.as_secs().div_ceil(LOOK.as_secs()).max(1);
+    let looks = patience.as_secs().div_ceil(UPKEEP_LOOK.as_secs()).max(1);
     Upkeep::start(repair_for_readers(set, Arc::downgrade(members), looks, timeout))
 }
 
@@ -80,7 +77,7 @@ fn of_reader(set: DriveSet, members: &Arc<Members>, patience: Duration, timeout:
 async fn repair_for_readers(mut set: DriveSet, members: Weak<Members>, looks: u64, timeout: Duration) {
     let (mut lost_for, mut are_whole) = (0, true);
     for look in 1_u64.. {
-        sleep(LOOK).await;
+        sleep(UPKEEP_LOOK).await;
         let Some(are_ready) = members.upgrade().map(|members| members.all_ready()) else { return };
         // While nobody reads, only the nodes' own answers show a loss.
         if look % LOOKS_PER_STATUS == 0 {
@@ -154,7 +151,7 @@ impl Worker {
         let (mut recorded, mut wiped) = (Instant::now(), None::<Instant>);
         let (mut counted, mut told) = (Instant::now(), None);
         while !self.shared.is_fenced() {
-            sleep(LOOK).await;
+            sleep(UPKEEP_LOOK).await;
             let Some(members) = members.upgrade() else { return };
             let Some(map) = members.map() else { return };
             if recorded.elapsed() >= RECORD {
@@ -178,7 +175,7 @@ impl Worker {
             if self.lost_for.iter().any(|looks| *looks > 0) {
                 self.restore(&members).await;
             } else if map.members.iter().all(|member| member.state == MemberState::InSync)
-                && (has_moved || wiped.is_none_or(|wiped| wiped.elapsed() >= RETRY))
+                && (has_moved || wiped.is_none_or(|wiped| wiped.elapsed() >= UPKEEP_RETRY))
                 && !(0..members.len()).any(|member| members.is_leaving(member))
             {
                 self.moves = moves;
@@ -199,7 +196,7 @@ impl Worker {
             asked || lost_for > 0 && self.looks.is_some_and(|looks| lost_for > looks)
         };
         let due: Vec<usize> = (0..nodes.len()).filter(is_due).collect();
-        let waits = self.tried.as_ref().is_some_and(|(at, of)| at.elapsed() < RETRY && *of == request.id);
+        let waits = self.tried.as_ref().is_some_and(|(at, of)| at.elapsed() < UPKEEP_RETRY && *of == request.id);
         if due.is_empty() || waits {
             return;
         }

@@ -24,12 +24,9 @@ use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::node_status;
 use crate::node::trouble::{self, Trouble};
+use crate::timing::{RENEWAL_S, TTL_S};
 use cheetah_error::{Error, Result};
 
-/// The lifetime of a lease that is not renewed, in seconds: the time for which a dead writer blocks others.
-pub(crate) const TTL_S: u64 = 30;
-/// The interval of renewals: a third of the lifetime, so that one lost packet loses no drive.
-pub(crate) const RENEWAL_S: u64 = TTL_S / 3;
 
 /// The leases on all nodes of a drive. Call [`Leases::release`]: dropped leases are released only if the runtime keeps
 /// running, and expire otherwise.

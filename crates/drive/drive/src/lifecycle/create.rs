@@ -16,7 +16,7 @@ use crate::file::units::sealed_bytes;
 use crate::file::{DriveFile, Set, SetNode, VERSION};
 use crate::layout::kind::Layout;
 use crate::layout::plan::{DriveSize, NodeMemory, plan};
-use crate::node::allocate::{CONFIRM_S, allocate_one, confirm, export_name, free_exports};
+use crate::node::allocate::{allocate_one, confirm, export_name, free_exports};
 use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
@@ -24,11 +24,10 @@ use crate::node::trouble::{self, Trouble};
 use crate::random_id::random_id;
 use crate::sealed::{self, SealRequest};
 use crate::set::newest::refresh;
+use crate::timing::{CONFIRM_AGAIN, CONFIRM_S};
 use cheetah_error::{Error, Result};
 use cheetah_seal::Units;
 
-/// The interval at which nodes are asked to go on waiting.
-const CONFIRM_AGAIN: Duration = Duration::from_secs(CONFIRM_S / 4);
 
 /// A drive to create.
 #[derive(Debug, Clone)]

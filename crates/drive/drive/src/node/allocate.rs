@@ -15,9 +15,8 @@ use super::trouble;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, SetNode};
 use crate::random_id::random_id;
+use crate::timing::CONFIRM_S;
 
-/// How long a node keeps an export whose creator is killed before it is recorded, in seconds.
-pub(crate) const CONFIRM_S: u64 = 60;
 
 /// Allocates `size` bytes on a node under this name. Returns the entry of the node, and the export unless the server is foreign.
 pub(crate) async fn allocate_one(

@@ -15,16 +15,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::lease::{Fence, RENEWAL_S, TTL_S};
+use crate::lease::Fence;
+use crate::timing::{FAILED_PAUSE, FAILED_PAUSE_MAX, RELIED_ON, RENEWAL_S};
 
-/// How long the leases of a round are relied on, from its beginning. Shorter than the leases, because clocks run at
-/// slightly different rates.
-const RELIED_ON: Duration = Duration::from_secs(TTL_S - 5);
-/// The pause between rounds.
-const PAUSE: Duration = Duration::from_secs(RENEWAL_S);
-/// The pause after a failed round, at least; and at most, if no request waits.
-const FAILED_PAUSE: Duration = Duration::from_millis(300);
-const FAILED_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Requests fail after this number of consecutive failed rounds. Rounds are counted, not time: this process may have
 /// been stopped.
 const FAILED_ROUNDS_MAX: u32 = 3;
@@ -71,7 +64,7 @@ impl Confirmation {
 
     /// Returns when the next round is due.
     pub async fn due(&self) {
-        let mut pause = PAUSE;
+        let mut pause = Duration::from_secs(RENEWAL_S);
         if self.rounds.lock().failed > 0 {
             sleep(FAILED_PAUSE).await;
             pause = FAILED_PAUSE_MAX;

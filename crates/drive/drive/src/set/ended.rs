@@ -9,9 +9,8 @@ use tokio::time::timeout;
 
 use crate::file::SetNode;
 use crate::node::export::NodeExport;
+use crate::timing::ENDED_TIMEOUT;
 
-/// The time-out of this test: less than a write waits for the end of readers' leases.
-pub(crate) const ENDED_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Whether a node's process has ended: its machine refuses connections at both of its ports, or another instance runs there.
 /// A node that does not answer may be cut off, and does not count as ended. A firewall that refuses connections on behalf of a

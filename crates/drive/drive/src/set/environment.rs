@@ -10,10 +10,11 @@ use cheetah_redundancy::{DynLink, Map};
 use futures::future::BoxFuture;
 
 use super::divergence::Divergence;
-use super::ended::{ENDED_TIMEOUT, has_ended};
+use super::ended::has_ended;
 use super::map::DriveMap;
 use super::shared::Shared;
 use crate::file::SetNode;
+use crate::timing::ENDED_TIMEOUT;
 
 /// How long a node may take to return its count of bytes read: resynchronization waits for it.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);

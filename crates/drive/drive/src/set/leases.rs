@@ -6,23 +6,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use cheetah_control::ControlError;
 use cheetah_control::api::LeaseRequest;
 use futures::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::ended::{ENDED_TIMEOUT, has_ended};
+use super::ended::has_ended;
 use super::map::DriveMap;
 use super::shared::{Place, Shared};
 use super::votes::votes;
 use crate::file::SetNode;
-use crate::lease::{TTL_S, holder};
+use crate::lease::holder;
 use crate::node::export::NodeExport;
+use crate::timing::{ENDED_TIMEOUT, RENEW_TIMEOUT, TTL_S};
 
-/// How long a node may take to renew a lease.
-const RENEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A node's answer about a lease.
 enum Renewal {

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::ended::{ENDED_TIMEOUT, has_ended};
+use super::ended::has_ended;
 use super::follow::{Followed, Follower};
 use super::holder::{Holder, Taken};
 use super::leased::NodeLink;
@@ -22,6 +22,7 @@ use crate::lease::Fence;
 use crate::node::open::{NodeAccess, connect_node};
 use crate::node::trouble::{self, Trouble};
 use crate::options::OpenOptions;
+use crate::timing::{ENDED_TIMEOUT, REGAIN_PATIENCE};
 
 /// The interval of looks for the writer's record of a node that cannot be reached.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
@@ -29,8 +30,6 @@ const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 /// How often a drive may be opened again because its last writer moved a part of it meanwhile.
 const OPEN_ATTEMPTS: usize = 8;
 
-/// How long a closing drive waits for a lost node without progress.
-const REGAIN_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 /// The pause between looks at the progress.
 const REGAIN_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 

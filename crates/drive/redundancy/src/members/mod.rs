@@ -24,26 +24,10 @@ use crate::engine::{Engine, Epoch};
 use crate::environment::{DynLink, Environment};
 use crate::map::{Map, MemberState, Regions};
 use crate::read_lease::ReadLease;
+use crate::timing::{
+    HEDGE_AFTER, PROBE_PAUSE, PROBE_SILENCE_MAX, READ_SILENCE_MAX, RETURN_PATIENCE, SILENCE_CHECK, SILENCE_MAX, SILENT_CHECKS,
+};
 
-/// A read that takes longer than this is answered by the other members. Far above what a busy network takes, far below
-/// what a tool would call a stall.
-pub const HEDGE_AFTER: Duration = Duration::from_millis(200);
-/// A member that has been silent for longer while it owes the answer to a write has missed the write. With the silence
-/// checks (0.12 s) and the end of readers' leases (0.275 s), a write then takes about 0.8 s; a second is allowed.
-pub const SILENCE_MAX: Duration = Duration::from_millis(400);
-/// How long a member may be silent if the reader has no other member to ask.
-const READ_SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The interval of checks for silence.
-const SILENCE_CHECK: Duration = Duration::from_millis(40);
-/// The number of consecutive checks that must find silence: after this process was frozen, the first one finds its own.
-const SILENT_CHECKS: u32 = 3;
-/// The shortest pause between attempts to reach a member that was late or lost.
-const PROBE_PAUSE: Duration = Duration::from_millis(100);
-/// How long a member may be silent that owes the answer to a probe. A member that is merely slow is kept.
-const PROBE_SILENCE_MAX: Duration = Duration::from_secs(1);
-/// After the loss of a member, reads wait this long for members that were lost before and may be back. Longer than the
-/// pauses between attempts to reach them.
-const RETURN_PATIENCE: Duration = Duration::from_secs(5);
 /// The first bytes of a member are read to see whether it answers.
 const PROBE: ByteRange = ByteRange::new(0, 4096);
 

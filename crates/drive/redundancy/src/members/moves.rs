@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use cheetah_device::{ByteRange, Data, Error, Result};
 
-use super::{Members, PROBE, SILENCE_MAX, unless_silent};
+use super::{Members, PROBE, unless_silent};
 use crate::engine::{Epoch, Finished, NotMoved};
 use crate::environment::DynLink;
+use crate::timing::SILENCE_MAX;
 
 /// Another node that gets the writes of a member.
 #[derive(Clone)]

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use cheetah_device::reconnect::Backoff;
 use cheetah_device::{ByteRange, Error, Result};
@@ -12,19 +11,16 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::{DamagedPart, Members, PROBE, PROBE_PAUSE};
+use super::{DamagedPart, Members, PROBE};
 use crate::bad::Full;
 use crate::engine::{Engine, Epoch, Exclusion, Indispensable, NotReplaced};
 use crate::environment::{DynLink, Environment};
 use crate::map::Map;
-use crate::read_lease::READ_LEASE_END;
+use crate::timing::{GONE_PAUSE, PROBE_PAUSE, READ_LEASE_END};
 
 /// How often storing the map may fail before the write that needs it fails: twice for each member that may be lost
 /// meanwhile.
 const STORE_ATTEMPTS: u64 = 6;
-
-/// The pause between attempts to find out whether a member's process has ended.
-const GONE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The most damaged parts of groups remembered for a region.
 const DAMAGED_PARTS_MAX: usize = 1024;

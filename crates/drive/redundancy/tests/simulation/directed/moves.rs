@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Device as _};
-use cheetah_redundancy::read_lease::READ_LEASE;
+use cheetah_redundancy::timing::READ_LEASE;
 use cheetah_redundancy::{MemberState, Redundancy};
 use tokio::time::sleep;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Device as _};
-use cheetah_redundancy::read_lease::READ_LEASE;
+use cheetah_redundancy::timing::READ_LEASE;
 use tokio::time::sleep;
 
 use super::{MIRROR, PARITY, Rig, play};
