@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -422,11 +421,12 @@ impl Inner {
             let fits =
                 |cell: &Bytes| missing.iter().zip(&restored).all(|(index, unit)| code::matches(unit, cell, *index, k));
             if !self.geometry.has_digests() || read.digests.iter().flatten().any(fits) {
-                let bytes = restored.iter().map(|unit| unit.len() as u64).sum();
-                let counters = &self.members.counters;
-                counters.reconstructed_reads.fetch_add(1, Ordering::Relaxed);
-                counters.reconstructed_bytes.fetch_add(bytes, Ordering::Relaxed);
-                counters.hedged_reads_won.fetch_add(u64::from(read.late), Ordering::Relaxed);
+                let bytes: u64 = restored.iter().map(|unit| unit.len() as u64).sum();
+                self.members.count(|stats| {
+                    stats.reconstructed_reads += 1;
+                    stats.reconstructed_bytes += bytes;
+                    stats.hedged_reads_won += u64::from(read.late);
+                });
                 missing.into_iter().zip(restored).for_each(|(index, unit)| data[index] = Some(unit));
                 return Ok(Some(data));
             }

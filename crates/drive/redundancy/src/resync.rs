@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use cheetah_device::data::is_zero;
@@ -73,7 +72,7 @@ impl Inner {
         };
         let targets: Vec<bool> = (0..self.places.len()).map(|index| settle || syncing(index)).collect();
         let (copied, filled) = self.copy_to_incoming(&groups, &targets).await;
-        self.members.counters.resynced_bytes.fetch_add(copied.bytes(), Ordering::Relaxed);
+        self.members.count(|stats| stats.resynced_bytes += copied.bytes());
         self.send_incoming(copied).await?;
         if !targets.contains(&true) && !filled.contains(&true) {
             return Ok(());
@@ -130,7 +129,7 @@ impl Inner {
             (0..targets.len()).for_each(|member| edits.push(member, padding.offset, Data::zeros(padding.len)));
         }
         edits.retain(|member| wanted_by[member]);
-        self.members.counters.resynced_bytes.fetch_add(edits.bytes(), Ordering::Relaxed);
+        self.members.count(|stats| stats.resynced_bytes += edits.bytes());
         let incoming = edits.split_off(|member| !targets[member]);
         let (sent, filled) = futures::join!(self.send(edits, regions, false), self.send_incoming(incoming));
         sent.and(filled)?;

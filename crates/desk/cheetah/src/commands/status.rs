@@ -111,16 +111,16 @@ fn describe(found: &DriveStatus, drive: &Path) -> String {
 }
 
 fn describe_recovery(recovery: &Recovery) -> String {
+    let Recovery { writer, counts, .. } = recovery;
     format!(
-        "made good by {}: {} nodes lost, {} late reads, {} computed from other nodes, {} damaged ranges ({} parts mended), \
+        "made good by {writer}: {} nodes lost, {} late reads, {} computed from other nodes, {} damaged ranges ({} parts mended), \
          {} resynchronized",
-        recovery.writer,
-        recovery.members_lost,
-        recovery.late_reads,
-        Size(recovery.reconstructed_bytes),
-        recovery.damaged_ranges,
-        recovery.damage_healed,
-        Size(recovery.resynced_bytes)
+        counts.members_lost,
+        counts.late_reads,
+        Size(counts.reconstructed_bytes),
+        counts.damaged_ranges,
+        counts.damage_healed,
+        Size(counts.resynced_bytes)
     )
 }
 

@@ -93,42 +93,15 @@ pub struct Recovery {
     pub at_ms: u64,
     /// The process.
     pub writer: String,
-    /// Nodes that missed a write, and were excluded until they are resynchronized.
-    pub members_lost: u64,
-    /// Reads that a node answered too late or not at all.
-    pub late_reads: u64,
-    /// Reads that were answered by other nodes while a late answer was outstanding.
-    pub hedged_reads_won: u64,
-    /// Reads of which a part was computed from other nodes.
-    pub reconstructed_reads: u64,
-    /// Bytes that were computed from other nodes for a reader.
-    pub reconstructed_bytes: u64,
-    /// Reports of nodes that a range is damaged.
-    pub damaged_ranges: u64,
-    /// Damaged parts that were rewritten.
-    pub damage_healed: u64,
-    /// Bytes written by resynchronization.
-    pub resynced_bytes: u64,
+    /// The counts.
+    #[serde(flatten)]
+    pub counts: RecoveryStats,
 }
 
 impl Recovery {
     /// The counts of this process; `None` if nothing has happened.
-    pub(crate) fn of(stats: RecoveryStats) -> Option<Self> {
-        let recovery = Self {
-            at_ms: now_ms(),
-            writer: holder(),
-            members_lost: stats.members_lost,
-            late_reads: stats.late_reads,
-            hedged_reads_won: stats.hedged_reads_won,
-            reconstructed_reads: stats.reconstructed_reads,
-            reconstructed_bytes: stats.reconstructed_bytes,
-            damaged_ranges: stats.damaged_ranges,
-            damage_healed: stats.damage_healed,
-            resynced_bytes: stats.resynced_bytes,
-        };
-        (stats
-            != RecoveryStats { bad_ranges: stats.bad_ranges, bad_bytes: stats.bad_bytes, ..RecoveryStats::default() })
-        .then_some(recovery)
+    pub(crate) fn of(counts: RecoveryStats) -> Option<Self> {
+        (counts != RecoveryStats::default()).then(|| Self { at_ms: now_ms(), writer: holder(), counts })
     }
 
     /// Leaves it at every node that can be reached.
@@ -262,4 +235,19 @@ async fn read<T: DeserializeOwned>(nodes: &[SetNode], name: &str) -> Vec<T> {
         serde_json::from_str(notes.notes.get(name)?).ok()
     });
     join_all(reads).await.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_recovery_are_read_from_the_note_that_older_writers_leave() {
+        let note = r#"{"at_ms":7,"writer":"root@lab, process 1","members_lost":1,"resynced_bytes":4096,"of_later":2}"#;
+        let counts = RecoveryStats { members_lost: 1, resynced_bytes: 4096, ..RecoveryStats::default() };
+        let read: Recovery = serde_json::from_str(note).unwrap();
+        assert_eq!(read, Recovery { at_ms: 7, writer: "root@lab, process 1".into(), counts });
+        let written = serde_json::to_value(&read).unwrap();
+        assert_eq!((&written["members_lost"], &written["late_reads"]), (&1.into(), &0.into()));
+    }
 }

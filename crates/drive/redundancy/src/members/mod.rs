@@ -12,6 +12,7 @@ use std::time::Duration;
 use cheetah_device::reconnect::Backoff;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -31,9 +32,12 @@ use crate::timing::{
 /// The first bytes of a member are read to see whether it answers.
 const PROBE: ByteRange = ByteRange::new(0, 4096);
 
-/// Counts of faults and of repairs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Counts of faults and of repairs, since the drive was opened. Writers leave them at the nodes, as text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RecoveryStats {
+    /// Members that missed a write, and were excluded until they are resynchronized.
+    pub members_lost: u64,
     /// Reads that a member answered too late or not at all.
     pub late_reads: u64,
     /// Reads of a group that were answered from other members while the answer of a late one was outstanding.
@@ -46,26 +50,8 @@ pub struct RecoveryStats {
     pub damaged_ranges: u64,
     /// Parts of groups that were damaged and have been rewritten.
     pub damage_healed: u64,
-    /// Members that missed a write and were marked stale.
-    pub members_lost: u64,
     /// Bytes that were written to members by resynchronization.
     pub resynced_bytes: u64,
-    /// Current bad ranges: their content is lost.
-    pub bad_ranges: u64,
-    /// Bytes in bad ranges.
-    pub bad_bytes: u64,
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub late_reads: AtomicU64,
-    pub hedged_reads_won: AtomicU64,
-    pub reconstructed_reads: AtomicU64,
-    pub reconstructed_bytes: AtomicU64,
-    pub damaged_ranges: AtomicU64,
-    pub damage_healed: AtomicU64,
-    pub members_lost: AtomicU64,
-    pub resynced_bytes: AtomicU64,
 }
 
 /// The members of a drive, shared by its arrays.
@@ -82,7 +68,7 @@ pub struct Members {
     read_lease: Option<Arc<ReadLease>>,
     /// The division of the drive into regions.
     regions: Regions,
-    pub(crate) counters: Counters,
+    stats: Mutex<RecoveryStats>,
     met_damage: AtomicBool,
     /// Parts of groups that are damaged, by region, until they are rewritten.
     damage: Mutex<BTreeMap<u64, BTreeSet<DamagedPart>>>,
@@ -207,7 +193,7 @@ impl Members {
             writer,
             read_lease,
             regions: map.unsettled.clone(),
-            counters: Counters::default(),
+            stats: Mutex::default(),
             met_damage: AtomicBool::new(false),
             damage: Mutex::default(),
             bad: RwLock::default(),
@@ -238,20 +224,12 @@ impl Members {
 
     /// Counts since it was opened.
     pub fn stats(&self) -> RecoveryStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let bad = self.bad();
-        RecoveryStats {
-            late_reads: read(&self.counters.late_reads),
-            hedged_reads_won: read(&self.counters.hedged_reads_won),
-            reconstructed_reads: read(&self.counters.reconstructed_reads),
-            reconstructed_bytes: read(&self.counters.reconstructed_bytes),
-            damaged_ranges: read(&self.counters.damaged_ranges),
-            damage_healed: read(&self.counters.damage_healed),
-            members_lost: read(&self.counters.members_lost),
-            resynced_bytes: read(&self.counters.resynced_bytes),
-            bad_ranges: bad.as_ref().map_or(0, |bad| bad.len() as u64),
-            bad_bytes: bad.as_ref().map_or(0, |bad| bad.bytes()),
-        }
+        *self.stats.lock()
+    }
+
+    /// Counts a fault or a repair.
+    pub(crate) fn count(&self, count: impl FnOnce(&mut RecoveryStats)) {
+        count(&mut self.stats.lock());
     }
 
     /// Applies the states of a newer map. An older map changes nothing.
@@ -411,15 +389,13 @@ impl Members {
                 let failure = Failure::of(error);
                 match &failure {
                     Failure::Lost(_) | Failure::Late(_) => self.suspect(member),
-                    Failure::Damaged(_) => {
-                        self.counters.damaged_ranges.fetch_add(1, Ordering::Relaxed);
-                    }
+                    Failure::Damaged(_) => self.count(|stats| stats.damaged_ranges += 1),
                     Failure::Fatal(_) => {}
                 }
                 Err(failure)
             }
             None => {
-                self.counters.late_reads.fetch_add(1, Ordering::Relaxed);
+                self.count(|stats| stats.late_reads += 1);
                 self.suspect(member);
                 Err(Failure::Late(self.lost(member, range, "its answer is late")))
             }

@@ -185,7 +185,7 @@ impl Members {
             Some((lost, Ok(epoch))) => {
                 if lost {
                     tracing::warn!("{} is lost, the drive goes on without it: {why}", self.name(member));
-                    self.counters.members_lost.fetch_add(1, Ordering::Relaxed);
+                    self.count(|stats| stats.members_lost += 1);
                     self.cut(member);
                 }
                 self.settle(epoch).await.map(Ok)
@@ -399,7 +399,7 @@ impl Members {
     /// Notes that everything in a region was rewritten.
     pub(crate) fn healed(&self, region: u64) {
         let healed = self.damage.lock().remove(&region).map_or(0, |parts| parts.len() as u64);
-        self.counters.damage_healed.fetch_add(healed, Ordering::Relaxed);
+        self.count(|stats| stats.damage_healed += healed);
     }
 
     /// Records pages as bad, and returns once that is stored.
