@@ -1,5 +1,5 @@
 //! What the recovery engine needs from outside: a place for its maps, and connections to nodes that come back. The maps are
-//! stored by a ballot (`ballot.rs`).
+//! stored by `store`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

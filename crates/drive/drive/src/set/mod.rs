@@ -21,7 +21,8 @@
 //! | `leased` | a connection under a writer's lease |
 //! | `connect` | a writer's connections |
 //! | `leases` | a writer's leases, taken and renewed |
-//! | `ballot` | storing a map: which nodes count, and when they decide |
+//! | `ballot` | which nodes count that have stored a map, and when they decide; without I/O |
+//! | `store` | storing a map by a ballot |
 //! | `environment` | what the recovery engine needs from outside |
 //! | `holder` | taking a writer's leases, and holding them |
 //! | `follow` | a reader that follows the map |
@@ -57,6 +58,7 @@ pub(crate) mod map;
 pub(crate) mod newest;
 pub(crate) mod open;
 pub(crate) mod shared;
+mod store;
 mod stores;
 pub(crate) mod votes;
 mod without_one;

@@ -1,0 +1,123 @@
+//! Storing a map at the nodes and in the drive file, by a ballot.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cheetah_control::api::NewMap;
+use cheetah_redundancy::Map;
+use tokio::sync::mpsc;
+
+use super::ballot::{Ballot, Elector, electors};
+use super::map::DriveMap;
+use super::shared::{Place, Shared};
+use crate::file::{Set, SetNode};
+
+/// How long a node may take to store a map. A write waits for it only if too few others answer sooner.
+const STORE_TIMEOUT: Duration = Duration::from_millis(400);
+
+impl Shared {
+    /// Stores a map at the nodes, and in the drive file.
+    pub(super) async fn store(&self, map: Map) -> Result<(), String> {
+        self.confirmation.wait().await?;
+        let places = self.places.lock().clone();
+        let before = self.stored_nodes.lock().clone();
+        let map = self.name_nodes(map, &places, &before);
+        let mut ballot = Ballot::new(&map.nodes, &before, self.losses_max());
+        let why = self.ask(&map, &electors(&map, &places, &before), &mut ballot).await;
+        if !ballot.is_decided() {
+            return Err(format!("{} of {} nodes have it ({})", ballot.stored_now(), map.nodes.len(), why.join("; ")));
+        }
+        self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
+        match self.save(&map) {
+            Ok(()) => {
+                *self.file_is_behind.lock() = None;
+                *self.stored_nodes.lock() = map.nodes;
+            }
+            Err(why) if ballot.needs_file() => return Err(why),
+            // The nodes alone decide. The nodes named in the file must still decide, because a process that opens it
+            // must reach a node with this map.
+            Err(why) => self.note_file_is_behind(why),
+        }
+        Ok(())
+    }
+
+    /// The map with the nodes that its members have. `before` are the nodes of the map that was stored last.
+    fn name_nodes(&self, map: Map, places: &[Place], before: &[SetNode]) -> DriveMap {
+        let nodes: Vec<SetNode> = places.iter().map(|place| place.node_at(map.epoch).clone()).collect();
+        let incoming = places.iter().zip(&map.members).map(|(place, entry)| place.incoming_in(entry)).collect();
+        let other = |(former, now): (&SetNode, &SetNode)| Some(former.clone()).filter(|former| !former.is_same(now));
+        let former = before.iter().zip(&nodes).map(other).collect();
+        let refetching = self.refetching.load(Ordering::Acquire);
+        let lineage = self.lineage.lock().clone();
+        DriveMap { map, nodes, incoming, former, refetching, writer: self.id.clone(), lineage }
+    }
+
+    /// Has nodes store a map until the ballot is decided, or each has answered. Does not wait for a silent node while the
+    /// others suffice. Returns why nodes have not stored it.
+    async fn ask(&self, map: &DriveMap, electors: &[Elector<'_>], ballot: &mut Ballot) -> Vec<String> {
+        let text = map.text(&self.set.lock());
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        for Elector { slot, node, token, counts } in electors {
+            if let (Some(export), Some(token)) = (self.exports.of(node, STORE_TIMEOUT), token) {
+                let new = NewMap { token: (*token).to_owned(), epoch: map.map.epoch, map: text.clone() };
+                let (sender, counts, stored) = (sender.clone(), *counts, self.stores.store(*slot, export, new));
+                self.stores.spawn(async move {
+                    // The store may already have returned, with or without this answer.
+                    sender.send((counts, stored.await)).ok();
+                });
+            }
+        }
+        drop(sender);
+        let mut why = Vec::new();
+        while !ballot.is_decided()
+            && let Some((counts, answer)) = answers.recv().await
+        {
+            match answer {
+                Ok(()) => ballot.stored(counts),
+                Err(error) => {
+                    if error.is_refused {
+                        self.confirmation.doubt();
+                    }
+                    why.push(error.why);
+                }
+            }
+        }
+        why
+    }
+
+    /// Notes that the drive file could not be saved. It is saved with the next map, or when the drive is closed.
+    fn note_file_is_behind(&self, why: String) {
+        let mut behind = self.file_is_behind.lock();
+        if behind.is_none() {
+            tracing::warn!(
+                "the nodes have recorded a change, but the drive file has not: {why}; make it writable again"
+            );
+        }
+        *behind = Some(why);
+    }
+
+    /// Warns if the drive file is still behind the nodes, when the drive is closed.
+    pub fn warn_if_file_is_behind(&self) {
+        if let Some(why) = self.file_is_behind.lock().take() {
+            tracing::warn!(
+                "the drive file does not have the last changes, which the nodes have recorded: {why}; make it writable, then \
+                 run cheetah repair"
+            );
+        }
+    }
+
+    /// Saves the drive file if nodes were lost, came back, were replaced or move, or bad ranges changed; these changes have
+    /// the file's vote. A drive whose nodes store no maps has only its file.
+    fn save(&self, map: &DriveMap) -> Result<(), String> {
+        let mut saved = self.set.lock();
+        let index = saved.index;
+        let places = |set: &Set| -> Vec<_> { set.nodes.iter().map(|node| (node.nbd.clone(), node.state)).collect() };
+        let mut changed = saved.clone();
+        map.update(&mut changed.drive, index);
+        let (now, before) = (changed.entry(), saved.entry());
+        if places(now) == places(before) && now.bad == before.bad && now.incoming == before.incoming {
+            return Ok(());
+        }
+        saved.update(|file| map.update(file, index)).map_err(|error| error.to_string())
+    }
+}
