@@ -84,9 +84,9 @@ pub enum NodeError {
     /// It would be exposed to the network.
     #[error("{0}")]
     Exposed(TlsError),
-    /// The memory to lend is too much or too little.
-    #[error("{0}")]
-    Memory(String),
+    /// The memory to lend is too much.
+    #[error(transparent)]
+    Memory(spare::TooMuch),
     /// Another program listens there.
     #[error("{address} is taken by another program: stop it, or choose another port for {what}")]
     PortTaken {

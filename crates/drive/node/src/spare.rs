@@ -29,14 +29,24 @@ pub fn spare_bytes(dedicated: bool) -> Option<u64> {
     machine_memory().map(|memory| spare_of(memory, dedicated))
 }
 
+/// More memory than a machine can lend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this machine cannot lend {}: it could spare {} now", Size(*bytes), Size(*spare_bytes))]
+pub struct TooMuch {
+    /// The bytes that it was to lend.
+    pub bytes: u64,
+    /// The bytes that it could lend, in whole MiB, so that the user can type the number.
+    pub spare_bytes: u64,
+}
+
 /// Checks that a machine that other programs use too can lend `bytes`.
-pub fn check(bytes: u64) -> Result<(), String> {
+///
+/// # Errors
+///
+/// If it cannot.
+pub fn check(bytes: u64) -> Result<(), TooMuch> {
     match spare_bytes(false) {
-        Some(spare) if bytes > spare => {
-            // In whole MiB, so that the user can type the number.
-            let offer = Size(spare >> 20 << 20);
-            Err(format!("this machine cannot lend {}: it could spare {offer} now", Size(bytes)))
-        }
+        Some(spare) if bytes > spare => Err(TooMuch { bytes, spare_bytes: spare >> 20 << 20 }),
         _ => Ok(()),
     }
 }
@@ -68,7 +78,7 @@ mod tests {
 
     #[test]
     fn more_than_the_machine_has_is_refused() {
-        let error = check(1 << 60).unwrap_err();
-        assert!(error.contains("cannot lend 1024PiB") && error.contains("could spare"), "{error}");
+        let refused = check(1 << 60).unwrap_err();
+        assert!(refused.bytes == 1 << 60 && refused.spare_bytes < 1 << 60, "{refused}");
     }
 }

@@ -15,6 +15,7 @@
 //! read begins. Between looks, a read costs no additional request. The writer waits only after a loss, and not for a
 //! member whose process has certainly ended.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::environment::Cause;
 use crate::timing::{IDLE_PAUSE, LOOK_PAUSE, READ_LEASE};
 
 /// Reads fail after this number of consecutive looks that too few nodes answered. Looks are counted, not time: the
@@ -50,8 +52,14 @@ pub struct ReadLease {
 #[derive(Debug, Default)]
 struct Failed {
     looks: u32,
-    why: String,
+    /// The reason of the last one.
+    why: Option<Unsure>,
 }
+
+/// Why no read may begin: look after look has failed, the last one for this reason.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(transparent)]
+pub struct Unsure(Cause);
 
 impl ReadLease {
     /// A lease that has expired. With `is_lenient`, reads continue while looks fail: the user wants all content that
@@ -97,11 +105,12 @@ impl ReadLease {
     }
 
     /// Notes that too few nodes answered a look.
-    pub fn failed(&self, why: impl Into<String>) {
+    pub fn failed(&self, why: impl Into<Box<dyn Error + Send + Sync>>) {
+        let why: Box<dyn Error + Send + Sync> = why.into();
         {
             let mut failed = self.failed.lock();
             failed.looks = failed.looks.saturating_add(1);
-            failed.why = why.into();
+            failed.why = Some(Unsure(why.into()));
         }
         self.looked.notify_waiters();
     }
@@ -115,8 +124,8 @@ impl ReadLease {
     ///
     /// # Errors
     ///
-    /// If too few nodes answered look after look: the reason.
-    pub async fn wait(&self) -> Result<(), String> {
+    /// If too few nodes answered look after look.
+    pub async fn wait(&self) -> Result<(), Unsure> {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
@@ -132,10 +141,9 @@ impl ReadLease {
             }
             {
                 let failed = self.failed.lock();
-                match failed.looks {
-                    0 => {}
-                    _ if self.is_lenient => return Ok(()),
-                    FAILED_LOOKS_MAX.. => return Err(failed.why.clone()),
+                match &failed.why {
+                    Some(_) if self.is_lenient => return Ok(()),
+                    Some(why) if failed.looks >= FAILED_LOOKS_MAX => return Err(why.clone()),
                     _ => {}
                 }
             }
@@ -157,7 +165,7 @@ mod tests {
         let begun = Instant::now();
         sleep(READ_LEASE / 2).await;
         lease.confirmed(begun);
-        assert_eq!(lease.wait().now_or_never(), Some(Ok(())));
+        assert!(matches!(lease.wait().now_or_never(), Some(Ok(()))));
         sleep(READ_LEASE / 2).await;
         assert!(lease.wait().now_or_never().is_none(), "the look began a lease ago");
         lease.confirmed(begun);
@@ -166,7 +174,7 @@ mod tests {
             lease.due().await;
             lease.confirmed(Instant::now());
         });
-        assert_eq!(read, Ok(()));
+        read.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,9 +188,12 @@ mod tests {
                 }
             };
             let read = tokio::select! { read = lease.wait() => read, () = looks => Ok(()) };
-            assert_eq!(read.is_ok(), is_lenient);
+            assert_eq!(
+                read.map_err(|why| why.to_string()),
+                if is_lenient { Ok(()) } else { Err("nobody answers".into()) }
+            );
             lease.confirmed(Instant::now());
-            assert_eq!(lease.wait().await, Ok(()));
+            lease.wait().await.unwrap();
         }
     }
 

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::moving;
 use super::request::{Leaving, MoveRequest, Step};
-use super::spare::{available, check};
+use super::spare::{Unsuitable, available, check};
+use crate::file::SetNode;
 use crate::node::find::AvailableNode;
 use crate::set::shared::Shared;
 use crate::timing::{MOVE_RETRY, TARGET_TIMEOUT};
@@ -124,7 +125,7 @@ impl Drainer {
                 match suits(&target, &drive, &nodes, member) {
                     Ok(()) => {}
                     Err(unsuitable) => {
-                        why.push(unsuitable);
+                        why.push(unsuitable.to_string());
                         continue;
                     }
                 }
@@ -184,10 +185,10 @@ fn distinct(names: &[String]) -> usize {
     names.iter().enumerate().filter(|(index, name)| !names[..*index].contains(name)).count()
 }
 
-/// Whether a node can take a member's part. The error is a clause.
-fn suits(target: &AvailableNode, drive: &str, nodes: &[crate::file::SetNode], member: usize) -> Result<(), String> {
+/// Refuses a node that cannot take a member's part.
+fn suits(target: &AvailableNode, drive: &str, nodes: &[SetNode], member: usize) -> Result<(), Unsuitable> {
     if target.is_of(&nodes[member]) {
-        return Err(format!("node {} is the one that it is to leave", target.name));
+        return Err(Unsuitable::Same { node: target.name.clone() });
     }
     check(target, drive, nodes, member)
 }

@@ -22,7 +22,6 @@ use crate::node::trouble;
 use crate::random_id::random_id;
 use crate::timing::NOTE_TIMEOUT;
 
-
 /// A request of `repair`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_device::Size;
-use cheetah_error::{Error, Result};
+use cheetah_error::Error;
 use cheetah_redundancy::Members;
 
 use crate::file::SetNode;
@@ -32,14 +32,14 @@ pub(crate) async fn replace(
     index: usize,
     spares: &[AvailableNode],
     timeout: Duration,
-) -> Result<Replaced> {
+) -> Result<Replaced, Error> {
     let (set, nodes) = (shared.set(), shared.nodes());
     let lost = nodes[index].name.clone();
     let size = nodes[index].size;
     let mut why = Vec::new();
     for spare in spares {
         if let Err(unsuitable) = check(spare, &set.drive.name, &nodes, index) {
-            why.push(unsuitable);
+            why.push(unsuitable.to_string());
             continue;
         }
         let epoch = members.map().map_or(0, |map| map.epoch);
@@ -70,23 +70,30 @@ pub(crate) async fn replace(
     }))
 }
 
-/// Refuses a spare that cannot take the place of this member of a set over these nodes. The error is a clause.
-pub(crate) fn check(
-    spare: &AvailableNode,
-    drive: &str,
-    nodes: &[SetNode],
-    index: usize,
-) -> std::result::Result<(), String> {
+/// Why a node cannot take the place of a member; a clause.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unsuitable {
+    /// It is the node that the member is to leave.
+    #[error("node {node} is the one that it is to leave")]
+    Same { node: String },
+    /// It holds another part of the drive.
+    #[error("node {node} holds a part of {drive} already: it cannot take another, or its loss would be two losses")]
+    HasPart { node: String, drive: String },
+    /// It has too little memory.
+    #[error("node {node} has only {} of free memory", Size(*free_bytes))]
+    TooSmall { node: String, free_bytes: u64 },
+}
+
+/// Refuses a spare that cannot take the place of this member of a set over these nodes.
+pub(super) fn check(spare: &AvailableNode, drive: &str, nodes: &[SetNode], index: usize) -> Result<(), Unsuitable> {
     let is_other =
         |(other, node): (usize, &SetNode)| other != index && (spare.is_of(node) || spare.is_export(&node.nbd));
+    let node = spare.name.clone();
     if nodes.iter().enumerate().any(is_other) {
-        return Err(format!(
-            "node {} holds a part of {drive} already: it cannot take another, or its loss would be two losses",
-            spare.name
-        ));
+        return Err(Unsuitable::HasPart { node, drive: drive.to_owned() });
     }
     if spare.free_bytes < nodes[index].size {
-        return Err(format!("node {} has only {} of free memory", spare.name, Size(spare.free_bytes)));
+        return Err(Unsuitable::TooSmall { node, free_bytes: spare.free_bytes });
     }
     Ok(())
 }

@@ -19,7 +19,12 @@ pub(crate) struct Rescue {
 }
 
 /// A part of a range, with its content or the reason it cannot be read.
-pub(crate) type PartRead = (ByteRange, Result<Data, String>);
+pub(crate) type PartRead = (ByteRange, Result<Data, Unread>);
+
+/// Why a part cannot be read. Displays without its range, so that neighbouring ranges with the same cause can be merged.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", cause(.0))]
+pub(crate) struct Unread(#[source] DeviceError);
 
 impl Rescue {
     /// Reads `device`, which is the drive that `file` describes.
@@ -35,10 +40,10 @@ impl Rescue {
         for (piece, read) in self.read_each(range, self.piece_bytes).await {
             match read {
                 Ok(data) => parts.push((piece, Ok(data))),
-                Err(error @ DeviceError::Lost { .. }) => parts.push((piece, Err(cause(&error)))),
+                Err(error @ DeviceError::Lost { .. }) => parts.push((piece, Err(Unread(error)))),
                 Err(_) => {
                     let pages = self.read_each(piece, PAGE_BYTES).await;
-                    parts.extend(pages.into_iter().map(|(page, read)| (page, read.map_err(|error| cause(&error)))));
+                    parts.extend(pages.into_iter().map(|(page, read)| (page, read.map_err(Unread))));
                 }
             }
         }
@@ -52,7 +57,6 @@ impl Rescue {
     }
 }
 
-/// The error without its range, so that neighbouring ranges with the same cause can be merged.
 fn cause(error: &DeviceError) -> String {
     match error {
         // The reason a node is lost usually names it already.

@@ -29,10 +29,21 @@ const EPOCH_MAX: u64 = i64::MAX.unsigned_abs();
 /// The maximum length of a name, an address or a URI, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-type Check = Result<(), String>;
+type Check = Result<(), Contradiction>;
+
+/// Why the content of a drive file cannot be that of a drive: a clause without the path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Contradiction(String);
+
+impl Contradiction {
+    fn of(why: impl ToString) -> Self {
+        Self(why.to_string())
+    }
+}
 
 impl DriveFile {
-    /// Checks sizes, units, ids, addresses and limits. The error is a clause without the path.
+    /// Checks sizes, units, ids, addresses and limits.
     pub(crate) fn check(&self) -> Check {
         ensure(!self.name.is_empty() && self.name.len() <= 255, || "the drive's name is empty or too long".into())?;
         ensure(is_hex(&self.id, 32), || format!("the drive's id '{}' is not 32 hexadecimal digits", self.id))?;
@@ -65,7 +76,7 @@ impl DriveFile {
     fn check_seal(&self) -> Check {
         let Some(seal) = &self.sealed else { return Ok(()) };
         ensure(seal.suite == SUITE, || format!("its suite {} is not known to this version", seal.suite))?;
-        let units = units_of(seal.unit, self.size).map_err(|error| error.to_string())?;
+        let units = units_of(seal.unit, self.size).map_err(Contradiction::of)?;
         ensure(units.sealed_bytes() <= self.capacity(), || "its sealed units do not fit into its sets".into())?;
         ensure(seal.keys.len() <= KEYS_MAX, || format!("its key is wrapped more than {KEYS_MAX} times"))?;
         let short = |key: &WrappedKey| key.recipient.len() <= TEXT_BYTES_MAX && key.age.len() <= 2 * TEXT_BYTES_MAX;
@@ -108,11 +119,11 @@ impl Set {
         ensure(self.parities.is_some() == (self.layout == LayoutName::Parity), || {
             "parity has a number of parities, and no other layout has".into()
         })?;
-        self.layout().check().map_err(|error| error.to_string())?;
+        self.layout().check().map_err(Contradiction::of)?;
         ensure(!self.nodes.is_empty(), || "a set has no nodes".into())?;
         self.nodes.iter().try_for_each(SetNode::check)?;
         if self.redundancy().is_some() {
-            let size = self.geometry().map_err(|error| error.to_string())?.size();
+            let size = self.geometry().map_err(Contradiction::of)?.size();
             return ensure(size == self.size, || format!("a set's size is {}, and its nodes hold {size}", self.size));
         }
         if let Some(unit) = self.unit {
@@ -142,7 +153,7 @@ impl Set {
         ensure(self.epoch <= EPOCH_MAX, || format!("its epoch {} is impossible", self.epoch))?;
         ensure(BadRanges::parse(&self.bad, self.size).is_some(), || "its bad pages do not exist".into())?;
         match doubled(self.nodes.iter().filter_map(SetNode::uri).map(|uri| uri.address)) {
-            Some(address) => Err(format!("two of the nodes of a set have one address, {address}")),
+            Some(address) => Err(Contradiction(format!("two of the nodes of a set have one address, {address}"))),
             None => Ok(()),
         }
     }
@@ -224,5 +235,5 @@ pub(crate) fn doubled(addresses: impl IntoIterator<Item = Address>) -> Option<Ad
 }
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {
-    if holds { Ok(()) } else { Err(otherwise()) }
+    if holds { Ok(()) } else { Err(Contradiction(otherwise())) }
 }

@@ -46,7 +46,7 @@ pub fn decode(text: &str, path: &Path) -> Result<DriveFile> {
     if seal(&canonical(&file)?) != sealed {
         return Err(refuse("the seal does not match, so it was edited or cut off since it was written"));
     }
-    file.check().map_err(|why| refuse(&why))?;
+    file.check().map_err(|why| refuse(&why.to_string()))?;
     file.path = path.to_owned();
     Ok(file)
 }

@@ -46,11 +46,7 @@ pub fn example() -> DriveFile {
             size: 1 << 20,
             sector_size: Some(512),
             state: ImageState::Intact,
-            digests: Some(DigestsRef {
-                file: "case42.drive.digests".into(),
-                chunk: 1 << 20,
-                blake3: "0".repeat(64),
-            }),
+            digests: Some(DigestsRef { file: "case42.drive.digests".into(), chunk: 1 << 20, blake3: "0".repeat(64) }),
             hashes: Hashes { md5: Some("9".repeat(32)), ..Hashes::default() },
             differ_bytes_max: 0,
         }),

@@ -198,7 +198,7 @@ impl PartialCopy {
                 Ok(data) => self.writer.write(part, data).await?,
                 Err(why) => {
                     self.saved.set(part, State::Unreadable);
-                    self.first_error.get_or_insert(why);
+                    self.first_error.get_or_insert_with(|| why.to_string());
                 }
             }
         }

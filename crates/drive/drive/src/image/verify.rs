@@ -279,7 +279,7 @@ impl Scrub {
                 Ok(data) => whole.append(data),
                 Err(why) => {
                     unreadable += part.len;
-                    BadRange::push(part, &why, &mut report.unreadable);
+                    BadRange::push(part, &why.to_string(), &mut report.unreadable);
                 }
             }
         }

@@ -27,7 +27,6 @@ use crate::node::trouble::{self, Trouble};
 use crate::timing::{RENEWAL_S, TTL_S};
 use cheetah_error::{Error, Result};
 
-
 /// The leases on all nodes of a drive. Call [`Leases::release`]: dropped leases are released only if the runtime keeps
 /// running, and expire otherwise.
 pub(crate) struct Leases {

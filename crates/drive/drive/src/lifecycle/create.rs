@@ -13,7 +13,7 @@ use super::usage::user;
 use crate::file::check::doubled;
 use crate::file::places::{self, BUNDLE_UNIT_BYTES};
 use crate::file::units::sealed_bytes;
-use crate::file::{DriveFile, Set, SetNode, VERSION};
+use crate::file::{DriveFile, Set, VERSION};
 use crate::layout::kind::Layout;
 use crate::layout::plan::{DriveSize, NodeMemory, plan};
 use crate::node::allocate::{allocate_one, confirm, export_name, free_exports};
@@ -27,7 +27,6 @@ use crate::set::newest::refresh;
 use crate::timing::{CONFIRM_AGAIN, CONFIRM_S};
 use cheetah_error::{Error, Result};
 use cheetah_seal::Units;
-
 
 /// A drive to create.
 #[derive(Debug, Clone)]

@@ -17,7 +17,6 @@ use crate::file::{DriveFile, SetNode};
 use crate::random_id::random_id;
 use crate::timing::CONFIRM_S;
 
-
 /// Allocates `size` bytes on a node under this name. Returns the entry of the node, and the export unless the server is foreign.
 pub(crate) async fn allocate_one(
     node: &AvailableNode,

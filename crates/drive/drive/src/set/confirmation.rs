@@ -22,8 +22,24 @@ use crate::timing::{FAILED_PAUSE, FAILED_PAUSE_MAX, RELIED_ON, RENEWAL_S};
 /// been stopped.
 const FAILED_ROUNDS_MAX: u32 = 3;
 
-/// The error of a writer's requests once the fence is up.
-pub(super) const FENCED: &str = "another writer has the drive, or had it meanwhile; close it and open it again";
+/// Why a writer does not rely on its leases; a clause.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unconfirmed {
+    /// The fence is up.
+    #[error("another writer has the drive, or had it meanwhile; close it and open it again")]
+    Fenced,
+    /// Too few nodes renew the leases.
+    #[error(
+        "only {held} of {nodes} nodes renew the write lease, too few to be sure that no other writer has the drive; bring the \
+         others back"
+    )]
+    TooFew {
+        /// The nodes that do.
+        held: usize,
+        /// The nodes of the set.
+        nodes: usize,
+    },
+}
 
 /// Whether the leases are known to hold.
 pub(super) struct Confirmation {
@@ -46,7 +62,8 @@ struct Rounds {
     doubted: Option<Instant>,
     /// Rounds that failed since then.
     failed: u32,
-    why: String,
+    /// Why the last one failed.
+    why: Option<Unconfirmed>,
 }
 
 impl Confirmation {
@@ -55,7 +72,7 @@ impl Confirmation {
         Self {
             origin: Instant::now(),
             until_ms: AtomicU64::new(0),
-            rounds: Mutex::new(Rounds { confirmed: None, doubted: None, failed: 0, why: String::new() }),
+            rounds: Mutex::new(Rounds { confirmed: None, doubted: None, failed: 0, why: None }),
             wanted: Notify::new(),
             ended: Notify::new(),
             fence,
@@ -86,11 +103,11 @@ impl Confirmation {
     }
 
     /// Notes that a round has not confirmed the leases.
-    pub fn failed(&self, why: impl Into<String>) {
+    pub fn failed(&self, why: Unconfirmed) {
         {
             let mut rounds = self.rounds.lock();
             rounds.failed = rounds.failed.saturating_add(1);
-            rounds.why = why.into();
+            rounds.why = Some(why);
         }
         self.ended.notify_waiters();
     }
@@ -118,7 +135,7 @@ impl Confirmation {
     /// # Errors
     ///
     /// The reason, if another writer has or had the drive, or if round after round fails.
-    pub async fn wait(&self) -> Result<(), String> {
+    pub async fn wait(&self) -> Result<(), Unconfirmed> {
         self.until(|_| self.is_valid()).await
     }
 
@@ -127,24 +144,24 @@ impl Confirmation {
     /// # Errors
     ///
     /// As [`wait`](Self::wait).
-    pub async fn confirmed_since(&self, asked: Instant) -> Result<(), String> {
+    pub async fn confirmed_since(&self, asked: Instant) -> Result<(), Unconfirmed> {
         self.until(|rounds| rounds.confirmed.is_some_and(|begun| begun >= asked)).await
     }
 
-    async fn until(&self, is_reached: impl Fn(&Rounds) -> bool) -> Result<(), String> {
+    async fn until(&self, is_reached: impl Fn(&Rounds) -> bool) -> Result<(), Unconfirmed> {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
             if self.fence.is_up() {
-                return Err(FENCED.into());
+                return Err(Unconfirmed::Fenced);
             }
             {
                 let rounds = self.rounds.lock();
                 if is_reached(&rounds) {
                     return Ok(());
                 }
-                if rounds.failed >= FAILED_ROUNDS_MAX {
-                    return Err(rounds.why.clone());
+                if let Some(why) = rounds.why.as_ref().filter(|_| rounds.failed >= FAILED_ROUNDS_MAX) {
+                    return Err(why.clone());
                 }
             }
             self.wanted.notify_one();
@@ -167,7 +184,7 @@ impl Confirmed {
 
     async fn wait(&self, range: ByteRange) -> cheetah_device::Result<()> {
         let waited = self.confirmation.wait().await;
-        waited.map_err(|why| Error::Lost { device: "the drive".into(), range, why: why.into() })
+        waited.map_err(|why| Error::Lost { device: "the drive".into(), range, why: why.to_string().into() })
     }
 }
 
@@ -205,6 +222,8 @@ impl Layer for Confirmed {
 mod tests {
     use super::*;
     use futures::FutureExt as _;
+
+    const NOBODY_ANSWERS: Unconfirmed = Unconfirmed::TooFew { held: 0, nodes: 3 };
 
     fn confirmation() -> Arc<Confirmation> {
         Arc::new(Confirmation::new(Arc::default()))
@@ -248,14 +267,14 @@ mod tests {
         let rounds = async {
             loop {
                 confirmation.due().await;
-                confirmation.failed("nobody answers");
+                confirmation.failed(NOBODY_ANSWERS);
             }
         };
         let read = tokio::select! { read = confirmation.wait() => read, () = rounds => Ok(()) };
-        assert_eq!(read, Err("nobody answers".into()));
+        assert_eq!(read, Err(NOBODY_ANSWERS));
         confirmation.confirmed(Instant::now());
         assert_eq!(confirmation.wait().await, Ok(()));
         confirmation.fence.raise();
-        assert!(confirmation.wait().await.unwrap_err().contains("another writer"));
+        assert_eq!(confirmation.wait().await, Err(Unconfirmed::Fenced));
     }
 }

@@ -11,7 +11,6 @@ use crate::file::SetNode;
 use crate::node::export::NodeExport;
 use crate::timing::ENDED_TIMEOUT;
 
-
 /// Whether a node's process has ended: its machine refuses connections at both of its ports, or another instance runs there.
 /// A node that does not answer may be cut off, and does not count as ended. A firewall that refuses connections on behalf of a
 /// machine gives a wrong result.

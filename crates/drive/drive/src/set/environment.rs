@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cheetah_error::{Error, Result};
 use cheetah_redundancy::engine::Epoch;
-use cheetah_redundancy::{DynLink, Map};
+use cheetah_redundancy::{DynLink, Map, NotReached, NotStored};
 use futures::future::BoxFuture;
 
 use super::divergence::Divergence;
@@ -23,19 +24,19 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) struct Keeper(pub Arc<Shared>);
 
 impl cheetah_redundancy::Environment for Keeper {
-    fn store(&self, map: Map) -> BoxFuture<'_, std::result::Result<(), String>> {
+    fn store(&self, map: Map) -> BoxFuture<'_, std::result::Result<(), NotStored>> {
         Box::pin(self.0.store(map))
     }
 
-    fn reconnect(&self, member: usize) -> BoxFuture<'_, std::result::Result<DynLink, String>> {
+    fn reconnect(&self, member: usize) -> BoxFuture<'_, std::result::Result<DynLink, NotReached>> {
         Box::pin(async move {
             let node = self.0.node(member);
             if node.http.is_none() {
-                return Err("it is no Cheetah node: what it missed cannot be known".into());
+                return Err(NotReached::Unknown);
             }
-            self.0.acquire(member).await?;
-            self.0.refuse_diverged(&node).await?;
-            self.0.connect(member).await.map_err(|error| error.to_string())
+            self.0.acquire(member).await.map_err(|error| NotReached::NoLease(Arc::new(error)))?;
+            self.0.refuse_diverged(&node).await.map_err(|error| NotReached::Diverged(Arc::new(error)))?;
+            self.0.connect(member).await.map_err(|error| NotReached::Unreachable(Arc::new(error)))
         })
     }
 
@@ -59,7 +60,7 @@ impl cheetah_redundancy::Environment for Keeper {
 impl Shared {
     /// Fails if another writer wrote to a node that comes back, apart from this one: resynchronizing it would lose those
     /// writes.
-    pub async fn refuse_diverged(&self, node: &SetNode) -> std::result::Result<(), String> {
+    pub async fn refuse_diverged(&self, node: &SetNode) -> Result<()> {
         if self.overwrites.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -69,21 +70,21 @@ impl Shared {
         match Divergence::among(&own, [&stored]) {
             None => Ok(()),
             Some(divergence) => {
-                let why = divergence.refusal(&set).to_string();
+                let refusal = divergence.refusal(&set);
                 if !self.has_warned_of_divergence.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("{why}");
+                    tracing::warn!("{refusal}");
                 }
-                Err(why)
+                Err(refusal)
             }
         }
     }
 
     /// The map at a node, if it has one.
-    async fn stored_map(&self, node: &SetNode) -> std::result::Result<Option<DriveMap>, String> {
+    async fn stored_map(&self, node: &SetNode) -> Result<Option<DriveMap>> {
         let Some(export) = self.exports.of(node, self.access.timeout) else { return Ok(None) };
-        match export.control.map(&export.name).await {
-            Ok(stored) => stored.map(|stored| DriveMap::parse(&stored.map, &self.set())).transpose(),
-            Err(error) => Err(error.to_string()),
-        }
+        let failed = |why: &dyn std::fmt::Display| Error::failed(why.to_string());
+        let stored = export.control.map(&export.name).await.map_err(|error| failed(&error))?;
+        let map = stored.map(|stored| DriveMap::parse(&stored.map, &self.set())).transpose();
+        map.map_err(|error| failed(&error))
     }
 }

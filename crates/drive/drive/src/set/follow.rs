@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cheetah_device::DynDevice;
 use cheetah_device::layer::{Layer, Reads, Writes};
+use cheetah_error::Error;
 use cheetah_redundancy::{DynLink, MemberState, Members, ReadLease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -93,7 +94,7 @@ enum Look {
     /// Enough nodes answered.
     Enough(DriveMap),
     /// The newest map that was found, and why there may be a newer one.
-    TooFew(Option<DriveMap>, String),
+    TooFew(Option<DriveMap>, Error),
 }
 
 impl Follow {
@@ -156,15 +157,15 @@ impl Follow {
                 Look::Enough(found.map)
             }
             Ok(found) => {
-                let why = format!(
+                let why = Error::failed(format!(
                     "only {} of {} nodes answer, too few to be sure that these have the last writes; bring the others back, \
                      or read what there is with --allow-lost",
                     found.heard,
                     found.map.nodes.len()
-                );
+                ));
                 Look::TooFew(Some(found.map), why)
             }
-            Err(error) => Look::TooFew(None, error.to_string()),
+            Err(error) => Look::TooFew(None, error),
         }
     }
 

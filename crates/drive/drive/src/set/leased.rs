@@ -9,7 +9,7 @@ use cheetah_nbd::client::Client;
 use cheetah_redundancy::MemberLink;
 use tokio::time::Instant;
 
-use super::confirmation::FENCED;
+use super::confirmation::Unconfirmed;
 use super::shared::Shared;
 
 /// The connection to a node.
@@ -48,7 +48,7 @@ impl Leased {
             shared.confirmation.confirmed_since(asked).await.ok();
         }
         match shared.fence.is_up() {
-            true => cheetah_device::Error::Fenced(format!("{}: {FENCED}", self.node).into()),
+            true => cheetah_device::Error::Fenced(format!("{}: {}", self.node, Unconfirmed::Fenced).into()),
             false => cheetah_device::Error::Lost { device: self.node.clone(), range, why: why.clone() },
         }
     }

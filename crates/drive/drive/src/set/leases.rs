@@ -9,9 +9,11 @@ use std::sync::atomic::Ordering;
 
 use cheetah_control::ControlError;
 use cheetah_control::api::LeaseRequest;
+use cheetah_redundancy::NotReached;
 use futures::future::join_all;
 use tokio::time::{Instant, timeout};
 
+use super::confirmation::Unconfirmed;
 use super::ended::has_ended;
 use super::map::DriveMap;
 use super::shared::{Place, Shared};
@@ -20,7 +22,6 @@ use crate::file::SetNode;
 use crate::lease::holder;
 use crate::node::export::NodeExport;
 use crate::timing::{ENDED_TIMEOUT, RENEW_TIMEOUT, TTL_S};
-
 
 /// A node's answer about a lease.
 enum Renewal {
@@ -34,6 +35,17 @@ enum Renewal {
     Ended,
     /// The node did not answer.
     Unknown,
+}
+
+/// Why no lease is held at a node; a clause.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoLease {
+    /// The node does not grant it.
+    #[error(transparent)]
+    NotGranted(#[from] ControlError),
+    /// Another writer may have had it meanwhile.
+    #[error(transparent)]
+    Unconfirmed(#[from] Unconfirmed),
 }
 
 impl Shared {
@@ -61,7 +73,7 @@ impl Shared {
         if let Some(why) = another.or_else(by_file) {
             tracing::error!("{} has, or had, another writer, nothing more is written: {why}", self.drive_name());
             self.fence.raise();
-            self.confirmation.failed(why);
+            self.confirmation.failed(Unconfirmed::Fenced);
             return;
         }
         let held = count(|renewal| matches!(renewal, Renewal::Held)) + taken_anew;
@@ -70,11 +82,7 @@ impl Shared {
         let ended = if self.confirmation.is_valid() { count(|renewal| matches!(renewal, Renewal::Ended)) } else { 0 };
         let nodes: Vec<SetNode> = places.iter().map(|place| place.node.clone()).collect();
         if !votes(&nodes, self.losses_max()).decide(held + ended, true) {
-            self.confirmation.failed(format!(
-                "only {held} of {} nodes renew the write lease, too few to be sure that no other writer has the drive; \
-                 bring the others back",
-                nodes.len()
-            ));
+            self.confirmation.failed(Unconfirmed::TooFew { held, nodes: nodes.len() });
             return;
         }
         self.use_leases(&renewals).await;
@@ -117,8 +125,8 @@ impl Shared {
         );
         let Some(drive) = self.members.get().and_then(std::sync::Weak::upgrade) else { return };
         let connect = |member: usize| async move {
-            let connected = timeout(RENEW_TIMEOUT, self.connect(member)).await;
-            connected.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())
+            let connected = timeout(RENEW_TIMEOUT, self.connect(member)).await.map_err(|_| NotReached::Silent)?;
+            connected.map_err(|error| NotReached::Unreachable(Arc::new(error)))
         };
         join_all(members.into_iter().map(|member| drive.renew_connection(member, connect(member)))).await;
     }
@@ -158,7 +166,7 @@ impl Shared {
     async fn look_for_another(&self, export: &NodeExport) -> Renewal {
         let map = match export.control.map(&export.name).await {
             Ok(None) => return Renewal::TakenAnew,
-            Ok(Some(stored)) => DriveMap::parse(&stored.map, &self.set()),
+            Ok(Some(stored)) => DriveMap::parse(&stored.map, &self.set()).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match map {
@@ -206,31 +214,30 @@ impl Shared {
 
     /// Makes sure that a lease is held at a member's node. An existing lease is replaced by a new one, which
     /// invalidates requests sent under the old one.
-    pub(super) async fn acquire(&self, member: usize) -> Result<(), String> {
+    pub(super) async fn acquire(&self, member: usize) -> Result<(), NoLease> {
         let asked = Instant::now();
         let place = self.places.lock()[member].clone();
-        let why = |error: ControlError| error.to_string();
         let Some(export) = NodeExport::of(&place.node, self.access.timeout) else { return Ok(()) };
         match &place.token {
             Some(token) => match export.control.renew_lease(&export.name, token).await {
                 Ok(_) => {
-                    let grant = export.control.acquire_lease(&export.name, &request(true)).await.map_err(why)?;
+                    let grant = export.control.acquire_lease(&export.name, &request(true)).await?;
                     if !self.replace_token(member, token, &grant.token) {
                         let _ = export.control.release_lease(&export.name, &grant.token).await;
                     }
                 }
                 // The next round retakes it.
                 Err(error) if error.is_conflict() => self.confirmation.doubt(),
-                Err(error) => return Err(why(error)),
+                Err(error) => return Err(error.into()),
             },
             None if place.unconfirmed.is_none() => {
                 let force = self.overwrites.load(Ordering::Acquire);
-                let grant = export.control.acquire_lease(&export.name, &request(force)).await.map_err(why)?;
+                let grant = export.control.acquire_lease(&export.name, &request(force)).await?;
                 self.keep_unconfirmed(member, &place.node, grant.token).await;
             }
             None => {}
         }
-        self.confirmation.confirmed_since(asked).await
+        Ok(self.confirmation.confirmed_since(asked).await?)
     }
 
     fn replace_token(&self, member: usize, old: &str, new: &str) -> bool {

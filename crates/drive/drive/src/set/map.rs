@@ -97,6 +97,25 @@ enum StateText {
     Stale,
 }
 
+/// Why the text of a map is refused; a clause.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadMap {
+    #[error("its map is not understood: {0}")]
+    NotUnderstood(#[source] serde_json::Error),
+    #[error("its map is that of another drive, or of another version of this program")]
+    Other,
+    #[error("its map names more writers than a map may")]
+    TooManyWriters,
+    #[error("its map names regions that do not exist")]
+    NoSuchRegions,
+    #[error("its map names pages that do not exist")]
+    NoSuchPages,
+    #[error("its map contradicts itself")]
+    Contradiction,
+    #[error("its map has a name that is too long")]
+    LongName,
+}
+
 impl DriveMap {
     /// The map of a set, as the drive file records it.
     pub fn of_file(set: &DriveSet) -> Self {
@@ -131,22 +150,21 @@ impl DriveMap {
         self.nodes.iter().zip(&other.nodes).all(|(node, other)| node.is_same(other))
     }
 
-    /// Reads a map of this set. The error is a clause.
-    pub fn parse(text: &str, set: &DriveSet) -> Result<Self, String> {
-        let text: MapText =
-            serde_json::from_str(text).map_err(|error| format!("its map is not understood: {error}"))?;
+    /// Reads a map of this set.
+    pub fn parse(text: &str, set: &DriveSet) -> Result<Self, BadMap> {
+        let text: MapText = serde_json::from_str(text).map_err(BadMap::NotUnderstood)?;
         let (known, capacity) = (set.nodes().len(), set.capacity());
         let is_of_set = text.drive == set.drive.id && text.set == set.index && text.members.len() == known;
         if text.version != VERSION || !is_of_set {
-            return Err("its map is that of another drive, or of another version of this program".into());
+            return Err(BadMap::Other);
         }
         if text.lineage.len() > LINEAGE_MAX {
-            return Err("its map names more writers than a map may".into());
+            return Err(BadMap::TooManyWriters);
         }
-        let regions = |text: &str| Regions::parse(text, capacity).ok_or("its map names regions that do not exist");
+        let regions = |text: &str| Regions::parse(text, capacity).ok_or(BadMap::NoSuchRegions);
         let mut map = Map::new(known, capacity);
         (map.epoch, map.open, map.unsettled) = (text.epoch, text.open, regions(&text.unsettled)?);
-        map.bad = BadRanges::parse(&text.bad, capacity).ok_or("its map names pages that do not exist")?;
+        map.bad = BadRanges::parse(&text.bad, capacity).ok_or(BadMap::NoSuchPages)?;
         let (mut nodes, mut incoming, mut former) = (Vec::new(), Vec::new(), Vec::new());
         for (entry, member) in map.members.iter_mut().zip(text.members) {
             let state = match member.state {
@@ -156,7 +174,7 @@ impl DriveMap {
             };
             *entry = Member::new(state, regions(&member.missed)?);
             if state == MemberState::InSync && !entry.missed.is_empty() {
-                return Err("its map contradicts itself".into());
+                return Err(BadMap::Contradiction);
             }
             nodes.push(SetNode { state: state.into_file(), ..member.node.parse()? });
             former.push(member.former.map(NodeText::parse).transpose()?);
@@ -247,10 +265,10 @@ impl NodeText {
         }
     }
 
-    fn parse(self) -> Result<SetNode, String> {
+    fn parse(self) -> Result<SetNode, BadMap> {
         let Self { name, nbd, http, instance, size } = self;
         if name.len() > TEXT_BYTES_MAX || nbd.len() > TEXT_BYTES_MAX {
-            return Err("its map has a name that is too long".into());
+            return Err(BadMap::LongName);
         }
         Ok(SetNode { name, nbd, http, instance, size, receipt: None, state: None })
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use cheetah_error::Result;
+use cheetah_error::{Error, Result};
 use cheetah_redundancy::Members;
 use cheetah_redundancy::engine::{Epoch, newest_of_writer};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(super) places: Mutex<Vec<Place>>,
     pub(super) members: OnceLock<Weak<Members>>,
     /// Why the drive file, which has no vote, lacks the map that was stored last.
-    pub(super) file_is_behind: Mutex<Option<String>>,
+    pub(super) file_is_behind: Mutex<Option<Error>>,
     /// The nodes of the last map that was stored both at the nodes and in the drive file.
     pub(super) stored_nodes: Mutex<Vec<SetNode>>,
     pub(super) stores: Stores,

@@ -1,10 +1,12 @@
 //! Storing a map at the nodes and in the drive file, by a ballot.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cheetah_control::api::NewMap;
-use cheetah_redundancy::Map;
+use cheetah_error::Error;
+use cheetah_redundancy::{Cause, Map, NotStored};
 use tokio::sync::mpsc;
 
 use super::ballot::{Ballot, Elector, electors};
@@ -17,15 +19,15 @@ const STORE_TIMEOUT: Duration = Duration::from_millis(400);
 
 impl Shared {
     /// Stores a map at the nodes, and in the drive file.
-    pub(super) async fn store(&self, map: Map) -> Result<(), String> {
-        self.confirmation.wait().await?;
+    pub(super) async fn store(&self, map: Map) -> Result<(), NotStored> {
+        self.confirmation.wait().await.map_err(|why| NotStored::Unconfirmed(Arc::new(why)))?;
         let places = self.places.lock().clone();
         let before = self.stored_nodes.lock().clone();
         let map = self.name_nodes(map, &places, &before);
         let mut ballot = Ballot::new(&map.nodes, &before, self.losses_max());
         let why = self.ask(&map, &electors(&map, &places, &before), &mut ballot).await;
         if !ballot.is_decided() {
-            return Err(format!("{} of {} nodes have it ({})", ballot.stored_now(), map.nodes.len(), why.join("; ")));
+            return Err(NotStored::TooFew { stored: ballot.stored_now(), members: map.nodes.len(), why });
         }
         self.stored_epoch.fetch_max(map.map.epoch, Ordering::AcqRel);
         match self.save(&map) {
@@ -33,7 +35,7 @@ impl Shared {
                 *self.file_is_behind.lock() = None;
                 *self.stored_nodes.lock() = map.nodes;
             }
-            Err(why) if ballot.needs_file() => return Err(why),
+            Err(why) if ballot.needs_file() => return Err(NotStored::File(Arc::new(why))),
             // The nodes alone decide. The nodes named in the file must still decide, because a process that opens it
             // must reach a node with this map.
             Err(why) => self.note_file_is_behind(why),
@@ -54,7 +56,7 @@ impl Shared {
 
     /// Has nodes store a map until the ballot is decided, or each has answered. Does not wait for a silent node while the
     /// others suffice. Returns why nodes have not stored it.
-    async fn ask(&self, map: &DriveMap, electors: &[Elector<'_>], ballot: &mut Ballot) -> Vec<String> {
+    async fn ask(&self, map: &DriveMap, electors: &[Elector<'_>], ballot: &mut Ballot) -> Vec<Cause> {
         let text = map.text(&self.set.lock());
         let (sender, mut answers) = mpsc::unbounded_channel();
         for Elector { slot, node, token, counts } in electors {
@@ -74,11 +76,11 @@ impl Shared {
         {
             match answer {
                 Ok(()) => ballot.stored(counts),
-                Err(error) => {
-                    if error.is_refused {
+                Err(missed) => {
+                    if missed.is_refused() {
                         self.confirmation.doubt();
                     }
-                    why.push(error.why);
+                    why.push(Arc::new(missed) as Cause);
                 }
             }
         }
@@ -86,7 +88,7 @@ impl Shared {
     }
 
     /// Notes that the drive file could not be saved. It is saved with the next map, or when the drive is closed.
-    fn note_file_is_behind(&self, why: String) {
+    fn note_file_is_behind(&self, why: Error) {
         let mut behind = self.file_is_behind.lock();
         if behind.is_none() {
             tracing::warn!(
@@ -108,7 +110,7 @@ impl Shared {
 
     /// Saves the drive file if nodes were lost, came back, were replaced or move, or bad ranges changed; these changes have
     /// the file's vote. A drive whose nodes store no maps has only its file.
-    fn save(&self, map: &DriveMap) -> Result<(), String> {
+    fn save(&self, map: &DriveMap) -> Result<(), Error> {
         let mut saved = self.set.lock();
         let index = saved.index;
         let places = |set: &Set| -> Vec<_> { set.nodes.iter().map(|node| (node.nbd.clone(), node.state)).collect() };
@@ -118,6 +120,6 @@ impl Shared {
         if places(now) == places(before) && now.bad == before.bad && now.incoming == before.incoming {
             return Ok(());
         }
-        saved.update(|file| map.update(file, index)).map_err(|error| error.to_string())
+        saved.update(|file| map.update(file, index))
     }
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cheetah_control::ControlError;
 use cheetah_control::api::NewMap;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -19,12 +20,31 @@ pub(super) struct Stores {
     running: Mutex<JoinSet<()>>,
 }
 
-/// Why a node did not store a map.
-pub(super) struct NotStored {
-    /// A clause.
-    pub why: String,
-    /// The node refused it: its lease has ended, or it holds a newer map.
-    pub is_refused: bool,
+/// Why a node did not store a map; a clause.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Missed {
+    /// A newer map waits for its turn.
+    #[error("node {node} gets a newer map")]
+    Newer {
+        /// The node.
+        node: String,
+    },
+    /// The node did not take it.
+    #[error("node {node}: {error}")]
+    NotTaken {
+        /// The node.
+        node: String,
+        /// The node's answer.
+        #[source]
+        error: ControlError,
+    },
+}
+
+impl Missed {
+    /// Whether the node refused it: its lease has ended, or it holds a newer map.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::NotTaken { error, .. } if error.is_conflict())
+    }
 }
 
 impl Stores {
@@ -42,19 +62,16 @@ impl Stores {
         member: usize,
         export: NodeExport,
         new: NewMap,
-    ) -> impl Future<Output = Result<(), NotStored>> + Send + use<> {
+    ) -> impl Future<Output = Result<(), Missed>> + Send + use<> {
         let (turn, newest) = (self.by_member[member].clone(), self.newest.clone());
         newest.fetch_max(new.epoch, Ordering::AcqRel);
         async move {
             let _turn = turn.lock().await;
             if newest.load(Ordering::Acquire) > new.epoch {
-                return Err(NotStored { why: format!("node {} gets a newer map", export.node), is_refused: false });
+                return Err(Missed::Newer { node: export.node });
             }
             let stored = export.control.store_map(&export.name, &new).await;
-            stored.map_err(|error| NotStored {
-                why: format!("node {}: {error}", export.node),
-                is_refused: error.is_conflict(),
-            })
+            stored.map_err(|error| Missed::NotTaken { node: export.node, error })
         }
     }
 

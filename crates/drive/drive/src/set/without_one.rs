@@ -72,7 +72,11 @@ impl seal::Alternatives for WithoutOne {
         async move {
             let found = self.read_without(range).await.into_iter();
             found
-                .map(|found| seal::Alternative { without: found.without, name: self.name(found.without), data: found.data })
+                .map(|found| seal::Alternative {
+                    without: found.without,
+                    name: self.name(found.without),
+                    data: found.data,
+                })
                 .collect()
         }
         .boxed()

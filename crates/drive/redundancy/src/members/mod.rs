@@ -26,7 +26,8 @@ use crate::environment::{DynLink, Environment};
 use crate::map::{Map, MemberState, Regions};
 use crate::read_lease::ReadLease;
 use crate::timing::{
-    HEDGE_AFTER, PROBE_PAUSE, PROBE_SILENCE_MAX, READ_SILENCE_MAX, RETURN_PATIENCE, SILENCE_CHECK, SILENCE_MAX, SILENT_CHECKS,
+    HEDGE_AFTER, PROBE_PAUSE, PROBE_SILENCE_MAX, READ_SILENCE_MAX, RETURN_PATIENCE, SILENCE_CHECK, SILENCE_MAX,
+    SILENT_CHECKS,
 };
 
 /// The first bytes of a member are read to see whether it answers.
@@ -349,7 +350,8 @@ impl Members {
     /// Returns when a user's read may begin: a reader elsewhere must know of every loss.
     pub(crate) async fn may_read(&self, range: ByteRange) -> Result<()> {
         let Some(lease) = &self.read_lease else { return Ok(()) };
-        lease.wait().await.map_err(|why| Error::Lost { device: "the drive".into(), range, why: why.into() })
+        let waited = lease.wait().await;
+        waited.map_err(|why| Error::Lost { device: "the drive".into(), range, why: why.to_string().into() })
     }
 
     /// Counts a user's request: its bytes on the busiest member.

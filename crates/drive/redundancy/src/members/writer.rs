@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::{DamagedPart, Members, PROBE};
 use crate::bad::Full;
 use crate::engine::{Engine, Epoch, Exclusion, Indispensable, NotReplaced};
-use crate::environment::{DynLink, Environment};
+use crate::environment::{DynLink, Environment, NotReached, NotStored};
 use crate::map::Map;
 use crate::timing::{GONE_PAUSE, PROBE_PAUSE, READ_LEASE_END};
 
@@ -42,7 +42,7 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct FailedStores {
     count: u64,
-    why: Option<Arc<str>>,
+    why: Option<NotStored>,
 }
 
 /// The state of a map that a caller waits for.
@@ -250,7 +250,7 @@ impl Members {
     pub async fn renew_connection(
         &self,
         member: usize,
-        connect: impl Future<Output = std::result::Result<DynLink, String>>,
+        connect: impl Future<Output = std::result::Result<DynLink, NotReached>>,
     ) {
         let generation = self.members[member].generation.load(Ordering::Acquire);
         let link = connect.await;
@@ -489,7 +489,7 @@ impl Members {
             {
                 let mut failed = writer.failed.lock();
                 failed.count += u64::from(stored.is_err());
-                failed.why = stored.as_ref().err().map(|why| why.as_str().into());
+                failed.why = stored.as_ref().err().cloned();
             }
             // The next map can be stored while readers still use older ones.
             let exclusion = writer.on_store(|engine| engine.store_finished(stored.is_ok()));

@@ -8,7 +8,8 @@ use cheetah_redundancy::engine::Epoch;
 use cheetah_redundancy::geometry::ArrayGeometry;
 use cheetah_redundancy::map::Regions;
 use cheetah_redundancy::{
-    ArrayPlace, DynLink, Engine, Environment, Map, MemberState, Members, ReadLease, Redundancy, Redundant, Votes,
+    ArrayPlace, Cause, DynLink, Engine, Environment, Map, MemberState, Members, NotReached, NotStored, ReadLease,
+    Redundancy, Redundant, Votes,
 };
 use cheetah_seal::Sealed;
 use futures::StreamExt as _;
@@ -101,7 +102,7 @@ impl SimulatedEnvironment {
         incoming.chain(left).flatten().collect()
     }
 
-    async fn store_stored(&self, stored: Box<Stored>) -> Result<(), String> {
+    async fn store_stored(&self, stored: Box<Stored>) -> Result<(), NotStored> {
         while self.world.state.lock().maps_held {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -126,31 +127,36 @@ impl SimulatedEnvironment {
             });
         }
         drop(sender);
-        let (mut now, mut before, mut why) = (0, 0, String::new());
+        let (mut now, mut before, mut why) = (0, 0, Vec::new());
         let decide = |now: usize, before: usize| self.votes.decide(now, true) && self.votes.decide(before, true);
         while !decide(now, before)
             && let Some((is_now, was_before, answer)) = answers.recv().await
         {
             match answer {
                 Ok(()) => (now, before) = (now + usize::from(is_now), before + usize::from(was_before)),
-                Err(error) => why = error,
+                Err(error) => why.push(cause(error)),
             }
         }
         if !decide(now, before) {
-            return Err(format!("{now} and {before} copies of the map: {why}"));
+            return Err(NotStored::TooFew { stored: now, members: map.members.len(), why });
         }
         (*self.stored_places.lock()).clone_from(&stored.places);
         let mut state = self.world.state.lock();
         if !self.process.is_alive() || state.term != self.term {
-            return Err("another writer has the drive".to_owned());
+            return Err(NotStored::Unconfirmed(cause("another writer has the drive")));
         }
         state.drive_file = Some(stored);
         Ok(())
     }
 }
 
+fn cause(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Cause {
+    let why: Box<dyn std::error::Error + Send + Sync> = why.into();
+    why.into()
+}
+
 impl Environment for SimulatedEnvironment {
-    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), String>> {
+    fn store(&self, map: Map) -> BoxFuture<'_, Result<(), NotStored>> {
         let mut places = self.places.lock().clone();
         for (place, left) in places.iter_mut().zip(&*self.left.lock()) {
             if let Some((former, _)) = left.filter(|(_, until)| map.epoch < *until) {
@@ -176,12 +182,13 @@ impl Environment for SimulatedEnvironment {
         self.left.lock()[member] = Some((former, epoch));
     }
 
-    fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, String>> {
+    fn reconnect(&self, member: usize) -> BoxFuture<'_, Result<DynLink, NotReached>> {
         Box::pin(async move {
             let place = self.places.lock()[member];
             // Former connections of this process end first: by reconnecting, they would cut off the new connection.
             self.process.forget(place);
-            SimulatedLink::connect(&self.world, &self.process, place, Some(self.term)).await
+            let connected = SimulatedLink::connect(&self.world, &self.process, place, Some(self.term)).await;
+            connected.map_err(|why| NotReached::Unreachable(cause(why)))
         })
     }
 
