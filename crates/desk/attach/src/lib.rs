@@ -12,6 +12,7 @@ pub mod block;
 mod blocking;
 pub mod error;
 pub mod fuse;
+mod kernel;
 pub mod nbd;
 mod table;
 mod task;

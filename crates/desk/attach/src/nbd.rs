@@ -1,12 +1,9 @@
 //! A device as a block device of the kernel, `/dev/nbdN`, with its partitions.
 //!
 //! The kernel's NBD client gets one end of a pair of sockets, and our NBD server has the other. The kernel learns by
-//! [`netlink`] the settings that NBD's handshake negotiates between a client and a server. The server runs in this
+//! [`netlink`](crate::kernel::netlink) the settings that NBD's handshake negotiates between a client and a server. The server runs in this
 //! process; if the process dies, the kernel keeps the device for a while, and another process can continue
 //! ([`Start::Resume`]).
-
-mod kernel;
-mod netlink;
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -21,12 +18,12 @@ use cheetah_nbd::server::agreed::{Ending, flags, serve};
 use cheetah_nbd::server::{MEMORY_BYTES_LEAST, MEMORY_BYTES_USUAL};
 use rustix::io::Errno;
 
-pub(crate) use self::kernel::Kernel;
-use self::netlink::{Connect, Serving};
 use crate::block::claim::Claim;
 use crate::block::node::{Driver, Node};
 use crate::block::{AttachOptions, Attachment};
 use crate::blocking::blocking;
+use crate::kernel::nbd::Kernel;
+use crate::kernel::netlink::{Connect, Serving};
 use crate::{Error, Result};
 
 /// The kernel's buffer for what the server sends, in bytes: several large replies.

@@ -5,11 +5,9 @@
 //! kept for it. If the process dies, the kernel fails all requests and removes the device; its number stays taken until
 //! the next [`attach`] or `detach`.
 
-mod control;
 mod descriptors;
 mod queue;
 mod requests;
-mod uapi;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,14 +18,14 @@ use cheetah_device::{Device, DynDevice};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-pub(crate) use self::control::Control;
-use self::control::Settings;
 use self::queue::Queue;
 use self::requests::Requests;
 use crate::block::claim::Claim;
 use crate::block::node::{Driver, Node};
 use crate::block::{AttachOptions, Attachment};
 use crate::blocking::blocking;
+use crate::kernel::uapi::Settings;
+use crate::kernel::ublk::Control;
 use crate::{Error, Result};
 
 /// The most requests in flight.

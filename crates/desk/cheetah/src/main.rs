@@ -58,7 +58,7 @@ fn main() -> ExitCode {
             failure.code.into()
         }
     };
-    ui::stderr::flush(ui::STDERR_PATIENCE);
+    ui::stderr::flush(ui::stderr::FLUSH_TIMEOUT);
     code
 }
 
@@ -71,7 +71,7 @@ fn explain(message: &clap::Error) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             ui::Ui::new(false).failure(&failure);
-            ui::stderr::flush(ui::STDERR_PATIENCE);
+            ui::stderr::flush(ui::stderr::FLUSH_TIMEOUT);
             failure.code.into()
         }
     }

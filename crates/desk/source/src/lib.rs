@@ -14,6 +14,7 @@ mod layers;
 mod link;
 mod network;
 mod nodes_here;
+mod not_empty;
 pub mod offline;
 mod open;
 mod opened;

@@ -16,6 +16,7 @@ use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_nbd::{Method, Packing};
 use futures::FutureExt as _;
 
+use crate::not_empty::not_empty;
 use crate::options::SourceOptions;
 use cheetah_error::{Error, Result};
 
@@ -47,7 +48,7 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
         }
     };
     let source = Source::new(Arc::new(ReadOnly::new(client)), identity, name);
-    crate::open::not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+    not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
 }
 
 /// Returns a function that connects to an agent for digests. Its description must be `description`, which proves that

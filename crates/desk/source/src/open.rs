@@ -13,6 +13,7 @@ use cheetah_nbd::uri::NbdUri;
 use crate::kind::drive_file;
 use crate::link::LinkUse;
 use crate::network::{open_iscsi, open_nbd};
+use crate::not_empty::not_empty;
 use crate::options::SourceOptions;
 use crate::web::open_web;
 use cheetah_error::{Error, Result};
@@ -25,17 +26,6 @@ use cheetah_error::{Error, Result};
 /// [`Error::Failed`] for anything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     open_any(spec, options).await.and_then(not_empty)
-}
-
-/// Fails if a source has no content: nothing could be told from an image of it.
-pub(crate) fn not_empty(evidence: Evidence) -> Result<Evidence> {
-    let Identity { location, size, .. } = &evidence.source.identity;
-    if *size == 0 {
-        return Err(Error::failed(format!(
-            "{location} is empty: it has 0 bytes; check that the right disk, file or export is served, and that it is ready"
-        )));
-    }
-    Ok(evidence)
 }
 
 async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {

@@ -15,7 +15,6 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::layer::{Layer, Reads, Writes};
 use crate::{ByteRange, Data, Io};
 
 /// A device shared by its users.
@@ -40,7 +39,7 @@ pub type Fill<'a> = dyn FnMut(&mut [&mut [u8]]) -> usize + 'a;
 ///   ([`Device::check`]).
 ///
 /// The defaults are those of a plain read-only source. A device over another one of the same content implements
-/// [`Layer`] instead, and hands on every operation it does not handle.
+/// [`Layer`](crate::layer::Layer) instead, and hands on every operation it does not handle.
 pub trait Device: Send + Sync {
     /// Returns the size and preferences. Constant for the life of the handle, and cheap.
     fn geometry(&self) -> Geometry;
@@ -172,16 +171,5 @@ impl Extent {
             Some(last) if (last.hole, last.zero) == (self.hole, self.zero) => last.len += self.len,
             _ => extents.push(self),
         }
-    }
-}
-
-/// A shared device is the device.
-impl<D: Device + ?Sized> Layer for Arc<D> {
-    type Below = D;
-    const READS: Reads = Reads::PassThrough;
-    const WRITES: Writes = Writes::PassThrough;
-
-    fn below(&self) -> &D {
-        self
     }
 }

@@ -7,12 +7,7 @@ mod rate;
 mod tests;
 mod tuning;
 
-use std::fmt;
-
-use cheetah_device::Size;
-use serde::{Deserialize, Serialize};
-
-use crate::path::PathReport;
+use crate::path::{Advice, PathReport};
 use crate::units::{BitRate, Span};
 
 use self::packing::CompressionChoice;
@@ -23,30 +18,6 @@ pub use self::tuning::{CONNECTIONS_MAX, Flow, PREFETCH_BYTES_MAX, Tuning, WINDOW
 const ROTATING_BITS_PER_S: f64 = 1.6e9;
 /// The rate of the fastest disks in common use, in bits of content a second: 7 GB/s, NVMe over four lanes of PCIe 4.0.
 const DISK_BITS_PER_S_MAX: f64 = 56e9;
-
-/// Recommended settings, and the time to expect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Advice {
-    /// The size of the disk that the advice is for, in bytes.
-    pub disk_bytes: u64,
-    /// The time to copy the disk uncompressed, in seconds, by the slower of the link and the fastest disks.
-    pub raw_s: f64,
-    /// The time to copy it compressed, in seconds, if its content shrinks as that of most disks in use does.
-    pub compressed_s: f64,
-    /// Whether compressing is worth it.
-    pub compress: bool,
-    /// The compression method, a word that `cheetah acquire --compress` takes: `none`, `lz4` or `zstd`.
-    pub method: String,
-    /// TCP connections at once.
-    pub connections: u32,
-    /// Bytes of requests in flight, on all connections together.
-    pub window_bytes: u64,
-    /// The most bytes to prefetch for one reader.
-    pub prefetch_bytes: u64,
-    /// The reasons, a sentence each.
-    pub why: Vec<String>,
-}
 
 /// Returns the advice on an acquisition of `disk_bytes` over the path in `report`; `None` if no rate is known, or only
 /// with [low confidence](CONFIDENCE_MIN).
@@ -83,28 +54,4 @@ pub fn advise(report: &PathReport, disk_bytes: u64) -> Option<Advice> {
         prefetch_bytes: flow.prefetch_bytes,
         why,
     })
-}
-
-impl fmt::Display for Advice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (disk, raw, packed) = (Size(self.disk_bytes), Span(self.raw_s), Span(self.compressed_s));
-        writeln!(f, "A disk of {disk} takes {raw} uncompressed, and about {packed} compressed.")?;
-        if self.compress {
-            writeln!(f, "Compress on the way: --compress {}, or auto.", self.method)?;
-        } else {
-            writeln!(f, "Do not compress on the way: --compress none.")?;
-        }
-        let plural = if self.connections == 1 { "" } else { "s" };
-        let (window, prefetch) = (Size(self.window_bytes), Size(self.prefetch_bytes));
-        writeln!(
-            f,
-            "Use {} connection{plural}, {window} in flight, and up to {prefetch} of prefetch.",
-            self.connections
-        )?;
-        for (index, why) in self.why.iter().enumerate() {
-            let gap = if index == 0 { "" } else { "\n" };
-            write!(f, "{gap}  {why}")?;
-        }
-        Ok(())
-    }
 }

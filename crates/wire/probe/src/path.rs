@@ -1,12 +1,14 @@
 //! The report on a path: the output of `cheetah probe --json`, and the input of `--tune`.
 
+use std::fmt;
 use std::net::IpAddr;
 
+use cheetah_device::Size;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use crate::advice::Advice;
+use crate::units::Span;
 
 /// The version of the format; another one is refused.
 pub const FORMAT: u32 = 1;
@@ -219,4 +221,52 @@ pub struct Trains {
     pub spoiled: u32,
     /// Packets sent in all, of every kind.
     pub packets: u32,
+}
+
+/// Recommended settings, and the time to expect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Advice {
+    /// The size of the disk that the advice is for, in bytes.
+    pub disk_bytes: u64,
+    /// The time to copy the disk uncompressed, in seconds, by the slower of the link and the fastest disks.
+    pub raw_s: f64,
+    /// The time to copy it compressed, in seconds, if its content shrinks as that of most disks in use does.
+    pub compressed_s: f64,
+    /// Whether compressing is worth it.
+    pub compress: bool,
+    /// The compression method, a word that `cheetah acquire --compress` takes: `none`, `lz4` or `zstd`.
+    pub method: String,
+    /// TCP connections at once.
+    pub connections: u32,
+    /// Bytes of requests in flight, on all connections together.
+    pub window_bytes: u64,
+    /// The most bytes to prefetch for one reader.
+    pub prefetch_bytes: u64,
+    /// The reasons, a sentence each.
+    pub why: Vec<String>,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (disk, raw, packed) = (Size(self.disk_bytes), Span(self.raw_s), Span(self.compressed_s));
+        writeln!(f, "A disk of {disk} takes {raw} uncompressed, and about {packed} compressed.")?;
+        if self.compress {
+            writeln!(f, "Compress on the way: --compress {}, or auto.", self.method)?;
+        } else {
+            writeln!(f, "Do not compress on the way: --compress none.")?;
+        }
+        let plural = if self.connections == 1 { "" } else { "s" };
+        let (window, prefetch) = (Size(self.window_bytes), Size(self.prefetch_bytes));
+        writeln!(
+            f,
+            "Use {} connection{plural}, {window} in flight, and up to {prefetch} of prefetch.",
+            self.connections
+        )?;
+        for (index, why) in self.why.iter().enumerate() {
+            let gap = if index == 0 { "" } else { "\n" };
+            write!(f, "{gap}  {why}")?;
+        }
+        Ok(())
+    }
 }

@@ -15,9 +15,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
+use crate::certificate;
 use crate::client::{ClientTls, Expected};
 use crate::error::TlsError;
-use crate::identity::{self, Fingerprint, Identity, RoomId};
+use crate::identity::{Fingerprint, Identity, RoomId};
 use crate::provider::provider;
 use crate::revocation::REVOCATIONS_BYTES_MAX;
 use crate::server::ServerTls;
@@ -156,8 +157,8 @@ impl Credential {
     /// Checks that the certificate is signed by the authority, and for its room.
     fn check_own(&self) -> Result<(), TlsError> {
         let (Some(own), Some(identity)) = (&self.0.own, &self.0.identity) else { return Ok(()) };
-        let authority = identity::parse(&self.0.trust.authority)?;
-        identity::parse(&own.cert[0])?
+        let authority = certificate::parse(&self.0.trust.authority)?;
+        certificate::parse(&own.cert[0])?
             .verify_signature(Some(authority.public_key()))
             .map_err(|_| TlsError::Malformed("the credential's certificate is not signed by its authority"))?;
         if identity.room != self.0.trust.room() {
@@ -312,7 +313,7 @@ impl Sections {
         let mut authority = None;
         let mut chain = Vec::new();
         for der in self.certificates.drain(..) {
-            let certificate = identity::parse(&der)?;
+            let certificate = certificate::parse(&der)?;
             if certificate.is_ca() && certificate.subject() == certificate.issuer() {
                 authority = Some(der);
             } else {

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod certificate;
 mod channel;
 mod client;
 mod connection_slots;

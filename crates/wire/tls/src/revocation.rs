@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
+use crate::certificate;
 use crate::error::TlsError;
-use crate::identity::{self, Serial};
+use crate::identity::Serial;
 
 /// The most bytes of a list.
 pub const REVOCATIONS_BYTES_MAX: usize = 1 << 20;
@@ -30,7 +31,7 @@ impl Revocations {
         let Ok(([], list)) = CertificateRevocationList::from_der(der) else {
             return Err(malformed("the list of revoked certificates is malformed"));
         };
-        let authority = identity::parse(authority)?;
+        let authority = certificate::parse(authority)?;
         list.verify_signature(authority.public_key())
             .map_err(|_| malformed("the list of revoked certificates is not signed by the room"))?;
         let serials = list.iter_revoked_certificates().map(|revoked| Serial::from_bytes(revoked.raw_serial()));

@@ -4,9 +4,10 @@ use std::fmt;
 
 use rustls::SignatureScheme;
 
+use crate::certificate;
 use crate::credential::Credential;
 use crate::error::TlsError;
-use crate::identity::{self, Fingerprint, Identity, RoomId};
+use crate::identity::{Fingerprint, Identity, RoomId};
 use crate::provider::provider;
 
 /// The keys of members are of P-256.
@@ -49,7 +50,7 @@ impl Signature {
     /// If a part is malformed, or does not belong to the others.
     pub fn verify(&self, message: &[u8]) -> Result<Identity, TlsError> {
         let identity = Identity::of_certificate(&self.certificate)?;
-        let (certificate, authority) = (identity::parse(&self.certificate)?, identity::parse(&self.authority)?);
+        let (certificate, authority) = (certificate::parse(&self.certificate)?, certificate::parse(&self.authority)?);
         certificate
             .verify_signature(Some(authority.public_key()))
             .map_err(|_| TlsError::Malformed("the signer's certificate is not signed by the authority beside it"))?;

@@ -8,8 +8,9 @@ use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
+use crate::certificate;
 use crate::error::TlsError;
-use crate::identity::{self, Fingerprint, Identity, RoomId, Serial};
+use crate::identity::{Fingerprint, Identity, RoomId, Serial};
 use crate::revocation::Revocations;
 
 /// An authority and its revocations.
@@ -53,14 +54,14 @@ impl Trust {
 
     /// Checks that the authority has signed a certificate, in DER.
     pub fn check_signature(&self, certificate: &[u8]) -> Result<(), TlsError> {
-        let (certificate, authority) = (identity::parse(certificate)?, identity::parse(&self.authority)?);
+        let (certificate, authority) = (certificate::parse(certificate)?, certificate::parse(&self.authority)?);
         let signed = certificate.verify_signature(Some(authority.public_key()));
         signed.map_err(|_| TlsError::Malformed("the certificate is not signed by the room"))
     }
 
     /// Checks that a certificate of others is not revoked.
     pub fn check_serial(&self, certificate: &[u8]) -> Result<(), TlsError> {
-        let serial = Serial::from_bytes(identity::parse(certificate)?.raw_serial())?;
+        let serial = Serial::from_bytes(certificate::parse(certificate)?.raw_serial())?;
         if self.revocations.read().contains(&serial) { Err(TlsError::ForeignRevoked) } else { Ok(()) }
     }
 
@@ -121,7 +122,7 @@ impl Standing {
 pub(crate) fn time_of<'a>(chain: impl IntoIterator<Item = &'a CertificateDer<'a>>) -> Result<UnixTime, TlsError> {
     let mut latest = 0;
     for certificate in chain {
-        let start = identity::parse(certificate)?.validity().not_before.timestamp();
+        let start = certificate::parse(certificate)?.validity().not_before.timestamp();
         latest = latest.max(u64::try_from(start).unwrap_or(0));
     }
     Ok(UnixTime::since_unix_epoch(Duration::from_secs(latest)))

@@ -13,9 +13,9 @@ use super::node::{Driver, Node};
 use super::rescan::rescan;
 use super::users;
 use crate::blocking::blocking;
-use crate::nbd::Kernel;
+use crate::kernel::nbd::Kernel;
 #[cfg(feature = "ublk")]
-use crate::ublk::Control;
+use crate::kernel::ublk::Control;
 use crate::{Error, Result};
 
 /// How long the serving process may take to write back and to release its leases and connections.

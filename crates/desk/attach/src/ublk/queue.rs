@@ -10,7 +10,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::descriptors::Descriptors;
 use super::requests::Requests;
-use super::uapi::{COMMIT_AND_FETCH_REQ, FETCH_REQ, io_command};
+use crate::kernel::uapi::{COMMIT_AND_FETCH_REQ, FETCH_REQ, io_command};
 
 /// Marks the completion of the read that wakes the thread.
 const WAKE: u64 = u64::MAX;

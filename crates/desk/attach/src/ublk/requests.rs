@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::runtime::Handle;
 
 use super::descriptors::Descriptor;
-use super::uapi::{
+use crate::kernel::uapi::{
     IO_FUA, IO_NOUNMAP, OP_DISCARD, OP_FLUSH, OP_READ, OP_WRITE, OP_WRITE_ZEROES, SECTOR_BYTES, content_offset,
 };
 use crate::task;

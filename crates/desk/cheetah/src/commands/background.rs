@@ -19,7 +19,7 @@ pub fn leave_terminal() -> Result<()> {
 /// Closes stderr: its reader may be waiting for end of file, and this process may last for days.
 pub fn leave_stderr() -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null").context("cannot open /dev/null")?;
-    crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
+    crate::ui::stderr::flush(crate::ui::stderr::FLUSH_TIMEOUT);
     rustix::stdio::dup2_stderr(&nowhere).context("cannot redirect stderr")
 }
 

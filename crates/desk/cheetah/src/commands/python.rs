@@ -76,7 +76,7 @@ impl Verb {
         if let Ok(ours) = std::env::current_exe() {
             command.env("CHEETAH_BINARY", ours);
         }
-        crate::ui::stderr::flush(crate::ui::STDERR_PATIENCE);
+        crate::ui::stderr::flush(crate::ui::stderr::FLUSH_TIMEOUT);
         Err(command.exec()).context(format_args!("cannot start {}", python.display()))
     }
 

@@ -1,6 +1,7 @@
 //! Output: tables and sentences for people, one JSON value per line for programs.
 
 pub mod log;
+pub mod pace;
 mod plain_progress;
 pub mod progress;
 pub mod stderr;
@@ -9,7 +10,6 @@ pub mod table;
 
 use std::fmt::Display;
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use cheetah_device::visible::{self, OneLine, Visible};
 
@@ -101,9 +101,6 @@ impl Ui {
         Progress::spinner(what.into(), self.terminal)
     }
 }
-
-/// The longest wait for queued stderr lines where later output must follow them.
-pub const STDERR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Prints an answer for programs to stdout, on one line.
 fn print_json(value: &impl Answer) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::Size;
 
-use super::progress::{duration, pace};
+use super::pace::{duration, pace};
 use super::stderr;
 
 /// The time before the first line: a short operation has none.

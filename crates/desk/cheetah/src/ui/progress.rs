@@ -8,6 +8,7 @@ use cheetah_device::Size;
 use cheetah_device::visible::OneLine;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::pace::pace;
 use super::plain_progress::PlainProgress;
 use super::stderr;
 
@@ -92,7 +93,7 @@ impl Progress {
         match &self.0 {
             Show::Bar(bar) => bar.suspend(|| {
                 stderr::line(line);
-                stderr::flush(super::STDERR_PATIENCE);
+                stderr::flush(stderr::FLUSH_TIMEOUT);
             }),
             Show::Plain(_) => stderr::line(line),
         }
@@ -104,21 +105,6 @@ impl Drop for Progress {
         if let Show::Bar(bar) = &self.0 {
             bar.finish_and_clear();
         }
-    }
-}
-
-/// The rate and the time left, as every operation shows them.
-pub fn pace(rate_bytes_s: f64, left_s: Option<u64>) -> String {
-    let left = left_s.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
-    format!("{:.0} MiB/s, {left}", rate_bytes_s / f64::from(1 << 20))
-}
-
-/// Formats a duration with at most two units.
-pub(super) fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
 }
 
@@ -257,11 +243,5 @@ mod tests {
         assert_eq!(shortened("saving /evidence/case42/disk.raw", 24), "saving …case42/disk.raw");
         assert_eq!(shortened(&"x".repeat(30), 10), format!("…{}", "x".repeat(8)));
         assert_eq!(shortened("saving 証拠証拠証拠証拠証拠", 20), "saving …拠証拠証拠");
-    }
-
-    #[test]
-    fn every_operation_shows_its_pace_alike() {
-        assert_eq!(pace(f64::from(112 << 20), Some(75)), "112 MiB/s, 1 min 15 s left");
-        assert_eq!(pace(0.0, None), "0 MiB/s, time left unknown");
     }
 }

@@ -13,6 +13,9 @@ use cheetah_device::visible::Visible;
 /// The most bytes that wait to be written.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
+/// The longest wait for queued lines where later output must follow them.
+pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
 static STDERR: LazyLock<Stderr> = LazyLock::new(Stderr::start);
 
 /// Queues one line, with the control characters in it escaped: it may quote evidence or a peer.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cheetah_device::os_error;
 
-use super::{STDERR_PATIENCE, stderr};
+use super::stderr;
 use crate::failure::{Failure, Result};
 
 /// Whether stdout was closed when the process started (`cheetah status >&-`).
@@ -43,7 +43,7 @@ fn check_open() -> io::Result<()> {
 /// Writes a line, after the lines queued for stderr. It is no error if a reader closes the pipe after the first line
 /// (`cheetah room list | head -1`), but if no line could be written, the answer is missing.
 pub fn print(line: impl Display) {
-    stderr::flush(STDERR_PATIENCE);
+    stderr::flush(stderr::FLUSH_TIMEOUT);
     let mut stdout = io::stdout();
     match check_open().and_then(|()| writeln!(stdout, "{line}")).and_then(|()| stdout.flush()) {
         Ok(()) => WRITTEN.store(true, Ordering::Relaxed),

@@ -10,6 +10,8 @@
 
 pub mod conformance;
 
+use std::sync::Arc;
+
 use crate::{ByteRange, Data, Device, Error, Extent, Fill, Geometry, Io, Result, Zeroing};
 
 /// How a [`Layer`] answers reads.
@@ -220,5 +222,16 @@ impl<L: Layer> Device for L {
             Writes::Refused => Io::ok(()),
             _ => change(self, |below| below.flush(), |layer| layer.below().flush()),
         }
+    }
+}
+
+/// A shared device is the device.
+impl<D: Device + ?Sized> Layer for Arc<D> {
+    type Below = D;
+    const READS: Reads = Reads::PassThrough;
+    const WRITES: Writes = Writes::PassThrough;
+
+    fn below(&self) -> &D {
+        self
     }
 }

@@ -6,7 +6,7 @@ use cheetah_acquire::acquire::{AcquireEvent, Progress as Measured};
 use cheetah_device::Size;
 use cheetah_device::reconnect::{LOSSES_TOLD, Losses};
 
-use crate::ui::progress::pace;
+use crate::ui::pace::pace;
 use crate::ui::{Progress, Ui};
 
 /// The interval between progress events in JSON.

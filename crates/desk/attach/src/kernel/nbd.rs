@@ -52,7 +52,7 @@ impl Kernel {
     /// # Errors
     ///
     /// The kernel's, such as [`io::ErrorKind::ResourceBusy`] if the device is connected already.
-    pub(super) fn connect(&self, settings: &Connect<'_>) -> io::Result<()> {
+    pub(crate) fn connect(&self, settings: &Connect<'_>) -> io::Result<()> {
         self.ask(&connect(self.family, settings)).map(drop)
     }
 
@@ -62,7 +62,7 @@ impl Kernel {
     ///
     /// The kernel's: invalid input if the device is not connected, or connected to something else, and no space if its
     /// connections live.
-    pub(super) fn reconfigure(&self, index: u32, serving: &Serving<'_>) -> io::Result<()> {
+    pub(crate) fn reconfigure(&self, index: u32, serving: &Serving<'_>) -> io::Result<()> {
         self.ask(&reconfigure(self.family, index, serving)).map(drop)
     }
 

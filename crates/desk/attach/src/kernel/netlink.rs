@@ -56,41 +56,41 @@ const SOCKET_FD: u16 = 1;
 
 /// The settings of a device that the kernel is given when it is connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Connect<'a> {
+pub(crate) struct Connect<'a> {
     /// The device's number.
-    pub(super) index: u32,
+    pub(crate) index: u32,
     /// Its size in bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Bytes of a logical sector.
-    pub(super) sector_bytes: u64,
+    pub(crate) sector_bytes: u64,
     /// The transmission flags of NBD.
-    pub(super) flags: u16,
+    pub(crate) flags: u16,
     /// How it is served.
-    pub(super) serving: Serving<'a>,
+    pub(crate) serving: Serving<'a>,
 }
 
 /// The settings that a process gives the kernel when it starts to serve a device, or takes it over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Serving<'a> {
+pub(crate) struct Serving<'a> {
     /// File descriptors of the kernel's ends of the connections.
-    pub(super) sockets: &'a [i32],
+    pub(crate) sockets: &'a [i32],
     /// After this time without an answer, the kernel cuts the connection. Whole seconds.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// How long requests wait for another connection before they fail. Whole seconds.
-    pub(super) grace: Duration,
+    pub(crate) grace: Duration,
     /// The text by which the kernel recognises the content of the device.
-    pub(super) identifier: &'a str,
+    pub(crate) identifier: &'a str,
 }
 
 /// Returns the request for the number of the family.
-pub(super) fn get_family() -> Vec<u8> {
+pub(crate) fn get_family() -> Vec<u8> {
     let mut message = Message::new(CONTROL, GET_FAMILY, 1);
     message.attribute(FAMILY_NAME, FAMILY);
     message.finish()
 }
 
 /// Returns the request that makes a device.
-pub(super) fn connect(family: u16, settings: &Connect<'_>) -> Vec<u8> {
+pub(crate) fn connect(family: u16, settings: &Connect<'_>) -> Vec<u8> {
     let mut message = Message::new(family, CONNECT, VERSION);
     message.attribute(INDEX, &settings.index.to_ne_bytes());
     message.attribute(SIZE_BYTES, &settings.size.to_ne_bytes());
@@ -101,7 +101,7 @@ pub(super) fn connect(family: u16, settings: &Connect<'_>) -> Vec<u8> {
 }
 
 /// Returns the request that gives a device, whose connections are dead, new ones.
-pub(super) fn reconfigure(family: u16, index: u32, serving: &Serving<'_>) -> Vec<u8> {
+pub(crate) fn reconfigure(family: u16, index: u32, serving: &Serving<'_>) -> Vec<u8> {
     let mut message = Message::new(family, RECONFIGURE, VERSION);
     message.attribute(INDEX, &index.to_ne_bytes());
     message.serving(serving);
@@ -109,7 +109,7 @@ pub(super) fn reconfigure(family: u16, index: u32, serving: &Serving<'_>) -> Vec
 }
 
 /// Returns the request that ends a device.
-pub(super) fn disconnect(family: u16, index: u32) -> Vec<u8> {
+pub(crate) fn disconnect(family: u16, index: u32) -> Vec<u8> {
     let mut message = Message::new(family, DISCONNECT, VERSION);
     message.attribute(INDEX, &index.to_ne_bytes());
     message.finish()
@@ -158,7 +158,7 @@ fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
 
 /// The kernel's answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// The request was carried out.
     Done,
     /// The request failed, with this error number.
@@ -168,7 +168,7 @@ pub(super) enum Answer {
 }
 
 /// Parses the messages of one datagram; skips messages that are no [`Answer`].
-pub(super) fn answers(datagram: &[u8]) -> Vec<Answer> {
+pub(crate) fn answers(datagram: &[u8]) -> Vec<Answer> {
     let mut found = Vec::new();
     let mut rest = datagram;
     while let Some((kind, content, after)) = message(rest) {
@@ -212,7 +212,7 @@ fn family(content: &[u8]) -> Option<Answer> {
 
 impl Answer {
     /// Returns the kernel's error, if it is one.
-    pub(super) fn into_result(self) -> io::Result<()> {
+    pub(crate) fn into_result(self) -> io::Result<()> {
         match self {
             Self::Failed(errno) => Err(io::Error::from_raw_os_error(errno)),
             Self::Done | Self::Family(_) => Ok(()),

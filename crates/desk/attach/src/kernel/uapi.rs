@@ -4,8 +4,8 @@
 const READ: u32 = 2 << 30;
 const READ_WRITE: u32 = 3 << 30;
 /// The length of the structures of commands: `ublksrv_ctrl_cmd` and `ublksrv_io_cmd`.
-pub(super) const CONTROL_BYTES: usize = 32;
-pub(super) const IO_BYTES: usize = 16;
+pub(crate) const CONTROL_BYTES: usize = 32;
+pub(crate) const IO_BYTES: usize = 16;
 
 const fn control(direction: u32, number: u32) -> u32 {
     // Not truncated: 32.
@@ -17,42 +17,42 @@ const fn io(number: u32) -> u32 {
     READ_WRITE | (IO_BYTES as u32) << 16 | (b'u' as u32) << 8 | number
 }
 
-pub(super) const ADD_DEV: u32 = control(READ_WRITE, 0x04);
-pub(super) const START_DEV: u32 = control(READ_WRITE, 0x06);
-pub(super) const STOP_DEV: u32 = control(READ_WRITE, 0x07);
-pub(super) const SET_PARAMS: u32 = control(READ_WRITE, 0x08);
-pub(super) const GET_FEATURES: u32 = control(READ, 0x13);
-pub(super) const DEL_DEV_ASYNC: u32 = control(READ, 0x14);
+pub(crate) const ADD_DEV: u32 = control(READ_WRITE, 0x04);
+pub(crate) const START_DEV: u32 = control(READ_WRITE, 0x06);
+pub(crate) const STOP_DEV: u32 = control(READ_WRITE, 0x07);
+pub(crate) const SET_PARAMS: u32 = control(READ_WRITE, 0x08);
+pub(crate) const GET_FEATURES: u32 = control(READ, 0x13);
+pub(crate) const DEL_DEV_ASYNC: u32 = control(READ, 0x14);
 
-pub(super) const FETCH_REQ: u32 = io(0x20);
-pub(super) const COMMIT_AND_FETCH_REQ: u32 = io(0x21);
+pub(crate) const FETCH_REQ: u32 = io(0x20);
+pub(crate) const COMMIT_AND_FETCH_REQ: u32 = io(0x21);
 
 /// Features: commands are numbered like ioctls, and content is copied with `pread` and `pwrite`.
-pub(super) const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
-pub(super) const F_USER_COPY: u64 = 1 << 7;
+pub(crate) const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
+pub(crate) const F_USER_COPY: u64 = 1 << 7;
 
 /// Attributes of a device.
-pub(super) const ATTR_READ_ONLY: u32 = 1 << 0;
-pub(super) const ATTR_VOLATILE_CACHE: u32 = 1 << 2;
-pub(super) const ATTR_FUA: u32 = 1 << 3;
+pub(crate) const ATTR_READ_ONLY: u32 = 1 << 0;
+pub(crate) const ATTR_VOLATILE_CACHE: u32 = 1 << 2;
+pub(crate) const ATTR_FUA: u32 = 1 << 3;
 /// Which parameters are set.
-pub(super) const PARAM_BASIC: u32 = 1 << 0;
-pub(super) const PARAM_DISCARD: u32 = 1 << 1;
+pub(crate) const PARAM_BASIC: u32 = 1 << 0;
+pub(crate) const PARAM_DISCARD: u32 = 1 << 1;
 
 /// Operations, in the lowest byte of a request's flags.
-pub(super) const OP_READ: u32 = 0;
-pub(super) const OP_WRITE: u32 = 1;
-pub(super) const OP_FLUSH: u32 = 2;
-pub(super) const OP_DISCARD: u32 = 3;
-pub(super) const OP_WRITE_ZEROES: u32 = 5;
+pub(crate) const OP_READ: u32 = 0;
+pub(crate) const OP_WRITE: u32 = 1;
+pub(crate) const OP_FLUSH: u32 = 2;
+pub(crate) const OP_DISCARD: u32 = 3;
+pub(crate) const OP_WRITE_ZEROES: u32 = 5;
 /// Flags of a request.
-pub(super) const IO_FUA: u32 = 1 << 13;
-pub(super) const IO_NOUNMAP: u32 = 1 << 15;
+pub(crate) const IO_FUA: u32 = 1 << 13;
+pub(crate) const IO_NOUNMAP: u32 = 1 << 15;
 
 /// The unit of sizes and offsets.
-pub(super) const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 /// The command of a request: its number, and the result of the one before.
-pub(super) fn io_command(tag: u16, result: i32) -> [u8; IO_BYTES] {
+pub(crate) fn io_command(tag: u16, result: i32) -> [u8; IO_BYTES] {
     let mut bytes = [0; IO_BYTES];
     bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
     bytes[4..8].copy_from_slice(&result.to_ne_bytes());
@@ -60,7 +60,7 @@ pub(super) fn io_command(tag: u16, result: i32) -> [u8; IO_BYTES] {
 }
 
 /// Where the content of a request lies in `/dev/ublkcN`.
-pub(super) fn content_offset(tag: u16) -> u64 {
+pub(crate) fn content_offset(tag: u16) -> u64 {
     const START: u64 = 0x8000_0000;
     const TAG_SHIFT: u32 = 25;
     START + (u64::from(tag) << TAG_SHIFT)
@@ -68,22 +68,22 @@ pub(super) fn content_offset(tag: u16) -> u64 {
 
 /// What a device is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// The most requests in flight.
-    pub(super) depth: u16,
+    pub(crate) depth: u16,
     /// The longest request in bytes, a multiple of 4096.
-    pub(super) request_bytes_max: u32,
+    pub(crate) request_bytes_max: u32,
     /// Its size in bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Bytes of a logical sector.
-    pub(super) sector_bytes: u32,
+    pub(crate) sector_bytes: u32,
     /// Whether the kernel may write.
-    pub(super) writable: bool,
+    pub(crate) writable: bool,
 }
 
 impl Settings {
     /// `ublksrv_ctrl_dev_info`, for a device with one queue.
-    pub(super) fn info(&self, index: Option<u32>) -> [u8; 64] {
+    pub(crate) fn info(&self, index: Option<u32>) -> [u8; 64] {
         let mut bytes = [0; 64];
         bytes[0..2].copy_from_slice(&1_u16.to_ne_bytes());
         bytes[2..4].copy_from_slice(&self.depth.to_ne_bytes());
@@ -94,12 +94,12 @@ impl Settings {
     }
 
     /// The number of a device, from the same structure after the kernel has filled it in.
-    pub(super) fn index(info: &[u8; 64]) -> u32 {
+    pub(crate) fn index(info: &[u8; 64]) -> u32 {
         u32::from_ne_bytes([info[12], info[13], info[14], info[15]])
     }
 
     /// `ublk_params`, as far as the parameters of discarding.
-    pub(super) fn parameters(&self) -> [u8; 60] {
+    pub(crate) fn parameters(&self) -> [u8; 60] {
         let shift = self.sector_bytes.trailing_zeros().to_ne_bytes()[0];
         let attributes = if self.writable { ATTR_VOLATILE_CACHE | ATTR_FUA } else { ATTR_READ_ONLY };
         let sectors_max = u32::MAX >> 9;

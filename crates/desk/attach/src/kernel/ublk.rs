@@ -8,9 +8,8 @@ use std::os::fd::AsRawFd as _;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-pub(super) use super::uapi::Settings;
 use super::uapi::{
-    ADD_DEV, DEL_DEV_ASYNC, F_CMD_IOCTL_ENCODE, F_USER_COPY, GET_FEATURES, SET_PARAMS, START_DEV, STOP_DEV,
+    ADD_DEV, DEL_DEV_ASYNC, F_CMD_IOCTL_ENCODE, F_USER_COPY, GET_FEATURES, SET_PARAMS, START_DEV, STOP_DEV, Settings,
 };
 use crate::{Error, Result};
 
@@ -44,7 +43,7 @@ impl Control {
     }
 
     /// Fails if the driver cannot do what [`Settings`] asks for.
-    pub(super) fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         let mut features = [0; 8];
         // A driver from before Linux 6.5 does not know the command.
         let asked = self.ask(GET_FEATURES, u32::MAX, &mut features, 0);
@@ -56,19 +55,19 @@ impl Control {
     }
 
     /// Makes a device with this number, or with the first free one. Returns the number.
-    pub(super) fn add(&mut self, index: Option<u32>, settings: &Settings) -> io::Result<u32> {
+    pub(crate) fn add(&mut self, index: Option<u32>, settings: &Settings) -> io::Result<u32> {
         let mut info = settings.info(index);
         self.ask(ADD_DEV, index.unwrap_or(u32::MAX), &mut info, 0)?;
         Ok(Settings::index(&info))
     }
 
     /// Sets the size and the attributes of a device.
-    pub(super) fn set(&mut self, index: u32, settings: &Settings) -> io::Result<()> {
+    pub(crate) fn set(&mut self, index: u32, settings: &Settings) -> io::Result<()> {
         self.ask(SET_PARAMS, index, &mut settings.parameters(), 0)
     }
 
     /// Shows a device, once its requests are served by a thread of this process.
-    pub(super) fn start(&mut self, index: u32) -> io::Result<()> {
+    pub(crate) fn start(&mut self, index: u32) -> io::Result<()> {
         self.ask(START_DEV, index, &mut [], u64::from(std::process::id()))
     }
 
@@ -78,7 +77,7 @@ impl Control {
     }
 
     /// Frees the number of a device, when its last user has ended.
-    pub(super) fn delete(&mut self, index: u32) -> io::Result<()> {
+    pub(crate) fn delete(&mut self, index: u32) -> io::Result<()> {
         self.ask(DEL_DEV_ASYNC, index, &mut [], 0)
     }
 
