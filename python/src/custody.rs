@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use cheetah_acquire::custody;
-use cheetah_acquire::custody::{CustodyEvent, Known, SigningKey, ledger, verify_log};
+use cheetah_custody as custody;
+use cheetah_custody::{CustodyEvent, Known, SigningKey, ledger, verify_log};
 use pyo3::prelude::*;
 
 use crate::failure;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use cheetah_acquire::custody::{CustodyEvent, CustodyLog, PublicKey, SigningKey, check};
+use cheetah_custody::{CustodyEvent, CustodyLog, PublicKey, SigningKey, check};
 
 /// An intact log, and the key that signed it.
 static WHOLE: LazyLock<(Vec<u8>, PublicKey)> = LazyLock::new(|| {

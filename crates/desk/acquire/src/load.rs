@@ -1,5 +1,6 @@
 //! Loading an image into a drive: one pass, hashed on the way, around ranges that cannot be read.
 
+use cheetah_custody::FileRead;
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice};
 use cheetah_drive::copy::ChunkWriter;
@@ -8,12 +9,11 @@ use cheetah_drive::load::{LoadOptions, Loader};
 use cheetah_drive::{CopyProgress, DriveFile, Image};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{Hashes, Hashing};
-use cheetah_image::{HashKind, Kind, Source};
+use cheetah_image::{BadRange, HashKind, Kind, Source};
 
-use crate::acquire::{ErrorsMax, Opener, watch};
-use crate::custody::FileRead;
-use crate::engine::{Damage, SourceFiles, too_many, unacquirable};
-use crate::reader::{BadRange, Liveness, Reader, Salvage};
+use crate::engine::{Damage, SourceFiles, too_many, unacquirable, watch};
+use crate::order::{ErrorsMax, Opener};
+use crate::reader::{Liveness, Reader, Salvage};
 
 /// How to load an image.
 pub struct LoadRequest {
@@ -40,8 +40,7 @@ pub struct Loaded {
 impl Loaded {
     /// The number of bytes that the source did not yield, and how many of them are corrupt in it.
     pub fn missing_bytes(&self) -> (u64, u64) {
-        let corrupt = self.bad.iter().filter(|bad| bad.corrupt);
-        (self.bad.iter().map(|bad| bad.len).sum(), corrupt.map(|bad| bad.len).sum())
+        BadRange::missing_bytes(&self.bad)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cheetah_acquire::custody::{FillLog, ledger};
+use cheetah_custody::{FillLog, ledger};
 use cheetah_drive::sealed;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;

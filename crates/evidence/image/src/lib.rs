@@ -6,6 +6,7 @@
 pub mod aff4;
 pub mod append;
 mod ata;
+mod bad_range;
 pub mod clean;
 pub mod compressed;
 pub mod coverage;
@@ -33,6 +34,7 @@ mod unpack;
 mod watch;
 mod watching;
 
+pub use bad_range::BadRange;
 pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};

@@ -75,6 +75,16 @@ pub fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
     }
 }
 
+/// Makes the entries of the directory of `path` durable.
+///
+/// # Errors
+///
+/// The system's.
+pub fn sync_directory_of(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(folder)?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,21 +5,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cheetah_custody::CustodyLog;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
 use cheetah_drive::file::side_space::digests_bytes;
+use cheetah_drive::recognise::now_s;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::hash::Hashing;
 use cheetah_image::space;
-use cheetah_source::UploadRecord;
+use cheetah_source::{Evidence, UploadRecord};
 
 use super::recorder::Recorder;
-use super::{AcquireEvent, Destination, Evidence, Form, Request, side_files};
-use crate::custody::{self, CustodyLog};
+use super::side_files;
 use crate::engine::{EtaMeter, Replay, SourceFiles, read_back, recognise_first};
-use crate::journal::{AcquisitionState, Journal, JournalRecord, Signed, Start, Unread, VERSION, both, changes, now_s};
+use crate::journal::{AcquisitionState, Journal, JournalRecord, Signed, Start, Unread, VERSION, both, changes};
+use crate::order::{AcquireEvent, Destination, Form, Request};
+use crate::reader::sector_size;
 use crate::sink::{self, Resumed, Setup, Sink};
 
 /// The state from which a pass over the source starts.
@@ -72,7 +75,12 @@ fn open_journal(
     let log = CustodyLog::path_for(&request.destinations[0].path);
     let there = log.symlink_metadata().is_ok();
     let report = there
-        .then(|| custody::verify_log(&log, &custody::Known { keys: vec![key.public()], ..custody::Known::default() }))
+        .then(|| {
+            cheetah_custody::verify_log(
+                &log,
+                &cheetah_custody::Known { keys: vec![key.public()], ..cheetah_custody::Known::default() },
+            )
+        })
         .transpose()?;
     let signed = report.and_then(|report| report.journal).filter(|signed| signed.key == key.public().id());
     let read = journal.read(signed.as_ref().map_or(Signed::Nothing, |signed| Signed::As(&signed.sha256)));
@@ -176,7 +184,7 @@ fn content_bytes(setup: &Setup) -> u64 {
 
 /// The setup of an image whose header has the head of its custody log, as far as there is space for both it and the notes.
 /// The header is written before the content, so it has the head at the beginning.
-fn with_head(setup: &Setup, head: Option<&custody::Head>) -> Setup {
+fn with_head(setup: &Setup, head: Option<&cheetah_custody::Head>) -> Setup {
     let Some(head) = head else { return setup.clone() };
     let mut noted = setup.clone();
     noted.e01.case.notes = Some(head.noted().before_notes(setup.e01.case.notes.as_deref()));
@@ -184,7 +192,11 @@ fn with_head(setup: &Setup, head: Option<&custody::Head>) -> Setup {
 }
 
 /// Creates every sink, or none; `heads` are those of the custody logs. Drives come last, because their former content cannot be restored.
-async fn create(request: &Request, setup: &Setup, heads: &[Option<custody::Head>]) -> Result<Vec<Box<dyn Sink>>> {
+async fn create(
+    request: &Request,
+    setup: &Setup,
+    heads: &[Option<cheetah_custody::Head>],
+) -> Result<Vec<Box<dyn Sink>>> {
     let mut order: Vec<_> = request.destinations.iter().enumerate().collect();
     order.sort_by_key(|(_, destination)| destination.form == Form::Drive);
     let mut sinks = Vec::new();
@@ -238,10 +250,10 @@ async fn go_on(
     journal.append(&resumed)?;
     state.resumes += 1;
     state.write_protected = both(state.write_protected, write_protected);
-    let (source, changed) = (custody::source(now)?, changes(&state.start.source, now));
-    let opened = custody::source(&opening)?;
+    let (source, changed) = (cheetah_custody::source(now)?, changes(&state.start.source, now));
+    let opened = cheetah_custody::source(&opening)?;
     state.reopened(opening);
-    recorder.record(&custody::CustodyEvent::Resumed { at: state.at, source, changed, opened })?;
+    recorder.record(&cheetah_custody::CustodyEvent::Resumed { at: state.at, source, changed, opened })?;
     let resumed = take_up(request, evidence, (journal, state), recorder).await;
     resumed.inspect_err(|error| recorder.record_end(&error.to_string(), true))
 }
@@ -328,11 +340,11 @@ fn keep_logs(request: &Request, recorder: &mut Recorder<'_>) -> Result<()> {
     request.key.as_ref().map_or(Ok(()), |key| recorder.keep_logs(&request.destinations, key))
 }
 
-fn started(start: &Start) -> Result<custody::CustodyEvent> {
-    let mut started = custody::Started::new(&start.source, &start.e01.case, start.destinations.clone())?;
+fn started(start: &Start) -> Result<cheetah_custody::CustodyEvent> {
+    let mut started = cheetah_custody::Started::new(&start.source, &start.e01.case, start.destinations.clone())?;
     let options = [("hash", start.hashes.clone()), ("level", start.e01.compression.to_string())];
     started.options = options.map(|(name, value)| (name.to_owned(), value)).into();
-    Ok(custody::CustodyEvent::Started(Box::new(started)))
+    Ok(cheetah_custody::CustodyEvent::Started(Box::new(started)))
 }
 
 /// Returns the first record of the journal for this request.
@@ -358,12 +370,6 @@ fn start(request: &Request, source: &Identity) -> Result<Start> {
         hashes: request.hashes.to_string(),
         e01,
     })
-}
-
-/// Returns the source's sector size in bytes, or 512 if it is unknown or implausible.
-pub fn sector_size(source: &Identity) -> u32 {
-    let known = source.sector_size.filter(|bytes| bytes.is_power_of_two() && (512..=4096).contains(bytes));
-    known.unwrap_or(512)
 }
 
 fn setup(request: &Request, start: &Start) -> Setup {

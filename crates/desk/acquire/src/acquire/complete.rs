@@ -12,16 +12,14 @@ use cheetah_drive::verify::{Compared, VerifyOptions, verify};
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::Ewf;
 use cheetah_image::hash::Hashing;
-use cheetah_image::{HashChoice, Hashes, RawFile};
+use cheetah_image::{BadRange, HashChoice, Hashes, RawFile};
 use cheetah_source::{LinkUse, ObjectTarget, SourceOptions};
 
 use super::recorder::Recorder;
 use super::side_files::MAP;
-use super::{AcquireEvent, Destination, Form, Progress, Request};
-use crate::custody;
 use crate::engine::{EtaMeter, Replay, read_back};
 use crate::journal::AcquisitionState;
-use crate::reader::BadRange;
+use crate::order::{AcquireEvent, Destination, Form, Progress, Request};
 use crate::report::SinkReport;
 use crate::sink::{Sink, Whole};
 
@@ -143,7 +141,7 @@ pub async fn verify_all(
         report.verified = Some(found.problems.is_empty());
         report.verified_hashes = found.hashes;
         report.problems = found.problems;
-        let verified = custody::Verified {
+        let verified = cheetah_custody::Verified {
             ok: report.problems.is_empty(),
             size: state.at,
             unreadable_bytes: coverage.bytes(State::Unreadable),
@@ -151,7 +149,7 @@ pub async fn verify_all(
             digests: found.digests,
             problems: report.problems.clone(),
         };
-        recorder.record_for(index, &custody::CustodyEvent::Verified(Box::new(verified)))?;
+        recorder.record_for(index, &cheetah_custody::CustodyEvent::Verified(Box::new(verified)))?;
     }
     Ok(())
 }

@@ -21,22 +21,11 @@
 
 mod begin;
 mod complete;
-mod destination;
-mod distinct;
-mod event;
 mod recorder;
-mod request;
 mod run;
-pub(crate) mod side_files;
+mod side_files;
 
 pub use begin::discard;
-pub(crate) use begin::sector_size;
-pub use cheetah_source::{ConnectDigests, Evidence, LinkCounters};
-pub use destination::{Destination, Form};
-pub use event::{AcquireEvent, Progress};
-pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};
 pub use run::acquire;
-pub(crate) use run::watch;
 
-pub use crate::journal::{Cause, Comparison, Opening};
 pub use crate::report::{Report, SinkReport};

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cheetah_custody::{CustodyEvent, CustodyLog, Head, SigningKey, Span};
 use cheetah_device::ByteRange;
 use cheetah_error::Result;
 use parking_lot::Mutex;
 
-use super::{AcquireEvent, Destination};
-use crate::custody::{self, CustodyEvent, CustodyLog, Head, SigningKey, Span};
 use crate::journal::Witness;
+use crate::order::{AcquireEvent, Destination};
 
 /// The maximum number of unreadable ranges and retries with a record of their own. The coverage map has all of them,
 /// and the last record their total size.
@@ -102,12 +102,12 @@ impl<'a> Recorder<'a> {
             }
             AcquireEvent::Lost { why, .. } => self.record(&CustodyEvent::Error { range: None, what: why.clone() }),
             AcquireEvent::Back { source, changed, opening } => {
-                let (source, opened) = (custody::source(source)?, custody::source(opening)?);
+                let (source, opened) = (cheetah_custody::source(source)?, cheetah_custody::source(opening)?);
                 self.record(&CustodyEvent::Reconnected { source, changed: changed.clone(), opened })
             }
             AcquireEvent::Reconnected { source } if self.reconnects < RECONNECTS_LOGGED_MAX => {
                 self.reconnects += 1;
-                let (source, changed) = (custody::source(source)?, Vec::new());
+                let (source, changed) = (cheetah_custody::source(source)?, Vec::new());
                 self.record(&CustodyEvent::Reconnected { source, changed, opened: serde_json::Value::Null })
             }
             AcquireEvent::Doubts { doubts } => self.record(&CustodyEvent::Doubts { doubts: doubts.clone() }),

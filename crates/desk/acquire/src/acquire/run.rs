@@ -2,23 +2,25 @@
 
 use std::time::{Duration, Instant};
 
+use cheetah_custody::FileRead;
+use cheetah_custody::acquisition_report::REPORT;
 use cheetah_device::coverage::State;
-use cheetah_device::{ByteRange, Error as DeviceError, supervise};
+use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_drive::DriveFile;
+use cheetah_drive::recognise::Opening;
 use cheetah_error::{Error, Result};
-use cheetah_image::{HashKind, Identity, Source, Watching};
+use cheetah_image::{BadRange, HashKind, Hashes, Identity};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::begin::{Prepared, begin};
 use super::complete::{complete, keep_map, put_beside, verify_all};
 use super::recorder::Recorder;
-use super::side_files::REPORT;
-use super::{AcquireEvent, Destination, Form, Report, Request};
-use crate::custody::{self, FileRead};
-use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally};
-use crate::journal::{AcquisitionState, Journal, Opening};
-use crate::reader::{BadRange, Salvage};
+use crate::engine::{Checkpoints, Damage, EtaMeter, Pass, PassEnd, SinkQueues, SourceFiles, StopSignal, Tally, watch};
+use crate::journal::{AcquisitionState, Journal};
+use crate::order::{AcquireEvent, Destination, Form, Request};
+use crate::reader::Salvage;
+use crate::report::{Report, SinkReport};
 use crate::sink::Sink;
 
 /// Acquires a source, or resumes an interrupted acquisition. `stop` asks it to stop in good order; it can also be
@@ -131,12 +133,6 @@ pub async fn acquire(
     Err(error)
 }
 
-/// Watches the files of a source, before the first byte of them is read.
-pub(crate) async fn watch(source: &Source) -> Watching {
-    let files = source.files.clone();
-    supervise::spawn_blocking(move || Watching::start(&files)).await.unwrap_or_default()
-}
-
 fn stopped(why: &str) -> Error {
     Error::failed(format!("stopped by {why}; run the same command to resume"))
 }
@@ -187,7 +183,7 @@ const NOTES_LOGGED_MAX: usize = 100;
 /// A pass that reached the end of the source.
 struct Finished {
     state: AcquisitionState,
-    hashes: cheetah_image::Hashes,
+    hashes: Hashes,
     active: Duration,
     tally: Tally,
     /// What is in doubt about the source.
@@ -208,10 +204,10 @@ impl Finished {
         let unreadable_bytes = Damage::of(&self.state.bad).bytes;
         let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
-        for files in self.files.chunks(custody::FILES_LOGGED_TOGETHER) {
-            recorder.record(&custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
+        for files in self.files.chunks(cheetah_custody::FILES_LOGGED_TOGETHER) {
+            recorder.record(&cheetah_custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
         }
-        let finished = custody::Finished {
+        let finished = cheetah_custody::Finished {
             size: self.state.at,
             unreadable_bytes,
             corrupt_bytes,
@@ -223,8 +219,8 @@ impl Finished {
             head_in_report: true,
         };
         for (index, destination) in request.destinations.iter().enumerate() {
-            let finished = custody::Finished { drive: drive_id(destination)?, ..finished.clone() };
-            recorder.record_for(index, &custody::CustodyEvent::Finished(Box::new(finished)))?;
+            let finished = cheetah_custody::Finished { drive: drive_id(destination)?, ..finished.clone() };
+            recorder.record_for(index, &cheetah_custody::CustodyEvent::Finished(Box::new(finished)))?;
         }
         if request.verify {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
@@ -245,7 +241,7 @@ impl Finished {
         Ok(report)
     }
 
-    fn report(self, sinks: Vec<super::SinkReport>) -> Report {
+    fn report(self, sinks: Vec<SinkReport>) -> Report {
         let Self { state, hashes, active, tally, doubts, files } = self;
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());

@@ -1,5 +1,6 @@
 //! The files beside an image, other than its custody log and the journal.
 
+use cheetah_custody::acquisition_report::REPORT;
 use cheetah_error::Result;
 use cheetah_image::own_file::OwnFile;
 
@@ -8,9 +9,6 @@ use super::{Destination, Form};
 /// The coverage map of an image that is not whole: `x.raw.map`.
 pub const MAP: OwnFile =
     OwnFile { name: "coverage map", begins: |head| head.starts_with(b"# Mapfile. Written by Cheetah") };
-
-/// The report: `x.raw.report.txt`.
-pub const REPORT: OwnFile = OwnFile { name: "report", begins: |head| head.starts_with(b"Acquisition report, Cheetah") };
 
 /// Fails if a file that is not Cheetah's occupies the path of the map or the report of `destination`.
 pub fn check(destination: &Destination) -> Result<()> {

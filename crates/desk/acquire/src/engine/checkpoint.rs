@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use cheetah_drive::digests::ChunkDigest;
 use cheetah_error::{Error, Result};
-use cheetah_image::HashedStart;
+use cheetah_image::{BadRange, HashedStart};
 use tokio::task::JoinHandle;
 
 use crate::journal::{Checkpoint, Journal, JournalRecord};
-use crate::reader::{BadRange, Chunk};
+use crate::reader::Chunk;
 use crate::sink::Mark;
 
 /// A checkpoint is due after this time, which bounds the repeated work on slow links.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::acquire::Progress;
+use crate::order::Progress;
 
 /// The length of the window for the rate.
 const LATELY: Duration = Duration::from_secs(15);

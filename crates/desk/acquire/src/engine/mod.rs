@@ -24,4 +24,4 @@ pub use eta_meter::EtaMeter;
 pub use pass::{Damage, Pass, PassEnd, StopSignal, Tally, recognise_first, too_many, unacquirable};
 pub use readback::{Replay, read_back};
 pub use sink_queues::SinkQueues;
-pub use source_files::SourceFiles;
+pub use source_files::{SourceFiles, watch};

@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 use cheetah_device::data::Part;
 use cheetah_device::fatal_reads::ranges_that_end_connections;
 use cheetah_device::{ByteRange, Error as DeviceError};
+use cheetah_drive::recognise::{Cause, Opening, now_s};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
-use cheetah_image::{HashedFiles, Kind};
+use cheetah_image::{BadRange, HashedFiles, Kind};
+use cheetah_source::{Evidence, LinkCounters};
 use tokio::time::MissedTickBehavior;
 
 use super::checkpoint::Checkpoints;
 use super::readback::good_chunks;
 use super::recognise::{Compared, Unrecognised, recognise};
 use super::{EtaMeter, SinkQueues};
-use crate::acquire::{AcquireEvent, ErrorsMax, Evidence, LinkCounters, Opener};
-use crate::journal::{self, AcquisitionState, Cause, JournalRecord, Opening, now_s};
-use crate::reader::{BadRange, Chunk, Liveness, Reader, Salvage};
+use crate::journal::{self, AcquisitionState, JournalRecord};
+use crate::order::{AcquireEvent, ErrorsMax, Opener};
+use crate::reader::{Chunk, Liveness, Reader, Salvage};
 
 /// The interval of progress events.
 const TELL_EVERY: Duration = Duration::from_millis(250);

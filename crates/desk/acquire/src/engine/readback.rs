@@ -7,10 +7,11 @@ use cheetah_device::{ByteRange, Coverage, Data, DynDevice};
 use cheetah_drive::copy::read_exactly;
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests, digest};
 use cheetah_error::{Error, Result};
+use cheetah_image::BadRange;
 use cheetah_image::hash::Hashing;
 use futures::{StreamExt as _, stream};
 
-use crate::reader::{BadRange, Chunk};
+use crate::reader::Chunk;
 use crate::sink::Sink;
 
 /// Chunks in flight.

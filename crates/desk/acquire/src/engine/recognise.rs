@@ -5,11 +5,11 @@ use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
 use cheetah_drive::digests::{CHUNK_BYTES, digest};
 pub use cheetah_drive::recognise::Compared;
-use cheetah_drive::recognise::{Comparing, Pieces};
+use cheetah_drive::recognise::{Cause, Comparing, Comparison, Opening, Pieces, now_s};
 use cheetah_error::Error;
+use cheetah_source::Evidence;
 
-use crate::acquire::Evidence;
-use crate::journal::{self, AcquisitionState, Cause, Comparison, Opening};
+use crate::journal::{self, AcquisitionState};
 
 /// Why a source is not recognised.
 pub enum Unrecognised {
@@ -81,7 +81,7 @@ pub async fn recognise(
         comparing.conclude(equal, chunks.bytes())?
     };
     Ok(Opening {
-        at_s: journal::now_s(),
+        at_s: now_s(),
         at: state.at,
         cause,
         instance: instance.cloned(),

@@ -9,18 +9,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cheetah_custody::FileRead;
 use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
+use cheetah_device::supervise;
 use cheetah_image::hash::hex;
-use cheetah_image::{HashChoice, HashKind, HashedFiles, Hashes, Kind, Source, SourceFile, regular};
+use cheetah_image::{BadRange, HashChoice, HashKind, HashedFiles, Hashes, Kind, Source, SourceFile, Watching, regular};
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
-use crate::custody::FileRead;
-use crate::reader::BadRange;
-
 /// The number of bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Watches the files of a source, before the first byte of them is read.
+pub async fn watch(source: &Source) -> Watching {
+    let files = source.files.clone();
+    supervise::spawn_blocking(move || Watching::start(&files)).await.unwrap_or_default()
+}
 
 /// The hashes, while they are made. Dropping it ends that.
 pub struct SourceFiles {

@@ -10,6 +10,7 @@ use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::{Locked, LockedFile, OwnFile};
+use cheetah_image::publish::sync_directory_of;
 use sha2::{Digest as _, Sha256};
 
 use super::{AcquisitionState, JournalRecord, Start, VERSION};
@@ -288,10 +289,4 @@ fn unsigned(path: &Path) -> Error {
 
 fn in_use(path: &Path) -> Error {
     Error::failed(format!("{} is in use: this acquisition is running already; wait for it", path.display()))
-}
-
-/// Makes the entries of the directory of `path` durable.
-pub(crate) fn sync_directory_of(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }

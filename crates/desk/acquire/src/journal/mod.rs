@@ -26,16 +26,14 @@ use std::collections::BTreeMap;
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests};
+use cheetah_drive::recognise::{Cause, Opening};
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
-use cheetah_image::{HashChoice, HashedStart, Identity};
+use cheetah_image::{BadRange, HashChoice, HashedStart, Identity};
 use serde::{Deserialize, Serialize};
 
-use crate::acquire::{Destination, Form};
-use crate::reader::BadRange;
+use crate::order::{Destination, Form};
 
-pub use cheetah_drive::recognise::{Cause, Comparison, Opening, now_s};
-pub(crate) use file::sync_directory_of;
 pub use file::{Journal, Signed, Unread, Witness};
 
 /// The version of the format. Version 1 does not record how the source was recognised, and the custody logs of versions

@@ -1,4 +1,5 @@
 use super::*;
+use cheetah_drive::recognise::Comparison;
 use cheetah_image::Kind;
 use proptest::prelude::*;
 

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, DynDevice, Error, Result};
 
-use super::is_bad_sector;
-use crate::acquire::Opener;
+use crate::order::Opener;
 
 /// The number of bytes read to test a place.
 const PLACE_LEN: u64 = 4096;
@@ -142,4 +142,9 @@ const fn mix(number: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+/// Returns whether an error is about the medium rather than the link.
+pub fn is_bad_sector(error: &Error) -> bool {
+    matches!(error, Error::Unreadable { .. } | Error::Io { errno: EIO, .. })
 }

@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, digest};
-use serde::{Deserialize, Serialize};
+use cheetah_image::BadRange;
 use tokio::task::JoinHandle;
 
-pub use liveness::Liveness;
+pub use liveness::{Liveness, is_bad_sector};
 use read_window::ReadWindow;
-pub use salvage::{Salvage, is_bad_sector};
+pub use salvage::{Salvage, sector_size};
 
 /// A piece of the source: 1 MiB, except the last.
 #[derive(Debug, Clone)]
@@ -30,42 +30,6 @@ pub struct Chunk {
     pub bad: Vec<BadRange>,
     /// The number of repeated reads.
     pub retries: u64,
-}
-
-/// A range of which there is no content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BadRange {
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub len: u64,
-    /// The source's error.
-    pub why: Arc<str>,
-    /// Whether it is corrupt in the image: the image could be read there, and does not match its own checksum or cannot be
-    /// decompressed. Otherwise it could not be read.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub corrupt: bool,
-}
-
-impl BadRange {
-    /// Returns the range.
-    pub const fn range(&self) -> ByteRange {
-        ByteRange::new(self.offset, self.len)
-    }
-
-    /// Returns what it is, for a sentence.
-    pub const fn is(&self) -> &'static str {
-        if self.corrupt { "corrupt in the image" } else { "unreadable" }
-    }
-
-    /// Appends to `list`, merging with its last where they touch.
-    pub fn push(self, list: &mut Vec<Self>) {
-        match list.last_mut() {
-            Some(last) if last.range().end() == self.offset && last.corrupt == self.corrupt => last.len += self.len,
-            _ => list.push(self),
-        }
-    }
 }
 
 /// The chunks of a source in order.

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, DynDevice, Error, Result};
 use cheetah_drive::copy::read_exactly;
-use cheetah_image::Identity;
+use cheetah_image::{BadRange, Identity};
 
-use super::{BadRange, Liveness};
-use crate::acquire::sector_size;
+use super::liveness::{Liveness, is_bad_sector};
 
 /// How to read around bad sectors.
 #[derive(Debug, Clone, Copy)]
@@ -109,9 +107,10 @@ impl Salvage {
     }
 }
 
-/// Returns whether an error is about the medium rather than the link.
-pub fn is_bad_sector(error: &Error) -> bool {
-    matches!(error, Error::Unreadable { .. } | Error::Io { errno: EIO, .. })
+/// Returns the source's sector size in bytes, or 512 if it is unknown or implausible.
+pub fn sector_size(source: &Identity) -> u32 {
+    let known = source.sector_size.filter(|bytes| bytes.is_power_of_two() && (512..=4096).contains(bytes));
+    known.unwrap_or(512)
 }
 
 /// Returns the source's reason, without the range.

@@ -1,16 +1,16 @@
 //! The report of an acquisition.
 
-pub(crate) mod text;
+mod text;
 
 use std::path::PathBuf;
 
-use cheetah_image::{CaseData, HashKind, Hashes, Identity};
+use cheetah_custody::{FileRead, Head};
+use cheetah_drive::recognise::Opening;
+use cheetah_image::{BadRange, CaseData, HashKind, Hashes, Identity};
+use cheetah_source::LinkCounters;
 use serde::Serialize;
 
-use crate::acquire::{Form, LinkCounters};
-use crate::custody::{FileRead, Head};
-use crate::journal::Opening;
-use crate::reader::BadRange;
+use crate::order::Form;
 
 /// The report of a finished acquisition. `Display` gives the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use cheetah_custody::acquisition_report::{LOG_HEAD, NAME_COLUMNS, case_lines};
 use cheetah_device::Size;
 use cheetah_device::visible::OneLine;
+use cheetah_drive::recognise::Cause;
 use cheetah_image::{CaseData, Identity};
 
 use super::Report;
-use crate::journal::Cause;
 
 /// Unreadable ranges listed; the coverage map has all of them.
 const RANGES_SHOWN_MAX: usize = 100;
@@ -15,36 +16,6 @@ const RANGES_SHOWN_MAX: usize = 100;
 const DOUBTS_SHOWN_MAX: usize = 20;
 /// Openings listed.
 const OPENINGS_SHOWN_MAX: usize = 20;
-/// Columns of the names. A SHA-256 behind them ends in column 80.
-const NAMES: usize = 16;
-
-/// The name of the line with the head of a custody log.
-pub const LOG_HEAD: &str = "its head";
-/// The names of the lines of the case data.
-const CASE_NUMBER: &str = "case number";
-const EVIDENCE_NUMBER: &str = "evidence number";
-const EXAMINER: &str = "examiner";
-const DESCRIPTION: &str = "description";
-const NOTES: &str = "notes";
-
-/// The lines of the case data, each a name and a value.
-pub fn case_lines(case: &CaseData) -> impl Iterator<Item = (&'static str, Option<String>)> {
-    let shown = |value: &Option<String>| value.as_ref().map(|value| OneLine(value).to_string());
-    [
-        (CASE_NUMBER, shown(&case.case_number)),
-        (EVIDENCE_NUMBER, shown(&case.evidence_number)),
-        (EXAMINER, shown(&case.examiner)),
-        (DESCRIPTION, shown(&case.description)),
-        (NOTES, shown(&case.notes)),
-    ]
-    .into_iter()
-}
-
-/// The name and the value of a line of a report.
-pub fn split(line: &str) -> (&str, &str) {
-    let (name, value) = line.split_at_checked(NAMES).unwrap_or((line, ""));
-    (name.trim_end(), value.trim())
-}
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,7 +137,7 @@ impl Report {
 
 fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
     // Some values come from the source: none may appear as a line of its own, or control a terminal.
-    writeln!(f, "{name:<NAMES$}{}", OneLine(value))
+    writeln!(f, "{name:<NAME_COLUMNS$}{}", OneLine(value))
 }
 
 fn case(f: &mut fmt::Formatter<'_>, case: &CaseData) -> fmt::Result {

@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, gone};
-use crate::acquire::Destination;
+use crate::order::Destination;
 use crate::reader::Chunk;
 
 struct Drive {

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, gone, half_made};
-use crate::acquire::Destination;
+use crate::order::Destination;
 use crate::reader::Chunk;
 
 struct E01 {

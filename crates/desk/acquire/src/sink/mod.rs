@@ -23,7 +23,7 @@ use futures::future::BoxFuture;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::acquire::{Destination, Form};
+use crate::order::{Destination, Form};
 use crate::reader::Chunk;
 
 /// The state with which a sink resumes from a checkpoint; opaque to the journal. Empty for most.

@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, half_made};
-use crate::acquire::{Destination, Form};
+use crate::order::{Destination, Form};
 use crate::reader::Chunk;
 
 /// More bytes than a segment can have, whose list of unreadable sectors comes on top of its maximum size.

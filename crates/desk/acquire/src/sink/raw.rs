@@ -17,15 +17,14 @@ use cheetah_error::{Error, Result};
 use cheetah_image::RawFile;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::{FileId, not_following_links};
-use cheetah_image::publish::{publish, rename_new};
+use cheetah_image::publish::{publish, rename_new, sync_directory_of};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::{Durable, Mark, Resumed, Setup, Sink, Whole, exists, foreign, gone, half_made, lock_open};
-use crate::acquire::Destination;
-use crate::journal::sync_directory_of;
+use crate::order::Destination;
 use crate::reader::Chunk;
 
 /// The bytes before the id of a seal.

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::common::source::{Disk, MIB, SECTOR, opener, opener_with_cuts};
 use crate::common::{names, read_e01, request, run, run_telling};
-use cheetah_acquire::acquire::{
-    AcquireEvent, Cause, Comparison, ErrorsMax, Evidence, Opener, Opening, Report, Request,
-};
-use cheetah_acquire::custody::{Known, SigningKey, verify_log};
+use cheetah_acquire::acquire::Report;
+use cheetah_acquire::order::{AcquireEvent, ErrorsMax, Opener, Request};
+use cheetah_custody::{Known, SigningKey, verify_log};
 use cheetah_device::Coverage;
 use cheetah_device::coverage::State;
+use cheetah_drive::recognise::{Cause, Comparison, Opening};
 use cheetah_image::HashChoice;
+use cheetah_source::Evidence;
 use futures::FutureExt as _;
 use tempfile::tempdir;
 

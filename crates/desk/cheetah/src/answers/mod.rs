@@ -44,7 +44,7 @@ macro_rules! answers {
 
 answers! {
     "acquire": acquire::Acquire<'_>, "acquire", "with `--listen`, while it waits for an agent; and at the end";
-    "acquire-running": cheetah_acquire::acquire::AcquireEvent, "acquire", "while it acquires; progress once a second";
+    "acquire-running": cheetah_acquire::order::AcquireEvent, "acquire", "while it acquires; progress once a second";
     "discard": acquire::Discard, "acquire --discard", "at the end; also `save --discard`";
     "attach": access::Attach<'_>, "attach", "once the block device can be used";
     "create": create::Create<'_>, "create", "at the end";

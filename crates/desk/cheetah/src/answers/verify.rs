@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cheetah_acquire::custody::{Audit, KnownHead, LogReport, OutputFile};
+use cheetah_custody::{Audit, KnownHead, LogReport, OutputFile};
 use cheetah_drive::verify::VerifyReport;
 use serde::Serialize;
 

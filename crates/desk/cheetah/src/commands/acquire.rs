@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request, acquire, discard};
-use cheetah_acquire::custody::SigningKey;
+use cheetah_acquire::acquire::{acquire, discard};
+use cheetah_acquire::order::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request};
+use cheetah_custody::SigningKey;
 use cheetah_device::Size;
 use cheetah_error::Error;
 use cheetah_image::ewf::write::{Compression, E01Options};

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
-use cheetah_acquire::acquire::ErrorsMax;
-use cheetah_acquire::custody::FillLog;
 use cheetah_acquire::load::Loaded;
+use cheetah_acquire::order::ErrorsMax;
+use cheetah_custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::create::{CreateRequest, create_unless};

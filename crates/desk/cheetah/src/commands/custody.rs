@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_acquire::custody::{CustodyLog, LogReport, verify_log};
+use cheetah_custody::{CustodyLog, LogReport, verify_log};
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
 use cheetah_error::Error;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_acquire::custody::{CustodyEvent, CustodyLog, SigningKey};
+use cheetah_custody::{CustodyEvent, CustodyLog, SigningKey};
 use cheetah_device::Size;
 use cheetah_drive::DriveFile;
 use cheetah_drive::destroy::{DestroyOptions, Destroyed, NodeOutcome, WipeOutcome, destroy};

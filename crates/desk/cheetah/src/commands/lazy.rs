@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_acquire::custody::FillLog;
+use cheetah_custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillOptions, FillStage, Filling};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{ErrorsMax, Opener};
-use cheetah_acquire::custody::FillLog;
 use cheetah_acquire::load::{LoadRequest, Loaded};
+use cheetah_acquire::order::{ErrorsMax, Opener};
+use cheetah_custody::FillLog;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{DynDevice, Size};
 use cheetah_drive::file::side_space::SideFiles;
@@ -238,7 +238,10 @@ async fn pass(file: &mut DriveFile, source: &OpenImage, how: LoadSettings, log: 
     let drive = LoadOptions { source_name: source.named.clone(), sector_size, hashes, force_lease, timeout };
     let request = LoadRequest { drive, errors_max, retries, reopen: source.reopen.clone() };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
-    Ok(cheetah_acquire::load::load(file, &source.source, request, shown, |loaded| log.loaded(loaded)).await?)
+    Ok(cheetah_acquire::load::load(file, &source.source, request, shown, |loaded| {
+        log.loaded(&loaded.image, &loaded.bad, &loaded.files)
+    })
+    .await?)
 }
 
 /// Warns of the limits of foreign nodes, if the drive has any.

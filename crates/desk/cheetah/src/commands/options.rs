@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_acquire::custody::FillLog;
+use cheetah_custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;

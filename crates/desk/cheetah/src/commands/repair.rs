@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use cheetah_acquire::custody::{DriveRecords, FillLog};
+use cheetah_custody::{DriveRecords, FillLog};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::check::{CheckOptions, CheckReport, check};

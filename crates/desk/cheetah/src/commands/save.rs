@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_acquire::acquire::Destination;
-use cheetah_acquire::custody::DriveRecords;
+use cheetah_acquire::order::Destination;
+use cheetah_custody::DriveRecords;
 use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Device as _, DynDevice, Size};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cheetah_acquire::custody::Head;
-use cheetah_acquire::custody::placed::{self, PlacedHead};
+use cheetah_custody::Head;
+use cheetah_custody::placed::{self, PlacedHead};
 use cheetah_drive::DriveFile;
 use cheetah_drive::file::disk;
 use cheetah_error::{Error, Fact, Result};

@@ -104,8 +104,7 @@ async fn fetch(room: &str, name: &str, ui: Ui) -> Result<PathBuf> {
 
 /// The folder of drive files that rooms handed out: `cheetah/drives` in the user's folder of state.
 fn folder() -> Result<PathBuf> {
-    let state =
-        cheetah_acquire::custody::ledger::usual_directory().and_then(|ledger| Some(ledger.parent()?.join("drives")));
+    let state = cheetah_custody::ledger::usual_directory().and_then(|ledger| Some(ledger.parent()?.join("drives")));
     state.ok_or_else(|| Error::misuse("no home directory for the drive file; name one with XDG_STATE_HOME"))
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use cheetah_acquire::custody::{CustodyEvent, CustodyLog, Finished, SigningKey, Started};
+use cheetah_custody::{CustodyEvent, CustodyLog, Finished, SigningKey, Started};
 use cheetah_device::{ByteRange, Coverage, coverage};
 use cheetah_image::Hashes;
 use serde_json::{Value, json};

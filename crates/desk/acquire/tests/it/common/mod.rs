@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{AcquireEvent, ErrorsMax, Report, Request, acquire};
+use cheetah_acquire::acquire::{Report, acquire};
+use cheetah_acquire::order::{AcquireEvent, ErrorsMax, Request};
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::Result;
 use cheetah_image::ewf::Ewf;

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cheetah_acquire::acquire::{Evidence, Opener};
+use cheetah_acquire::order::Opener;
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use cheetah_error::Error as ImageError;
 use cheetah_image::{Identity, Kind, Source};
+use cheetah_source::Evidence;
 use futures::FutureExt as _;
 use tokio::sync::Notify;
 

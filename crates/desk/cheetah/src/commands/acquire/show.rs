@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cheetah_acquire::acquire::{AcquireEvent, Progress as Measured};
+use cheetah_acquire::order::{AcquireEvent, Progress as Measured};
 use cheetah_device::Size;
 use cheetah_device::reconnect::{LOSSES_TOLD, Losses};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{CustodyEvent, CustodyLog, LogReport, State, Verified, Wipes, verify_log};
+use cheetah_custody::{CustodyEvent, CustodyLog, LogReport, State, Verified, Wipes, verify_log};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{DriveRecords, Finished, Verified};
+use cheetah_custody::{DriveRecords, Finished, Verified};
 use cheetah_device::Size;
 use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
 use cheetah_drive::{CopyProgress, DriveFile, Image, ImageState};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_acquire::custody::{Audit, AuditOptions, audit};
+use cheetah_custody::{Audit, AuditOptions, audit};
 use cheetah_device::Size;
 use cheetah_image::HashKind;
 use cheetah_source::{LinkUse, SourceOptions, doubts, open};

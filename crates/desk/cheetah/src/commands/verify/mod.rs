@@ -7,8 +7,8 @@ mod triage;
 
 use std::path::Path;
 
-use cheetah_acquire::acquire::Destination;
-use cheetah_acquire::custody::{CustodyLog, Known, NotedHead, PublicKey, SigningKey, Triaged};
+use cheetah_acquire::order::Destination;
+use cheetah_custody::{CustodyLog, Known, NotedHead, PublicKey, SigningKey, Triaged};
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
 
@@ -122,7 +122,7 @@ impl Keys {
     }
 
     /// Returns the verifier's own key, if it signed records of this log.
-    fn own_in(&self, log: &cheetah_acquire::custody::LogReport) -> Option<SigningKey> {
+    fn own_in(&self, log: &cheetah_custody::LogReport) -> Option<SigningKey> {
         let own = self.own.as_ref()?;
         log.signers.iter().any(|signer| signer.key == own.public().id()).then(|| own.clone())
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cheetah_acquire::custody::{Triaged, Verified, verify_log};
+use cheetah_custody::{Triaged, Verified, verify_log};
 use cheetah_device::path_text::path_to_text;
 
 use super::{Args, Keys, custody};

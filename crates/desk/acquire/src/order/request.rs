@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_custody::SigningKey;
 use cheetah_error::{Error, Result};
 use cheetah_image::HashChoice;
 use cheetah_image::ewf::write::E01Options;
@@ -12,7 +13,6 @@ use cheetah_source::Evidence;
 use futures::future::BoxFuture;
 
 use super::{Destination, distinct};
-use crate::custody::SigningKey;
 
 /// The default number of bytes between two checkpoints.
 pub const CHECKPOINT_BYTES_DEFAULT: u64 = 64 << 20;

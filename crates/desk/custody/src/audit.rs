@@ -10,12 +10,12 @@ use cheetah_image::coverage::{map_path, read_map};
 use cheetah_image::{HashChoice, HashKind, Hashes, Kind, Source};
 use serde::Serialize;
 
-use super::agreement;
-use super::event::{Finished, Span, Verified};
-use super::log::CustodyLog;
-use super::read::{Damage, read_in_full};
-use super::report::{LogReport, State};
-use super::{Known, ledger, verify_log};
+use crate::agreement;
+use crate::event::{Finished, Span, Verified};
+use crate::log::CustodyLog;
+use crate::read::{Damage, read_in_full};
+use crate::report::{LogReport, State};
+use crate::{Known, ledger, verify_log};
 
 /// The name of the log among the records of a hash.
 const LOG_SHOWN: &str = "custody log";

@@ -6,8 +6,8 @@ use cheetah_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::event::CustodyEvent;
-use super::key::{KeyId, PublicKey, SigningKey};
+use crate::event::CustodyEvent;
+use crate::key::{KeyId, PublicKey, SigningKey};
 
 /// The bytes between the signed part and the signature.
 const SIGNATURE_BEGINS: &[u8] = br#","sig":""#;

@@ -11,28 +11,26 @@ use std::path::Path;
 
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
-use cheetah_image::own_file::OwnFile;
 use sha2::{Digest as _, Sha256};
 
-use super::event::CustodyEvent;
-use super::head::NotedHead;
-use super::key::{KeyId, PublicKey};
-use super::lines::{LogLine, for_each};
-use super::record::{ORIGIN, Parsed, PrevDigest};
-use super::report::{
+use crate::event::CustodyEvent;
+use crate::head::NotedHead;
+use crate::key::{KeyId, PublicKey};
+use crate::lines::{LogLine, for_each};
+use crate::log_file::LOG;
+use crate::record::{ORIGIN, Parsed, PrevDigest};
+use crate::report::{
     Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
 };
-use super::{LINE_BYTES_MAX, LINES_MAX};
-use super::{PlacedHead, ledger, placed};
+use crate::{LINE_BYTES_MAX, LINES_MAX};
+use crate::{PlacedHead, ledger, placed};
 
-/// A custody log beside an image. Its records show whether it is one; nothing is appended to any other file.
-pub(super) const LOG: OwnFile = OwnFile { name: "custody log", begins: |_| true };
 /// Bytes that the beginning of a record takes at most: `{"seq":18446744073709551615,`.
 const RECORD_BEGINS_MAX: usize = 28;
 /// The maximum number of keys that a log may introduce.
 const KEYS_MAX: usize = 64;
 
-/// Checks the log at `path`, and compares it with each [head](super::head) that is known of it: that in the user's ledger, if
+/// Checks the log at `path`, and compares it with each [head](crate::head) that is known of it: that in the user's ledger, if
 /// this process keeps one, and those given. The given keys may sign any record. Of other keys, only the one that signed
 /// the first record may, and the report says that it is not trusted.
 ///

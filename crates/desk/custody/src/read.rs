@@ -11,7 +11,7 @@ use cheetah_image::{HashChoice, Hashes};
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
-use super::event::Span;
+use crate::event::Span;
 
 /// The number of reads in flight.
 const READ_AHEAD: usize = 8;

@@ -17,6 +17,9 @@
 //! [`CustodyEvent::Stopped`]); a log without one is reported as unfinished. And its [`Head`] is kept where the folder of the
 //! evidence is out of reach ([`ledger`], [`placed`]).
 
+#![forbid(unsafe_code)]
+
+pub mod acquisition_report;
 mod agreement;
 mod audit;
 mod check;
@@ -27,6 +30,7 @@ mod key;
 pub mod ledger;
 mod lines;
 mod log;
+mod log_file;
 pub mod placed;
 mod read;
 mod record;
@@ -38,16 +42,15 @@ pub use agreement::DriveRecords;
 pub use audit::{Audit, AuditOptions, Comparison, audit};
 pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
-pub(crate) use event::FILES_LOGGED_TOGETHER;
-pub use event::{CustodyEvent, FileRead, Finished, Span, Started, Verified, source};
+pub use event::{CustodyEvent, FILES_LOGGED_TOGETHER, FileRead, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
-pub use head::{Head, KnownHead, NotedHead};
+pub use head::{Head, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use placed::PlacedHead;
 pub use read::Damage;
 pub use report::{
-    Began, Fault, FinishedAt, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
+    Began, Fault, FinishedAt, KnownHead, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
 };
 pub use triage::{OutputFile, Triaged};
 pub use wipes::Wipes;

@@ -1,6 +1,6 @@
 //! Heads of custody logs for a place that an attacker of the folder does not reach: the room's machine.
 //!
-//! The rule is that of the [ledger](super::ledger): at the same path of the same machine, a log must have the last head
+//! The rule is that of the [ledger](crate::ledger): at the same path of the same machine, a log must have the last head
 //! that was written there; elsewhere, the last whose record is not about a verification.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use cheetah_image::hash::hex;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::LINE_BYTES_MAX;
-use super::check::LOG;
-use super::head::Head;
-use super::key::PublicKey;
-use super::ledger::absolute;
-use super::report::LogReport;
+use crate::LINE_BYTES_MAX;
+use crate::head::Head;
+use crate::key::PublicKey;
+use crate::ledger::absolute;
+use crate::log_file::LOG;
+use crate::report::LogReport;
 
 /// A head, and where its log was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct PlacedHead {
 static WRITTEN: Mutex<BTreeMap<(String, String, bool), PlacedHead>> = Mutex::new(BTreeMap::new());
 
 /// Notes that this process wrote the head of the log at `path`.
-pub(super) fn note(path: &Path, head: &Head, is_evidence: bool) {
+pub(crate) fn note(path: &Path, head: &Head, is_evidence: bool) {
     let place = place(path);
     let key = (head.log.clone(), place.clone(), is_evidence);
     WRITTEN.lock().insert(key, PlacedHead { place, is_evidence, head: head.clone() });
@@ -62,7 +62,7 @@ pub fn log_id(path: &Path) -> Option<String> {
 }
 
 /// Compares the log at `path` with heads that are known `from` somewhere. Those that none of the keys signed are left out.
-pub(super) fn compare(log: &mut LogReport, path: &Path, (from, heads): (&str, &[PlacedHead]), keys: &[PublicKey]) {
+pub(crate) fn compare(log: &mut LogReport, path: &Path, (from, heads): (&str, &[PlacedHead]), keys: &[PublicKey]) {
     let here = place(path);
     let is_signed = |head: &Head| head.signer().is_some_and(|signer| keys.contains(&signer));
     let of_this: Vec<_> =
@@ -79,7 +79,7 @@ pub(super) fn compare(log: &mut LogReport, path: &Path, (from, heads): (&str, &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::custody::SigningKey;
+    use crate::SigningKey;
 
     #[test]
     fn a_log_must_have_the_last_head_at_its_place_and_elsewhere_the_last_of_evidence_that_a_trusted_key_signed() {

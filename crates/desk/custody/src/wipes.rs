@@ -30,7 +30,7 @@ impl Wipes {
     }
 
     /// Adds the receipt on a line, recorded by a member of `room`.
-    pub(super) fn add(&mut self, line: u64, receipt: Receipt, room: Option<&str>) {
+    pub(crate) fn add(&mut self, line: u64, receipt: Receipt, room: Option<&str>) {
         if let Err(why) = self.count(receipt, room) {
             self.problems.push(format!("line {line}: {why}"));
         }

@@ -7,14 +7,14 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{DriveFile, HashChoice, Image};
 use cheetah_error::Result;
-use cheetah_image::Identity;
+use cheetah_image::{BadRange, Identity};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{
-    CustodyEvent, CustodyLog, FILES_LOGGED_TOGETHER, Finished, Known, SigningKey, Span, Started, source, verify_log,
+use crate::{
+    CustodyEvent, CustodyLog, FILES_LOGGED_TOGETHER, FileRead, Finished, Known, SigningKey, Span, Started, source,
+    verify_log,
 };
-use crate::load::Loaded;
 
 /// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
 const RANGES_LOGGED_MAX: usize = 10_000;
@@ -64,15 +64,15 @@ impl FillLog {
     /// # Errors
     ///
     /// If it cannot be recorded.
-    pub fn loaded(&self, loaded: &Loaded) -> Result<()> {
-        for bad in loaded.bad.iter().take(RANGES_LOGGED_MAX) {
+    pub fn loaded(&self, image: &Image, bad: &[BadRange], files: &[FileRead]) -> Result<()> {
+        for bad in bad.iter().take(RANGES_LOGGED_MAX) {
             let (range, why, corrupt) = (bad.range().into(), bad.why.to_string(), bad.corrupt);
             self.append(CustodyEvent::Unreadable { range, why, corrupt })?;
         }
-        for files in loaded.files.chunks(FILES_LOGGED_TOGETHER) {
+        for files in files.chunks(FILES_LOGGED_TOGETHER) {
             self.append(CustodyEvent::SourceFiles { files: files.to_vec() })?;
         }
-        self.finished(&loaded.image, loaded.missing_bytes())
+        self.finished(image, BadRange::missing_bytes(bad))
     }
 
     /// Records that the image is complete, and flushed at every node, except for `unreadable_bytes`, of which `corrupt_bytes` are

@@ -152,7 +152,7 @@ impl SigningKey {
     }
 
     /// Signs bytes.
-    pub(super) fn sign(&self, message: &[u8]) -> [u8; 64] {
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
         self.0.sign(message).to_bytes()
     }
 }
@@ -212,7 +212,7 @@ impl PublicKey {
 
     /// Whether `signature` is this key's over `message`. Strict: no second signature is valid for the same message and
     /// key.
-    pub(super) fn has_signed(self, message: &[u8], signature: &[u8; 64]) -> bool {
+    pub(crate) fn has_signed(self, message: &[u8], signature: &[u8; 64]) -> bool {
         self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
     }
 }
@@ -244,7 +244,7 @@ pub struct KeyId([u8; 8]);
 
 impl KeyId {
     /// Parses its printed form.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = cheetah_image::hash::is_hex(text, 16).then_some(text)?;
         Some(Self(u64::from_str_radix(digits, 16).ok()?.to_be_bytes()))
     }

@@ -1,7 +1,7 @@
 //! The head of a custody log: the number of its records and the hash of the last.
 //!
 //! A chain shows that nothing was altered before its last record, not that there was no later one. Who knows a head, knows
-//! that. Heads are therefore kept where the folder of the evidence is out of reach: in the examiner's [ledger](super::ledger),
+//! that. Heads are therefore kept where the folder of the evidence is out of reach: in the examiner's [ledger](crate::ledger),
 //! on paper, with the room.
 
 use std::fmt;
@@ -12,9 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use cheetah_image::hash::{hex, is_hex};
 use serde::{Deserialize, Serialize};
 
-use super::key::{PublicKey, SigningKey};
-use super::record::PrevDigest;
-use super::report::LogReport;
+use crate::key::{PublicKey, SigningKey};
+use crate::record::PrevDigest;
+use crate::report::{KnownHead, LogReport};
 
 /// A head, as an examiner writes it down: `12:3f5a…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Head {
 
 impl Head {
     /// Signs a head.
-    pub(super) fn sign(log: PrevDigest, records: u64, last: PrevDigest, time: String, key: &SigningKey) -> Self {
+    pub(crate) fn sign(log: PrevDigest, records: u64, last: PrevDigest, time: String, key: &SigningKey) -> Self {
         let mut head = Self {
             log: hex(&log),
             records,
@@ -114,22 +114,6 @@ impl Head {
     }
 }
 
-/// A head that was known, and whether the log has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct KnownHead {
-    /// Where it was known from, such as `your ledger`.
-    pub from: String,
-    /// The number of records of the log then.
-    pub records: u64,
-    /// The time of the head, if it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub time: Option<String>,
-    /// How the log differs, as a sentence; `None` if it has this head.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-}
-
 impl LogReport {
     /// The head of the log, as far as it is in order; `None` if it has no record.
     pub fn head(&self) -> Option<NotedHead> {
@@ -138,7 +122,7 @@ impl LogReport {
     }
 
     /// Whether the log has this head.
-    pub(super) fn has(&self, head: &NotedHead) -> bool {
+    pub(crate) fn has(&self, head: &NotedHead) -> bool {
         let index = usize::try_from(head.records).unwrap_or(usize::MAX).saturating_sub(1);
         self.chain.get(index).is_some_and(|digest| hex(digest) == head.sha256)
     }

@@ -6,12 +6,11 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::event::Finished;
-use super::head::KnownHead;
-use super::key::KeyId;
-use super::record::{ActingAs, PrevDigest};
-use super::triage::Triaged;
-use super::wipes::Wipes;
+use crate::event::Finished;
+use crate::key::KeyId;
+use crate::record::{ActingAs, PrevDigest};
+use crate::triage::Triaged;
+use crate::wipes::Wipes;
 
 /// The result of checking a log. Facts come only from records before the first problem.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -41,7 +40,7 @@ pub struct LogReport {
     pub last_time: Option<String>,
     /// SHA-256 of the line of each record in order.
     #[serde(skip)]
-    pub(super) chain: Vec<PrevDigest>,
+    pub(crate) chain: Vec<PrevDigest>,
     /// The heads that were known elsewhere, and compared with the log.
     pub heads: Vec<KnownHead>,
     /// Where heads may be known that could not be asked for, a sentence each.
@@ -71,13 +70,29 @@ pub struct LogReport {
     pub journal: Option<SignedJournal>,
     /// The one before that.
     #[serde(skip)]
-    pub(super) journal_before: Option<SignedJournal>,
+    pub(crate) journal_before: Option<SignedJournal>,
     /// The result in the last `triaged` record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub triaged: Option<Triaged>,
     /// The receipts of nodes that wiped the drive.
     #[serde(skip_serializing_if = "Wipes::is_empty")]
     pub wipes: Wipes,
+}
+
+/// A head that was known, and whether the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KnownHead {
+    /// Where it was known from, such as `your ledger`.
+    pub from: String,
+    /// The number of records of the log then.
+    pub records: u64,
+    /// The time of the head, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// How the log differs, as a sentence; `None` if it has this head.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// The last line of a log, where it is only the beginning of a record.

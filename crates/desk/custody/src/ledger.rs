@@ -22,9 +22,9 @@ use cheetah_image::hash::{hex, is_hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::head::Head;
-use super::key::PublicKey;
-use super::report::LogReport;
+use crate::head::Head;
+use crate::key::PublicKey;
+use crate::report::LogReport;
 
 /// The maximum length of an entry, which takes about a KiB, and a path.
 const ENTRY_BYTES_MAX: u64 = 64 << 10;
@@ -63,7 +63,7 @@ struct Entry {
 
 /// Notes the head of the log at `path`; `is_evidence` if its last record is about more than a verification. A ledger that
 /// cannot be written is a warning, once: the log itself is complete.
-pub(super) fn note(path: &Path, head: Head, is_evidence: bool) {
+pub(crate) fn note(path: &Path, head: Head, is_evidence: bool) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let Some(directory) = DIRECTORY.get() else { return };
     if let Err(error) = write(directory, path, head, is_evidence)
@@ -104,7 +104,7 @@ fn place(path: &Path) -> String {
 }
 
 /// Returns the path from the root, with links in its folder resolved.
-pub(super) fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().or_else(|_| std::path::absolute(folder)).unwrap_or_else(|_| folder.into());
     folder.join(path.file_name().unwrap_or_default())
@@ -150,7 +150,7 @@ fn find(log: Option<&str>, path: &Path) -> Vec<Found> {
 }
 
 /// Compares a log with what the ledger knows of it, and of its path.
-pub(super) fn compare(log: &mut LogReport, path: &Path, keys: &[PublicKey]) {
+pub(crate) fn compare(log: &mut LogReport, path: &Path, keys: &[PublicKey]) {
     let here = place(path);
     let id = log.id.clone();
     let found = find(id.as_deref(), path);
@@ -188,7 +188,7 @@ pub fn missing(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::custody::SigningKey;
+    use crate::SigningKey;
 
     #[test]
     fn an_entry_keeps_the_last_record_of_evidence_and_its_beginning() {

@@ -8,10 +8,10 @@ use cheetah_image::Hashes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::triage::Triaged;
+use crate::triage::Triaged;
 
 /// The number of the source's files in one record of a custody log: a record has a maximum length.
-pub(crate) const FILES_LOGGED_TOGETHER: usize = 1000;
+pub const FILES_LOGGED_TOGETHER: usize = 1000;
 
 /// An event. In the log, `event` is its name and `details` holds its fields.
 ///

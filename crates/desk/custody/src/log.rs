@@ -8,18 +8,19 @@ use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::Locked;
+use cheetah_image::publish::sync_directory_of;
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
-use super::check::{CheckedLog, LOG, Trust, read};
-use super::event::CustodyEvent;
-use super::head::Head;
-use super::key::{KeyId, SigningKey};
-use super::record::{ActingAs, Draft};
-use super::{LINE_BYTES_MAX, LINES_MAX};
-use super::{ledger, placed};
-use crate::journal::sync_directory_of;
+use crate::check::{CheckedLog, Trust, read};
+use crate::event::CustodyEvent;
+use crate::head::Head;
+use crate::key::{KeyId, SigningKey};
+use crate::log_file::LOG;
+use crate::record::{ActingAs, Draft};
+use crate::{LINE_BYTES_MAX, LINES_MAX};
+use crate::{ledger, placed};
 
 /// A log open for appending, by this process alone.
 ///

@@ -1,8 +1,8 @@
-use super::super::check::check;
-use super::super::event::{Finished, Started};
-use super::super::key::PublicKey;
-use super::super::report::{Fault, LogReport, State};
 use super::*;
+use crate::check::check;
+use crate::event::{Finished, Started};
+use crate::key::PublicKey;
+use crate::report::{Fault, LogReport, State};
 
 /// A log in a directory of its own, and its keys.
 struct Desk {

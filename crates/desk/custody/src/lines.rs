@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Result};
 
-use super::LINE_BYTES_MAX;
+use crate::LINE_BYTES_MAX;
 
 /// One line.
 pub struct LogLine<'a> {

@@ -12,12 +12,11 @@ use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_error::Result;
 use cheetah_image::{CaseData, HashKind, Hashes};
 
-use super::CustodyLog;
-use super::event::Finished;
-use super::report::LogReport;
-use super::{Known, NotedHead, ledger, verify_log};
-use crate::acquire::side_files::REPORT;
-use crate::report::text::{LOG_HEAD, case_lines, split};
+use crate::CustodyLog;
+use crate::acquisition_report::{LOG_HEAD, REPORT, case_lines, split};
+use crate::event::Finished;
+use crate::report::LogReport;
+use crate::{Known, NotedHead, ledger, verify_log};
 
 /// The maximum length of a report that is compared. One with all that a report lists is far shorter.
 const REPORT_BYTES_MAX: u64 = 4 << 20;

@@ -1,10 +1,8 @@
 //! Events of a running acquisition.
 
-use cheetah_image::{Hashes, Identity};
+use cheetah_drive::recognise::Opening;
+use cheetah_image::{BadRange, Hashes, Identity};
 use serde::Serialize;
-
-use crate::journal::Opening;
-use crate::reader::BadRange;
 
 /// An event of a running acquisition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
