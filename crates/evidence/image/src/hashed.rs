@@ -17,7 +17,6 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use crate::hash::{hex, unhex};
-use crate::open_behind::FileBehind;
 
 /// The maximum size of all pieces held, in bytes: more than are in flight at a time.
 const HELD_MAX: u64 = 32 << 20;
@@ -80,8 +79,8 @@ struct Progress {
 }
 
 impl HashedFiles {
-    pub(crate) fn new(files: &[FileBehind]) -> Self {
-        let devices: Vec<_> = files.iter().map(|(_, device)| device.clone()).collect();
+    /// Of files that are read through these devices.
+    pub(crate) fn new(devices: Vec<DynDevice>) -> Self {
         let files = devices.iter().map(|device| Mutex::new(Progress::new(device.geometry().size))).collect();
         let shared = Shared {
             devices: Mutex::new(devices),
@@ -298,8 +297,8 @@ mod tests {
     use cheetah_device::memory::Memory;
     use proptest::prelude::*;
 
-    fn files(content: &[u8]) -> Vec<FileBehind> {
-        vec![("https://lab/d.E01".to_owned(), Arc::new(Memory::new(content.to_vec())) as DynDevice)]
+    fn files(content: &[u8]) -> Vec<DynDevice> {
+        vec![Arc::new(Memory::new(content.to_vec()))]
     }
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -338,7 +337,7 @@ mod tests {
                 (one.min(other), one.max(other))
             }).collect();
             let (before, after) = ranges.split_at(lost_at.index(ranges.len() + 1));
-            let (first, second) = (HashedFiles::new(&files(&content)), HashedFiles::new(&files(&content)));
+            let (first, second) = (HashedFiles::new(files(&content)), HashedFiles::new(files(&content)));
             first.hold();
             note(&first, &content, before, &runtime);
             if is_another_run {
@@ -357,7 +356,7 @@ mod tests {
     #[test]
     fn a_small_gap_is_read_while_pieces_behind_it_are_held_and_memory_is_bounded() {
         let (runtime, content) = (runtime(), Bytes::from(vec![7; 3 * HELD_MAX as usize]));
-        let hashed = HashedFiles::new(&files(&content));
+        let hashed = HashedFiles::new(files(&content));
         hashed.hold();
         let piece = 1 << 20;
         for at in (piece..content.len()).step_by(piece) {
@@ -372,14 +371,14 @@ mod tests {
     #[test]
     fn another_run_goes_on_with_the_hash_kept_and_reads_nothing_before_it() {
         let (runtime, content) = (runtime(), Bytes::from(vec![7; 3 << 20]));
-        let first = HashedFiles::new(&files(&content));
+        let first = HashedFiles::new(files(&content));
         note(&first, &content, &[(0, (2 << 20) + 5)], &runtime);
         let kept: Vec<HashedStart> = serde_json::from_str(&serde_json::to_string(&first.advanced()).unwrap()).unwrap();
         assert_eq!((kept[0].at, first.advanced()), ((2 << 20) + 5, Vec::new()));
         // What was before is not read again: it is other bytes here.
         let mut other = vec![0; 2 << 20];
         other.extend_from_slice(&content[2 << 20..]);
-        let second = HashedFiles::new(&files(&other));
+        let second = HashedFiles::new(files(&other));
         second.go_on_with(&kept);
         assert_eq!(runtime.block_on(second.finish()), expected(&content));
     }
@@ -397,7 +396,7 @@ mod tests {
     #[test]
     fn a_hash_kept_of_a_file_of_another_size_or_damaged_is_not_gone_on_with() {
         let (runtime, content) = (runtime(), Bytes::from(vec![7; 3 << 20]));
-        let first = HashedFiles::new(&files(&content));
+        let first = HashedFiles::new(files(&content));
         note(&first, &content, &[(0, 2 << 20)], &runtime);
         let kept = first.advanced().remove(0);
         for wrong in [
@@ -407,7 +406,7 @@ mod tests {
             HashedStart { state: "é".to_owned(), ..kept.clone() },
             HashedStart { file: 1, ..kept },
         ] {
-            let second = HashedFiles::new(&files(&content));
+            let second = HashedFiles::new(files(&content));
             second.go_on_with([&wrong]);
             assert_eq!(runtime.block_on(second.finish()), expected(&content));
         }
@@ -416,8 +415,7 @@ mod tests {
     #[test]
     fn a_large_gap_is_not_read_while_the_content_passes_and_a_huge_one_never() {
         let (runtime, size) = (runtime(), 2 * READ_ONLY_FOR_HASHES_MAX);
-        let none = vec![("https://lab/d.E01".to_owned(), Arc::new(Memory::new(vec![0; 0])) as DynDevice)];
-        let hashed = HashedFiles::new(&none);
+        let hashed = HashedFiles::new(files(&[]));
         hashed.hold();
         hashed.shared.lock().files[0].lock().size = size;
         let piece = Bytes::from(vec![0; 1 << 20]);

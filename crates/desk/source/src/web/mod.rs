@@ -75,19 +75,20 @@ pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evid
         redirections: file.redirections.clone(),
         ..ServedBy::default()
     };
-    let folder = WebFolder { server: server.clone(), first: location.clone() };
     // A signature holds for one file.
-    let folder: Option<&dyn Folder> = if location.has_query() { None } else { Some(&folder) };
+    let folder = (!location.has_query())
+        .then(|| Arc::new(WebFolder { server: server.clone(), first: location.clone() }) as Arc<dyn Folder>);
     let wire = move || {
         let received = server.received.load(Ordering::Relaxed);
         LinkCounters { received_bytes: received, content_bytes: received, reconnects: 0 }
     };
     let image = cheetah_image::OpenOptions { timeout, connections: link.connections, apply_map, in_order };
-    let mut source = cheetah_image::open_behind(file, &location.shown(), location.file_name(), folder, &image).await?;
+    let mut source =
+        cheetah_image::open_behind(file, &location.shown(), location.file_name(), folder.clone(), &image).await?;
     source.identity.server = Some(served);
     // Acquisitions put the map of an incomplete image beside the object.
     if let Some(folder) = folder.filter(|_| apply_map && location.bucket().is_some()) {
-        source = with_map(source, folder, location.file_name()).await?;
+        source = with_map(source, &*folder, location.file_name()).await?;
     }
     Ok(Evidence { wire: Some(Arc::new(wire)), ..source.into() })
 }

@@ -3,9 +3,9 @@
 //! Parsed here rather than by a library, so that no size claimed by the archive causes an allocation before it is
 //! checked against the file.
 
-use cheetah_device::{ByteRange, Device as _};
+use cheetah_device::ByteRange;
 
-use crate::raw::RawFile;
+use crate::file::ImageFile;
 use cheetah_error::{Error, Result};
 
 /// The maximum size of the directory, in bytes: 2 TiB of evidence in segments of 32 MiB need half of it. Bounds the memory that
@@ -48,9 +48,9 @@ struct DirectoryPlace {
 }
 
 /// All entries, in directory order.
-pub(super) fn entries(file: &RawFile) -> Result<Vec<Entry>> {
+pub(super) fn entries(file: &dyn ImageFile) -> Result<Vec<Entry>> {
     let damaged = |why: &str| {
-        let path = file.path();
+        let path = file.name();
         Error::Evidence(format!(
             "{path}: a ZIP archive, as AFF4 images are, but not a whole one ({why}): it is cut short or damaged"
         ))
@@ -63,14 +63,14 @@ pub(super) fn entries(file: &RawFile) -> Result<Vec<Entry>> {
     parse(&bytes, place.count).ok_or_else(|| damaged("its directory does not have the entries it should have"))
 }
 
-fn read(file: &RawFile, range: ByteRange) -> Result<Vec<u8>> {
-    let data = file.read_now(range).map_err(Error::device(format!("reading {}", file.path())))?;
-    Ok(data.into_bytes().into())
+fn read(file: &dyn ImageFile, range: ByteRange) -> Result<Vec<u8>> {
+    let read = file.read(range).map_err(Error::device(format!("reading {}", file.name())))?;
+    Ok(read.into())
 }
 
 /// Locates the directory from the end of the archive; `None` if the end record is invalid.
-fn find(file: &RawFile) -> Result<Option<DirectoryPlace>> {
-    let size = file.geometry().size;
+fn find(file: &dyn ImageFile) -> Result<Option<DirectoryPlace>> {
+    let size = file.len();
     let tail_start = size.saturating_sub((END_LEN + usize::from(u16::MAX)) as u64);
     let tail = read(file, ByteRange::between(tail_start, size))?;
     // The record's comment may contain another record, but only one record's comment ends at the end of the file.
@@ -94,7 +94,7 @@ fn find(file: &RawFile) -> Result<Option<DirectoryPlace>> {
 }
 
 /// Reads the ZIP64 end record that `locator`, at `locator_at`, refers to.
-fn large(file: &RawFile, locator: &[u8], locator_at: u64) -> Result<Option<DirectoryPlace>> {
+fn large(file: &dyn ImageFile, locator: &[u8], locator_at: u64) -> Result<Option<DirectoryPlace>> {
     let Some(at) = number(locator, 8, 8).filter(|at| ByteRange::new(*at, END64_LEN).fits(locator_at)) else {
         return Ok(None);
     };
@@ -170,6 +170,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::RawFile;
     use proptest::prelude::*;
 
     /// A sparse file of `size` bytes that ends with a ZIP64 record claiming this directory.

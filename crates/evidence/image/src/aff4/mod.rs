@@ -30,6 +30,7 @@ use self::image::Image;
 use self::map::{Map, Run, Target};
 use self::stream::ImageStream;
 use self::volume::Volume;
+use crate::file::SharedFile;
 use crate::identity::Identity;
 use crate::raw::RawFile;
 use cheetah_error::{Error, Result};
@@ -61,14 +62,23 @@ struct Inner {
 }
 
 impl Aff4 {
-    /// Opens the container at `path`. Blocks: reads its directory, metadata and map.
+    /// Opens the container at `path`. Blocks.
     ///
     /// # Errors
     ///
     /// [`Error::Evidence`] if the file is damaged or truncated; [`Error::Failed`] if it is not an AFF4 image, is
     /// encrypted, or spans several files.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut volume = Volume::open(RawFile::open(path)?)?;
+        Self::of(Arc::new(RawFile::open(path)?))
+    }
+
+    /// Opens the container in a file. Blocks: reads its directory, metadata and map.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn of(file: SharedFile) -> Result<Self> {
+        let mut volume = Volume::open(file)?;
         let image = Image::find(&volume)?;
         let (map, names) = image.map(&volume)?;
         let mut streams = Vec::with_capacity(names.len());

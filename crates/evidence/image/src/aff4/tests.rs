@@ -4,16 +4,19 @@ use std::cell::RefCell;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
+use cheetah_device::memory::Memory;
 use cheetah_testing::evidence;
 use proptest::prelude::*;
 use sha1::{Digest as _, Sha1};
-use sha2::Sha512;
+use sha2::{Sha256, Sha512};
 use tempfile::NamedTempFile;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::*;
 use crate::hash::hex;
+use crate::identity::Kind;
+use crate::source::{OpenOptions, SourceFile};
 
 const CHUNK: usize = 4096;
 const CHUNKS_IN_BEVY: usize = 3;
@@ -187,6 +190,41 @@ const METHODS: [&str; 5] = [
     "http://aff4.org/Schema#compression/stored",
 ];
 
+#[tokio::test]
+async fn an_image_behind_a_link_is_the_image_and_its_file_is_hashed_as_it_is_read() {
+    let content = noise(40 * CHUNK + 5);
+    let container = Container::of(&content, METHODS[0], true);
+    let (file, whole) = (container.bytes(), image(&content));
+    for in_order in [false, true] {
+        let device = Arc::new(Memory::new(file.clone()));
+        let options = OpenOptions { in_order, ..OpenOptions::default() };
+        let (location, name) = ("https://lab/case/disk.aff4", "disk.aff4");
+        let source = crate::open_behind(device, location, name, None, &options).await.unwrap();
+        let identity = &source.identity;
+        assert_eq!((identity.kind, identity.location.as_str(), source.name.as_str()), (Kind::Aff4, location, "disk"));
+        assert_eq!(identity.serial.as_deref(), Some("S1"));
+        assert_eq!(identity.size, whole.len() as u64 + 2 * 4096);
+        assert_eq!(source.files, [SourceFile { path: location.into(), size: file.len() as u64 }]);
+        let read = source.device.read(ByteRange::new(0, whole.len() as u64)).await.unwrap();
+        assert!(read == whole[..]);
+        let hole = source.device.read(ByteRange::new(whole.len() as u64, 1)).await;
+        assert!(matches!(hole, Err(DeviceError::Unreadable { .. })), "{hole:?}");
+        match &source.hashed {
+            Some(hashed) => assert_eq!(hashed.finish().await, [Ok(hex(&Sha256::digest(&file)))]),
+            None => assert!(!in_order),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_image_behind_a_link_that_is_cut_short_is_refused() {
+    let file = Container::of(&noise(CHUNK), METHODS[0], false).bytes();
+    let cut = Arc::new(Memory::new(file[..file.len() - 9].to_vec()));
+    let opened = crate::open_behind(cut, "https://lab/disk.aff4", "disk.aff4", None, &OpenOptions::default()).await;
+    let error = opened.err().unwrap();
+    assert!(matches!(error, Error::Evidence(_)), "{error}");
+}
+
 #[test]
 fn images_of_every_codec_read_as_written() {
     for (method, len) in METHODS.into_iter().zip([10 * CHUNK, 10 * CHUNK + 1, 3 * CHUNK, CHUNK - 1, 7 * CHUNK + 77]) {
@@ -302,7 +340,7 @@ fn the_limit_of_segments_holds_for_all_streams_together() {
     let made = Container::of(&noise(5 * CHUNK), METHODS[0], false);
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(&made.bytes()).unwrap();
-    let volume = Volume::open(RawFile::open(file.path()).unwrap()).unwrap();
+    let volume = Volume::open(Arc::new(RawFile::open(file.path()).unwrap())).unwrap();
     let image = Image::find(&volume).unwrap();
     let mut left = 3;
     ImageStream::open(0, "aff4://stream", &image, &volume, &mut left).unwrap();

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use cheetah_device::{ByteRange, Device as _, Error as DeviceError};
+use cheetah_device::{ByteRange, Error as DeviceError};
 use libdeflater::Decompressor;
 
 use super::directory;
-use crate::raw::RawFile;
+use crate::file::SharedFile;
 use cheetah_error::{Error, Result};
 
 /// A local file header without its variable part (APPNOTE.TXT, 4.3.7).
@@ -16,7 +16,7 @@ const LOCAL_HEADER_LEN: u64 = 30;
 
 /// An open container.
 pub(super) struct Volume {
-    file: RawFile,
+    file: SharedFile,
     members: Vec<Member>,
     by_name: HashMap<Box<str>, usize>,
 }
@@ -34,9 +34,9 @@ pub(super) struct Member {
 
 impl Volume {
     /// Reads the directory of the archive.
-    pub fn open(file: RawFile) -> Result<Self> {
-        let size = file.geometry().size;
-        let entries = directory::entries(&file)?;
+    pub fn open(file: SharedFile) -> Result<Self> {
+        let size = file.len();
+        let entries = directory::entries(&*file)?;
         let (mut members, mut by_name) = (Vec::with_capacity(entries.len()), HashMap::with_capacity(entries.len()));
         for entry in entries {
             let name = entry.name;
@@ -48,13 +48,13 @@ impl Volume {
                 crc: entry.crc,
                 deflated: match entry.method {
                     _ if entry.encrypted => {
-                        return Err(Error::failed(format!("{}: its member {name} is encrypted", file.path())));
+                        return Err(Error::failed(format!("{}: its member {name} is encrypted", file.name())));
                     }
                     0 if entry.len == entry.packed_len => false,
                     8 => true,
                     other => {
                         let why = format!("its member {name} has an unsupported compression ({other})");
-                        return Err(Error::failed(format!("{}: {why}", file.path())));
+                        return Err(Error::failed(format!("{}: {why}", file.name())));
                     }
                 },
             };
@@ -63,7 +63,7 @@ impl Volume {
             if end.is_none_or(|end| end > size) {
                 return Err(Error::Evidence(format!(
                     "{}: its member {name} lies beyond the end of the file: the file is cut short or damaged",
-                    file.path()
+                    file.name()
                 )));
             }
             by_name.insert(name, members.len());
@@ -74,7 +74,7 @@ impl Volume {
 
     /// Its name in errors.
     pub fn path(&self) -> &str {
-        self.file.path()
+        self.file.name()
     }
 
     /// Finds the segment with this name.
@@ -144,12 +144,12 @@ impl Volume {
             }
         };
         let range = ByteRange::new(start.saturating_add(range.offset), range.len);
-        self.file.read_now(range).map(cheetah_device::Data::into_bytes)
+        self.file.read(range)
     }
 
     /// The offset after the local header, its name and its extra field.
     fn data_start(&self, header_start: u64) -> cheetah_device::Result<u64> {
-        let header = self.file.read_now(ByteRange::new(header_start, LOCAL_HEADER_LEN))?.into_bytes();
+        let header = self.file.read(ByteRange::new(header_start, LOCAL_HEADER_LEN))?;
         let lengths = header.get(26..).and_then(<[u8]>::first_chunk).filter(|_| header.starts_with(b"PK\x03\x04"));
         let Some(&[name_low, name_high, extra_low, extra_high]) = lengths else {
             let range = ByteRange::new(header_start, LOCAL_HEADER_LEN);

@@ -4,7 +4,8 @@ use std::io::{Cursor, Read, Result as IoResult};
 
 use cheetah_device::ByteRange;
 
-use super::packed::{File, PackedReader};
+use super::packed::PackedReader;
+use crate::file::SharedFile;
 
 /// The 48 bits with which a block begins, at any bit of the file, and those with which a stream ends.
 const BLOCK: u64 = 0x3141_5926_5359;
@@ -23,7 +24,7 @@ pub(super) struct Sound {
 }
 
 /// Returns the sound blocks with which the stream at `start` begins.
-pub(super) fn sound_blocks(file: &File, start: u64) -> IoResult<Sound> {
+pub(super) fn sound_blocks(file: &SharedFile, start: u64) -> IoResult<Sound> {
     let mut packed = PackedReader::new(file, ByteRange::between(start, file.len()));
     let mut sound = Sound { content_len: 0, packed_end: start };
     let mut head = [0; 4];
@@ -117,7 +118,7 @@ impl Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compressed::packed::InMemory;
+    use crate::file::InMemory;
     use std::io::Write as _;
     use std::sync::Arc;
 
@@ -133,7 +134,7 @@ mod tests {
         encoder.write_all(&content).unwrap();
         let stream = encoder.finish().unwrap();
         let sound = |stream: &[u8]| {
-            let file: File = Arc::new(InMemory([b"??", stream].concat().into()));
+            let file: SharedFile = Arc::new(InMemory([b"??", stream].concat().into()));
             sound_blocks(&file, 2).unwrap().content_len
         };
         assert_eq!(sound(&stream), 350_000);

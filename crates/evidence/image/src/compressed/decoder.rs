@@ -8,10 +8,11 @@ use cheetah_device::{Data, Error as DeviceError, Result as DeviceResult};
 
 use super::Image;
 use super::frames::{Frame, FrameState};
-use super::packed::{Packed, PackedReader};
+use super::gzip;
+use super::packed::PackedReader;
 use super::xz::{self, BlockEnds};
-use super::{gzip, zstd as zstd_frames};
-use crate::detect::Compression;
+use crate::detect::{Compression, zstd as zstd_frames};
+use crate::file::ImageFile;
 
 /// The window that a zstd frame may require, as a power of two: 128 MiB, as much as the `zstd` program allows by
 /// default.
@@ -176,14 +177,14 @@ pub(super) fn unpack(image: &Image, frame: Frame) -> DeviceResult<Data> {
 }
 
 /// Returns the error of a frame that was found to be damaged when the file was opened.
-pub(super) fn lost(file: &dyn Packed, frame: Frame) -> DeviceError {
+pub(super) fn lost(file: &dyn ImageFile, frame: Frame) -> DeviceError {
     let device =
         format!("{}, from offset {} of the file on, as was found when it was opened", file.name(), frame.packed.offset);
     DeviceError::Corrupt { device: device.into(), range: frame.content }
 }
 
 /// Returns the error of a frame that could not be decoded.
-pub(super) fn corrupt(file: &dyn Packed, frame: Frame, error: &std::io::Error) -> DeviceError {
+pub(super) fn corrupt(file: &dyn ImageFile, frame: Frame, error: &std::io::Error) -> DeviceError {
     let range = frame.content;
     match error.get_ref().and_then(|error| error.downcast_ref::<DeviceError>()) {
         // The file could not be read: the error of the disk below, for the content that depends on it.

@@ -7,10 +7,11 @@ use cheetah_error::{Error, Result};
 
 use super::decoder::{FrameDecoder, skip_to_frame};
 use super::frames::Frames;
-use super::packed::{File, PackedReader};
+use super::packed::PackedReader;
 use super::xz::BlockEnds;
 use super::{Image, bzip2, gzip, zstd};
 use crate::detect::{Compression, END_LEN, START_LEN};
+use crate::file::SharedFile;
 
 /// The result of the pass.
 pub(super) struct Found {
@@ -65,7 +66,12 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// # Errors
 ///
 /// [`Error::Evidence`] if no frame of the file is sound.
-pub(super) fn find(file: &File, compression: Compression, frame_max: u64, together_max: u64) -> Result<Option<Found>> {
+pub(super) fn find(
+    file: &SharedFile,
+    compression: Compression,
+    frame_max: u64,
+    together_max: u64,
+) -> Result<Option<Found>> {
     let mut found = Found { frames: Frames::together(together_max), ends: Ends::default(), sha256: None, note: None };
     let mut reader = PackedReader::hashing(file);
     // The first damage, and the number of damaged frames.
@@ -125,7 +131,7 @@ fn too_many() -> Why {
 /// its extent is certain, unless `is_over`. Otherwise all that follows is recorded as damaged, with the content that came out, up to a whole
 /// sector.
 fn go_around(
-    file: &File,
+    file: &SharedFile,
     compression: Compression,
     (start, len, is_over): (u64, u64, bool),
     frames: &mut Frames,
@@ -212,7 +218,7 @@ fn read_or_retry(reader: &mut impl Read, buffer: &mut [u8]) -> IoResult<usize> {
     }
 }
 
-fn refusal(file: &File, compression: Compression, offset: u64, content: u64, why: Why) -> Error {
+fn refusal(file: &SharedFile, compression: Compression, offset: u64, content: u64, why: Why) -> Error {
     let name = file.name();
     let why = match why {
         Why::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref::<DeviceError>()) {

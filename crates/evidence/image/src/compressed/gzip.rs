@@ -6,7 +6,8 @@ use cheetah_device::ByteRange;
 use cheetah_error::{Error, Result};
 
 use super::frames::Frames;
-use super::packed::{File, Packed, PackedReader, read_some};
+use super::packed::{PackedReader, read_some};
+use crate::file::{ImageFile, SharedFile};
 
 /// The first bytes of a member: the signature, and the only method.
 pub(super) const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
@@ -27,7 +28,7 @@ const END: [u8; 28] = *b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0\x42\x43\x02\0\x1b\
 /// # Errors
 ///
 /// [`Error::Evidence`] if the file's end is missing.
-pub(super) fn index(file: &dyn Packed, together_max: u64) -> Result<Option<Frames>> {
+pub(super) fn index(file: &dyn ImageFile, together_max: u64) -> Result<Option<Frames>> {
     let (mut frames, mut at) = (Frames::together(together_max), 0);
     let mut header = read_some(file, 0, HEADER_READ)?;
     while at < file.len() {
@@ -57,7 +58,7 @@ pub(super) fn index(file: &dyn Packed, together_max: u64) -> Result<Option<Frame
 /// Returns the end in the file, and the size of the content, of the damaged member at `start`, if both are certain: by its
 /// compressed data, which end where they must, and the length recorded behind them; or by the sizes that BGZF records. What
 /// fails then is only its checksum.
-pub(super) fn extent(file: &File, start: u64) -> IoResult<Option<(u64, u64)>> {
+pub(super) fn extent(file: &SharedFile, start: u64) -> IoResult<Option<(u64, u64)>> {
     let head = read_some(&**file, start, HEADER_READ).map_err(IoError::other)?;
     if let Some(len) = member_len(&head).filter(|len| start + len <= file.len()) {
         let ends = read_some(&**file, start + len - 4, 4 + MAGIC.len() as u64).map_err(IoError::other)?;

@@ -14,17 +14,14 @@
 //! says that more is missing than that. Only the blocks of bzip2 have checksums of their own within a frame, so only there
 //! the content before the damage is sound.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use cheetah_device::{
-    ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size,
-};
+use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size};
 use cheetah_error::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::detect::{self, Compression, END_LEN, Format, START_LEN};
-use crate::raw::RawFile;
+use crate::file::{InMemory, SharedFile};
 use crate::unpack::cache::Work;
 use crate::unpack::{Blocking, Chunked, Limits, Unpacking};
 
@@ -36,13 +33,13 @@ mod gzip;
 mod in_order;
 mod packed;
 mod xz;
-pub(crate) mod zstd;
+mod zstd;
 
 use decoder::Decoder;
 use first_pass::{Ends, Found};
 use frames::{Frame, Frames};
 use in_order::InOrder;
-use packed::{Behind, File, InMemory, PackedReader};
+use packed::PackedReader;
 use xz::BlockEnds;
 
 /// The largest content of a frame that is decompressed as a whole, in bytes: several blocks of `xz -T0`.
@@ -67,7 +64,7 @@ enum Reader {
 
 /// A compressed file with its frames.
 struct Image {
-    file: File,
+    file: SharedFile,
     compression: Compression,
     /// The streams of an xz file.
     streams: xz::Streams,
@@ -83,38 +80,28 @@ struct Checked {
 }
 
 impl Compressed {
-    /// Opens the image in the file at `path`. Blocks: reads the file's index, or the whole file. With `in_order`, the
-    /// image will be read from start to end; otherwise one that can only be read so is refused.
+    /// Opens the image in a file. Blocks: reads the file's index, or the whole file. With `in_order`, the image will be read
+    /// from start to end; otherwise one that can only be read so is refused.
     ///
     /// # Errors
     ///
     /// [`Error::Evidence`] if the file is damaged or incomplete, [`Error::Misuse`] if it must be read in order and
     /// `in_order` is not set, [`Error::Failed`] if its content is not a raw image.
-    pub fn open(path: &Path, compression: Compression, in_order: bool) -> Result<Self> {
-        Self::of(Arc::new(RawFile::open(path)?), compression, in_order, FRAME_MAX)
-    }
-
-    /// Opens the image in a file that is read through `device`, and that messages call `name`. Must be called on a thread of
-    /// a runtime that may block.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::open`].
-    pub fn behind(device: DynDevice, name: &str, compression: Compression, in_order: bool) -> Result<Self> {
-        let file = Behind { name: name.to_owned(), device, runtime: tokio::runtime::Handle::current() };
-        Self::of(Arc::new(file), compression, in_order, FRAME_MAX)
+    pub(crate) fn open(file: SharedFile, compression: Compression, in_order: bool) -> Result<Self> {
+        Self::of(file, compression, in_order, FRAME_MAX)
     }
 
     /// Opens an image whose compressed bytes are in memory. Frames with more than `frame_max` bytes are read in order.
     ///
     /// # Errors
     ///
-    /// As [`Self::open`].
+    /// [`Error::Evidence`] if the bytes are damaged or incomplete, [`Error::Misuse`] if they must be read in order and
+    /// `in_order` is not set, [`Error::Failed`] if their content is not a raw image.
     pub fn from_memory(bytes: Vec<u8>, compression: Compression, in_order: bool, frame_max: u64) -> Result<Self> {
         Self::of(Arc::new(InMemory(bytes.into())), compression, in_order, frame_max)
     }
 
-    fn of(file: File, compression: Compression, in_order: bool, frame_max: u64) -> Result<Self> {
+    fn of(file: SharedFile, compression: Compression, in_order: bool, frame_max: u64) -> Result<Self> {
         let (index, streams) = match compression {
             Compression::Gzip => (gzip::index(&*file, frame_max)?, xz::Streams::default()),
             Compression::Bzip2 => (None, xz::Streams::default()),
@@ -174,7 +161,7 @@ impl Compressed {
 }
 
 /// Logs that opening takes as long as decompressing.
-fn announce(file: &File, compression: Compression, why: &str) {
+fn announce(file: &SharedFile, compression: Compression, why: &str) {
     tracing::warn!(
         "{} ({}) {why}: all of it is decompressed first, to check it and to learn its size",
         file.name(),
@@ -182,7 +169,7 @@ fn announce(file: &File, compression: Compression, why: &str) {
     );
 }
 
-fn needs_order(file: &File, compression: Compression) -> Error {
+fn needs_order(file: &SharedFile, compression: Compression) -> Error {
     let (name, program) = (file.name(), compression.program());
     Error::misuse(format!(
         "{name}: its {program} data can be decompressed only from start to end, in pieces larger than {}, and this command \

@@ -1,95 +1,26 @@
 //! The bytes of a compressed file.
 
 use std::io::{BufRead, Read, Result as IoResult};
-use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
-use cheetah_device::{ByteRange, Device as _, DynDevice, Result as DeviceResult};
+use cheetah_device::ByteRange;
 use cheetah_error::{Error, Result};
 use sha2::{Digest as _, Sha256};
 
-use crate::raw::RawFile;
+use crate::file::{ImageFile, SharedFile};
 
 /// The number of bytes that a reader requests at a time.
 const READ_BYTES: u64 = 256 << 10;
 
-/// A compressed file. Parsers use only this trait, so tests can supply any bytes.
-pub(super) trait Packed: Send + Sync {
-    /// Its name in a message.
-    fn name(&self) -> &str;
-
-    /// Its size, in bytes.
-    fn len(&self) -> u64;
-
-    /// Reads the range, which must be within the file. Blocks.
-    fn read(&self, range: ByteRange) -> DeviceResult<Bytes>;
-}
-
-/// A compressed file, shared by its readers.
-pub(super) type File = Arc<dyn Packed>;
-
-impl Packed for RawFile {
-    fn name(&self) -> &str {
-        self.path()
-    }
-
-    fn len(&self) -> u64 {
-        self.geometry().size
-    }
-
-    fn read(&self, range: ByteRange) -> DeviceResult<Bytes> {
-        self.read_now(range).map(cheetah_device::Data::into_bytes)
-    }
-}
-
-/// A compressed file behind a link.
-pub(super) struct Behind {
-    pub name: String,
-    pub device: DynDevice,
-    pub runtime: tokio::runtime::Handle,
-}
-
-impl Packed for Behind {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn len(&self) -> u64 {
-        self.device.geometry().size
-    }
-
-    fn read(&self, range: ByteRange) -> DeviceResult<Bytes> {
-        self.runtime.block_on(async { self.device.read(range).await }).map(cheetah_device::Data::into_bytes)
-    }
-}
-
-/// A compressed file in memory.
-pub(super) struct InMemory(pub Bytes);
-
-impl Packed for InMemory {
-    fn name(&self) -> &str {
-        "in memory"
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read(&self, range: ByteRange) -> DeviceResult<Bytes> {
-        // Within the bytes in memory, as the trait requires.
-        Ok(self.0.slice(range.offset as usize..range.end() as usize))
-    }
-}
-
 /// Reads at most `len` bytes at `offset`; fewer at the end of the file.
-pub(super) fn read_some(file: &dyn Packed, offset: u64, len: u64) -> Result<Bytes> {
+pub(super) fn read_some(file: &dyn ImageFile, offset: u64, len: u64) -> Result<Bytes> {
     let range = ByteRange::new(offset, len).intersection(ByteRange::new(0, file.len())).unwrap_or_default();
     file.read(range).map_err(Error::device(format!("reading {}", file.name())))
 }
 
 /// Reads a range of the file in order.
 pub(super) struct PackedReader {
-    file: File,
+    file: SharedFile,
     /// The bytes read and not yet consumed.
     ready: Bytes,
     /// The offset after them.
@@ -100,12 +31,12 @@ pub(super) struct PackedReader {
 
 impl PackedReader {
     /// Returns the reader of a range of `file`.
-    pub fn new(file: &File, range: ByteRange) -> Self {
+    pub fn new(file: &SharedFile, range: ByteRange) -> Self {
         Self { file: file.clone(), ready: Bytes::new(), next: range.offset, end: range.end(), hash: None }
     }
 
     /// Returns the reader of the whole file, which computes its SHA-256.
-    pub fn hashing(file: &File) -> Self {
+    pub fn hashing(file: &SharedFile) -> Self {
         Self { hash: Some(Sha256::new()), ..Self::new(file, ByteRange::new(0, file.len())) }
     }
 

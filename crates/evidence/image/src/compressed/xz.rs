@@ -7,7 +7,8 @@ use cheetah_error::{Error, Result};
 use flate2::Crc;
 
 use super::frames::{Frame, Frames};
-use super::packed::{File, PackedReader, read_some};
+use super::packed::{PackedReader, read_some};
+use crate::file::SharedFile;
 
 /// The first bytes of a stream.
 pub(super) const MAGIC: [u8; 6] = *b"\xfd7zXZ\0";
@@ -49,7 +50,7 @@ struct Stream {
 /// # Errors
 ///
 /// [`Error::Evidence`] if the file is damaged, or its end is missing.
-pub(super) fn index(file: &File) -> Result<(Frames, Streams)> {
+pub(super) fn index(file: &SharedFile) -> Result<(Frames, Streams)> {
     let wrong = |why: &str| {
         Error::Evidence(format!(
             "{}: {why}, so its end is missing or damaged; copy it again, or save what can be decompressed with xz -dc",
@@ -108,7 +109,7 @@ impl From<Error> for Why {
 }
 
 /// Reads the index of the stream that ends at `end`.
-fn read_stream(file: &File, end: u64, blocks_max: usize) -> std::result::Result<Stream, Why> {
+fn read_stream(file: &SharedFile, end: u64, blocks_max: usize) -> std::result::Result<Stream, Why> {
     let footer_at = end.checked_sub(2 * HEADER_LEN).ok_or(Why::Wrong("it is too short"))? + HEADER_LEN;
     let footer = read_some(&**file, footer_at, HEADER_LEN)?;
     let (flags, index_len) =
@@ -142,7 +143,7 @@ fn parse_footer(footer: &[u8]) -> Option<([u8; 2], u64)> {
     (is_footer && is_known).then(|| ([flags_1, flags_2], (u64::from(u32::from_le_bytes(*len)) + 1) * 4))
 }
 
-fn read_index(file: &File, range: ByteRange, blocks_max: usize) -> std::io::Result<Vec<(u64, u64)>> {
+fn read_index(file: &SharedFile, range: ByteRange, blocks_max: usize) -> std::io::Result<Vec<(u64, u64)>> {
     let invalid = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     let content = ByteRange::new(range.offset, range.len.checked_sub(4).ok_or_else(invalid)?);
     let mut index = Summed { inner: PackedReader::new(file, content), crc: Crc::new() };

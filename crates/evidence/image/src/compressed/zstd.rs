@@ -4,57 +4,16 @@ use cheetah_device::ByteRange;
 use cheetah_error::{Error, Result};
 
 use super::frames::Frames;
-use super::packed::{File, Packed, PackedReader, read_some};
+use super::packed::{PackedReader, read_some};
+use crate::detect::zstd::{MAGIC, SKIPPABLE_HEAD_LEN, is_skippable};
+use crate::file::{ImageFile, SharedFile};
 
-/// The first bytes of a frame.
-pub(super) const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 /// The bytes at the end of the seekable form's table.
 const TABLE_MAGIC: [u8; 4] = 0x8f92_eab1_u32.to_le_bytes();
 /// Bytes of the end of the table: the number of frames, a descriptor, and the signature.
 const TABLE_END_LEN: u64 = 9;
-/// Bytes of the head of a skippable frame: a signature, and a length.
-pub(super) const SKIPPABLE_HEAD_LEN: u64 = 8;
 /// The largest header of a frame, in bytes.
 const HEADER_LEN_MAX: u64 = 18;
-
-/// Whether a skippable frame begins with these bytes.
-pub(super) fn is_skippable(head: &[u8]) -> bool {
-    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
-}
-
-/// Whether a zstd file begins with these bytes. A file that begins with a skippable frame must have a frame after it:
-/// the signature of a skippable frame alone proves too little.
-pub(crate) fn is_zstd(start: &[u8]) -> bool {
-    matches!(first_frame(start, 0), Begins::WithFrame)
-}
-
-/// What the beginning of a file says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begins {
-    /// A frame follows skippable ones, or begins the file.
-    WithFrame,
-    /// It is no zstd file.
-    Otherwise,
-    /// Skippable frames reach up to this offset, which is beyond the bytes given.
-    Skipping(u64),
-}
-
-/// Looks for the first frame in the bytes of a file from `offset`, behind skippable frames.
-pub(crate) fn first_frame(bytes: &[u8], mut offset: u64) -> Begins {
-    let start = offset;
-    loop {
-        let rest = usize::try_from(offset - start).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
-        // The beginning of the file must decide by itself; further bytes may be too few to.
-        let (is_frame, may_skip) = (rest.starts_with(&MAGIC), is_skippable(rest));
-        let len = rest.get(4..).and_then(|rest| rest.first_chunk()).map(|len| u64::from(u32::from_le_bytes(*len)));
-        match (is_frame, may_skip.then_some(len).flatten()) {
-            (true, _) => return Begins::WithFrame,
-            (_, Some(len)) => offset = offset.saturating_add(SKIPPABLE_HEAD_LEN + len),
-            _ if offset > start && rest.len() < SKIPPABLE_HEAD_LEN as usize => return Begins::Skipping(offset),
-            _ => return Begins::Otherwise,
-        }
-    }
-}
 
 /// Returns the frames of a file that records their sizes, recorded together up to `together_max` bytes of content; `None` for
 /// any other file.
@@ -62,7 +21,7 @@ pub(crate) fn first_frame(bytes: &[u8], mut offset: u64) -> Begins {
 /// # Errors
 ///
 /// If the file cannot be read.
-pub(super) fn index(file: &File, together_max: u64) -> Result<Option<Frames>> {
+pub(super) fn index(file: &SharedFile, together_max: u64) -> Result<Option<Frames>> {
     match seek_table(file, Frames::together(together_max))? {
         Some(frames) => Ok(Some(frames)),
         None => walk(&**file, Frames::together(together_max)),
@@ -70,7 +29,7 @@ pub(super) fn index(file: &File, together_max: u64) -> Result<Option<Frames>> {
 }
 
 /// Returns the frames in the table of a seekable file. `None` if there is no table, or it does not match the file.
-fn seek_table(file: &File, mut frames: Frames) -> Result<Option<Frames>> {
+fn seek_table(file: &SharedFile, mut frames: Frames) -> Result<Option<Frames>> {
     let Some(end_at) = file.len().checked_sub(TABLE_END_LEN) else { return Ok(None) };
     let end = read_some(&**file, end_at, TABLE_END_LEN)?;
     let Some((count, &[descriptor, ref magic @ ..])) = end.split_first_chunk::<4>() else { return Ok(None) };
@@ -105,7 +64,7 @@ fn seek_table(file: &File, mut frames: Frames) -> Result<Option<Frames>> {
 
 /// Finds the frames by the headers of their blocks. `None` if a frame does not record the size of its content, or
 /// anything is wrong, which decompressing will find.
-fn walk(file: &dyn Packed, mut frames: Frames) -> Result<Option<Frames>> {
+fn walk(file: &dyn ImageFile, mut frames: Frames) -> Result<Option<Frames>> {
     let mut at = 0;
     while at < file.len() {
         let head = read_some(file, at, HEADER_LEN_MAX)?;
@@ -125,7 +84,7 @@ fn walk(file: &dyn Packed, mut frames: Frames) -> Result<Option<Frames>> {
 
 /// Returns the end in the file, and the size of the content, of the frame at `start`, which begins with `head`. `None` if it
 /// does not record them, or they lead beyond the file.
-fn frame(file: &dyn Packed, start: u64, head: &[u8]) -> Result<Option<(u64, u64)>> {
+fn frame(file: &dyn ImageFile, start: u64, head: &[u8]) -> Result<Option<(u64, u64)>> {
     let Some(Header { len, content_len, has_checksum }) = header(head) else { return Ok(None) };
     let mut at = start + len;
     loop {
@@ -148,7 +107,7 @@ fn frame(file: &dyn Packed, start: u64, head: &[u8]) -> Result<Option<(u64, u64)
 
 /// Returns the end in the file, and the size of the content, of the damaged frame at `start`, if both are certain: it records
 /// them, and another frame begins there, or the file ends.
-pub(super) fn extent(file: &File, start: u64) -> Result<Option<(u64, u64)>> {
+pub(super) fn extent(file: &SharedFile, start: u64) -> Result<Option<(u64, u64)>> {
     let head = read_some(&**file, start, HEADER_LEN_MAX)?;
     let Some((end, content_len)) = frame(&**file, start, &head)? else { return Ok(None) };
     let next = read_some(&**file, end, SKIPPABLE_HEAD_LEN)?;

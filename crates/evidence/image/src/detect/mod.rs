@@ -1,6 +1,8 @@
 //! Detects the format of a file from its first and last bytes. No I/O.
 
-use crate::compressed::zstd::is_zstd;
+pub(crate) mod zstd;
+
+use self::zstd::is_zstd;
 
 /// The number of bytes at the start of a file that detection needs.
 pub const START_LEN: usize = 1024;

@@ -14,8 +14,7 @@ use self::chunk::Chunks;
 use self::record::Index;
 use self::remote::Remote;
 use self::segments::{Files, Memory, Segment, Segments};
-use crate::hashed::HashedFiles;
-use crate::open_behind::FileBehind;
+use crate::behind::FileBehind;
 use crate::source::SourceFile;
 use crate::unpack::cache::Work;
 use crate::unpack::{Blocking, CHUNKS_TOGETHER_MAX, Chunked, Limits, Unpacking};
@@ -88,10 +87,9 @@ impl Ewf {
         Self::from_segments(Box::new(Files::find(path)?), (available / AHEAD_SHARE).min(AHEAD_MAX))
     }
 
-    /// Opens an image whose segments are on another machine; `missing` names the one that would follow. All bytes read are noted
-    /// in `hashed`. Blocks, within a runtime.
-    pub(crate) fn behind(segments: Vec<FileBehind>, missing: String, hashed: Option<Arc<HashedFiles>>) -> Result<Self> {
-        Self::from_segments(Box::new(Remote::new(segments, missing, hashed)), 0)
+    /// Opens an image whose segments are on another machine; `missing` names the one that would follow. Blocks.
+    pub(crate) fn open_behind(segments: Vec<FileBehind>, missing: String) -> Result<Self> {
+        Self::from_segments(Box::new(Remote { segments, missing }), 0)
     }
 
     /// Opens an image whose segments are in memory.

@@ -1,22 +1,23 @@
-//! Opens an image whose files are on another machine.
+//! An image whose files are on another machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::{Error, Result};
 use cheetah_volume::reach;
 use futures::future::{BoxFuture, try_join_all};
+use tokio::runtime::Handle;
 
-use crate::compressed::{Compressed, zstd};
-use crate::detect::{self, Compression, Format};
+use super::names::{claimed_format, stem};
+use super::place::{Parts, Place};
+use crate::behind::FileBehind;
+use crate::detect::Unsupported;
 use crate::ewf::{Ewf, segment_name};
+use crate::file::SharedFile;
 use crate::hashed::HashedFiles;
 use crate::identity::{Identity, Kind};
-use crate::open::{FRAME_LOOKS_MAX, claimed_format, of_compressed, of_ewf, stem, stem_of_compressed};
-use crate::source::{OpenOptions, Source, SourceFile};
+use crate::source::{Source, SourceFile};
 use crate::split::{Notation, PartName, Split};
 
 /// How many files of a set are looked for at the same time.
@@ -34,101 +35,108 @@ pub trait Folder: Send + Sync {
 }
 
 /// A file of a set: its location, and its bytes.
-pub(crate) type FileBehind = (String, DynDevice);
+type Found = (String, DynDevice);
 
-/// Opens the image in a file that is read through `device`, a file on another machine with the URI `location` and the
-/// name `name`: a raw image, compressed or in parts, or an E01 image. The other files of a set are in `folder`; without one,
-/// the file has to be the whole image. The identity is that of the content, except the server.
-///
-/// # Errors
-///
-/// [`Error::Failed`] for a file in another format, which is named; otherwise as [`open`](fn@crate::open).
-pub async fn open_behind(
+/// A file behind a link, and perhaps its folder.
+pub(super) struct Behind {
     device: DynDevice,
-    location: &str,
-    name: &str,
-    folder: Option<&dyn Folder>,
-    options: &OpenOptions,
-) -> Result<Source> {
-    let size = device.geometry().size;
-    let start = ByteRange::new(0, size.min(detect::START_LEN as u64));
-    let end = ByteRange::between(size.saturating_sub(detect::END_LEN as u64), size);
-    let looking = || Error::device(format!("looking at {location}"));
-    let start = device.read(start).await.map_err(looking())?.into_bytes();
-    let end = device.read(end).await.map_err(looking())?.into_bytes();
-    let path = Path::new(name);
-    let refused = |what: &str| {
-        let why = "only raw images, compressed or in parts, and E01 images are read from a web server";
-        Err(Error::failed(format!("{location} is {what}, and {why}; download it first")))
-    };
-    let only = || vec![SourceFile { path: location.into(), size }];
-    let format = match detect::detect(&start, &end, size) {
-        Format::Unknown if begins_with_zstd(&device, start).await.map_err(looking())? => {
-            Format::Compressed(Compression::Zstd)
-        }
-        format => format,
-    };
-    match format {
-        Format::Unknown => {
-            if let Some(claimed) = claimed_format(path) {
-                return refused(&format!("named like {claimed}"));
-            }
-            match parts(&device, location, path, folder).await? {
-                Some(image) => {
-                    let identity = Identity::new(Kind::Split, location, image.size());
-                    let files = image.files().to_vec();
-                    Ok(Source::new(Arc::new(image), identity, stem(path)).with_files(files))
-                }
-                None => {
-                    let identity = Identity::new(Kind::Http, location, size);
-                    Ok(Source::new(device, identity, stem(path)).with_files(only()))
-                }
-            }
-        }
-        Format::Compressed(compression) => {
-            let (file, in_order) = (location.to_owned(), options.in_order);
-            let open = move || Compressed::behind(device, &file, compression, in_order);
-            let image = spawn_blocking(open).await.map_err(|error| opening(location, &error))??;
-            let identity = of_compressed(location, &image, compression);
-            let notes = image.note().map(str::to_owned).into_iter().collect();
-            let source = Source::new(Arc::new(image), identity, stem_of_compressed(path));
-            Ok(Source { notes, ..source.with_files(only()) })
-        }
-        Format::Ewf => {
-            let mut segments = vec![(location.to_owned(), device)];
-            let next = |count| segment_name(name, count + 1);
-            let missing = find(&mut segments, folder, next).await?;
-            let hashed = options.in_order.then(|| Arc::new(HashedFiles::new(&segments)));
-            let noted = hashed.clone();
-            let open = move || Ewf::behind(segments, missing, noted);
-            let image = spawn_blocking(open).await.map_err(|error| opening(location, &error))??;
-            hashed.iter().for_each(|hashed| hashed.hold());
-            let (identity, files) = (of_ewf(location, &image), image.files());
-            Ok(Source { hashed, ..Source::new(Arc::new(image), identity, stem(path)).with_files(files) })
-        }
-        Format::Unsupported(unsupported) => refused(unsupported.what),
-        Format::Zip => refused("an AFF4 image or a ZIP archive"),
-        Format::Qcow2 | Format::Vmdk | Format::Vhd | Format::Vhdx => refused("a virtual disk"),
+    location: String,
+    name: PathBuf,
+    folder: Option<Arc<dyn Folder>>,
+    runtime: Handle,
+}
+
+impl Behind {
+    /// The file at `location`, called `name`. Must be called within a runtime.
+    pub fn new(device: DynDevice, location: &str, name: &str, folder: Option<Arc<dyn Folder>>) -> Self {
+        let (location, name, runtime) = (location.to_owned(), name.into(), Handle::current());
+        Self { device, location, name, folder, runtime }
+    }
+
+    fn first(&self) -> Found {
+        (self.location.clone(), self.device.clone())
+    }
+
+    fn refused(&self, what: &str) -> Error {
+        let why = "only raw images, compressed or in parts, and E01 and AFF4 images are read from a web server";
+        Error::failed(format!("{} is {what}, and {why}; download it first", self.location))
+    }
+
+    /// The files of an image of which little pieces are read, with the hashes that are made of them.
+    fn image(files: Vec<Found>, in_order: bool) -> (Vec<FileBehind>, Option<Arc<HashedFiles>>) {
+        let devices = || files.iter().map(|(_, device)| device.clone()).collect();
+        let hashed = in_order.then(|| Arc::new(HashedFiles::new(devices())));
+        (FileBehind::of_image(files, hashed.as_ref()), hashed)
     }
 }
 
-/// Whether the first frame of a zstd file lies behind skippable ones that reach beyond the file's first bytes.
-async fn begins_with_zstd(device: &DynDevice, mut bytes: Bytes) -> cheetah_device::Result<bool> {
-    let (size, mut at) = (device.geometry().size, 0);
-    for _ in 0..FRAME_LOOKS_MAX {
-        match zstd::first_frame(&bytes, at) {
-            zstd::Begins::WithFrame => return Ok(true),
-            zstd::Begins::Skipping(next) if next < size => at = next,
-            _ => break,
-        }
-        let next = ByteRange::between(at, size.min(at.saturating_add(detect::START_LEN as u64)));
-        bytes = device.read(next).await?.into_bytes();
+impl Place for Behind {
+    fn location(&self) -> &str {
+        &self.location
     }
-    Ok(false)
+
+    fn path(&self) -> &Path {
+        &self.name
+    }
+
+    fn file(&self) -> SharedFile {
+        Arc::new(FileBehind::new(self.location.clone(), self.device.clone()))
+    }
+
+    fn only_file(&self) -> Vec<SourceFile> {
+        vec![part(self.first()).0]
+    }
+
+    fn hashed_file(&self, in_order: bool) -> (SharedFile, Option<Arc<HashedFiles>>) {
+        let (mut files, hashed) = Self::image(vec![self.first()], in_order);
+        (Arc::new(files.remove(0)), hashed)
+    }
+
+    fn ewf(&self, in_order: bool) -> Result<(Ewf, Option<Arc<HashedFiles>>)> {
+        let name = self.name.to_string_lossy();
+        let mut segments = vec![self.first()];
+        let next = |count| segment_name(&name, count + 1);
+        let missing = self.runtime.block_on(find(&mut segments, self.folder.as_deref(), next))?;
+        let (segments, hashed) = Self::image(segments, in_order);
+        Ok((Ewf::open_behind(segments, missing)?, hashed))
+    }
+
+    fn parts(&self) -> Result<Parts> {
+        let looking = parts(&self.device, &self.location, &self.name, self.folder.as_deref());
+        Ok(self.runtime.block_on(looking)?.map_or(Parts::Alone(None), Parts::Several))
+    }
+
+    fn raw(&self) -> Source {
+        let size = self.device.geometry().size;
+        let identity = Identity::new(Kind::Http, &self.location, size);
+        Source::new(self.device.clone(), identity, stem(&self.name)).with_files(self.only_file())
+    }
+
+    /// The requests compare the version of each file.
+    fn watched(&self) -> Option<String> {
+        None
+    }
+
+    /// Only the caller knows whether the folder may hold one.
+    fn mapped(&self, source: Source) -> Result<Source> {
+        Ok(source)
+    }
+
+    fn virtual_disk(&self) -> Result<PathBuf> {
+        Err(self.refused("a virtual disk"))
+    }
+
+    fn check_name(&self, _: &[u8]) -> Result<()> {
+        claimed_format(&self.name).map_or(Ok(()), |claimed| Err(self.refused(&format!("named like {claimed}"))))
+    }
+
+    fn unsupported(&self, format: Unsupported) -> Error {
+        self.refused(format.what)
+    }
 }
 
-fn opening(location: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::failed(format!("opening {location}: {error}"))
+fn part((location, device): Found) -> (SourceFile, DynDevice) {
+    (SourceFile { path: location.into(), size: device.geometry().size }, device)
 }
 
 /// Opens the split image whose first part is `device`; `None` if no file beside it is named like another part.
@@ -191,7 +199,7 @@ async fn may_follow(before: &DynDevice, later: &DynDevice) -> bool {
 }
 
 /// Opens the file with a name, if it is there, and returns its location with it.
-async fn opened(folder: &dyn Folder, name: Option<PartName>) -> Result<Option<FileBehind>> {
+async fn opened(folder: &dyn Folder, name: Option<PartName>) -> Result<Option<Found>> {
     let Some(name) = name.and_then(|name| name.file_name().into_string().ok()) else { return Ok(None) };
     Ok(folder.open(&name).await?.map(|device| (folder.location(&name), device)))
 }
@@ -213,7 +221,7 @@ async fn set(device: &DynDevice, location: &str, first: &PartName, folder: &dyn 
             )));
         }
     }
-    Split::behind(files)
+    Split::of(files.into_iter().map(part).collect())
 }
 
 /// Adds the files of a set that follow the first, up to the first that is not there, whose name it returns. `named` gives the
@@ -223,7 +231,7 @@ async fn set(device: &DynDevice, location: &str, first: &PartName, folder: &dyn 
 ///
 /// If a file is missing, and one behind it is not.
 async fn find(
-    files: &mut Vec<FileBehind>,
+    files: &mut Vec<Found>,
     folder: Option<&dyn Folder>,
     named: impl Fn(usize) -> Option<String>,
 ) -> Result<String> {

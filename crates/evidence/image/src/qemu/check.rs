@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::checked::Checked;
 use super::file::{read, size};
 use super::{qcow2, vhdx, vmdk};
 use crate::clean::clean;
@@ -87,15 +88,6 @@ impl fmt::Display for Virtual {
             Self::Vhdx => "VHDX",
         })
     }
-}
-
-/// What the check of an image found.
-#[derive(Debug, Default)]
-pub(super) struct Checked {
-    /// The files that the image consists of besides the one that was named.
-    pub files: Vec<SourceFile>,
-    /// What is in doubt although it can be read, a sentence each.
-    pub notes: Vec<String>,
 }
 
 /// Refuses an image that depends on other files, is cut short or damaged.

@@ -10,6 +10,7 @@
 //! short: qemu reads zeros beyond the end of a file.
 
 mod check;
+mod checked;
 mod extent;
 mod file;
 mod qcow2;
@@ -32,7 +33,7 @@ use tokio::process::{Child, Command};
 
 pub use self::check::Virtual;
 
-use self::check::Checked;
+use self::checked::Checked;
 use crate::source::{OpenOptions, SourceFile};
 use cheetah_error::{Error, Result};
 

@@ -3,7 +3,7 @@
 
 use cheetah_device::ByteRange;
 
-use super::check::Checked;
+use super::checked::Checked;
 use super::file::{Places, read, size, table};
 use crate::clean::clean;
 use crate::raw::RawFile;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use cheetah_device::le::u64_at;
 
-use super::check::Checked;
+use super::checked::Checked;
 use super::extent::{self, SE_SPARSE, SPARSE, VMFS_SPARSE};
 use super::file::{cut, read, size};
 use crate::clean::clean;

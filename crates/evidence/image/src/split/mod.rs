@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 pub use self::name::{Notation, PartName};
 pub use self::set::{Found, look};
 
-use crate::open_behind::FileBehind;
 use crate::raw::{RawFile, Stamp};
 use crate::source::SourceFile;
 use cheetah_error::{Error, Result};
@@ -37,49 +36,35 @@ impl Split {
     /// be detected.
     pub fn open(paths: Vec<PathBuf>) -> Result<Self> {
         let pool = Arc::new(Pool { parts: open_all(paths)?, open: Mutex::default() });
-        let (last, others) = pool.parts.split_last().ok_or_else(|| Error::failed("an image without parts"))?;
-        let size = pool.parts[0].stamp.0;
-        if let Some(odd) = others.iter().find(|part| part.stamp.0 != size).or((last.stamp.0 > size).then_some(last)) {
-            return Err(Error::Evidence(format!(
-                "{} has {} bytes, but the first part has {size}: one of them is cut short, or belongs to another image; \
-                 if they do belong together, join them with cat",
-                odd.path.display(),
-                odd.stamp.0
-            )));
-        }
-        let files = pool.parts.iter().map(|part| SourceFile { path: part.path.clone(), size: part.stamp.0 }).collect();
-        let devices =
-            (0..pool.parts.len()).map(|index| Arc::new(Part { pool: pool.clone(), index }) as DynDevice).collect();
-        let first = pool.parts[0].path.display();
-        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {first}")))?;
-        Ok(Self { whole, files })
+        let part = |(index, part): (usize, &PartFile)| {
+            let file = SourceFile { path: part.path.clone(), size: part.stamp.0 };
+            (file, Arc::new(Part { pool: pool.clone(), index }) as DynDevice)
+        };
+        Self::of(pool.parts.iter().enumerate().map(part).collect())
     }
 
-    /// Opens the image whose parts are on another machine, in order.
+    /// Opens the image in these parts, in this order: the files, and the devices that they are read through.
     ///
     /// # Errors
     ///
     /// If a part other than the last differs in size from the first.
-    pub(crate) fn behind(files: Vec<FileBehind>) -> Result<Self> {
-        let sizes: Vec<u64> = files.iter().map(|(_, device)| device.geometry().size).collect();
-        let odd = (1..files.len()).find(|at| sizes[*at] > sizes[0] || sizes[*at] < sizes[0] && at + 1 < files.len());
-        if let Some(odd) = odd {
-            let (name, first) = (&files[odd].0, sizes[0]);
+    pub(crate) fn of(parts: Vec<(SourceFile, DynDevice)>) -> Result<Self> {
+        let (files, devices): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let (first, last) = files.first().zip(files.last()).ok_or_else(|| Error::failed("an image without parts"))?;
+        let others = &files[..files.len() - 1];
+        let is_odd = |part: &&SourceFile| part.size != first.size;
+        if let Some(odd) = others.iter().find(is_odd).or((last.size > first.size).then_some(last)) {
             return Err(Error::Evidence(format!(
-                "{name} has {} bytes, but the first part has {first}: one of them is cut short, or belongs to another image",
-                sizes[odd]
+                "{} has {} bytes, but the first part has {}: one of them is cut short, or belongs to another image; \
+                 if they do belong together, join them with cat",
+                odd.path.display(),
+                odd.size,
+                first.size
             )));
         }
-        let first = files.first().map_or_else(String::new, |(name, _)| name.clone());
-        let named = files.iter().zip(sizes).map(|((name, _), size)| SourceFile { path: name.into(), size }).collect();
-        let devices = files.into_iter().map(|(_, device)| device).collect();
-        let whole = Linear::new(devices).map_err(Error::device(format!("joining the parts of {first}")))?;
-        Ok(Self { whole, files: named })
-    }
-
-    /// Its size, in bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.whole.geometry().size
+        let joining = format!("joining the parts of {}", first.path.display());
+        let whole = Linear::new(devices).map_err(Error::device(joining))?;
+        Ok(Self { whole, files })
     }
 
     /// The parts, in order.

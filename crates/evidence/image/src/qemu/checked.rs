@@ -1,0 +1,12 @@
+//! The result of checking a virtual disk.
+
+use crate::source::SourceFile;
+
+/// What the check of an image found.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// The files that the image consists of besides the one that was named.
+    pub files: Vec<SourceFile>,
+    /// What is in doubt although it can be read, a sentence each.
+    pub notes: Vec<String>,
+}
