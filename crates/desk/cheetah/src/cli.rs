@@ -13,6 +13,7 @@ use crate::commands::{
     acquire, attach, bench, create, custody, demo, destroy, detach, drain, drive, enlarge, export, generate, load,
     mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
 use crate::overview;
 use crate::room::drives::Named;
@@ -126,8 +127,8 @@ impl Cli {
 
     /// Runs the verb.
     pub async fn run(mut self, ui: &Ui) -> Result<()> {
-        let (ui, room) = (*ui, self.room.clone());
-        let room = room.as_deref();
+        let ui = *ui;
+        let mut desk = Desk { room: self.room, upkeep: None };
         let unusable = |error: SealError| Failure::misused(error.to_string());
         self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
         self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
@@ -136,12 +137,12 @@ impl Cli {
             sealed::accept_unverified(|file, ranges| FillLog::beside(&file.path).accepted_unverified(ranges));
         }
         if let Some(participation) = self.command.participation() {
-            enter(room, participation, ui).await?;
+            desk.upkeep = enter(desk.room.as_deref(), participation, ui).await?;
         }
         for named in self.command.drives() {
             named.resolve(ui).await?;
         }
-        let result = self.command.run(room, ui).await;
+        let result = self.command.run(desk, ui).await;
         archive::give(ui).await;
         result
     }
@@ -207,11 +208,12 @@ impl Command {
         }
     }
 
-    async fn run(self, room: Option<&str>, ui: Ui) -> Result<()> {
+    async fn run(self, desk: Desk, ui: Ui) -> Result<()> {
+        let room = desk.room.as_deref();
         match self {
             Self::Demo(args) => demo::run(args, ui).await,
             Self::Acquire(args) => acquire::run(args, ui).await,
-            Self::Node(args) => node::run(args, ui).await,
+            Self::Node(args) => node::run(args, &desk, ui).await,
             Self::Create(args) => create::run(args, ui).await,
             Self::Enlarge(args) => enlarge::run(args, ui).await,
             Self::Repair(args) => repair::run(args, ui).await,
@@ -230,7 +232,7 @@ impl Command {
             Self::Attach(args) => attach::run(args, ui).await,
             Self::Detach(args) => detach::run(args, ui).await,
             Self::Export(args) => export::run(args, ui).await,
-            Self::Serve(args) => serve::run(args, ui).await,
+            Self::Serve(args) => serve::run(args, &desk, ui).await,
             Self::Triage(args) => triage::run(args, room, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
             Self::Bench(args) => bench::run(args, room, ui).await,

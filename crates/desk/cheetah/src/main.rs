@@ -8,6 +8,7 @@
 mod answers;
 mod cli;
 mod commands;
+mod desk;
 mod failure;
 mod overview;
 mod room;

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_error::{Error, Result};
@@ -32,10 +32,10 @@ const ROOM_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of a server may be held up by reporting it.
 const ENDED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The upkeep that reports this process's server to the room: the first that was started.
-static UPKEEP: OnceLock<Arc<Upkeep>> = OnceLock::new();
+/// The upkeep of a membership. It ends with the runtime, not with this value.
+pub struct Upkeep(Arc<Inner>);
 
-struct Upkeep {
+struct Inner {
     credential: Credential,
     /// The file of the credential, which this process may write.
     file: Option<PathBuf>,
@@ -50,15 +50,14 @@ struct Upkeep {
 
 /// Begins the upkeep of a membership of this process, as a task of the runtime that this is called in. It ends with the
 /// runtime.
-pub fn start(membership: &Membership) {
+pub fn start(membership: &Membership) -> Upkeep {
     let credential = membership.credential.clone();
     let own = credential.room().and_then(|room| own_room(room).ok().flatten()).map(Arc::new);
     let (file, at) = (membership.file.clone(), membership.at.clone());
-    let new = Upkeep { credential, file, own, at, server: watch::Sender::new(None), seen: Mutex::default() };
-    let upkeep = Arc::new(new);
-    // Further memberships have no server of their own.
-    let _ = UPKEEP.set(upkeep.clone());
-    tokio::spawn(upkeep.run());
+    let inner = Inner { credential, file, own, at, server: watch::Sender::new(None), seen: Mutex::default() };
+    let inner = Arc::new(inner);
+    tokio::spawn(inner.clone().run());
+    Upkeep(inner)
 }
 
 /// A server of this machine that listens at an address.
@@ -76,23 +75,22 @@ pub fn server_at(name: String, nbd: SocketAddr, control_port: Option<u16>) -> Se
     ServerAt { name, addresses, nbd_port: nbd.port(), control_port }
 }
 
-/// Reports the address of this process's server to the room, now and whenever the room can be reached.
-pub fn report_server(server: ServerAt) {
-    if let Some(upkeep) = UPKEEP.get() {
-        upkeep.server.send_replace(Some(server));
-    }
-}
-
-/// Reports to the room that this process no longer serves.
-pub async fn server_ended() {
-    let Some(upkeep) = UPKEEP.get() else { return };
-    let Some(server) = upkeep.server.send_replace(None) else { return };
-    if let Ok(Err(error)) = timeout(ENDED_TIMEOUT, upkeep.tell(Some(server), true)).await {
-        tracing::debug!("the room does not know that this server has ended: {error}");
-    }
-}
-
 impl Upkeep {
+    /// Reports the address of this process's server to the room, now and whenever the room can be reached.
+    pub fn report_server(&self, server: ServerAt) {
+        self.0.server.send_replace(Some(server));
+    }
+
+    /// Reports to the room that this process no longer serves.
+    pub async fn server_ended(&self) {
+        let Some(server) = self.0.server.send_replace(None) else { return };
+        if let Ok(Err(error)) = timeout(ENDED_TIMEOUT, self.0.tell(Some(server), true)).await {
+            tracing::debug!("the room does not know that this server has ended: {error}");
+        }
+    }
+}
+
+impl Inner {
     async fn run(self: Arc<Self>) {
         let mut server = self.server.subscribe();
         let mut said = String::new();

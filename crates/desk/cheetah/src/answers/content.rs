@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cheetah_acquire::reader::BadRange;
+use cheetah_image::BadRange;
 use cheetah_drive::{Hashes, ImageState};
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use cheetah_acquire::reader::BadRange;
+use cheetah_image::BadRange;
 use cheetah_drive::Hashes;
 use serde::Serialize;
 

@@ -19,8 +19,9 @@ use tokio::time::{sleep, timeout};
 use super::compared::wrapped;
 use crate::answers::access::Transport;
 use crate::answers::node as answers;
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
-use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
+use crate::room::{Participation, WithoutRoom, server_at};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -204,7 +205,7 @@ impl Args {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let listen = args.listen.unwrap_or_else(listen_default);
     let announce = args.announce || !(args.no_announce || listen.ip().is_loopback());
@@ -225,8 +226,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         _ => Failure::failed(error),
     })?;
     say_ready(&node, keep_free_bytes.is_some(), ui);
-    if node.has_tls() {
-        report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
+    if let Some(upkeep) = desk.upkeep.as_ref().filter(|_| node.has_tls()) {
+        upkeep.report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));
     }
     let mut signal = stop.asked().await;
     if let Some(seconds) = args.drain {
@@ -238,7 +239,9 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     }
     ui.say(format_args!("{signal}: wiping the lent memory"));
     let receipt = node.shutdown().await;
-    server_ended().await;
+    if let Some(upkeep) = &desk.upkeep {
+        upkeep.server_ended().await;
+    }
     let text = describe(&receipt);
     let value = answers::Node::Wiped { wiped: &receipt, receipt: &text };
     ui.answer(format_args!("node {}: {text}", receipt.node), &value);

@@ -21,8 +21,9 @@ use tokio::net::TcpListener;
 use super::compared::wrapped;
 use super::options::warn_of_doubts;
 use crate::answers::access::{self as answers, ReadOnly};
+use crate::desk::Desk;
 use crate::failure::{Failure, Result};
-use crate::room::{Participation, WithoutRoom, report_server, server_at, server_ended};
+use crate::room::{Participation, WithoutRoom, server_at};
 use crate::signals::Stop;
 use crate::ui::Ui;
 
@@ -121,7 +122,7 @@ fn rate(text: &str) -> Result<Size, String> {
 }
 
 /// Runs the command.
-pub async fn run(args: Args, ui: Ui) -> Result<()> {
+pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
     let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
     let mut listen = args.listen.or_else(by_default);
@@ -154,15 +155,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let probe_address = probe.as_ref().and_then(|listener| listener.local_addr().ok());
     say_ready(&agent, args.connect.as_deref(), probe_address, ui);
     warn_of_doubts(&agent.doubts(LOOK_MAX).await, ui);
-    if let Some(address) = agent.address().filter(|_| probe_tls.is_some()) {
-        report_server(server_at(agent.name().to_owned(), address, probe_address.map(|address| address.port())));
+    if let (Some(address), Some(_), Some(upkeep)) = (agent.address(), &probe_tls, &desk.upkeep) {
+        upkeep.report_server(server_at(agent.name().to_owned(), address, probe_address.map(|address| address.port())));
     }
     tokio::select! {
         never = agent.run() => match never {},
         never = serve_probes(probe, probe_tls, far) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
-            server_ended().await;
+            if let Some(upkeep) = &desk.upkeep {
+                upkeep.server_ended().await;
+            }
             Ok(())
         }
     }

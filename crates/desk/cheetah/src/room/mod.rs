@@ -18,7 +18,7 @@ use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
 pub use asking::ask;
-pub use cheetah_room::upkeep::{report_server, server_at, server_ended};
+pub use cheetah_room::upkeep::{Upkeep, server_at};
 pub use nodes::{answering, node_address, node_addresses, notify_servers};
 
 /// How a command takes part in a room.
@@ -45,8 +45,8 @@ pub enum WithoutRoom {
     Discover,
 }
 
-/// Resolves the room and sets the credentials of this process.
-pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> Result<()> {
+/// Resolves the room, sets the credentials of this process, and begins the upkeep of its membership, if it has one.
+pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> Result<Option<Upkeep>> {
     let Participation { purpose, ephemeral, machine, without_room } = participation;
     if ephemeral {
         // Before there is a key.
@@ -76,7 +76,7 @@ pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> 
         // A drive file names its room, which may be another than this command's.
         every_client()?.into_iter().for_each(credential_store::add);
     }
-    let Some(membership) = membership else { return Ok(()) };
+    let Some(membership) = membership else { return Ok(None) };
     if let Some(new) = membership.new {
         let own = membership.credential.identity().map(|own| format!("{} (key {})", own.name, own.key));
         let (room, own) = (&membership.room, own.unwrap_or_default());
@@ -86,9 +86,9 @@ pub async fn enter(text: Option<&str>, participation: Participation, ui: Ui) -> 
     if purpose == Purpose::Client {
         archive::use_archive(Archive::of(&membership));
     }
-    upkeep::start(&membership);
+    let upkeep = upkeep::start(&membership);
     credential_store::set_default(Some(membership.credential));
-    Ok(())
+    Ok(Some(upkeep))
 }
 
 /// Keeps all memory of this process, and with it its key, out of swap devices and core dumps.
