@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use bytes::Bytes;
 use cheetah_device::data::{Part, is_zero};
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Fill, Geometry, Io, Result, Zeroing};
 use smallvec::SmallVec;
@@ -16,7 +15,6 @@ use crate::table::{GROUP_CHUNKS, LEAF_SPAN_BYTES, Table};
 use cheetah_control::api::Wiped;
 
 const CHUNK_BYTES: u64 = SLOT_BYTES as u64;
-static ZERO_CHUNK: [u8; SLOT_BYTES] = [0; SLOT_BYTES];
 
 /// The most bytes lent at once: more would delay writers, and fall out of the processor's cache before they are sent.
 const LENT_BYTES_MAX: u64 = 1 << 20;
@@ -360,10 +358,7 @@ impl Export {
             None if !fill_hole => return Ok(()),
             hole => hole.insert(self.allocate()?),
         };
-        let bytes = match data.parts() {
-            [Part::Zeros(_)] => Bytes::from_static(&ZERO_CHUNK[..as_len(piece)]),
-            _ => data.into_bytes(),
-        };
+        let bytes = data.into_bytes();
         let mut view = self.store.arena().view_mut(slot);
         let written = pages::write(&mut view, piece.offset % CHUNK_BYTES, &bytes, self.digests);
         written.map_err(|page| self.corrupt_page(piece, &page))

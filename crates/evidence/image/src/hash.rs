@@ -7,7 +7,6 @@ use std::str::FromStr;
 use std::thread::JoinHandle;
 
 use cheetah_device::Data;
-use cheetah_device::data::Part;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 use tokio::sync::mpsc;
@@ -248,7 +247,7 @@ impl Thread {
         let work = move || {
             let mut hasher = Hasher::new(kind);
             while let Some(piece) = pieces.blocking_recv() {
-                feed(&piece, |bytes| hasher.feed(bytes));
+                piece.runs().for_each(|bytes| hasher.feed(bytes));
             }
             hasher.hex()
         };
@@ -257,24 +256,6 @@ impl Thread {
             .spawn(work)
             .map_err(|error| Error::io("starting a hashing thread", &error))?;
         Ok(Self { kind, queue, handle })
-    }
-}
-
-/// Passes `data` to `each` as runs of bytes, zeros included, without copying the whole.
-pub fn feed(data: &Data, mut each: impl FnMut(&[u8])) {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    for part in data.parts() {
-        match part {
-            Part::Bytes(bytes) => each(bytes),
-            Part::Zeros(len) => {
-                let mut left = *len;
-                while left > 0 {
-                    let here = left.min(ZEROS.len() as u64);
-                    each(&ZEROS[..usize::try_from(here).unwrap_or(ZEROS.len())]);
-                    left -= here;
-                }
-            }
-        }
     }
 }
 

@@ -5,6 +5,9 @@ use smallvec::SmallVec;
 
 use crate::buffers;
 
+/// Zeros, where bytes are wanted.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
 /// The content of one read or write: a short list of parts, each either bytes or a run of zeros.
 ///
 /// Layers split and join data without copying it: a stripe joins the data of its nodes, a cache returns slices of its
@@ -80,6 +83,17 @@ impl Data {
         self.parts.into_iter()
     }
 
+    /// Returns the bytes in order, as runs of which none is empty; zeros are runs of at most 64 KiB. Copies nothing.
+    pub fn runs(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().flat_map(|part| {
+            let (bytes, zeros) = match part {
+                Part::Bytes(bytes) => (Some(&bytes[..]), 0),
+                Part::Zeros(len) => (None, *len),
+            };
+            bytes.into_iter().chain(zero_runs(zeros))
+        })
+    }
+
     /// Appends one part.
     pub fn push_part(&mut self, part: Part) {
         let len = part.len();
@@ -146,6 +160,8 @@ impl Data {
         match self.parts.as_mut_slice() {
             [] => Bytes::new(),
             [Part::Bytes(bytes)] => std::mem::take(bytes),
+            // Not truncated: at most the length of ZEROS.
+            [Part::Zeros(len)] if *len <= ZEROS.len() as u64 => Bytes::from_static(&ZEROS[..*len as usize]),
             _ => {
                 // Only zeros can be longer than memory, and nothing reads that many at once.
                 let mut out = buffers::empty(self.len as usize);
@@ -162,6 +178,13 @@ impl Data {
             Part::Zeros(_) => true,
         })
     }
+}
+
+/// Returns `len` zeros, in runs of at most 64 KiB.
+pub fn zero_runs(len: u64) -> impl Iterator<Item = &'static [u8]> {
+    let step = ZEROS.len() as u64;
+    // Not truncated: at most the length of ZEROS.
+    (0..len.div_ceil(step)).map(move |nth| &ZEROS[..(len - nth * step).min(step) as usize])
 }
 
 /// Whether every byte is zero.
@@ -211,7 +234,17 @@ mod tests {
             let start = (from as usize).min(whole.len());
             let end = (start + len as usize).min(whole.len());
             prop_assert_eq!(&data.slice(from, len).into_bytes()[..], &whole[start..end]);
+            prop_assert_eq!(data.runs().collect::<Vec<_>>().concat(), &whole[..]);
+            prop_assert!(data.runs().all(|run| !run.is_empty()));
             prop_assert_eq!(data.is_zero(), whole.iter().all(|b| *b == 0));
+        }
+    }
+
+    #[test]
+    fn zeros_of_any_length_are_runs_that_add_up_to_it() {
+        for len in [0, 1, 65535, 65536, 65537, 200_000] {
+            assert_eq!(Data::zeros(len).runs().map(|run| run.len() as u64).sum::<u64>(), len);
+            assert_eq!(Data::zeros(len).into_bytes(), vec![0; len as usize]);
         }
     }
 }

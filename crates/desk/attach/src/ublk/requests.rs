@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cheetah_device::data::Part;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Zeroing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -17,9 +16,6 @@ use crate::kernel::uapi::{
     IO_FUA, IO_NOUNMAP, OP_DISCARD, OP_FLUSH, OP_READ, OP_WRITE, OP_WRITE_ZEROES, SECTOR_BYTES, content_offset,
 };
 use crate::task;
-
-/// Zeros are written from here.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The requests of a device: those that run, and those that are done and not yet reported to the kernel.
 pub(super) struct Requests {
@@ -114,20 +110,9 @@ impl Requests {
     /// Gives the kernel the content of a read.
     fn fill(&self, tag: u16, data: &Data) -> io::Result<()> {
         let mut at = content_offset(tag);
-        for part in data.parts() {
-            match part {
-                Part::Bytes(bytes) => self.file.write_all_at(bytes, at)?,
-                Part::Zeros(len) => {
-                    let mut rest = *len;
-                    while rest > 0 {
-                        // Not truncated: at most the length of ZEROS.
-                        let now = rest.min(ZEROS.len() as u64) as usize;
-                        self.file.write_all_at(&ZEROS[..now], at + (len - rest))?;
-                        rest -= now as u64;
-                    }
-                }
-            }
-            at += part.len();
+        for run in data.runs() {
+            self.file.write_all_at(run, at)?;
+            at += run.len() as u64;
         }
         Ok(())
     }

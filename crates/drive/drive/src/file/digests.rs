@@ -10,7 +10,6 @@ use cheetah_device::{ByteRange, Data, Size};
 
 use super::{DigestsRef, DriveFile, beside, recorded_name};
 use cheetah_error::{Error, Result};
-use cheetah_image::hash::feed;
 use cheetah_image::own_file::OwnFile;
 
 /// Bytes covered by a digest; the last one covers the rest.
@@ -25,9 +24,9 @@ pub type ChunkDigest = [u8; 32];
 /// The digest of a chunk's content.
 pub fn digest(chunk: &Data) -> ChunkDigest {
     let mut hasher = blake3::Hasher::new();
-    feed(chunk, |bytes| {
-        hasher.update(bytes);
-    });
+    for run in chunk.runs() {
+        hasher.update(run);
+    }
     *hasher.finalize().as_bytes()
 }
 

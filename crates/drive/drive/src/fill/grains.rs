@@ -19,7 +19,6 @@ use blake3::hazmat::{ChainingValue, HasherExt as _, Mode, merge_subtrees_non_roo
 use cheetah_device::copy_on_read::GRAIN;
 use cheetah_device::{ByteRange, Data};
 use cheetah_error::{Error, Result};
-use cheetah_image::hash::feed;
 use cheetah_image::own_file::OwnFile;
 use parking_lot::Mutex;
 
@@ -89,9 +88,9 @@ impl Grains {
         let chunk = self.chunk(grain.offset);
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(grain.offset - chunk.offset);
-        feed(content, |bytes| {
-            hasher.update(bytes);
-        });
+        for run in content.runs() {
+            hasher.update(run);
+        }
         // A chunk with a single grain is the root of its tree.
         if chunk.len == grain.len { *hasher.finalize().as_bytes() } else { hasher.finalize_non_root() }
     }

@@ -7,7 +7,7 @@ use cheetah_error::{Error, Result};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use super::{QUEUE_MAX, feed, hex};
+use super::{QUEUE_MAX, hex};
 
 /// The SHA-256 of each part of a content, in a thread of its own.
 pub(super) struct Parts {
@@ -23,7 +23,7 @@ impl Parts {
             let mut cut = Cut { sizes: sizes.into_iter(), left: 0, hash: None, done: Vec::new() };
             cut.next_part();
             while let Some(piece) = pieces.blocking_recv() {
-                feed(&piece, |bytes| cut.feed(bytes));
+                piece.runs().for_each(|bytes| cut.feed(bytes));
             }
             cut.done
         };

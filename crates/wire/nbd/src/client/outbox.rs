@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 use cheetah_device::Data;
-use cheetah_device::data::Part;
+use cheetah_device::data::{Part, zero_runs};
 
 use crate::proto::Request;
 
@@ -13,8 +13,6 @@ use crate::proto::Request;
 const INLINE_LEN_MAX: usize = 4 << 10;
 /// The most runs written with one system call.
 pub(super) const RUNS_MAX: usize = 128;
-/// Zeros are written from here.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A queue of requests, written with as few system calls as possible.
 #[derive(Debug, Default)]
@@ -37,7 +35,7 @@ impl Outbox {
         for part in payload.map(Data::parts).unwrap_or_default() {
             match part {
                 Part::Bytes(bytes) => self.bytes(bytes),
-                Part::Zeros(len) => self.zeros(*len),
+                Part::Zeros(len) => zero_runs(*len).for_each(|run| self.bytes(&Bytes::from_static(run))),
             }
         }
     }
@@ -48,15 +46,6 @@ impl Outbox {
         } else {
             self.seal();
             self.runs.push_back(bytes.clone());
-        }
-    }
-
-    fn zeros(&mut self, len: u64) {
-        let mut rest = len;
-        while rest > 0 {
-            let here = usize::try_from(rest).unwrap_or(usize::MAX).min(ZEROS.len());
-            self.bytes(&Bytes::from_static(&ZEROS[..here]));
-            rest -= here as u64;
         }
     }
 

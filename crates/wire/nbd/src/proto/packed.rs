@@ -21,7 +21,6 @@ use std::cell::RefCell;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cheetah_device::Data;
-use cheetah_device::data::Part;
 
 use super::Violation;
 use super::reply::{self, ChunkKind};
@@ -141,14 +140,6 @@ pub fn check(head: &Head, content: &[u8]) -> Result<(), CorruptContent> {
     if blake3::hash(content) == head.digest { Ok(()) } else { Err(CorruptContent) }
 }
 
-/// Returns `len` zeros, in pieces.
-fn zeros(len: u64) -> impl Iterator<Item = &'static [u8]> {
-    static ZEROS: [u8; 4096] = [0; 4096];
-    let step = ZEROS.len() as u64;
-    // Not truncated: at most the length of the array.
-    (0..len.div_ceil(step)).map(move |nth| &ZEROS[..(len - nth * step).min(step) as usize])
-}
-
 /// The compression of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compression {
@@ -183,15 +174,8 @@ impl Compressor {
     /// Digests the content at `offset`, at most [`CONTENT_LEN_MAX`] bytes, and omits it.
     pub fn digest(offset: u64, content: &Data) -> Head {
         let mut hasher = blake3::Hasher::new();
-        for part in content.parts() {
-            match part {
-                Part::Bytes(bytes) => {
-                    hasher.update(bytes);
-                }
-                Part::Zeros(len) => zeros(*len).for_each(|zeros| {
-                    hasher.update(zeros);
-                }),
-            }
+        for run in content.runs() {
+            hasher.update(run);
         }
         // Not truncated: at most 1 MiB.
         Head { offset, len: content.len() as u32, codec: Codec::Omitted, digest: *hasher.finalize().as_bytes() }

@@ -6,14 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
+use cheetah_device::data::zero_runs;
 use smallvec::SmallVec;
 use tokio::io::AsyncWrite;
 
 /// Payloads of up to this many bytes are copied behind their header, which is cheaper than another I/O vector entry.
 const INLINE_BYTES_MAX: usize = 16 * 1024;
-
-/// Zeros are written from here.
-static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// The most runs of one system call.
 const RUNS_MAX: usize = 64;
@@ -54,13 +52,7 @@ impl Outbox {
 
     /// Queues `len` zero bytes without allocating them.
     pub(super) fn zeros(&mut self, len: u64) {
-        let mut rest = len;
-        while rest > 0 {
-            // Not truncated: at most the length of ZEROS.
-            let now = rest.min(ZEROS.len() as u64) as usize;
-            self.payload(&Bytes::from_static(&ZEROS[..now]));
-            rest -= now as u64;
-        }
+        zero_runs(len).for_each(|run| self.payload(&Bytes::from_static(run)));
     }
 
     fn seal(&mut self) {
