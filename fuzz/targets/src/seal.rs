@@ -10,6 +10,8 @@ use cheetah_seal::unit::{DriveBinding, EpochKey, stamp_of};
 use cheetah_seal::units::{TRAILER_BYTES, UNIT_BYTES_SMALL, Units};
 use cheetah_seal::{DriveKey, Epoch, Record, Stamp, log};
 
+use crate::edited;
+
 const INDEX: u64 = 3;
 
 struct Valid {
@@ -37,16 +39,6 @@ fn make() -> Option<Valid> {
     let (content, trailer) = unit.split_at_mut(usize::try_from(UNIT_BYTES_SMALL).ok()?);
     epoch.seal(INDEX, stamp, content, trailer).ok()?;
     Some(Valid { record: record.encode(&key).ok()?, key, identity, wrapped, epoch, unit })
-}
-
-/// Applies edits of three bytes each: an offset, and the new byte.
-fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for edit in edits.chunks_exact(3) {
-        let at = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % bytes.len();
-        bytes[at] = edit[2];
-    }
-    bytes
 }
 
 /// Runs one input.

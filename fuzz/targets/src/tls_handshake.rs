@@ -6,6 +6,8 @@ use cheetah_tls::testing::Room;
 use cheetah_tls::{ClientTls, Expected, Role, ServerTls};
 use futures::FutureExt as _;
 
+use crate::edited;
+
 struct Sides {
     client: ClientTls,
     server: ServerTls,
@@ -45,22 +47,13 @@ pub fn run(data: &[u8]) {
         let body = &data[..data.len().min(16_000)];
         [&[kind, 3, 3][..], &(body.len() as u16).to_be_bytes(), body].concat()
     };
-    for bytes in [data.to_vec(), record(22), [hello, &record(22)[..]].concat(), changed(hello, data)] {
+    for bytes in [data.to_vec(), record(22), [hello, &record(22)[..]].concat(), edited(hello, data)] {
         let mut stream = tokio::io::join(&bytes[..], Vec::new());
         assert!(server.handshake(&mut stream).now_or_never().is_some_and(|result| result.is_err()));
     }
-    for bytes in [data.to_vec(), record(22), changed(answer, data)] {
+    for bytes in [data.to_vec(), record(22), edited(answer, data)] {
         let mut stream = tokio::io::join(&bytes[..], Vec::new());
         assert!(client.handshake("pc7", 1, &mut stream).now_or_never().is_some_and(|result| result.is_err()));
     }
 }
 
-/// Returns `bytes` with edits: every three bytes of `data` are an offset and a value.
-pub(crate) fn changed(bytes: &[u8], data: &[u8]) -> Vec<u8> {
-    let mut changed = bytes.to_vec();
-    for change in data.chunks_exact(3).take(64) {
-        let place = usize::from(u16::from_be_bytes([change[0], change[1]])) % changed.len();
-        changed[place] = change[2];
-    }
-    changed
-}
