@@ -137,9 +137,7 @@ impl SigningKey {
     }
 
     fn generate() -> std::io::Result<Self> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
-        Ok(Self(ed25519_dalek::SigningKey::from_bytes(&seed)))
+        Ok(Self(ed25519_dalek::SigningKey::from_bytes(&cheetah_kit::random::bytes()?)))
     }
 
     fn to_pem(&self) -> String {

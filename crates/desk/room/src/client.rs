@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use cheetah_device::os_error;
 use cheetah_error::{Error, Fact, Result};
 use cheetah_tls::{Credential, Expected, Fingerprint, Role};
@@ -18,7 +20,6 @@ use crate::connection::{CONNECT_TIMEOUT, Connection, Failed, connect, parse};
 use crate::credential_file::der_of_list;
 use crate::invitation::{Host, Invitation, parse_host_port};
 use crate::key::PrivateKey;
-use crate::machine::now;
 use crate::pending::{Code, Joiner};
 use crate::routes::{self, fill};
 use crate::wire::{Begin, Begun, CheckIn, CheckedIn, Claims, Enrol, Enrolled, Reveal, ServerAt};
@@ -115,7 +116,7 @@ pub async fn check_in(
     let places: Vec<_> = at.iter().filter_map(|place| parse_host_port(place)).collect();
     let tls = credential.client(Expected::role(Role::Room)).map_err(|error| Error::failed(error.to_string()))?;
     let connection = Connection::open(&places, &tls).await.map_err(Failed::into_error)?;
-    let request = CheckIn { server, ended, time_s: now() };
+    let request = CheckIn { server, ended, time_s: now_s() };
     let answer: CheckedIn =
         connection.ask(Method::POST, routes::SERVERS, &request).await.map_err(Failed::into_error)?;
     der_of_list(answer.revocations.as_bytes())
@@ -130,7 +131,7 @@ pub async fn is_member(credential: &Credential, at: &[(Host, u16)]) -> Option<bo
             Ok(connection) => connection,
             Err(_) => return None,
         };
-        let request = CheckIn { server: None, ended: false, time_s: now() };
+        let request = CheckIn { server: None, ended: false, time_s: now_s() };
         match connection.ask::<CheckedIn>(Method::POST, routes::SERVERS, &request).await {
             Ok(_) => Some(true),
             Err(Failed::Refused(error)) => (error.fact() == Some(Fact::Refused)).then_some(false),
@@ -158,9 +159,7 @@ pub async fn wait_for_approval(
         Failed::Broken(why) => Error::failed(format!("cannot join the room: {why}; run the command again")),
         failed => failed.into_error(),
     };
-    let mut nonce = [0; 32];
-    getrandom::fill(&mut nonce).map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
-    let joiner = Joiner::new(key.public()?.fingerprint(), nonce);
+    let joiner = Joiner::new(key.public()?.fingerprint(), random::bytes()?);
     let address = [(host.clone(), port)];
     // The key that the server has now is the one that the code covers, and the only one accepted from here on.
     let room_key = authority_at(&host.to_string(), port).await.map_err(plain)?;
@@ -280,7 +279,7 @@ impl rustls::client::danger::ServerCertVerifier for AnyServer {
 
 fn claims(key: &PrivateKey, room_key: &Fingerprint, machine: &MachineInfo) -> Result<Claims> {
     let hosts = machine.hosts.iter().map(ToString::to_string).collect();
-    Claims::new(key, room_key, &machine.name, hosts, now())
+    Claims::new(key, room_key, &machine.name, hosts, now_s())
 }
 
 /// Checks what the room issued: its own authority, the machine's key, and the role that was asked for.
@@ -304,7 +303,7 @@ fn accept(
         let given = identity.role;
         return Err(Error::failed(format!("the room gives the role {given}, not {role}; make a new invitation there")));
     }
-    let clock_offset_s = i64::try_from(i128::from(answer.time_s) - i128::from(now())).unwrap_or(i64::MAX);
+    let clock_offset_s = i64::try_from(i128::from(answer.time_s) - i128::from(now_s())).unwrap_or(i64::MAX);
     let room = answer.room.chars().filter(|c| !c.is_control()).take(64).collect();
     let at = at.iter().map(|(host, port)| host.with_port(*port)).collect();
     Ok(Joined { credential, pem, room, at, clock_offset_s })

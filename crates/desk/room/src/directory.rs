@@ -5,13 +5,14 @@
 //! replaced as a whole and is on stable storage before the call returns.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cheetah_error::{Error, Result};
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use cheetah_kit::{random, rename_new_at};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
@@ -123,7 +124,7 @@ impl OwnDirectory {
     ///
     /// If it cannot be written. The old content is then unchanged.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.put(name, content, RenameFlags::empty()).map(drop)
+        self.put(name, content, true).map(drop)
     }
 
     /// Writes a new file. Returns whether it did: `false` if there is a file of that name.
@@ -132,12 +133,12 @@ impl OwnDirectory {
     ///
     /// If it cannot be written.
     pub fn write_new(&self, name: &str, content: &[u8]) -> Result<bool> {
-        self.put(name, content, RenameFlags::NOREPLACE)
+        self.put(name, content, false)
     }
 
-    fn put(&self, name: &str, content: &[u8], flags: RenameFlags) -> Result<bool> {
+    fn put(&self, name: &str, content: &[u8], replace: bool) -> Result<bool> {
         let doing = |errno| failed("writing", &self.at(name), errno);
-        let temporary = format!(".{name}.{}.{:016x}", std::process::id(), random()?);
+        let temporary = format!(".{name}.{}.{:016x}", std::process::id(), random::bits_64()?);
         let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, &*temporary, create, FILE_MODE).map_err(doing)?;
         let write = || {
@@ -146,12 +147,15 @@ impl OwnDirectory {
             file.sync_all()
         };
         let written = write().map_err(|error| Error::io(format_args!("writing {}", self.at(name).display()), &error));
-        let renamed =
-            written.and_then(|()| match rustix::fs::renameat_with(&self.fd, &*temporary, &self.fd, name, flags) {
-                Ok(()) => Ok(true),
-                Err(Errno::EXIST) if flags.contains(RenameFlags::NOREPLACE) => Ok(false),
-                Err(errno) => Err(doing(errno)),
-            });
+        let rename = || match replace {
+            true => Ok(rustix::fs::renameat(&self.fd, &*temporary, &self.fd, name)?),
+            false => rename_new_at(&self.fd, temporary.as_ref(), name.as_ref()),
+        };
+        let renamed = written.and_then(|()| match rename() {
+            Ok(()) => Ok(true),
+            Err(error) if !replace && error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(Error::io(format_args!("writing {}", self.at(name).display()), &error)),
+        });
         if !matches!(renamed, Ok(true)) {
             // A temporary file that cannot be removed is never read.
             let _ = rustix::fs::unlinkat(&self.fd, &*temporary, AtFlags::empty());
@@ -229,24 +233,15 @@ impl OwnDirectory {
 ///
 /// If it cannot be renamed for another reason.
 pub fn rename_new(from: &Path, to: &Path) -> Result<bool> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+    match cheetah_kit::rename_new(from, to) {
         Ok(()) => {}
-        Err(Errno::EXIST | Errno::NOTEMPTY) => return Ok(false),
-        Err(errno) => return Err(failed("naming", to, errno)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(Error::io(format_args!("naming {}", to.display()), &error)),
     }
     let parent = to.parent().unwrap_or(Path::new("/"));
     let synced = File::open(parent).and_then(|parent| parent.sync_all());
     synced.map_err(|error| Error::io(format_args!("writing {}", parent.display()), &error))?;
     Ok(true)
-}
-
-/// 64 random bits.
-///
-/// # Errors
-///
-/// If the kernel returns none.
-pub fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| Error::failed(format!("no random numbers: {error}")))
 }
 
 /// Fails unless a directory or file is of this type and the user's alone.
@@ -283,7 +278,7 @@ fn failed(doing: &str, path: &Path, errno: Errno) -> Error {
 pub(crate) fn names_in(path: &Path, wanted: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::io(format_args!("reading {}", path.display()), &error)),
     };
     let names = entries.flatten().filter_map(|entry| wanted(entry.file_name().to_str()?));

@@ -5,12 +5,12 @@
 //! line a head, each with the hash of the line before it and a signature of the room's key. Lines are only added. The
 //! writer of a log signed the head itself; the room does not check that, those that ask for heads do.
 
+use cheetah_kit::clock::now_s;
 use cheetah_error::{Error, Result};
 use cheetah_tls::Fingerprint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::machine::now;
 use crate::register::Seconds;
 use crate::room::{LOCK, Room};
 
@@ -134,7 +134,7 @@ impl Room {
     fn add(&self, list: &mut List, (member, key): (&str, &str), head: &SentHead) -> Result<()> {
         let mut line = Line {
             seq: list.lines.len() as u64 + 1,
-            time_s: now(),
+            time_s: now_s(),
             member: member.to_owned(),
             key: key.to_owned(),
             head: head.clone(),

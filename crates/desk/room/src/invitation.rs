@@ -15,6 +15,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use cheetah_kit::random::{self, NoRandomNumbers};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cheetah_tls::{Fingerprint, Role, RoomId};
@@ -51,9 +52,9 @@ impl Token {
     /// # Errors
     ///
     /// If the kernel returns no random bytes.
-    pub fn random() -> Result<Self, getrandom::Error> {
+    pub fn random() -> Result<Self, NoRandomNumbers> {
         let mut bytes = Zeroizing::new([0; TOKEN_LEN]);
-        getrandom::fill(&mut *bytes)?;
+        random::fill(&mut *bytes)?;
         Ok(Self(bytes))
     }
 

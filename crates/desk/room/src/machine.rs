@@ -1,12 +1,10 @@
-//! This machine: its name, addresses and clock, and its directories of rooms and credentials.
+//! This machine: its name and addresses, and its directories of rooms and credentials.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_error::{Error, Result};
 
 use crate::invitation::Host;
-use crate::register::Seconds;
 
 /// The usual port of the enrolment server: the one after that for nodes that join a drive.
 pub const PORT: u16 = 10812;
@@ -58,11 +56,6 @@ pub fn check_room_name(name: &str) -> Result<()> {
         "'{}' cannot be the name of a room; use up to {ROOM_NAME_LEN_MAX} letters, digits, - and _, with a letter first",
         name.chars().take(64).collect::<String>()
     )))
-}
-
-/// This machine's clock.
-pub fn now() -> Seconds {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// This machine's name.

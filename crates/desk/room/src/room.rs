@@ -19,6 +19,8 @@
 
 use std::path::{Path, PathBuf};
 
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use cheetah_error::{Error, Result};
 use cheetah_tls::{Credential, Fingerprint, Role, RoomId};
 use serde::{Deserialize, Serialize};
@@ -26,10 +28,10 @@ use zeroize::Zeroizing;
 
 use crate::authority::{Authority, Subject};
 use crate::credential_file::{CREDENTIAL_LEN_MAX, address_line, der_of_list, parse_credential};
-use crate::directory::{Lock, OwnDirectory, names_in, random, rename_new};
+use crate::directory::{Lock, OwnDirectory, names_in, rename_new};
 use crate::invitation::{Host, Invitation, Token};
 use crate::key::PrivateKey;
-use crate::machine::{check_room_name, host_name, now, rooms};
+use crate::machine::{check_room_name, host_name, rooms};
 use crate::pending::Pending;
 use crate::register::{self, Admission, Applicant, Member, Register, Server};
 
@@ -93,7 +95,7 @@ impl Room {
         if path.symlink_metadata().is_ok() {
             return Err(exists());
         }
-        let temporary = rooms.at(&format!(".{name}.{:016x}", random()?));
+        let temporary = rooms.at(&format!(".{name}.{:016x}", random::bits_64()?));
         let made = Self::make(name, examiner, &temporary);
         let named = made.and_then(|()| rename_new(&temporary, &path));
         if !matches!(named, Ok(true)) {
@@ -302,8 +304,8 @@ impl Room {
         open_s: u64,
         uses: u32,
     ) -> Result<(Invitation, String)> {
-        let token = Token::random().map_err(|error| Error::failed(format!("no random numbers: {error}")))?;
-        let id = self.change(|register| Ok(register.invite(token.hash(), role, now(), open_s, uses).id.clone()))?;
+        let token = Token::random()?;
+        let id = self.change(|register| Ok(register.invite(token.hash(), role, now_s(), open_s, uses).id.clone()))?;
         Ok((Invitation { role, hosts, port, room_key: self.key(), token }, id))
     }
 
@@ -322,7 +324,7 @@ impl Room {
         };
         let serial = serial()?;
         let member = self.change(|register| {
-            let admitted = register.admit(&applicant, role, by, serial, now()).cloned();
+            let admitted = register.admit(&applicant, role, by, serial, now_s()).cloned();
             admitted.map_err(|denied| Error::failed(denied.to_string()))
         })?;
         let certificate = self.authority.issue(&(&member).into(), &public)?;
@@ -521,7 +523,7 @@ impl Room {
 
 /// A random serial number.
 pub(crate) fn serial() -> Result<u128> {
-    Ok(u128::from(random()?) << 64 | u128::from(random()?))
+    Ok(random::bits_128()?)
 }
 
 fn toml_of(value: &impl Serialize) -> Result<String> {

@@ -65,7 +65,6 @@ mod lifecycle;
 mod node;
 pub mod open;
 pub mod options;
-mod random_id;
 pub mod recognise;
 pub mod sealed;
 mod set;

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use cheetah_kit::number::gcd;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cheetah_device::{ByteRange, DynDevice, Size};

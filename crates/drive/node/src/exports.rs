@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use cheetah_kit::random;
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, Error, Fill, Io, Result as DeviceResult, Zeroing};
 use cheetah_nbd::server;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::export::{Export, ExportStats};
-use crate::instance::{Instance, random_bits};
+use crate::instance::Instance;
 use crate::lease::{BadToken, Lease, LeaseRefusal, Token};
 use crate::maps::{self, Maps};
 use crate::replaced::{ConnectionNumber, Connections, ReplacedFlag};
@@ -280,7 +281,7 @@ impl Exports {
     ///
     /// When it returns, no write of an earlier holder, or of a client without a lease, is in progress or can follow.
     pub fn acquire_lease(&self, name: &str, request: &LeaseRequest) -> Result<LeaseGrant> {
-        let token = Token::new(random_bits().map_err(|error| Error::io("random numbers", &error))?);
+        let token = Token::new(random::bits_128().map_err(|error| Error::io("making a token", &error.into()))?);
         let entry = self.entry(name)?;
         let mut lease = entry.lease.write();
         lease.acquire(token, &request.holder, request.ttl_s, request.force, Instant::now())?;

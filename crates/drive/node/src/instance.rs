@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use cheetah_kit::random::{self, NoRandomNumbers};
+
 /// 128 random bits, new at each start. A client that wrote to one instance and finds another can conclude that its
 /// content is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,8 +11,8 @@ pub struct Instance(u128);
 
 impl Instance {
     /// Creates a random id.
-    pub fn random() -> std::io::Result<Self> {
-        random_bits().map(Self)
+    pub fn random() -> Result<Self, NoRandomNumbers> {
+        random::bits_128().map(Self)
     }
 
     /// Whether `text` is this id, in 32 lower-case hex digits.
@@ -23,11 +25,4 @@ impl fmt::Display for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
-}
-
-/// Returns 128 random bits.
-pub(crate) fn random_bits() -> std::io::Result<u128> {
-    let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(std::io::Error::other)?;
-    Ok(u128::from_ne_bytes(bits))
 }

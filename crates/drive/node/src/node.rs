@@ -153,7 +153,7 @@ impl Node {
             None => Store::new(memory_bytes),
         };
         let store = store.map_err(|error| system(lending(), error))?;
-        let instance = Instance::random().map_err(|error| system("no random numbers", error))?;
+        let instance = Instance::random().map_err(|error| system("cannot make an id of this run", error.into()))?;
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {
             far: config.probe.then(|| FarConfig { name: name.clone(), sends: true }),

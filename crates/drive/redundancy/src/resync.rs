@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use cheetah_kit::number::gcd;
 use bytes::{Bytes, BytesMut};
 use cheetah_device::data::is_zero;
 use cheetah_device::{ByteRange, Data, Error, Result};
@@ -233,8 +234,4 @@ impl Inner {
 /// Zeros take no bytes on the network.
 fn content(unit: &Bytes) -> Data {
     if is_zero(unit) { Data::zeros(unit.len() as u64) } else { unit.clone().into() }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cheetah_kit::random;
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use zeroize::Zeroizing;
 
@@ -67,6 +68,6 @@ pub(crate) fn derive(ikm: &[u8], salt: &[u8], info: &[&[u8]]) -> Result<Zeroizin
 /// Random bytes of the operating system.
 pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, SealError> {
     let mut bytes = Zeroizing::new([0; N]);
-    getrandom::fill(&mut *bytes).map_err(|error| SealError::System(format!("no random bytes: {error}")))?;
+    random::fill(&mut *bytes).map_err(|error| SealError::System(error.to_string()))?;
     Ok(bytes)
 }

@@ -6,14 +6,13 @@
 //! the final name. An exchange after the last check is like one at any later time; the hashes in the custody log show
 //! it.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use rustix::fs::{CWD, RenameFlags};
-use rustix::io::Errno;
+use cheetah_error::Error;
+use cheetah_kit::rename_new;
 
 use crate::own_file::FileId;
-use cheetah_error::Error;
 
 /// The reason that a file was not renamed.
 #[derive(Debug)]
@@ -51,28 +50,18 @@ pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), 
     if FileId::at(from).map_err(Unpublished::Io)? != Some(id) {
         return Err(Unpublished::Exchanged);
     }
-    let renamed = if replace { rustix::fs::rename(from, to) } else { rename_new(from, to) };
+    let renamed = if replace { std::fs::rename(from, to) } else { rename_new(from, to) };
     match renamed {
-        Err(Errno::EXIST) if !replace => return Err(Unpublished::Exists),
-        renamed => renamed.map_err(|errno| Unpublished::Io(errno.into()))?,
+        Err(error) if !replace && error.kind() == ErrorKind::AlreadyExists => return Err(Unpublished::Exists),
+        renamed => renamed.map_err(Unpublished::Io)?,
     }
     if FileId::at(to).map_err(Unpublished::Io)? == Some(id) {
         return Ok(());
     }
-    if let Err(errno) = rename_new(to, from) {
-        tracing::error!("{} is not the file that was written, and could not be renamed back: {errno}", to.display());
+    if let Err(error) = rename_new(to, from) {
+        tracing::error!("{} is not the file that was written, and could not be renamed back: {error}", to.display());
     }
     Err(Unpublished::Exchanged)
-}
-
-/// Renames without replacing anything.
-pub fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system supports the flag.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if to.symlink_metadata().is_ok() => Err(Errno::EXIST),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rustix::fs::rename(from, to),
-        renamed => renamed,
-    }
 }
 
 /// Makes the entries of the directory of `path` durable.

@@ -26,7 +26,6 @@ pub mod memory;
 pub mod os_error;
 pub mod overlay;
 pub mod path_text;
-pub mod percent;
 pub mod placement;
 pub mod prefetch;
 pub mod program;

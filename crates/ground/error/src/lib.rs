@@ -5,6 +5,7 @@
 mod fact;
 
 use cheetah_device::Error as DeviceError;
+use cheetah_kit::random::NoRandomNumbers;
 
 pub use fact::Fact;
 
@@ -83,6 +84,12 @@ impl Error {
     pub fn device(doing: impl Into<String>) -> impl FnOnce(DeviceError) -> Self {
         let doing = doing.into();
         move |error| Self::Device { doing, error }
+    }
+}
+
+impl From<NoRandomNumbers> for Error {
+    fn from(error: NoRandomNumbers) -> Self {
+        Self::failed(error.to_string())
     }
 }
 

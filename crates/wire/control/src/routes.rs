@@ -3,6 +3,8 @@
 //! docs/reference/control-api.md has the requests, their bodies and their answers. The paths of measurements are in
 //! `cheetah_probe::far::routes`.
 
+use cheetah_kit::percent::{COMPONENT, encode};
+
 /// The node's status.
 pub const STATUS: &str = "/v1/status";
 /// Where exports are created.
@@ -40,14 +42,7 @@ pub fn fill<const N: usize>(path: &str, values: [&str; N]) -> String {
 
 /// Percent-encodes a component of a path or query.
 pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    encode(text, COMPONENT).to_string()
 }
 
 #[cfg(test)]

@@ -316,7 +316,7 @@ impl Device for Initiator {
 /// A random session identifier (RFC 7143, 11.12.5).
 fn isid() -> std::io::Result<[u8; 6]> {
     let mut isid = [0x80, 0, 0, 0, 0, 0];
-    getrandom::fill(&mut isid[1..]).map_err(std::io::Error::other)?;
+    cheetah_kit::random::fill(&mut isid[1..])?;
     Ok(isid)
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cheetah_device::percent::{decode, encode};
+use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, encode};
 
 /// The port that IANA assigned to iSCSI.
 pub const PORT: u16 = 3260;
@@ -155,6 +155,9 @@ fn name_of(text: &str) -> Result<String, &'static str> {
     Ok(name)
 }
 
+/// What is percent-encoded in a name.
+const NAME: &AsciiSet = &COMPONENT.remove(b':');
+
 /// Formats everything but the password.
 impl fmt::Display for IscsiUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,13 +174,10 @@ impl fmt::Display for IscsiUri {
             write!(f, ":{}", self.port)?;
         }
         if let Some(unit) = &self.unit {
-            write!(f, "/")?;
-            encode(&unit.target, b":", f)?;
-            write!(f, "/{}", unit.lun)?;
+            write!(f, "/{}/{}", encode(&unit.target, NAME), unit.lun)?;
         }
         if let Some(initiator) = &self.initiator {
-            write!(f, "?initiator=")?;
-            encode(initiator, b":", f)?;
+            write!(f, "?initiator={}", encode(initiator, NAME))?;
         }
         Ok(())
     }

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::inbox::Inbox;
-use cheetah_device::percent::{decode, decode_bytes, encode};
+use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, decode_bytes, encode};
 use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, RoomId, credential_store};
+
+use crate::inbox::Inbox;
 
 /// The port that IANA assigned to NBD.
 pub const PORT: u16 = 10809;
@@ -193,8 +194,7 @@ fn write_certificates(security: &Security, separator: char, f: &mut fmt::Formatt
     match security {
         Security::Usual => Ok(()),
         Security::Certificates(folder) => {
-            write!(f, "{separator}{CERTIFICATES}")?;
-            encode(folder.as_os_str().as_bytes(), PLAIN, f)
+            write!(f, "{separator}{CERTIFICATES}{}", encode(folder.as_os_str().as_bytes(), PATH))
         }
         Security::Room { room, key } => {
             let mut separator = separator;
@@ -207,8 +207,8 @@ fn write_certificates(security: &Security, separator: char, f: &mut fmt::Formatt
     }
 }
 
-/// Characters that are not percent-encoded in a path.
-const PLAIN: &[u8] = b"/:";
+/// What is percent-encoded in a path.
+const PATH: &AsciiSet = &COMPONENT.remove(b'/').remove(b':');
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -223,20 +223,16 @@ impl fmt::Display for NbdUri {
                 if *port != PORT {
                     write!(f, ":{port}")?;
                 }
-                write!(f, "/")?;
-                encode(&self.export, PLAIN, f)?;
+                write!(f, "/{}", encode(&self.export, PATH))?;
                 write_certificates(&self.security, '?', f)
             }
             // Not a URI that can be parsed: the far end chose the address to which it connected.
             Address::Inbound(inbox) => {
-                write!(f, "inbound://{}/", inbox.address())?;
-                encode(&self.export, PLAIN, f)
+                write!(f, "inbound://{}/{}", inbox.address(), encode(&self.export, PATH))
             }
             Address::Unix(path) => {
-                write!(f, "nbd{s}+unix:///")?;
-                encode(&self.export, PLAIN, f)?;
-                write!(f, "?socket=")?;
-                encode(path.as_os_str().as_bytes(), PLAIN, f)?;
+                let socket = encode(path.as_os_str().as_bytes(), PATH);
+                write!(f, "nbd{s}+unix:///{}?socket={socket}", encode(&self.export, PATH))?;
                 write_certificates(&self.security, '&', f)
             }
         }

@@ -9,7 +9,8 @@ use cheetah_custody::CustodyLog;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
 use cheetah_drive::file::side_space::digests_bytes;
-use cheetah_drive::recognise::now_s;
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use cheetah_image::ewf::write::{Compression, E01Options};
@@ -350,8 +351,7 @@ fn started(start: &Start) -> Result<cheetah_custody::CustodyEvent> {
 /// Returns the first record of the journal for this request.
 fn start(request: &Request, source: &Identity) -> Result<Start> {
     let given = &request.e01;
-    let mut made_up = [0; 16];
-    getrandom::fill(&mut made_up).map_err(|error| Error::failed(format!("getting random numbers: {error}")))?;
+    let made_up = random::bytes()?;
     let e01 = E01Options {
         sector_size: sector_size(source),
         model: given.model.clone().or_else(|| source.model.clone()),

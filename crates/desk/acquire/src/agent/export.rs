@@ -77,10 +77,7 @@ struct Described<'a> {
 /// connections of the same agent from those of others.
 pub(super) fn describe(identity: &Identity, name: &str) -> Result<String, cheetah_error::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut run = [0; 16];
-    getrandom::fill(&mut run)
-        .map_err(|error| cheetah_error::Error::failed(format!("no random numbers can be had: {error}")))?;
-    let run = cheetah_image::hash::hex(&run);
+    let run = cheetah_kit::random::id()?;
     let line = |identity: &Identity| {
         let described = Described { identity, host: &host, name, run: &run };
         let value = serde_json::to_string(&described);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cheetah_kit::clock::now_s;
 use cheetah_device::data::Part;
 use cheetah_device::fatal_reads::ranges_that_end_connections;
 use cheetah_device::{ByteRange, Error as DeviceError};
-use cheetah_drive::recognise::{Cause, Opening, now_s};
+use cheetah_drive::recognise::{Cause, Opening};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
 use cheetah_image::{BadRange, HashedFiles, Kind};

@@ -15,9 +15,9 @@ use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::sparse_file::SparseFile;
 use cheetah_error::{Error, Result};
 use cheetah_image::RawFile;
-use cheetah_image::hash::hex;
 use cheetah_image::own_file::{FileId, not_following_links};
-use cheetah_image::publish::{publish, rename_new, sync_directory_of};
+use cheetah_image::publish::{publish, sync_directory_of};
+use cheetah_kit::{random, rename_new};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use rustix::fs::SeekFrom;
@@ -54,9 +54,7 @@ struct Seal(Mark);
 
 impl Seal {
     fn new() -> Result<Self> {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(|error| Error::failed(format!("getting random numbers: {error}")))?;
-        Ok(Self(hex(&id)))
+        Ok(Self(random::id()?))
     }
 
     fn text(&self) -> String {
@@ -131,7 +129,7 @@ pub fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) ->
     let (destination, setup) = (destination.clone(), setup.clone());
     let go_on = move || -> Result<Box<dyn Sink>> {
         if is_named {
-            rename_new(&found, &partial).map_err(|errno| doing(&partial)(errno.into()))?;
+            rename_new(&found, &partial).map_err(doing(&partial))?;
         }
         // Bytes behind the checkpoint are undefined, and zeros are not written: cut them off.
         let cut = file.set_len(at).and_then(|()| file.set_len(size)).and_then(|()| seal.write(&file, size));

@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -31,7 +33,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::invitation::{Host, Token};
 use crate::key::PublicKey;
-use crate::machine::now;
 use crate::pending::{Refused, Revealed};
 use crate::register::{self, Admission, Applicant, Denied, MEMBER_HOSTS_MAX};
 use crate::room::{Room, serial};
@@ -166,7 +167,7 @@ async fn enrol(State(shared): Shared, Extension(peer): Extension<SocketAddr>, bo
         let (key, applicant) = applicant(&request.claims, room, peer)?;
         let random = serial().map_err(internal)?;
         let member = room.change(|register| {
-            let admitted = register.admit_invited(token, &applicant, random, now());
+            let admitted = register.admit_invited(token, &applicant, random, now_s());
             Ok(admitted.cloned())
         });
         let member = member.map_err(internal)?.map_err(denied)?;
@@ -180,12 +181,11 @@ async fn begin(State(shared): Shared, Extension(peer): Extension<SocketAddr>, bo
     blocking(shared, peer, move |shared| {
         let commitment = request.commitment.parse::<Fingerprint>().map_err(|_| bad("the commitment is malformed"))?;
         let role = request.role.parse().map_err(|_| bad("the role is unknown"))?;
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(|error| internal(Error::failed(error.to_string())))?;
+        let nonce = random::bytes().map_err(|error| internal(error.into()))?;
         let random = (serial().map_err(internal)?, nonce);
         let address = peer.ip().to_canonical().to_string();
         let id = shared.room.change_pending(|pending| {
-            Ok::<_, Error>(pending.begin(random, commitment.0, (&request.name, role), &address, now()))
+            Ok::<_, Error>(pending.begin(random, commitment.0, (&request.name, role), &address, now_s()))
         });
         let id = id.map_err(internal)?.map_err(refused)?;
         Ok(Json(Begun { id, nonce: Fingerprint(nonce).to_string() }))
@@ -211,8 +211,8 @@ async fn reveal(
             hosts: applicant.hosts.iter().map(ToString::to_string).collect(),
         };
         let shown = room.change_pending(|pending| {
-            let code = pending.reveal(&id, revealed, &room.key(), now());
-            Ok::<_, Error>(code.and_then(|code| Ok((code, pending.place(&id, now())?.clone()))))
+            let code = pending.reveal(&id, revealed, &room.key(), now_s());
+            Ok::<_, Error>(code.and_then(|code| Ok((code, pending.place(&id, now_s())?.clone()))))
         });
         let (code, place) = shown.map_err(internal)?.map_err(refused)?;
         let (name, role, address) = (place.name, place.role, place.address);
@@ -230,7 +230,7 @@ async fn outcome(
     blocking(shared, peer, move |shared| {
         let room = &shared.room;
         let pending = room.pending().map_err(internal)?;
-        let place = pending.place(&id, now()).map_err(refused)?;
+        let place = pending.place(&id, now_s()).map_err(refused)?;
         if !place.approved {
             return Ok(StatusCode::ACCEPTED.into_response());
         }
@@ -251,10 +251,10 @@ async fn outcome(
             if let Some(member) = known.filter(|member| member.by == Admission::Approved && member.revoked.is_none()) {
                 return Ok(Ok(member.clone()));
             }
-            Ok(register.admit(&applicant, place.role, Admission::Approved, random, now()).cloned())
+            Ok(register.admit(&applicant, place.role, Admission::Approved, random, now_s()).cloned())
         });
         let member = member.map_err(internal)?.map_err(denied)?;
-        Ok(shared.welcome(&member, &key, now())?.into_response())
+        Ok(shared.welcome(&member, &key, now_s())?.into_response())
     })
     .await
 }
@@ -275,7 +275,7 @@ async fn check_in(
         let known = shared.room.check_in(&standing.identity().key, server, request.ended);
         known.map_err(|error| Refusal::new(StatusCode::FORBIDDEN, error.to_string()))?;
         let revocations = shared.room.revocations_kept().map_err(internal)?;
-        Ok(Json(CheckedIn { revocations, time_s: now() }))
+        Ok(Json(CheckedIn { revocations, time_s: now_s() }))
     })
     .await
 }
@@ -286,7 +286,7 @@ impl Enrolment {
         let authority = self.room.authority();
         let certificate = authority.issue(&member.into(), key).map_err(internal)?;
         let revocations = self.room.revocations_pem().map_err(internal)?;
-        let time_s = now();
+        let time_s = now_s();
         let clock_offset_s = i64::try_from(i128::from(its_time) - i128::from(time_s)).unwrap_or(i64::MAX);
         (self.report)(Event::Joined { member: Box::new(member.clone()), clock_offset_s });
         let room = self.room.name().to_owned();

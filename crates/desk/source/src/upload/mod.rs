@@ -13,6 +13,7 @@ pub(crate) mod uploads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cheetah_kit::random;
 use bytes::Bytes;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Size};
@@ -92,7 +93,7 @@ impl Upload {
         if !replace && target.exists().await? {
             return Err(target.is_there());
         }
-        let token = random_token()?;
+        let token = random::id()?;
         let id = target.begin(&token).await?;
         let begun = BegunUpload { object: target.file_name().to_owned(), id, token, part_bytes };
         record.begun(begun.clone())?;
@@ -263,12 +264,6 @@ fn is_listed(part: &StoredPart, listed: &[ListedPart]) -> bool {
     of_number.any(|listed| {
         listed.bytes == part.bytes && same(&listed.etag, &part.etag) && same(&listed.sha256, &part.sha256)
     })
-}
-
-fn random_token() -> Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::failed(format!("getting random numbers: {error}")))?;
-    Ok(hex(&bytes))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use cheetah_error::{Error, Result};
+use cheetah_kit::percent::{COMPONENT, encode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
@@ -16,7 +17,6 @@ use tokio::time::{sleep, timeout};
 use super::http::{HttpClient, causes, client, send};
 use super::location::Location;
 use super::s3::answers::{ListedPart, PartsPage, Refusal, TEXT_BYTES_MAX, upload_id};
-use super::s3::percent_encoded;
 use super::s3::xml::escaped;
 use super::{PAUSE, PAUSE_MAX};
 
@@ -157,7 +157,7 @@ impl ObjectTarget {
     /// Stores a part, whose checksum the store compares.
     pub(crate) async fn put_part(&self, id: &str, number: u32, content: Bytes, sha256: String) -> Result<StoredPart> {
         let bytes = content.len() as u64;
-        let query = format!("partNumber={number}&uploadId={}", percent_encoded(id));
+        let query = format!("partNumber={number}&uploadId={}", encode(id, COMPONENT));
         let answer = self.request(Method::PUT, &query, &[(CHECKSUM, &sha256)], content).await?;
         let answer = self.accepted(answer)?;
         self.check_sum(&answer, &sha256)?;
@@ -171,7 +171,7 @@ impl ObjectTarget {
     pub(crate) async fn list_parts(&self, id: &str) -> Result<Option<Vec<ListedPart>>> {
         let (mut parts, mut behind, mut bytes) = (Vec::new(), 0, 0);
         loop {
-            let query = format!("part-number-marker={behind}&uploadId={}", percent_encoded(id));
+            let query = format!("part-number-marker={behind}&uploadId={}", encode(id, COMPONENT));
             let answer = self.request(Method::GET, &query, &[], Bytes::new()).await?;
             if answer.status == StatusCode::NOT_FOUND {
                 return Ok(None);
@@ -199,7 +199,7 @@ impl ObjectTarget {
             )
         });
         let content = format!("<CompleteMultipartUpload>{}</CompleteMultipartUpload>", listed.collect::<String>());
-        let query = format!("uploadId={}", percent_encoded(id));
+        let query = format!("uploadId={}", encode(id, COMPONENT));
         // Not every store heeds the condition.
         if !replace && self.find().await?.is_some_and(|object| object.token.as_deref() != Some(token)) {
             return Err(self.is_there());
@@ -233,7 +233,7 @@ impl ObjectTarget {
 
     /// Ends an upload and discards its parts; does nothing if the store does not know it.
     pub(crate) async fn abort(&self, id: &str) -> Result<()> {
-        let query = format!("uploadId={}", percent_encoded(id));
+        let query = format!("uploadId={}", encode(id, COMPONENT));
         let answer = self.request(Method::DELETE, &query, &[], Bytes::new()).await?;
         if answer.status == StatusCode::NOT_FOUND { Ok(()) } else { self.accepted(answer).map(drop) }
     }

@@ -5,8 +5,9 @@
 //! request at every node that it reaches, and the holder looks for requests while a node is lost. Notes need no lease,
 //! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use cheetah_kit::clock::now_ms;
+use cheetah_kit::random;
 use cheetah_control::api::NewNote;
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::RecoveryStats;
@@ -19,7 +20,6 @@ use crate::file::check::SPARES_MAX;
 use crate::lease::holder;
 use crate::node::export::NodeExport;
 use crate::node::trouble;
-use crate::random_id::random_id;
 use crate::timing::NOTE_TIMEOUT;
 
 /// A request of `repair`.
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
 impl Request {
     /// A new request.
     pub fn new(spares: Vec<String>, replace: Vec<String>) -> Result<Self> {
-        Ok(Self { id: random_id()?, made_ms: now_ms(), spares, replace })
+        Ok(Self { id: random::id()?, made_ms: now_ms(), spares, replace })
     }
 
     /// Leaves it at every node that can be reached.
@@ -198,11 +198,6 @@ impl Leaving {
     pub async fn leave(&self, node: &SetNode) {
         store(std::slice::from_ref(node), Self::NOTE, self).await.ok();
     }
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// Stores a note at every node that takes it. Fails if none does.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cheetah_kit::clock::now_s;
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size};
 use cheetah_error::{Error, Result};
@@ -20,7 +21,7 @@ use super::event::{FillEvent, Found, Reporter};
 use super::origin::{changed, known_changes};
 use super::record::FillRecord;
 use crate::file::Fill;
-use crate::recognise::{Cause, Comparing, Comparison, Equal, Opening, now_s};
+use crate::recognise::{Cause, Comparing, Comparison, Equal, Opening};
 
 /// Opens the source at a path or a URI.
 pub type OpenSource = Arc<dyn Fn(String) -> BoxFuture<'static, Result<Evidence>> + Send + Sync>;

@@ -21,10 +21,10 @@ use crate::node::export::NodeExport;
 use crate::node::find::{AvailableNode, NodePlace};
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
-use crate::random_id::random_id;
 use crate::sealed::{self, SealRequest};
 use crate::set::newest::refresh;
 use crate::timing::{CONFIRM_AGAIN, CONFIRM_S};
+use cheetah_kit::random;
 use cheetah_error::{Error, Result};
 use cheetah_seal::Units;
 
@@ -82,7 +82,7 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         path: path.clone(),
         version: VERSION,
         name,
-        id: random_id()?,
+        id: random::id()?,
         size: 0,
         spares: request.spares.clone(),
         sets: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cheetah_kit::random;
 use cheetah_control::api::NewExport;
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
@@ -14,7 +15,6 @@ use super::spec::{AvailableNode, NodePlace};
 use super::trouble;
 use crate::file::set::DriveSet;
 use crate::file::{DriveFile, SetNode};
-use crate::random_id::random_id;
 use crate::timing::CONFIRM_S;
 
 /// Allocates `size` bytes on a node under this name. Returns the entry of the node, and the export unless the server is foreign.
@@ -102,7 +102,7 @@ pub(crate) async fn allocate_spare(
 }
 
 fn spare_name(set: &DriveSet, index: usize, epoch: u64) -> Result<String> {
-    let (random, name) = (random_id()?, export_name(&set.drive, set.first_node() + index));
+    let (random, name) = (random::id()?, export_name(&set.drive, set.first_node() + index));
     Ok(format!("{name}-e{epoch}-{}", random.get(..8).unwrap_or(&random)))
 }
 

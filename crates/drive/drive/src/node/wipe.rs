@@ -1,5 +1,6 @@
 //! Wiping a drive's part at a node, against a receipt.
 
+use cheetah_kit::random;
 use cheetah_control::ControlError;
 use cheetah_control::receipt::{Asked, Receipt};
 use cheetah_nbd::Security;
@@ -7,7 +8,6 @@ use cheetah_tls::{Identity, credential_store};
 
 use super::export::NodeExport;
 use crate::file::SetNode;
-use crate::random_id::random_id;
 
 /// Why there is no receipt.
 pub(crate) enum NoReceipt {
@@ -25,7 +25,7 @@ pub(crate) async fn wipe(
     export: &NodeExport,
     token: Option<&str>,
 ) -> Result<Receipt, NoReceipt> {
-    let nonce = random_id().map_err(|error| NoReceipt::Invalid(error.to_string()))?;
+    let nonce = random::id().map_err(|error| NoReceipt::Invalid(error.to_string()))?;
     let asked = Asked { drive: drive.to_owned(), nonce };
     let receipt = export.control.delete_export(&export.name, token, &asked).await.map_err(NoReceipt::Control)?;
     let instance = node.instance.as_deref().unwrap_or_default();

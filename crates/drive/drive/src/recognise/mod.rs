@@ -17,12 +17,13 @@ mod opening;
 mod pieces;
 mod sample_size;
 
+use cheetah_kit::random;
 use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
 use cheetah_error::{Error, Result};
 use cheetah_nbd::client::Client;
 use futures::{StreamExt as _, stream};
 
-pub use self::opening::{Cause, Comparison, Opening, now_s};
+pub use self::opening::{Cause, Comparison, Opening};
 pub use self::pieces::Pieces;
 use self::sample_size::{choose, differing_max, sample_size};
 use crate::copy::read_exactly;
@@ -119,9 +120,8 @@ impl Comparing<'_> {
         is_known: impl Fn(ByteRange, &Data) -> Result<bool> + Send + Sync,
     ) -> Result<Equal> {
         let population = pieces.count();
-        let random = || getrandom::u64().map_err(|error| Error::failed(format!("getting random numbers: {error}")));
         let (count, unit) = if self.all { (0, pieces.unit()) } else { (sample_size(population), 0) };
-        let chosen = choose(population, count, random)?;
+        let chosen = choose(population, count, random::bits_64)?;
         let sample: Vec<ByteRange> = chosen.into_iter().filter_map(|index| pieces.nth(index)).collect();
         let total = if self.all { pieces.bytes() } else { sample.iter().map(|piece| piece.len).sum() };
         let all = pieces.runs().filter(|_| unit > 0).flat_map(|run| run.split_at_multiples(unit));

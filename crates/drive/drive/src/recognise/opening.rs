@@ -1,17 +1,11 @@
 //! The record of how a source was recognised.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cheetah_device::Size;
 use serde::{Deserialize, Serialize};
 
 use crate::file::CONFIDENCE_PERCENT;
-
-/// Seconds since 1970 (UTC).
-pub fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
 
 /// One time that the source was opened again after a part of it may have been acquired.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

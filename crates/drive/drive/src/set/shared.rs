@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use cheetah_kit::random;
 use cheetah_error::{Error, Result};
 use cheetah_redundancy::Members;
 use cheetah_redundancy::engine::{Epoch, newest_of_writer};
@@ -18,7 +19,6 @@ use crate::file::{DriveFile, SetNode};
 use crate::lease::Fence;
 use crate::node::export::{KeptExports, NodeExport};
 use crate::node::open::NodeAccess;
-use crate::random_id::random_id;
 
 /// The state of a writer's leases and connections, shared with its tasks.
 pub(crate) struct Shared {
@@ -99,7 +99,7 @@ impl Shared {
     pub fn new(set: &DriveSet, map: &DriveMap, access: NodeAccess, fence: Arc<Fence>) -> Result<Self> {
         let place =
             |node: &SetNode| Place { node: node.clone(), token: None, unconfirmed: None, former: None, incoming: None };
-        let id = random_id()?;
+        let id = random::id()?;
         Ok(Self {
             lineage: Mutex::new(map.lineage_of_next(&id)),
             overwrites: AtomicBool::new(false),

@@ -11,6 +11,8 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cheetah_kit::random;
+
 use crate::handshake::client::ExportRequest;
 
 /// Prefixes of contexts that only Cheetah nodes grant.
@@ -33,9 +35,7 @@ impl ConnectionSequence {
 
     /// A new sequence, without connections.
     pub fn new() -> io::Result<Self> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(io::Error::other)?;
-        Ok(Self { name: u128::from_ne_bytes(bits), count: AtomicU64::new(0) })
+        Ok(Self { name: random::bits_128()?, count: AtomicU64::new(0) })
     }
 
     /// The request for the next connection, which replaces those before.

@@ -1,5 +1,6 @@
 //! The JSON messages exchanged with a far end that cooperates.
 
+use cheetah_kit::random::{self, NoRandomNumbers};
 use serde::{Deserialize, Serialize};
 
 use crate::schedule::Pattern;
@@ -133,10 +134,8 @@ impl Token {
     /// # Errors
     ///
     /// If the system has no random numbers.
-    pub fn random() -> std::io::Result<Self> {
-        let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
-        Ok(Self(u64::from_be_bytes(bytes)))
+    pub fn random() -> Result<Self, NoRandomNumbers> {
+        random::bits_64().map(Self)
     }
 }
 

@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 128 << 10;
 static NOISE: LazyLock<Bytes> = LazyLock::new(|| {
     let mut noise = vec![0; PIECE_BYTES];
     // Without random numbers these are zeros, and a link that compresses looks faster than it is.
-    let _ = getrandom::fill(&mut noise);
+    let _ = cheetah_kit::random::fill(&mut noise);
     noise.into()
 });
 

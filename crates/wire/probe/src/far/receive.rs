@@ -44,7 +44,7 @@ impl Receivers {
     ///
     /// If there are too many receivers, or no free port.
     pub fn start(&self, caller: SocketAddr, here: SocketAddr, request: ReceiveRequest) -> Result<Receiving, Refused> {
-        let (from, token) = (caller.ip(), Token::random()?);
+        let (from, token) = (caller.ip(), Token::random().map_err(io::Error::from)?);
         let mut at = here;
         at.set_port(0);
         let mut table = self.table();

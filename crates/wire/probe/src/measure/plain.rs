@@ -5,10 +5,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use cheetah_kit::random;
 use rustix::io::Errno;
 
 use super::options::{Aspect, Options};
-use super::prober::secret;
 use super::stop::{Outcome, Stop};
 use super::wire::{Watch, take};
 use crate::capture::CaptureError;
@@ -80,7 +80,7 @@ fn echoes(
     /// After this many probes without any answer, no more are sent.
     const SILENT_MAX: u32 = 3;
     let mut socket = Datagram::icmp(address)?;
-    let session = Session { nonce: secret()?, local_port: 0, port: 1 };
+    let session = Session { nonce: random::bits_64().map_err(io::Error::from)?, local_port: 0, port: 1 };
     let ipv4 = address.is_ipv4();
     let mut answered = 0;
     for seq in 0..options.probes {

@@ -1,14 +1,15 @@
 //! Measures the path MTU without raw sockets: by unfragmented datagrams to a closed UDP port. The kernel reports to the
 //! sender that the port is closed, or that a datagram was too large.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cheetah_kit::random;
 use rustix::io::Errno;
 
 use super::mtu::{ProbeOutcome, SIZES_MAX, TRIES, search};
 use super::options::{Aspect, Options};
-use super::prober::secret;
 use super::stop::Stop;
 use super::wire::{Watch, take};
 use crate::capture::datagram::{Datagram, IcmpError};
@@ -38,7 +39,7 @@ pub(super) fn measure(
         Route::to(address).map_or(BYTES_MAX, |route| usize::try_from(route.mtu).unwrap_or(BYTES_MAX)).min(BYTES_MAX);
     let socket = Datagram::udp(address, options.udp_port)?;
     socket.set_dont_fragment()?;
-    let session = Session { nonce: secret()?, local_port: 0, port: options.udp_port };
+    let session = Session { nonce: random::bits_64().map_err(io::Error::from)?, local_port: 0, port: options.udp_port };
     let mut prober = UdpProber { socket, session, budget, remote: address, seq: 0, until: Nanos::now() + TAKES_MAX };
     // Silence means "too large" only if the host answers small packets.
     let mut answers = false;

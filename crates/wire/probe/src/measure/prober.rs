@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use cheetah_kit::random;
 use socket2::{Domain, Socket, Type};
 
 use super::options::Options;
@@ -69,7 +70,7 @@ impl Prober {
     pub(super) fn new(kind: ProbeKind, options: &Options, local: IpAddr) -> io::Result<Self> {
         let (local_port, ports) = reserve(local)?;
         let port = if kind == ProbeKind::Udp { options.udp_port } else { options.tcp_port };
-        let session = Session { nonce: secret()?, local_port, port };
+        let session = Session { nonce: random::bits_64()?, local_port, port };
         Ok(Self { kind, session, next: 0, shortest: None, _ports: ports })
     }
 
@@ -109,13 +110,6 @@ impl Prober {
         let trips = |trip: Duration| (trip * 4).max(Duration::from_millis(200)) + EACH * packets;
         self.shortest.map_or(timeout, |trip| trips(trip).min(timeout))
     }
-}
-
-/// Returns a random nonce.
-pub(super) fn secret() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(u64::from_be_bytes(bytes))
 }
 
 /// Reserves a port for TCP and UDP. No socket listens there, so the kernel resets connections that hosts accept.

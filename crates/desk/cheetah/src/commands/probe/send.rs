@@ -187,7 +187,7 @@ fn frames(route: &Route, pattern: &Pattern, args: &SendArgs, packets: &PacketArg
     if ip_bytes > route.mtu {
         return Err(Failure::misused(format!("{} takes packets of up to {} bytes", route.interface, route.mtu)));
     }
-    let nonce = Token::random().context("no random numbers")?.0;
+    let nonce = Token::random().context("cannot make a nonce")?.0;
     // From an ephemeral port.
     let (port, from) = (packets.port.unwrap_or(PORT), 0xC000 | (nonce as u16));
     let session = Session { nonce, local_port: if from == port { from ^ 1 } else { from }, port };

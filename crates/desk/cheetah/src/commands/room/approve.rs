@@ -1,7 +1,7 @@
 //! `cheetah room pending` and `room approve`: machines without an invitation.
 
 use cheetah_error::Error;
-use cheetah_room::machine::now;
+use cheetah_kit::clock::now_s;
 use cheetah_room::pending::Code;
 use cheetah_tls::Role;
 
@@ -45,7 +45,7 @@ pub fn pending(_: &PendingArgs, room: Option<&str>, ui: Ui) -> Result<()> {
     if room.serving()?.is_none() {
         ui.note("no process lets machines in; to start one: cheetah room serve");
     }
-    let (pending, now) = (room.pending()?, now());
+    let (pending, now) = (room.pending()?, now_s());
     let mut rows = table(&["code", "name", "role", "address", "waits"]);
     let mut values = Vec::new();
     for place in pending.waiting(now) {
@@ -72,7 +72,7 @@ pub fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let code = Code::parse(&args.code)
         .ok_or_else(|| Failure::misused(format!("'{}' is not a code; type its 8 digits", args.code)))?;
     let place = room.change_pending(|pending| {
-        pending.approve(code, args.role, now()).map_err(|error| Error::failed(error.to_string()))
+        pending.approve(code, args.role, now_s()).map_err(|error| Error::failed(error.to_string()))
     })?;
     let value = Approve { address: &place.address, name: &place.name, role: place.role.name(), room: room.name() };
     ui.answer(format_args!("{} at {} is let in as {}", place.name, place.address, place.role), &value);

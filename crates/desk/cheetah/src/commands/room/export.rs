@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::machine::host_name;
-use cheetah_room::machine::now;
+use cheetah_kit::clock::now_s;
 use cheetah_room::resolve::{SecretFile, secret_directory};
 use cheetah_room::{Admission, Member, PrivateKey, Room};
 use cheetah_tls::Role;
@@ -133,7 +133,7 @@ pub fn credential(args: &CredentialArgs, room: Option<&str>, ui: Ui) -> Result<(
 
 /// Takes back a membership whose credential could not be written.
 fn revoke(room: &Room, member: &Member) {
-    if let Err(error) = room.change(|register| Ok(register.revoke(&[&member.name], now()))) {
+    if let Err(error) = room.change(|register| Ok(register.revoke(&[&member.name], now_s()))) {
         tracing::error!("{} is still a member; revoke it (cheetah room revoke {}): {error}", member.name, member.name);
     }
 }

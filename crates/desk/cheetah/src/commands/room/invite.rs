@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_room::invitation::HOSTS_MAX;
-use cheetah_room::machine::{PORT, now};
+use cheetah_kit::clock::now_s;
+use cheetah_room::machine::PORT;
 use cheetah_room::resolve::SecretFile;
 use cheetah_room::{Host, Invitation, Room, Serving};
 use cheetah_tls::Role;
@@ -138,7 +139,7 @@ pub async fn make(room: &Room, terms: Terms) -> Result<(Invitation, String, Opti
 
 /// Closes an invitation that is not handed out.
 pub fn close(room: &Room, id: &str) {
-    if let Err(error) = room.change(|register| Ok(register.close(id, now()))) {
+    if let Err(error) = room.change(|register| Ok(register.close(id, now_s()))) {
         tracing::error!("invitation {id} is still open; close it (cheetah room revoke {id}): {error}");
     }
 }

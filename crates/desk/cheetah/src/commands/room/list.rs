@@ -1,7 +1,7 @@
 //! `cheetah room list`: the members and invitations of a room.
 
 use cheetah_room::Admission;
-use cheetah_room::machine::now;
+use cheetah_kit::clock::now_s;
 use cheetah_room::register::Server;
 use comfy_table::{ColumnConstraint, Width};
 
@@ -27,7 +27,7 @@ pub struct Args {}
 /// Runs the command.
 pub async fn run(_: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let room = super::open(room)?;
-    let (register, now) = (room.register()?, now());
+    let (register, now) = (room.register()?, now_s());
     let mut rows = table(&["name", "role", "key", "addresses", "joined by"]);
     // A part of a key cannot be compared, and that of an address cannot be used.
     for column in rows.column_iter_mut().skip(1).take(2) {

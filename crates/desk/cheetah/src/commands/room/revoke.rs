@@ -1,7 +1,7 @@
 //! `cheetah room revoke`: ends a membership.
 
 use cheetah_error::list;
-use cheetah_room::machine::now;
+use cheetah_kit::clock::now_s;
 
 use crate::answers::room::{NotNotified, Revoke};
 use crate::failure::{Failure, Result};
@@ -30,7 +30,7 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let register = room.register()?;
     let (names, ids): (Vec<_>, Vec<_>) =
         args.names.iter().map(String::as_str).partition(|name| register.member(name).is_some());
-    let is_open = |id: &str| register.invitations().iter().any(|open| open.id == id && open.is_open(now()));
+    let is_open = |id: &str| register.invitations().iter().any(|open| open.id == id && open.is_open(now_s()));
     if let Some(unknown) = ids.iter().find(|id| !is_open(id)) {
         return Err(Failure::misused(format!(
             "room {} has no member '{unknown}', and no open invitation of that id; see cheetah room list",
@@ -39,9 +39,9 @@ pub async fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     }
     let closed_with_members = room.change(|register| {
         for id in &ids {
-            register.close(id, now());
+            register.close(id, now_s());
         }
-        Ok(register.revoke(&names, now()))
+        Ok(register.revoke(&names, now_s()))
     })?;
     let closed: Vec<&str> = ids.iter().copied().chain(closed_with_members.iter().map(String::as_str)).collect();
     if names.is_empty() {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cheetah_device::os_error;
 use cheetah_room::announce::announce;
-use cheetah_room::machine::{PORT, now};
+use cheetah_kit::clock::now_s;
+use cheetah_room::machine::PORT;
 use cheetah_room::server::{CLOCK_TOLERANCE_S, Event, serve};
 use cheetah_room::{Room, Serving};
 use tokio::net::TcpListener;
@@ -103,8 +104,8 @@ async fn claim(room: &Room) -> Result<Option<cheetah_room::directory::Lock>> {
 async fn until_idle(room: &Room) {
     loop {
         sleep(IDLE_CHECK).await;
-        let open = room.register().map_or(true, |register| register.is_open(now()));
-        if !open && room.pending().map_or(true, |pending| pending.is_empty(now())) {
+        let open = room.register().map_or(true, |register| register.is_open(now_s()));
+        if !open && room.pending().map_or(true, |pending| pending.is_empty(now_s())) {
             return;
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cheetah_error::{Error, Result};
+use cheetah_kit::percent::{AsciiSet, COMPONENT, encode};
 use hyper::Request;
 use hyper::header::HeaderMap;
 use time::OffsetDateTime;
@@ -52,7 +53,7 @@ impl Object {
 
     /// Returns the URI that requests for the object are sent to.
     pub fn uri(&self) -> String {
-        let (bucket, key) = (&self.bucket, encoded(&self.key));
+        let (bucket, key) = (&self.bucket, encode(&self.key, KEY));
         match &self.settings.endpoint {
             Some(endpoint) => format!("{}/{bucket}/{key}", endpoint.trim_end_matches('/')),
             // A certificate for `*.s3…` does not hold for a name with further dots.
@@ -100,21 +101,8 @@ impl Object {
     }
 }
 
-/// Returns a key as the path of a URI.
-fn encoded(key: &str) -> String {
-    key.split('/').map(percent_encoded).collect::<Vec<_>>().join("/")
-}
-
-/// Returns a text as a part of a URI: signatures require that each byte but these is encoded.
-pub(super) fn percent_encoded(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut part, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => part.push(byte.into()),
-            _ => part.push_str(&format!("%{byte:02X}")),
-        }
-        part
-    })
-}
+/// What is percent-encoded in a key. Signatures require exactly this.
+const KEY: &AsciiSet = &COMPONENT.remove(b'/');
 
 #[cfg(test)]
 mod tests {

@@ -99,9 +99,7 @@ impl Shape {
 
 /// A random UUID (version 4, RFC 9562), as EnCase makes them.
 fn random_guid() -> Result<[u8; 16]> {
-    let mut guid = [0; 16];
-    getrandom::fill(&mut guid)
-        .map_err(|error| Error::failed(format!("no random bytes for the image's GUID: {error}")))?;
+    let mut guid: [u8; 16] = cheetah_kit::random::bytes()?;
     // The preceding fields are little-endian in the file, so the version is in byte 7.
     guid[7] = guid[7] & 0x0f | 0x40;
     guid[8] = guid[8] & 0x3f | 0x80;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cheetah_kit::rename_new;
 use cheetah_device::os_error;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use super::names::Names;
 use super::walk;
 use crate::ewf::v1::SIGNATURE;
 use crate::own_file::{FileId, not_following_links};
-use crate::publish::{Unpublished, publish, rename_new};
+use crate::publish::{Unpublished, publish};
 use crate::regular;
 use cheetah_error::{Error, Result};
 
@@ -396,8 +397,8 @@ fn rename(from: &Path, to: &Path, id: FileId) -> Result<()> {
 
 /// Names a file partial again.
 fn take_back_one(whole: &Path, partial: &Path) -> Result<()> {
-    rename_new(whole, partial).map_err(|errno| match errno {
-        Errno::EXIST => refusal(partial),
-        errno => Unpublished::Io(errno.into()).error(whole, partial, || refusal(partial)),
+    rename_new(whole, partial).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => refusal(partial),
+        _ => Unpublished::Io(error).error(whole, partial, || refusal(partial)),
     })
 }

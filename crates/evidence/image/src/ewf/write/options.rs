@@ -150,8 +150,7 @@ pub struct E01Options {
 
 impl Default for E01Options {
     fn default() -> Self {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now_s = now.map(|since| since.as_secs()).unwrap_or_default();
+        let now_s = cheetah_kit::clock::now_s();
         Self {
             compression: Compression::default(),
             chunk_sectors: 64,
