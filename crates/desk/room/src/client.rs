@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cheetah_kit::clock::now_s;
 use cheetah_kit::random;
-use cheetah_device::os_error;
+use cheetah_control::http::caller::{Deadline, dial};
 use cheetah_error::{Error, Fact, Result};
 use cheetah_tls::{Credential, Expected, Fingerprint, Role};
 use hyper::{Method, StatusCode};
@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
-use crate::connection::{CONNECT_TIMEOUT, Connection, Failed, connect, parse};
+use crate::connection::{CONNECT_TIMEOUT, Connection, Failed, parse};
 use crate::credential_file::der_of_list;
 use crate::invitation::{Host, Invitation, parse_host_port};
 use crate::key::PrivateKey;
@@ -162,7 +162,7 @@ pub async fn wait_for_approval(
     let joiner = Joiner::new(key.public()?.fingerprint(), random::bytes()?);
     let address = [(host.clone(), port)];
     // The key that the server has now is the one that the code covers, and the only one accepted from here on.
-    let room_key = authority_at(&host.to_string(), port).await.map_err(plain)?;
+    let room_key = authority_at(host, port).await.map_err(plain)?;
     let begin = Begin {
         commitment: Fingerprint(joiner.commitment()).to_string(),
         name: machine.name.clone(),
@@ -203,7 +203,7 @@ pub async fn wait_for_approval(
 
 /// The key of the authority that the server at an address presents. Only a handshake is sent. Each later connection
 /// verifies that the server has this key, and the code shows whether it is the right room.
-async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint, Failed> {
+async fn authority_at(host: &Host, port: u16) -> std::result::Result<Fingerprint, Failed> {
     let refused = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -212,29 +212,20 @@ async fn authority_at(host: &str, port: u16) -> std::result::Result<Fingerprint,
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyServer))
         .with_no_client_auth();
-    let stream = match timeout(CONNECT_TIMEOUT, connect(host, port)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Failed::Broken(format!("{host}:{port}: {}", os_error::describe(&error)))),
-        Err(_) => {
-            return Err(Failed::Broken(format!("{host}:{port}: no connection within {} s", CONNECT_TIMEOUT.as_secs())));
-        }
-    };
+    let at = host.with_port(port);
+    let stream = dial(&at, Deadline::after(CONNECT_TIMEOUT)).await;
+    let stream = stream.map_err(|error| Failed::Broken(format!("{at}: {error}")))?;
     let name = rustls::pki_types::ServerName::try_from("room.invalid").map_err(|error| refused(&error))?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let stream = match timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Failed::Broken(format!("{host}:{port}: {error}"))),
-        Err(_) => {
-            return Err(Failed::Broken(format!(
-                "{host}:{port}: no TLS handshake within {} s",
-                CONNECT_TIMEOUT.as_secs()
-            )));
-        }
+        Ok(Err(error)) => return Err(Failed::Broken(format!("{at}: no TLS: {error}"))),
+        Err(_) => return Err(Failed::Broken(format!("{at}: no TLS within {} s", CONNECT_TIMEOUT.as_secs()))),
     };
     let authority = stream.get_ref().1.peer_certificates().filter(|chain| chain.len() == 2).map(|chain| &chain[1]);
     let fingerprint = authority.and_then(|certificate| Fingerprint::of_certificate(certificate).ok());
     fingerprint
-        .ok_or_else(|| refused(&format!("{host}:{port} is not the enrolment server of a room; check the address")))
+        .ok_or_else(|| refused(&format!("{at} is not the enrolment server of a room; check the address")))
 }
 
 /// Accepts any certificate, to learn which one a server presents.

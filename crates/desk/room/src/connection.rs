@@ -4,17 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cheetah_control::api::ErrorBody;
-use cheetah_device::os_error;
+use cheetah_control::http::caller::{CallError, Caller, Deadline};
 use cheetah_error::{Error, Fact};
-use cheetah_tls::{ClientTls, Fingerprint, Role, Secured};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use cheetah_tls::{ClientTls, Fingerprint, Role};
+use http_body_util::Full;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::invitation::Host;
 use crate::wire::ANSWER_LEN_MAX;
@@ -45,17 +41,8 @@ impl Failed {
     }
 }
 
-pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
 /// A connection to the enrolment server, whose room has been verified, for one request.
-pub struct Connection {
-    stream: Secured<TcpStream>,
-    host: String,
-}
+pub struct Connection(Caller);
 
 impl Connection {
     /// Connects, without a certificate, to the first address that answers, which must be the room with this key.
@@ -71,29 +58,14 @@ impl Connection {
         let mut other = None;
         for (host, port) in addresses {
             let shown = host.with_port(*port);
-            let host = host.to_string();
-            let stream = match timeout(CONNECT_TIMEOUT, connect(&host, *port)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    why.push(format!("{shown}: {}", os_error::describe(&error)));
-                    continue;
-                }
-                Err(_) => {
-                    why.push(format!("{shown}: no connection within {} s", CONNECT_TIMEOUT.as_secs()));
-                    continue;
-                }
-            };
-            match timeout(CONNECT_TIMEOUT, tls.connect(&host, *port, stream)).await {
+            match Caller::connect(&shown, Some(tls), Deadline::after(CONNECT_TIMEOUT)).await {
                 // Only the machine that has the room's key is the room; an examiner's credential does not suffice.
-                Ok(Ok((stream, Some(identity)))) if identity.role == Role::Room => {
-                    return Ok(Self { stream, host: shown });
-                }
-                Ok(Ok(_)) => other = Some(format!("{shown} is not the room's enrolment server")),
-                Ok(Err(error)) if is_certificate_error(&error) => {
+                Ok(caller) if caller.peer().is_some_and(|server| server.role == Role::Room) => return Ok(Self(caller)),
+                Ok(_) => other = Some(format!("{shown} is not the room's enrolment server")),
+                Err(CallError::NoTls(error)) if is_certificate_error(&error) => {
                     other = Some(format!("{shown} is not the room of the invitation ({error})"));
                 }
-                Ok(Err(error)) => why.push(format!("{shown}: {error}")),
-                Err(_) => why.push(format!("{shown}: no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs())),
+                Err(error) => why.push(format!("{shown}: {error}")),
             }
         }
         Err(match other {
@@ -124,53 +96,18 @@ impl Connection {
 
     /// Sends a body, and returns the status, which is a success, and the answer of at most `answer_max` bytes.
     pub async fn send_bytes(
-        self,
+        mut self,
         method: Method,
         path: &str,
         body: Bytes,
         answer_max: usize,
     ) -> Result<(StatusCode, Bytes), Failed> {
-        match timeout(ANSWER_TIMEOUT, self.exchange(method, path, body, answer_max)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failed::Broken(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))),
-        }
-    }
-
-    async fn exchange(
-        self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-        answer_max: usize,
-    ) -> Result<(StatusCode, Bytes), Failed> {
-        let broken = |error: &dyn std::fmt::Display| Failed::Broken(error.to_string());
-        let internal = |error: &dyn std::fmt::Display| Failed::Refused(Error::failed(error.to_string()));
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(self.stream)).await.map_err(|error| broken(&error))?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &self.host)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| internal(&error))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), answer_max).collect().await;
-            Ok::<_, Failed>((status, body.map_err(|error| broken(&error))?.to_bytes()))
+        let deadline = Deadline::after(ANSWER_TIMEOUT);
+        let (status, why) = match self.0.call(method, path, Full::new(body), answer_max, deadline).await {
+            Ok(answer) => return Ok((answer.status(), answer.into_body())),
+            Err(CallError::Refused { status, error }) => (status, error.unwrap_or_else(|| status.to_string())),
+            Err(error) => return Err(Failed::Broken(error.to_string())),
         };
-        // The connection must be polled beside the request; its end has no result of its own.
-        let driven = async {
-            let _ = connection.await;
-            std::future::pending().await
-        };
-        let (status, body) = tokio::select! { answer = answer => answer?, never = driven => never };
-        if status.is_success() {
-            return Ok((status, body));
-        }
-        let why = serde_json::from_slice::<ErrorBody>(&body).map_or_else(|_| status.to_string(), |body| body.error);
-        let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
         if status == StatusCode::NOT_FOUND {
             return Err(Failed::Missing);
         }

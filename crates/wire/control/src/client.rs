@@ -1,34 +1,23 @@
 //! A client of the control API.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
-use std::fmt::Display;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cheetah_device::error::{EACCES, EHOSTUNREACH, EKEYREVOKED};
-use cheetah_device::os_error;
 use cheetah_error::Fact;
-use cheetah_tls::{Credential, Expected, Identity, Refusal, Role, Secured, Transport, credential_store};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use cheetah_tls::{Credential, Expected, Identity, Role, Transport, credential_store};
+use http_body_util::Full;
+use hyper::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::api::{
-    Draining, ErrorBody, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
+    Draining, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
     NewMap, NewNote, Notes, Status, StoredMap,
 };
+use super::http::caller::{self, CallError, Caller, Deadline};
 use super::receipt::{Asked, Receipt};
 use super::routes::{self, escape, fill};
 
@@ -37,8 +26,6 @@ const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
 
 /// How long a node may take to accept a list of revoked certificates, in addition to a call.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait for the reason why a connection has ended.
-const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 /// The most entries of [`TOLD`].
 const TOLD_MAX: usize = 4096;
 /// The nodes to which this process has sent the list of revoked certificates, and the number of certificates in it.
@@ -55,25 +42,15 @@ pub struct ControlClient {
     credential: Option<Credential>,
     expected: Expected,
     /// The connection kept for the next call, if connections are kept.
-    kept: Option<Arc<Mutex<Option<Connection>>>>,
+    kept: Option<Arc<Mutex<Option<Kept>>>>,
 }
 
-/// A connection to a node's control API. Dropping it closes it.
+/// A connection that is kept for the next call.
 #[derive(Debug)]
-struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    /// The address rather than the name: a node refuses Host headers with names it does not know.
-    host: String,
+struct Kept {
+    caller: Caller,
     /// The number of certificates known to be revoked when the node presented its own.
     revoked: usize,
-    transport: Transport,
-    driver: JoinHandle<hyper::Result<()>>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
 }
 
 /// Why a call to a node failed.
@@ -204,10 +181,10 @@ impl ControlClient {
     ///
     /// If it cannot be reached, or is not as expected.
     pub async fn identity(&self) -> Result<Option<Identity>> {
-        match &self.credential {
-            Some(credential) => Ok(self.connect_tls(credential, &AtomicBool::default()).await?.1),
-            None => Ok(None),
+        if self.credential.is_none() {
+            return Ok(None);
         }
+        Ok(self.connect(Deadline::after(self.timeout)).await?.peer().cloned())
     }
 
     /// Gets the node's status.
@@ -319,7 +296,7 @@ impl ControlClient {
 
     /// Sends JSON to any path, and returns the response's body unchanged.
     pub async fn post(&self, method: Method, path: &str, body: &impl Serialize) -> Result<Bytes> {
-        let body = serde_json::to_vec(body).map_err(|error| self.not_a_node(error))?;
+        let body = serde_json::to_vec(body).map_err(|error| self.failed(CallError::Malformed(error.to_string())))?;
         self.call(method, path, body.into(), self.timeout).await
     }
 
@@ -328,11 +305,7 @@ impl ControlClient {
     }
 
     async fn call_over(&self, method: Method, path: &str, body: Bytes, limit: Duration) -> Result<(Bytes, Transport)> {
-        let reached = AtomicBool::new(false);
-        let answer = match timeout(limit, self.exchange(method, path, body, &reached)).await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(self.too_late(&reached, limit)),
-        };
+        let answer = self.exchange(method, path, body, Deadline::after(limit)).await?;
         if path != routes::REVOKED {
             self.hand_on_revocations().await;
         }
@@ -358,206 +331,65 @@ impl ControlClient {
         }
         let Some(list) = credential.revocations() else { return };
         // If this fails, the next process sends the list.
-        let _ = timeout(TELL_TIMEOUT, self.exchange(Method::PUT, routes::REVOKED, list.into(), &AtomicBool::default()))
-            .await;
+        let _ = self.exchange(Method::PUT, routes::REVOKED, list.into(), Deadline::after(TELL_TIMEOUT)).await;
     }
 
     /// Sends one request, over the kept connection or a new one.
-    /// Notes in `reached` when the node's machine has accepted a connection.
     async fn exchange(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
-        reached: &AtomicBool,
+        deadline: Deadline,
     ) -> Result<(Bytes, Transport)> {
         // The node may have closed the kept connection. Only requests that may arrive twice are sent over it.
-        let kept = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
-        let slot = |connection: Option<Connection>| {
-            let kept = kept?;
-            std::mem::replace(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner), connection)
+        let slot = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
+        let swap = |kept: Option<Kept>| std::mem::replace(&mut *slot?.lock().unwrap_or_else(PoisonError::into_inner), kept);
+        let finish = |answer: std::result::Result<Response<Bytes>, CallError>, kept: Kept| {
+            let transport = kept.caller.transport().clone();
+            if matches!(answer, Ok(_) | Err(CallError::Refused { .. })) {
+                swap(Some(kept));
+            }
+            answer.map(|answer| (answer.into_body(), transport)).map_err(|error| self.failed(error))
         };
         let revoked = self.credential.as_ref().map_or(0, Credential::revoked);
         // Not over a connection that is older than the newest revocation: the node itself may have been revoked.
-        if let Some(mut connection) = slot(None).filter(|connection| connection.revoked == revoked)
-            && let Ok((status, answer)) = {
-                reached.store(true, Ordering::Relaxed);
-                self.converse(&mut connection, &method, path, body.clone()).await
+        if let Some(mut kept) = swap(None).filter(|kept| kept.revoked == revoked) {
+            let again = Full::new(body.clone());
+            match kept.caller.call(method.clone(), path, again, ANSWER_BYTES_MAX, deadline).await {
+                Err(CallError::Ended(_) | CallError::Malformed(_)) => {}
+                answer => return finish(answer, kept),
             }
-        {
-            let transport = connection.transport.clone();
-            slot(Some(connection));
-            return Ok((self.judge(status, answer)?, transport));
         }
-        let mut connection = match &self.credential {
-            Some(credential) => {
-                let (stream, identity) = self.connect_tls(credential, reached).await?;
-                let peer = stream.get_ref().peer_addr();
-                let transport = Transport::Tls { cipher: stream.channel().cipher, peer: identity.map(Box::new) };
-                self.begin(stream, peer, transport, revoked).await?
-            }
-            None => {
-                let stream = self.connect(reached).await?;
-                let peer = stream.peer_addr();
-                self.begin(stream, peer, Transport::Clear, revoked).await?
-            }
-        };
-        let (status, answer) = self.converse(&mut connection, &method, path, body).await?;
-        let transport = connection.transport.clone();
-        slot(Some(connection));
-        Ok((self.judge(status, answer)?, transport))
+        let mut kept = Kept { caller: self.connect(deadline.or_after(self.timeout)).await?, revoked };
+        let answer = kept.caller.call(method, path, Full::new(body), ANSWER_BYTES_MAX, deadline).await;
+        finish(answer, kept)
     }
 
-    fn not_connected(&self, error: &io::Error) -> ControlError {
-        self.no_answer(fact_of(error), format!("cannot connect: {}", os_error::describe(error)))
-    }
-
-    async fn connect(&self, reached: &AtomicBool) -> Result<TcpStream> {
-        let connected = match timeout(self.timeout, TcpStream::connect(&self.addr)).await {
-            Ok(connected) => connected,
-            Err(_) => return Err(self.too_late(reached, self.timeout)),
-        };
-        reached.store(connected.is_ok(), Ordering::Relaxed);
-        // The first request follows the handshake without waiting for an answer.
-        let connected = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-        connected.map_err(|error| self.not_connected(&error))
-    }
-
-    async fn connect_tls(
-        &self,
-        credential: &Credential,
-        reached: &AtomicBool,
-    ) -> Result<(Secured<TcpStream>, Option<Identity>)> {
-        let no_tls = |error: &dyn Display| format!("no TLS: {error}; is it in this room?");
-        let tls = credential.client(self.expected);
-        let tls = tls.map_err(|error| self.no_answer(Fact::Unreachable, no_tls(&error)))?;
-        let stream = self.connect(reached).await?;
-        let peer = stream.peer_addr().map_err(|error| self.not_connected(&error))?;
-        match timeout(self.timeout, tls.connect(&peer.ip().to_string(), peer.port(), stream)).await {
-            Ok(secured) => secured.map_err(|error| match Refusal::of_error(&error) {
-                Some(refusal) => self.no_answer(Fact::Refused, refusal.to_string()),
-                None => self.no_answer(fact_of(&error), no_tls(&error)),
-            }),
-            Err(_) => Err(self.no_answer(Fact::Silent, format!("no TLS within {} s", self.timeout.as_secs_f32()))),
-        }
-    }
-
-    async fn begin<S>(
-        &self,
-        stream: S,
-        peer: io::Result<SocketAddr>,
-        transport: Transport,
-        revoked: usize,
-    ) -> Result<Connection>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let peer = peer.map_err(|error| self.not_connected(&error))?;
-        let host = SocketAddr::new(peer.ip(), peer.port()).to_string();
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.not_a_node(error))?;
-        let driver = tokio::spawn(connection);
-        Ok(Connection { sender, host, transport, revoked, driver })
-    }
-
-    async fn converse(
-        &self,
-        connection: &mut Connection,
-        method: &Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes)> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, &connection.host)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| self.not_a_node(error))?;
-        let sent = async {
-            connection.sender.ready().await?;
-            connection.sender.send_request(request).await
-        };
-        let response = match sent.await {
-            Ok(response) => response,
-            Err(error) => return Err(self.ended(error, connection).await),
-        };
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok((status, body.map_err(|error| self.not_a_node(error))?.to_bytes()))
-    }
-
-    fn judge(&self, status: StatusCode, body: Bytes) -> Result<Bytes> {
-        if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
+    async fn connect(&self, deadline: Deadline) -> Result<Caller> {
+        let tls = self.credential.as_ref().map(|credential| credential.client(self.expected)).transpose();
+        let tls = tls.map_err(|error| self.failed(CallError::NoTls(io::Error::other(error))))?;
+        Caller::connect(&self.addr, tls.as_ref(), deadline).await.map_err(|error| self.failed(error))
     }
 
     fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T> {
-        serde_json::from_slice(body).map_err(|error| self.not_a_node(error))
+        caller::parse(body).map_err(|error| self.failed(error))
     }
 
-    fn refused(&self, status: StatusCode, body: &[u8]) -> ControlError {
-        match serde_json::from_slice::<ErrorBody>(body) {
-            Ok(body) => ControlError::Refused { addr: self.addr.clone(), status: status.as_u16(), error: body.error },
-            Err(_) => self.not_a_node(format!("HTTP status {status}")),
-        }
-    }
-
-    /// The error for a request without an answer: that of the connection, such as a certificate that the node does not
-    /// accept, or else that the answer is not HTTP.
-    async fn ended(&self, error: hyper::Error, connection: &mut Connection) -> ControlError {
-        let own = broken(&error);
-        let broken = match own {
-            Some((Fact::Refused, _)) => own,
-            // The node's last word may arrive after the failure to send.
-            own => match timeout(REASON_TIMEOUT, &mut connection.driver).await {
-                Ok(Ok(Err(of_connection))) => broken(&of_connection).or(own),
-                _ => own,
-            },
+    fn failed(&self, error: CallError) -> ControlError {
+        let addr = self.addr.clone();
+        let why = match &error {
+            CallError::Refused { status, error: Some(error) } => {
+                return ControlError::Refused { addr, status: status.as_u16(), error: error.clone() };
+            }
+            CallError::Refused { .. } | CallError::Malformed(_) => {
+                return ControlError::NotANode { addr, why: error.to_string() };
+            }
+            CallError::NoTls(_) if error.refusal().is_none() => format!("{error}; is it in this room?"),
+            _ => error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.to_string()),
         };
-        match broken {
-            Some((Fact::Refused, why)) => self.no_answer(Fact::Refused, why),
-            Some((fact, why)) => self.no_answer(fact, format!("the connection ended: {why}")),
-            None => self.not_a_node(error),
-        }
+        ControlError::NoAnswer { addr, fact: error.fact(), why }
     }
-
-    fn too_late(&self, reached: &AtomicBool, limit: Duration) -> ControlError {
-        let seconds = limit.as_secs_f32();
-        match reached.load(Ordering::Relaxed) {
-            true => self.no_answer(Fact::Silent, format!("no answer within {seconds} s")),
-            false => self.no_answer(Fact::Unreachable, format!("no connection within {seconds} s")),
-        }
-    }
-
-    fn no_answer(&self, fact: Fact, why: String) -> ControlError {
-        ControlError::NoAnswer { addr: self.addr.clone(), fact, why }
-    }
-
-    fn not_a_node(&self, why: impl ToString) -> ControlError {
-        ControlError::NotANode { addr: self.addr.clone(), why: why.to_string() }
-    }
-}
-
-/// What an error of a connection says about the node.
-fn fact_of(error: &io::Error) -> Fact {
-    Fact::of_errno(match (Refusal::of_error(error), error.raw_os_error(), error.kind()) {
-        (Some(Refusal::Revoked), ..) => EKEYREVOKED,
-        (Some(_), ..) => EACCES,
-        // The operating system's time-out is that of a connection that nobody accepts.
-        (None, Some(errno), kind) if kind != io::ErrorKind::TimedOut => errno,
-        _ => EHOSTUNREACH,
-    })
-}
-
-/// The error of the stream below HTTP, if it is the cause, and what it says about the node.
-fn broken(error: &hyper::Error) -> Option<(Fact, String)> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some((fact_of(error), os_error::describe(error)));
-        }
-        cause = error.source();
-    }
-    None
 }
 
 #[cfg(test)]

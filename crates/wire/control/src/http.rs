@@ -1,4 +1,4 @@
-//! Serving HTTP within limits.
+//! Serving HTTP within limits; [`caller`] calls such servers.
 //!
 //! Every machine that reaches the port can call it, so connections, headers and times are limited. A request must name
 //! this machine by its address or its own name (see [`host`]): otherwise a web page in a browser that reaches the port
@@ -6,6 +6,8 @@
 //!
 //! With TLS, callers must be members of the room. Connections that have not authenticated yet have a limit of their own
 //! ([`ConnectionSlots`]).
+
+pub mod caller;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

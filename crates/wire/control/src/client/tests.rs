@@ -1,9 +1,11 @@
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::routing::get;
 use axum::{Json, Router};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::*;
 use crate::http::{Limits, serve};

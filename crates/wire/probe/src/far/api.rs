@@ -114,14 +114,6 @@ pub struct BulkReceived {
     pub bits_per_s: Option<f64>,
 }
 
-/// The body of an error response.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ErrorBody {
-    /// The message.
-    pub error: String,
-}
-
 /// The secret that the packets of one train carry: 64 random bits, as 16 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -4,20 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cheetah_control::http::caller::{CallError, Caller, Deadline, parse, words};
 use cheetah_tls::{Expected, Role, Roles, credential_store};
-use http_body_util::{BodyExt as _, Empty, Full, Limited};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use http_body_util::{Empty, Full};
+use hyper::body::Bytes;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::api::{
-    Arrivals, BulkReceived, ErrorBody, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
+    Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
 };
 use super::bulk::{self, Bulk};
 use super::rate::Rate;
@@ -27,8 +23,6 @@ use super::routes;
 const FAR_ENDS: Roles = Roles::of(&[Role::Node, Role::Agent]);
 /// The largest answer accepted, in bytes: twenty times the arrivals of the longest train.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// The most characters shown of a far end's message.
-const WORDS_CHARS_MAX: usize = 200;
 /// The time-out of requests that a far end answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time-out of sending a train: waiting for a permit, and the longest train.
@@ -50,7 +44,8 @@ pub enum FarError {
         /// Its address.
         address: SocketAddr,
         /// How it failed.
-        why: io::Error,
+        #[source]
+        why: CallError,
     },
     /// The far end refused.
     #[error("the far end at {address} refuses: {error}")]
@@ -73,9 +68,6 @@ pub enum FarError {
 }
 
 type Result<T> = std::result::Result<T, FarError>;
-
-/// A connection, driven until this is dropped.
-struct Driven(JoinSet<()>);
 
 impl FarClient {
     /// Creates a client of the far end at `address`. Sends nothing yet.
@@ -130,8 +122,7 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn forget(&self, token: Token) -> Result<()> {
-        let request = self.request(Method::DELETE, &routes::received(token), Empty::new())?;
-        self.answer(request, self.patience).await.map(drop)
+        self.call(Method::DELETE, &routes::received(token), Bytes::new(), self.patience).await.map(drop)
     }
 
     /// Asks it to send a train.
@@ -149,8 +140,10 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn bulk_from(&self, for_at_most: Duration) -> Result<Rate> {
-        let request = self.request(Method::GET, routes::BULK, Empty::new())?;
-        let (response, _driven) = self.within(self.patience, self.accepted(request)).await?;
+        let deadline = Deadline::after(self.patience);
+        let mut caller = self.connect(deadline).await?;
+        let response = caller.send(Method::GET, routes::BULK, Empty::new(), deadline).await;
+        let response = response.map_err(|error| self.failed(error))?;
         Ok(bulk::swallow(response.into_body(), u64::MAX, for_at_most).await)
     }
 
@@ -161,121 +154,55 @@ impl FarClient {
     ///
     /// [`FarError`].
     pub async fn bulk_to(&self, for_at_most: Duration, bytes_max: u64) -> Result<BulkReceived> {
-        let request = self.request(Method::PUT, routes::BULK, Bulk::new(bytes_max, for_at_most, ()))?;
-        let body = self.answer(request, for_at_most + self.patience).await?;
-        self.parse(&body)
+        let deadline = Deadline::after(for_at_most + self.patience);
+        let mut caller = self.connect(deadline).await?;
+        let body = Bulk::new(bytes_max, for_at_most, ());
+        let answer = caller.call(Method::PUT, routes::BULK, body, ANSWER_BYTES_MAX, deadline).await;
+        self.parse(&answer.map_err(|error| self.failed(error))?.into_body())
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, patience: Duration) -> Result<T> {
-        let request = self.request(Method::GET, path, Empty::new())?;
-        self.parse(&self.answer(request, patience).await?)
+        self.parse(&self.call(Method::GET, path, Bytes::new(), patience).await?)
     }
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize, patience: Duration) -> Result<T> {
-        let body = serde_json::to_vec(body).map_err(|error| self.odd(error))?;
-        let request = self.request(Method::POST, path, Full::new(Bytes::from(body)))?;
-        self.parse(&self.answer(request, patience).await?)
+        let body = serde_json::to_vec(body).map_err(|error| self.failed(CallError::Malformed(error.to_string())))?;
+        self.parse(&self.call(Method::POST, path, body.into(), patience).await?)
     }
 
-    fn request<B>(&self, method: Method, path: &str, body: B) -> Result<Request<B>> {
-        let request = Request::builder().method(method).uri(path);
-        // The address without its scope, never a name: a far end does not answer to names it does not know.
-        let host = SocketAddr::new(self.address.ip(), self.address.port());
-        let request = request.header(header::HOST, host.to_string());
-        request.header(header::CONTENT_TYPE, "application/json").body(body).map_err(|error| self.odd(error))
+    /// Sends a request over a connection of its own, and returns the answer.
+    async fn call(&self, method: Method, path: &str, body: Bytes, patience: Duration) -> Result<Bytes> {
+        let deadline = Deadline::after(patience);
+        let mut caller = self.connect(deadline).await?;
+        let answer = caller.call(method, path, Full::new(body), ANSWER_BYTES_MAX, deadline).await;
+        Ok(answer.map_err(|error| self.failed(error))?.into_body())
     }
 
-    /// Returns the body of the response, within the time-out.
-    async fn answer<B>(&self, request: Request<B>, patience: Duration) -> Result<Bytes>
-    where
-        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-    {
-        self.within(patience, async {
-            let (response, _driven) = self.accepted(request).await?;
-            self.whole(response).await
-        })
-        .await
-    }
-
-    /// Returns the response, or an error if the request was refused.
-    async fn accepted<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
-    where
-        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-    {
-        let (response, driven) = self.exchange(request).await?;
-        let status = response.status();
-        if status.is_success() {
-            Ok((response, driven))
-        } else {
-            Err(self.refused(status, &self.whole(response).await?))
-        }
-    }
-
-    async fn exchange<B>(&self, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
-    where
-        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-    {
-        let stream = TcpStream::connect(self.address).await.map_err(|why| self.unreachable(why))?;
-        stream.set_nodelay(true).map_err(|why| self.unreachable(why))?;
-        let Some(credential) = credential_store::default() else { return self.converse(stream, request).await };
-        let tls =
-            credential.client(Expected::roles(FAR_ENDS)).map_err(|why| self.unreachable(io::Error::other(why)))?;
-        let (host, port) = (self.address.ip().to_string(), self.address.port());
-        let (stream, _) = tls.connect(&host, port, stream).await.map_err(|why| self.unreachable(why))?;
-        self.converse(stream, request).await
-    }
-
-    async fn converse<S, B>(&self, stream: S, request: Request<B>) -> Result<(Response<Incoming>, Driven)>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-    {
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.odd(error))?;
-        let mut driven = Driven(JoinSet::new());
-        driven.0.spawn(async move {
-            // The request reports errors of the connection.
-            let _ = connection.await;
-        });
-        let response = sender.send_request(request).await.map_err(|error| self.odd(error))?;
-        Ok((response, driven))
-    }
-
-    async fn whole(&self, response: Response<Incoming>) -> Result<Bytes> {
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Ok(body.map_err(|error| self.odd(error))?.to_bytes())
-    }
-
-    async fn within<T>(&self, patience: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs_f32()));
-        timeout(patience, work).await.unwrap_or_else(|_| Err(self.unreachable(late())))
+    async fn connect(&self, deadline: Deadline) -> Result<Caller> {
+        let tls = credential_store::default().map(|credential| credential.client(Expected::roles(FAR_ENDS)));
+        let tls = tls.transpose().map_err(|error| self.failed(CallError::NoTls(io::Error::other(error))))?;
+        let caller = Caller::connect(&self.address.to_string(), tls.as_ref(), deadline).await;
+        caller.map_err(|error| self.failed(error))
     }
 
     fn parse<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T> {
-        serde_json::from_slice(body).map_err(|error| self.odd(error))
+        parse(body).map_err(|error| self.failed(error))
     }
 
-    fn refused(&self, status: StatusCode, body: &[u8]) -> FarError {
-        match serde_json::from_slice::<ErrorBody>(body) {
+    fn failed(&self, error: CallError) -> FarError {
+        let address = self.address;
+        match error {
             // Older nodes answer this for every unknown path.
-            Ok(_) if status == StatusCode::NOT_FOUND => self.odd("it knows nothing of measurements"),
-            Ok(body) => FarError::Refused { address: self.address, status: status.as_u16(), error: words(&body.error) },
-            Err(_) => self.odd(format!("HTTP status {status}")),
+            CallError::Refused { status: StatusCode::NOT_FOUND, error: Some(_) } => {
+                FarError::NotOne { address, why: "it knows nothing of measurements".to_owned() }
+            }
+            CallError::Refused { status, error: Some(error) } => {
+                FarError::Refused { address, status: status.as_u16(), error }
+            }
+            CallError::Refused { .. } | CallError::Malformed(_) | CallError::Ended(_) => {
+                FarError::NotOne { address, why: error.to_string() }
+            }
+            why => FarError::Unreachable { address, why },
         }
     }
-
-    fn unreachable(&self, why: io::Error) -> FarError {
-        FarError::Unreachable { address: self.address, why }
-    }
-
-    fn odd(&self, why: impl ToString) -> FarError {
-        // May quote the answer.
-        FarError::NotOne { address: self.address, why: words(&why.to_string()) }
-    }
-}
-
-/// Makes a far end's message safe to print: no control or bidirectional characters, and a limited length.
-fn words(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| !c.is_control() && !turns(*c)).take(WORDS_CHARS_MAX).collect()
 }

@@ -4,7 +4,7 @@
 //! A node serves it in its control API, an agent on the port after its NBD port. The protocol is HTTP and JSON:
 //! docs/reference/control-api.md lists the requests, and [`routes`] has the paths.
 //!
-//! Every error is a fitting status with [`ErrorBody`].
+//! Every error is a fitting status with [`ErrorBody`](cheetah_control::api::ErrorBody).
 //!
 //! # What strangers can do with it
 //!
@@ -38,7 +38,7 @@ pub mod train;
 mod trains;
 
 pub use api::{
-    Arrivals, BulkReceived, ErrorBody, FarInfo, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
+    Arrivals, BulkReceived, FarInfo, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
 };
 pub use client::{FarClient, FarError};
 pub use rate::Rate;

@@ -12,13 +12,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use cheetah_control::http::Refusal;
 use cheetah_device::supervise::contained;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::api::{
-    Arrivals, BulkReceived, ErrorBody, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
+    Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
 };
 use super::bulk::{self, Bulk};
 use super::limits::{CallerLimits, LIMITS};
@@ -91,7 +92,7 @@ async fn receive(
     within("packets_max", request.packets_max, LIMITS.packets_max)?;
     within("seconds_max", request.seconds_max, LIMITS.seconds_max)?;
     let receiving = far.receivers.start(caller.peer, caller.here, request).map_err(|refused| match refused {
-        Refused::Full => Refusal::busy(refused.to_string()),
+        Refused::Full => busy(refused.to_string()),
         Refused::Io(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, refused.to_string()),
     })?;
     Ok((StatusCode::CREATED, Json(receiving)))
@@ -102,11 +103,11 @@ async fn arrivals(
     Extension(caller): Extension<Caller>,
     Path(token): Path<Token>,
 ) -> Answer<Json<Arrivals>> {
-    far.receivers.arrivals(caller.peer, token).map(Json).ok_or_else(Refusal::unknown)
+    far.receivers.arrivals(caller.peer, token).map(Json).ok_or_else(unknown)
 }
 
 async fn forget(State(far): Far, Extension(caller): Extension<Caller>, Path(token): Path<Token>) -> Answer<StatusCode> {
-    far.receivers.forget(caller.peer, token).then_some(StatusCode::NO_CONTENT).ok_or_else(Refusal::unknown)
+    far.receivers.forget(caller.peer, token).then_some(StatusCode::NO_CONTENT).ok_or_else(unknown)
 }
 
 async fn send(
@@ -115,24 +116,24 @@ async fn send(
     JsonBody(request): JsonBody<SendRequest>,
 ) -> Answer<Json<SendReply>> {
     far.config.may_send()?;
-    let pattern: Pattern = request.pattern.parse().map_err(Refusal::bad)?;
+    let pattern: Pattern = request.pattern.parse().map_err(bad)?;
     let offsets = pattern.offsets();
     let packets = u32::try_from(offsets.len()).unwrap_or(u32::MAX);
     within("the number of packets", packets, LIMITS.packets_max)?;
     if pattern.span() > Duration::from_secs(LIMITS.seconds_max.into()) {
-        return Err(Refusal::bad(format!("a train may last {} s", LIMITS.seconds_max)));
+        return Err(bad(format!("a train may last {} s", LIMITS.seconds_max)));
     }
     if !(tag::IP_BYTES_MIN..=LIMITS.ip_bytes_max).contains(&request.ip_bytes) {
-        return Err(Refusal::bad(format!("ip_bytes is {} to {}", tag::IP_BYTES_MIN, LIMITS.ip_bytes_max)));
+        return Err(bad(format!("ip_bytes is {} to {}", tag::IP_BYTES_MIN, LIMITS.ip_bytes_max)));
     }
     if request.port < PORT_MIN {
-        return Err(Refusal::bad(format!("port is {PORT_MIN} or above")));
+        return Err(bad(format!("port is {PORT_MIN} or above")));
     }
     let permit = far
         .caller_limits
         .send_permit(packets)
         .await
-        .ok_or_else(|| Refusal::busy("trains are being sent to other callers"))?;
+        .ok_or_else(|| busy("trains are being sent to other callers"))?;
     // The address is always that of the connection; a request has no field for another.
     let mut there = caller.peer;
     there.set_port(request.port);
@@ -167,13 +168,13 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     let bytes = match query(&uri, "bytes") {
-        Some(text) => text.parse().map_err(|_| Refusal::bad("bytes is a number"))?,
+        Some(text) => text.parse().map_err(|_| bad("bytes is a number"))?,
         None => LIMITS.bulk_bytes_max,
     };
     if bytes > LIMITS.bulk_bytes_max {
-        return Err(Refusal::bad(format!("bytes is at most {}", LIMITS.bulk_bytes_max)));
+        return Err(bad(format!("bytes is at most {}", LIMITS.bulk_bytes_max)));
     }
-    let permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("other callers are measuring"))?;
+    let permit = far.caller_limits.bulk().ok_or_else(|| busy("other callers are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
     // The permit is released when the body is dropped, and when time is up even for a caller that does not read on.
     let (gone, is_gone) = oneshot::channel::<()>();
@@ -187,7 +188,7 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
 }
 
 async fn bulk_to(State(far): Far, request: Request) -> Answer<Json<BulkReceived>> {
-    let _permit = far.caller_limits.bulk().ok_or_else(|| Refusal::busy("other callers are measuring"))?;
+    let _permit = far.caller_limits.bulk().ok_or_else(|| busy("other callers are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
     let rate = bulk::swallow(request.into_body(), LIMITS.bulk_bytes_max, for_at_most).await;
     let (bytes, seconds, bits_per_s) = (rate.bytes(), rate.took().as_secs_f64(), rate.bits_per_s());
@@ -213,7 +214,7 @@ fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
 }
 
 fn within(what: &str, value: u32, max: u32) -> Answer<()> {
-    if (1..=max).contains(&value) { Ok(()) } else { Err(Refusal::bad(format!("{what} is 1 to {max}"))) }
+    if (1..=max).contains(&value) { Ok(()) } else { Err(bad(format!("{what} is 1 to {max}"))) }
 }
 
 /// A request's body, received in time. Its content type has to be JSON, which pages of other sites in a browser may not
@@ -233,32 +234,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// An error response.
-struct Refusal {
-    status: StatusCode,
-    error: String,
+fn bad(error: impl ToString) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, error.to_string())
 }
 
-impl Refusal {
-    fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into() }
-    }
-
-    fn bad(error: impl ToString) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, error.to_string())
-    }
-
-    fn busy(error: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, error)
-    }
-
-    fn unknown() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "no train with this token is expected from you")
-    }
+fn busy(error: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::TOO_MANY_REQUESTS, error)
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody { error: self.error })).into_response()
-    }
+fn unknown() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "no train with this token is expected from you")
 }
