@@ -8,9 +8,7 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [ROOT, os.path.join(ROOT, "python/tests")]
-
-from steady import pytest_runtest_protocol as pytest_runtest_protocol  # noqa: E402
+sys.path.insert(0, ROOT)
 
 
 def pytest_configure(config: pytest.Config) -> None:

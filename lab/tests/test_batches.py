@@ -39,14 +39,14 @@ def probe(lab: Lab) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.steady
+@pytest.mark.timing
 @pytest.mark.parametrize("direction", ["batch-to", "batch-from", "batch"])
 @pytest.mark.parametrize("interval", ["50us", "300us", "1ms", "3ms"])
 def test_capacity_over_a_batching_link_is_right_or_unknown(interval: str, direction: str) -> None:
     assert_right_or_unknown(f"rate=100mbit,delay=2ms,spaced=yes,{direction}={interval}")
 
 
-@pytest.mark.steady
+@pytest.mark.timing
 @pytest.mark.parametrize("direction", ["", ",batch-to=50us", ",batch-from=1ms"])
 def test_capacity_over_a_link_that_is_sometimes_late_is_right_or_unknown(direction: str) -> None:
     assert_right_or_unknown(f"rate=100mbit,delay=5ms,spaced=yes,late=3ms{direction}")

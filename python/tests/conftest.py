@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from steady import pytest_runtest_protocol as pytest_runtest_protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20

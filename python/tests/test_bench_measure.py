@@ -91,11 +91,10 @@ def test_a_tool_is_ended_before_it_fills_a_shared_disk(tmp_path: Path, monkeypat
     assert sample.outcome is Outcome.FAILED and "it was ended, since it left no more" in sample.problem
 
 
-@pytest.mark.steady
 def test_measuring_costs_less_than_one_percent(tmp_path: Path) -> None:
     sample = taken(tmp_path, python("import time; time.sleep(1); open('/dev/zero', 'rb').read(50 << 20)"))
     assert sample.read_bytes is not None and sample.harness_bytes < sample.read_bytes / 100
-    assert sample.harness_cpu_s < 0.1
+    assert sample.seconds is not None and sample.harness_cpu_s < sample.seconds / 10
     assert not sample.warnings or "host" in sample.warnings[0]
 
 
@@ -140,7 +139,6 @@ def test_a_tool_that_cannot_be_started_is_reported(tmp_path: Path, name: str) ->
     assert sample.outcome is Outcome.FAILED and "could not be started" in sample.problem
 
 
-@pytest.mark.steady
 def test_a_hanging_tool_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "TERM_S", 0.5)
     code = (
@@ -150,9 +148,9 @@ def test_a_hanging_tool_is_ended_with_its_children(tmp_path: Path, monkeypatch: 
         "open('pids', 'w').write(f'{os.getpid()} {child.pid}')\n"
         "time.sleep(600)\n"
     )
-    sample = taken(tmp_path, (sys.executable, "-c", code), limit_s=3)
+    sample = taken(tmp_path, (sys.executable, "-c", code), limit_s=10)
     assert sample.outcome is Outcome.HUNG
-    assert "not done after 3 s" in sample.problem and "--step-limit" in sample.problem
+    assert "not done after 10 s" in sample.problem and "--step-limit" in sample.problem
     assert all(is_gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
 
 

@@ -133,7 +133,6 @@ def agent(tmp_path: Path, binary: str, monkeypatch: pytest.MonkeyPatch) -> Itera
         serving.terminate()
 
 
-@pytest.mark.steady
 @pytest.mark.parametrize("to_server", [False, True])
 @pytest.mark.parametrize("meddle", [changed, repeated, split, left_out, cut, delayed])
 def test_an_acquisition_through_a_machine_that_meddles_has_the_right_bytes_or_fails(
@@ -172,7 +171,6 @@ def with_port(invitation: str, port: int) -> str:
     return "room1." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-@pytest.mark.steady
 @pytest.mark.parametrize("to_server", [False, True])
 @pytest.mark.parametrize("meddle", [changed, left_out, cut])
 def test_an_invitation_for_one_machine_admits_one_machine_through_a_proxy_that_meddles(

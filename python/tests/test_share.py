@@ -65,12 +65,11 @@ def test_the_cache_may_be_on_disk(image: Path, tmp_path: Path, nbdkit: Callable[
         cheetah.open(image, cache="memory:lots")
 
 
-@pytest.mark.steady
 def test_the_socket_is_private_and_gone_afterwards(image: Path) -> None:
     share = cheetah.share(image)
     socket = Path(share.uri.partition("socket=")[2])
     assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700 and stat.S_ISSOCK(socket.stat().st_mode)
-    device = cheetah.open(share.uri, timeout_s=2)
+    device = cheetah.open(share.uri, timeout_s=5)
     assert device.pread(0, 4) == image.read_bytes()[:4]
     share.close()
     share.close()

@@ -19,7 +19,7 @@ def do(task: Task, worker: Any) -> Result:
         with open(task.what[1], "w", encoding="ascii"):
             os.kill(os.getpid(), signal.SIGKILL)
     if word == "read slowly":
-        for _ in range(8):
-            time.sleep(0.2)
+        while not os.path.exists(task.what[1]):
+            time.sleep(0.02)
             worker.beat()
     return Result(bytes_read=len(task.what))

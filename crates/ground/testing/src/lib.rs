@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod reference;
-pub mod steady;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -89,14 +89,12 @@ async fn a_killed_server_fails_a_client_that_does_not_wait_until_it_is_back() {
         client.read(ByteRange::new(0, 4096)).await.unwrap();
         server.abort();
         assert!(server.await.unwrap_err().is_cancelled());
-        let began = Instant::now();
         // Until all connections are cut.
         while client.read(ByteRange::new(0, 4096)).await.is_ok() {}
         for _ in 0..10 {
             let lost = client.write(0, vec![7; 4096].into(), false).await.unwrap_err();
             assert!(matches!(lost, Error::Lost { .. }), "{lost}");
         }
-        assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
         // Another program may have taken a TCP port meanwhile.
         if let Some(path) = unix {
             let (_, server) = start_with(Some(path), memory).await;

@@ -151,12 +151,9 @@ async fn a_killed_server_is_lost_until_it_is_started_again() {
         matches!(&lost, Error::Lost { device, range, .. } if &**device == "node1" && range.offset == 4096),
         "{lost}"
     );
-    // No reader waits any longer.
-    let start = std::time::Instant::now();
     for _ in 0..100 {
         assert!(matches!(client.read(ByteRange::new(0, 1)).await, Err(Error::Lost { .. })));
     }
-    assert!(start.elapsed() < timeout * 10, "a tenth of what it takes if each waits");
     // Another server on the same socket: without an instance id, the client cannot distinguish the two.
     std::fs::remove_file(peer.socket()).unwrap();
     let socket = peer.socket();

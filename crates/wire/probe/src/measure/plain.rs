@@ -91,10 +91,15 @@ fn echoes(
         let silent = answered == 0 && seq + 1 == SILENT_MAX;
         let last = seq + 1 == options.probes || silent;
         let until = begun + if last { options.timeout } else { options.interval };
-        while Nanos::now() < until && !(last && probes.all_answered()) {
+        while !(last && probes.all_answered()) {
             watch.heed()?;
-            let soon = until.min(Nanos::now() + Duration::from_millis(50));
-            let Some(answer) = socket.recv_until(soon)? else { continue };
+            let now = Nanos::now();
+            // What arrived in time counts, however late it is read.
+            let answer = match socket.recv_until(until.min(now + Duration::from_millis(50)))? {
+                Some(answer) => answer,
+                None if now >= until => break,
+                None => continue,
+            };
             let seq = datagram::echo_reply(ipv4, &session, answer.message).filter(|_| answer.error.is_none());
             if let Some(seq) = seq {
                 probes.answered(seq, answer.at);

@@ -91,10 +91,15 @@ impl UdpProber<'_> {
     }
 
     fn await_fate(&mut self, ip_bytes: usize, until: Nanos, watch: &Watch<'_>) -> Result<Option<ProbeOutcome>, Stop> {
-        while Nanos::now() < until {
+        loop {
             watch.heed()?;
-            let soon = until.min(Nanos::now() + Duration::from_millis(50));
-            let Some(answer) = self.socket.recv_until(soon)? else { continue };
+            let now = Nanos::now();
+            // What arrived in time counts, however late it is read.
+            let answer = match self.socket.recv_until(until.min(now + Duration::from_millis(50)))? {
+                Some(answer) => answer,
+                None if now >= until => return Ok(None),
+                None => continue,
+            };
             let Some(error) = answer.error else { continue };
             // A quote that is long enough must quote the last packet. The kernel has compared the ports.
             if answer.message.len() >= TAG_BYTES && self.session.sequence(answer.message) != Some(self.seq) {
@@ -104,7 +109,6 @@ impl UdpProber<'_> {
                 return Ok(Some(fate));
             }
         }
-        Ok(None)
     }
 }
 

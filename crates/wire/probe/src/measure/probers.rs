@@ -34,7 +34,9 @@ pub(super) fn find(wire: &mut Wire<'_>, options: &Options, problems: &mut Vec<St
     let mut refused = None;
     let until = Nanos::now() + options.timeout;
     let mut enough = until;
-    while Nanos::now() < enough && probers.iter().any(|prober| prober.shortest.is_none()) {
+    let mut answered = true;
+    while answered && probers.iter().any(|prober| prober.shortest.is_none()) {
+        answered = false;
         wire.answers(&sessions, enough, |which, came, reply| {
             let at = left.get(which).and_then(|left| left.iter().find(|(seq, _)| *seq == reply.seq));
             let (Some(prober), Some((_, at))) = (probers.get_mut(which), at) else { return ControlFlow::Continue(()) };
@@ -42,6 +44,7 @@ pub(super) fn find(wire: &mut Wire<'_>, options: &Options, problems: &mut Vec<St
                 let trip = came.since(*at);
                 prober.took(trip);
                 enough = until.min(Nanos::now() + (trip * TRIPS).max(WAIT_MIN));
+                answered = true;
                 return ControlFlow::Break(());
             }
             if let ReplyKind::Unreachable { code } = reply.kind {

@@ -13,8 +13,6 @@ use cheetah_probe::far::{Caller, FarClient, FarConfig, FarError, SendRequest, To
 use cheetah_probe::schedule::Pattern;
 use tokio::net::TcpListener;
 
-use cheetah_testing::steady::steadily;
-
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Another address of this machine.
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -22,12 +20,10 @@ const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// No operation takes this long, unless the machine stalls.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a test on its own threads; repeats it if the machine stalls.
+/// Runs a test on its own threads.
 fn run(test: impl AsyncFn()) {
-    steadily(|| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
-        runtime.block_on(test());
-    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+    runtime.block_on(test());
 }
 
 /// A far end that takes every caller for `peer`.

@@ -134,14 +134,15 @@ fn ip(args: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Options that measure only these aspects, with a time-out of 300 ms.
+/// Options that measure only these aspects, whatever else the machine does. Kernels answer at once, so only silence is
+/// waited for.
 pub fn only(aspects: &[Aspect]) -> Options {
     Options {
         aspects: aspects.to_vec(),
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(3),
         interval: Duration::from_millis(10),
         // Test machines are busy; these tests are not about accuracy.
-        gap_error_max: Duration::from_millis(2),
+        gap_error_max: Duration::from_secs(60),
         ..Options::default()
     }
 }

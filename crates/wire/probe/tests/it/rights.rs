@@ -8,7 +8,6 @@ use cheetah_probe::path::{Method, PathReport};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use crate::net::{FAR, NEAR, Net, THERE, THERE_V6, only, says};
-use cheetah_testing::steady::steadily;
 
 /// Measures as a user without privileges.
 fn probe(net: &Net, address: &str, options: Options) -> PathReport {
@@ -26,62 +25,54 @@ fn probe_heard(net: &Net, address: &str, options: Options, hear: &mut (dyn FnMut
 
 #[test]
 fn without_rights_connecting_measures_round_trips_and_the_rest_is_reported() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        net.set(NEAR, "ipv4/ping_group_range", "1 0");
-        for address in [THERE, THERE_V6] {
-            let report = probe(&net, address, only(&Aspect::ALL));
-            let trip = report.round_trip.unwrap();
-            assert_eq!((trip.method, trip.answered), (Method::TcpConnect, trip.sent), "{report:?}");
-            assert!(
-                says(&report, "setcap cap_net_raw") && says(&report, "the capacity cannot be measured"),
-                "{report:?}"
-            );
-            assert!(report.backend.is_none() && report.capacity.is_none() && report.hops.is_empty(), "{report:?}");
-            assert_eq!(report.mtu.map(|mtu| mtu.bytes), Some(1500), "{report:?}");
-        }
-    });
+    let Some(net) = Net::pair() else { return };
+    net.set(NEAR, "ipv4/ping_group_range", "1 0");
+    for address in [THERE, THERE_V6] {
+        let report = probe(&net, address, only(&Aspect::ALL));
+        let trip = report.round_trip.unwrap();
+        assert_eq!((trip.method, trip.answered), (Method::TcpConnect, trip.sent), "{report:?}");
+        assert!(
+            says(&report, "setcap cap_net_raw") && says(&report, "the capacity cannot be measured"),
+            "{report:?}"
+        );
+        assert!(report.backend.is_none() && report.capacity.is_none() && report.hops.is_empty(), "{report:?}");
+        assert_eq!(report.mtu.map(|mtu| mtu.bytes), Some(1500), "{report:?}");
+    }
 }
 
 #[test]
 fn without_rights_an_icmp_socket_is_used_where_one_is_permitted() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
-        for address in [THERE, THERE_V6] {
-            let report = probe(&net, address, only(&[Aspect::RoundTrip]));
-            assert_eq!(report.round_trip.map(|trip| (trip.method, trip.loss)), Some((Method::Icmp, 0.0)), "{report:?}");
-        }
-    });
+    let Some(net) = Net::pair() else { return };
+    net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
+    for address in [THERE, THERE_V6] {
+        let report = probe(&net, address, only(&[Aspect::RoundTrip]));
+        assert_eq!(report.round_trip.map(|trip| (trip.method, trip.loss)), Some((Method::Icmp, 0.0)), "{report:?}");
+    }
 }
 
 #[test]
 fn without_rights_a_silent_host_costs_little_time() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
-        let options = Options { timeout: Duration::from_millis(100), ..only(&[Aspect::RoundTrip, Aspect::Mtu]) };
-        let report = probe(&net, THERE, options);
-        assert!(report.round_trip.is_none() && says(&report, "--port"), "{report:?}");
-    });
+    let Some(net) = Net::pair() else { return };
+    net.ip(FAR, &["route", "add", "blackhole", "10.77.0.1/32"]);
+    let options = Options { timeout: Duration::from_millis(100), ..only(&[Aspect::RoundTrip, Aspect::Mtu]) };
+    let report = probe(&net, THERE, options);
+    assert!(report.round_trip.is_none() && says(&report, "--port"), "{report:?}");
 }
 
 #[test]
 fn without_rights_partial_results_are_kept_and_limits_hold() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
-        let mut options = only(&[Aspect::RoundTrip, Aspect::Mtu]);
-        options.limits = Limits { packets_max: 5, ..Limits::default() };
-        let report = probe(&net, THERE, options);
-        assert_eq!((report.trains.packets, report.round_trip.map(|trip| trip.answered)), (5, Some(5)), "{report:?}");
-        assert!(says(&report, "limit"), "{report:?}");
-        let report = probe_heard(&net, THERE, only(&[Aspect::RoundTrip]), &mut |event| {
-            if matches!(event, Event::Progress { done: 5, .. }) {
-                net.ip(NEAR, &["link", "set", FAR, "down"]);
-            }
-        });
-        assert_eq!(report.round_trip.map(|trip| (trip.answered, trip.loss)), Some((5, 0.0)), "{report:?}");
-        assert!(says(&report, "cannot be sent any more"), "{report:?}");
+    let Some(net) = Net::pair() else { return };
+    net.set(NEAR, "ipv4/ping_group_range", "0 2147483647");
+    let mut options = only(&[Aspect::RoundTrip, Aspect::Mtu]);
+    options.limits = Limits { packets_max: 5, ..Limits::default() };
+    let report = probe(&net, THERE, options);
+    assert_eq!((report.trains.packets, report.round_trip.map(|trip| trip.answered)), (5, Some(5)), "{report:?}");
+    assert!(says(&report, "limit"), "{report:?}");
+    let report = probe_heard(&net, THERE, only(&[Aspect::RoundTrip]), &mut |event| {
+        if matches!(event, Event::Progress { done: 5, .. }) {
+            net.ip(NEAR, &["link", "set", FAR, "down"]);
+        }
     });
+    assert_eq!(report.round_trip.map(|trip| (trip.answered, trip.loss)), Some((5, 0.0)), "{report:?}");
+    assert!(says(&report, "cannot be sent any more"), "{report:?}");
 }

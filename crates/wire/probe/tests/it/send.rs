@@ -9,12 +9,12 @@ use cheetah_probe::route::Route;
 use cheetah_probe::send::{Backend, Departures, Options, PreDispatch, SendError, Sender, Stamp, Train, open};
 
 use crate::net::{FAR, HERE, NEAR, Net, THERE};
-use cheetah_testing::steady::steadily;
 
 const BACKENDS: [Backend; 3] = [Backend::Sequential, Backend::Ring, Backend::Xdp];
 
-/// Two clock readings of one event, on a machine that is doing other things.
-const SLACK: Duration = Duration::from_millis(50);
+/// Two clock readings of one event differ by less, unless one is of another clock. The machine may do other things
+/// between them.
+const SLACK: Duration = Duration::from_secs(60);
 
 fn sender(backend: Backend, pre_dispatch: PreDispatch) -> Result<(Route, Box<dyn Sender>), SendError> {
     let route = Route::to(THERE.parse().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn sent(net: &Net, backend: Backend, when: PreDispatch, packets: u32, gap: Durat
         Some((train, departures))
     })?;
     let mut came = Vec::new();
-    let deadline = Nanos::now() + Duration::from_secs(10);
+    let deadline = Nanos::now() + Duration::from_secs(60);
     while came.len() < train.frames.len() {
         let Some(captured) = capture.recv_until(deadline).unwrap() else { break };
         if captured.frame.len() == 1000 + ETHERNET_BYTES {
@@ -75,143 +75,126 @@ impl SentTrain {
 
 #[test]
 fn every_backend_sends_packets_in_order_when_they_are_due() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in BACKENDS {
-            for gap in [0, 100, 3_000].map(Duration::from_micros) {
-                if let Some(sent) = sent(&net, backend, PreDispatch::Initial, 20, gap) {
-                    sent.check();
-                }
+    let Some(net) = Net::pair() else { return };
+    for backend in BACKENDS {
+        for gap in [0, 100, 3_000].map(Duration::from_micros) {
+            if let Some(sent) = sent(&net, backend, PreDispatch::Initial, 20, gap) {
+                sent.check();
             }
         }
-    });
+    }
 }
 
 #[test]
 fn packets_may_be_handed_over_shortly_before_they_are_due() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in BACKENDS {
-            for ahead in [0, 100, 10_000].map(Duration::from_micros) {
-                if let Some(sent) = sent(&net, backend, PreDispatch::OnTheFly(ahead), 20, Duration::from_micros(200)) {
-                    sent.check();
-                }
+    let Some(net) = Net::pair() else { return };
+    for backend in BACKENDS {
+        for ahead in [0, 100, 10_000].map(Duration::from_micros) {
+            if let Some(sent) = sent(&net, backend, PreDispatch::OnTheFly(ahead), 20, Duration::from_micros(200)) {
+                sent.check();
             }
         }
-    });
+    }
 }
 
 #[test]
 fn trains_longer_than_a_ring_are_refilled_as_they_go() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in BACKENDS {
-            if let Some(sent) = sent(&net, backend, PreDispatch::Initial, 3_000, Duration::ZERO) {
-                sent.check();
-            }
+    let Some(net) = Net::pair() else { return };
+    for backend in BACKENDS {
+        if let Some(sent) = sent(&net, backend, PreDispatch::Initial, 3_000, Duration::ZERO) {
+            sent.check();
         }
-    });
+    }
 }
 
 #[test]
 fn the_kernel_stamps_packets_sent_through_a_virtual_link() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in [Backend::Sequential, Backend::Ring] {
-            let sent = sent(&net, backend, PreDispatch::Initial, 5, Duration::ZERO).unwrap();
-            assert_eq!(sent.departures.stamp, Stamp::Kernel);
-        }
-    });
+    let Some(net) = Net::pair() else { return };
+    for backend in [Backend::Sequential, Backend::Ring] {
+        let sent = sent(&net, backend, PreDispatch::Initial, 5, Duration::ZERO).unwrap();
+        assert_eq!(sent.departures.stamp, Stamp::Kernel);
+    }
 }
 
 #[test]
 fn several_trains_go_through_one_sender() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in BACKENDS {
-            net.on(NEAR, || {
-                let Ok((route, mut sender)) = sender(backend, PreDispatch::Initial) else { return };
-                for packets in [1, 0, 700, 700, 2] {
-                    let departures = sender.send(&train(&route, packets, Duration::ZERO, 60)).unwrap();
-                    assert_eq!(departures.left.iter().flatten().count(), packets as usize);
-                    assert!(departures.left.is_sorted());
-                }
-            });
-        }
-    });
+    let Some(net) = Net::pair() else { return };
+    for backend in BACKENDS {
+        net.on(NEAR, || {
+            let Ok((route, mut sender)) = sender(backend, PreDispatch::Initial) else { return };
+            for packets in [1, 0, 700, 700, 2] {
+                let departures = sender.send(&train(&route, packets, Duration::ZERO, 60)).unwrap();
+                assert_eq!(departures.left.iter().flatten().count(), packets as usize);
+                assert!(departures.left.is_sorted());
+            }
+        });
+    }
 }
 
 #[test]
 fn the_best_backend_sends_on_time() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        net.on(NEAR, || {
-            let route = Route::to(THERE.parse().unwrap()).unwrap();
-            let sender = open(&route, Options::default()).unwrap();
-            // The kernel accepts times for packets here as well, and ignores them.
-            assert!(matches!(sender.backend(), Backend::Xdp | Backend::Ring), "{}", sender.backend());
-            for backend in [Backend::TxtimeEtf, Backend::TxtimeFq] {
-                let refused = open(&route, Options { backend: Some(backend), ..Options::default() }).err().unwrap();
-                assert!(refused.to_string().contains("noqueue"), "{refused}");
-            }
-        });
+    let Some(net) = Net::pair() else { return };
+    net.on(NEAR, || {
+        let route = Route::to(THERE.parse().unwrap()).unwrap();
+        let sender = open(&route, Options::default()).unwrap();
+        // The kernel accepts times for packets here as well, and ignores them.
+        assert!(matches!(sender.backend(), Backend::Xdp | Backend::Ring), "{}", sender.backend());
+        for backend in [Backend::TxtimeEtf, Backend::TxtimeFq] {
+            let refused = open(&route, Options { backend: Some(backend), ..Options::default() }).err().unwrap();
+            assert!(refused.to_string().contains("noqueue"), "{refused}");
+        }
     });
 }
 
 #[test]
 fn frames_that_are_too_long_are_refused() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in BACKENDS {
-            net.on(NEAR, || {
-                let Ok((route, mut sender)) = sender(backend, PreDispatch::Initial) else { return };
-                let mut train = train(&route, 1, Duration::ZERO, 100);
-                train.frames[0].resize(20_000, 0);
-                assert!(matches!(sender.send(&train), Err(SendError::TooLong { bytes: 20_000, .. })));
-                train.frames[0].truncate(1514);
-                sender.send(&train).unwrap();
-            });
-        }
-    });
+    let Some(net) = Net::pair() else { return };
+    for backend in BACKENDS {
+        net.on(NEAR, || {
+            let Ok((route, mut sender)) = sender(backend, PreDispatch::Initial) else { return };
+            let mut train = train(&route, 1, Duration::ZERO, 100);
+            train.frames[0].resize(20_000, 0);
+            assert!(matches!(sender.send(&train), Err(SendError::TooLong { bytes: 20_000, .. })));
+            train.frames[0].truncate(1514);
+            sender.send(&train).unwrap();
+        });
+    }
 }
 
 #[test]
 fn an_interface_that_goes_down_midway_is_reported() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        for backend in BACKENDS {
-            net.ip(NEAR, &["link", "set", FAR, "up"]);
-            let error = net.on(NEAR, || {
-                let (route, mut sender) = sender(backend, PreDispatch::Initial).ok()?;
-                let train = train(&route, 50, Duration::from_millis(10), 100);
-                std::thread::scope(|scope| {
-                    scope.spawn(|| {
-                        std::thread::sleep(Duration::from_millis(100));
-                        net.ip(NEAR, &["link", "set", FAR, "down"]);
-                    });
-                    Some(sender.send(&train).err().unwrap())
-                })
-            });
-            if let Some(error) = error {
-                assert!(matches!(error, SendError::Down { .. }), "{backend}: {error}");
-            }
+    let Some(net) = Net::pair() else { return };
+    for backend in BACKENDS {
+        net.ip(NEAR, &["link", "set", FAR, "up"]);
+        let error = net.on(NEAR, || {
+            let (route, mut sender) = sender(backend, PreDispatch::Initial).ok()?;
+            // It would last a minute.
+            let train = train(&route, 600, Duration::from_millis(100), 100);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(100));
+                    net.ip(NEAR, &["link", "set", FAR, "down"]);
+                });
+                Some(sender.send(&train).err().unwrap())
+            })
+        });
+        if let Some(error) = error {
+            assert!(matches!(error, SendError::Down { .. }), "{backend}: {error}");
         }
-    });
+    }
 }
 
 #[test]
 fn without_the_right_the_error_says_how_to_get_it() {
-    steadily(|| {
-        let Some(net) = Net::pair() else { return };
-        let error = net.on(NEAR, || {
-            let route = Route::to(THERE.parse().unwrap()).unwrap();
-            // Only this thread, which ends with the test, loses its capabilities.
-            let none = rustix::thread::CapabilitySet::empty();
-            let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
-            rustix::thread::set_capabilities(None, sets).unwrap();
-            open(&route, Options::default()).err().unwrap()
-        });
-        assert!(matches!(error, SendError::NotPermitted));
-        assert!(error.to_string().contains("setcap cap_net_raw"), "{error}");
+    let Some(net) = Net::pair() else { return };
+    let error = net.on(NEAR, || {
+        let route = Route::to(THERE.parse().unwrap()).unwrap();
+        // Only this thread, which ends with the test, loses its capabilities.
+        let none = rustix::thread::CapabilitySet::empty();
+        let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        open(&route, Options::default()).err().unwrap()
     });
+    assert!(matches!(error, SendError::NotPermitted));
+    assert!(error.to_string().contains("setcap cap_net_raw"), "{error}");
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub use bytes::noise;
-pub use cheetah_testing::{self as need, steady};
+pub use cheetah_testing as need;
 pub use node::Node;
 pub use peer::Peer;
 pub use port::Port;
