@@ -87,3 +87,8 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("tls_handshake", tls_handshake::run),
     ("upload_record", upload_record::run),
 ];
+
+/// Returns the target of this name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
+}

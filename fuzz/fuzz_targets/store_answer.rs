@@ -1,3 +1,0 @@
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| cheetah_fuzz::within_budget(cheetah_fuzz::store_answer::run, data));
