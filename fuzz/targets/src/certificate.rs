@@ -7,7 +7,6 @@ use cheetah_tls::{Credential, Fingerprint, Identity, Role, is_name};
 
 use crate::edited;
 
-
 /// A real certificate, credential and list, and a credential of their room.
 struct Samples {
     certificate: Vec<u8>,

@@ -56,4 +56,3 @@ pub fn run(data: &[u8]) {
         assert!(client.handshake("pc7", 1, &mut stream).now_or_never().is_some_and(|result| result.is_err()));
     }
 }
-

@@ -52,8 +52,7 @@ fn every_target_accepts_random_input_within_the_memory_that_it_may_take() {
 fn every_target_has_a_libfuzzer_binary() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).unwrap();
-    let names: Vec<_> = manifest.lines()
-        .filter_map(|line| line.trim().strip_prefix("{ name = \"")?.split('"').next())
-        .collect();
+    let names: Vec<_> =
+        manifest.lines().filter_map(|line| line.trim().strip_prefix("{ name = \"")?.split('"').next()).collect();
     assert_eq!(names, TARGETS.map(|(name, _)| name));
 }

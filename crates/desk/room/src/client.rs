@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_kit::clock::now_s;
-use cheetah_kit::random;
 use cheetah_control::http::caller::{Deadline, dial};
 use cheetah_error::{Error, Fact, Result};
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use cheetah_tls::{Credential, Expected, Fingerprint, Role};
 use hyper::{Method, StatusCode};
 use rustls::pki_types::CertificateDer;
@@ -224,8 +224,7 @@ async fn authority_at(host: &Host, port: u16) -> std::result::Result<Fingerprint
     };
     let authority = stream.get_ref().1.peer_certificates().filter(|chain| chain.len() == 2).map(|chain| &chain[1]);
     let fingerprint = authority.and_then(|certificate| Fingerprint::of_certificate(certificate).ok());
-    fingerprint
-        .ok_or_else(|| refused(&format!("{at} is not the enrolment server of a room; check the address")))
+    fingerprint.ok_or_else(|| refused(&format!("{at} is not the enrolment server of a room; check the address")))
 }
 
 /// Accepts any certificate, to learn which one a server presents.

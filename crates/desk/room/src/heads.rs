@@ -5,8 +5,8 @@
 //! line a head, each with the hash of the line before it and a signature of the room's key. Lines are only added. The
 //! writer of a log signed the head itself; the room does not check that, those that ask for heads do.
 
-use cheetah_kit::clock::now_s;
 use cheetah_error::{Error, Result};
+use cheetah_kit::clock::now_s;
 use cheetah_tls::Fingerprint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -15,9 +15,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use cheetah_kit::random::{self, NoRandomNumbers};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use cheetah_kit::random::{self, NoRandomNumbers};
 use cheetah_tls::{Fingerprint, Role, RoomId};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;

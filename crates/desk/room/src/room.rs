@@ -19,9 +19,9 @@
 
 use std::path::{Path, PathBuf};
 
+use cheetah_error::{Error, Result};
 use cheetah_kit::clock::now_s;
 use cheetah_kit::random;
-use cheetah_error::{Error, Result};
 use cheetah_tls::{Credential, Fingerprint, Role, RoomId};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;

@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use cheetah_kit::number::gcd;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cheetah_device::{ByteRange, DynDevice, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
+use cheetah_kit::number::gcd;
 use cheetah_seal::age::{Identity, Recipient};
 use cheetah_seal::device::{Alternatives, Opening, RecordStore, Version};
 use cheetah_seal::unit::{DriveBinding, ID_BYTES, SUITE};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use cheetah_kit::random;
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, Error, Fill, Io, Result as DeviceResult, Zeroing};
+use cheetah_kit::random;
 use cheetah_nbd::server;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 

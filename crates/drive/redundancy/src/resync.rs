@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cheetah_kit::number::gcd;
 use bytes::{Bytes, BytesMut};
 use cheetah_device::data::is_zero;
 use cheetah_device::{ByteRange, Data, Error, Result};
+use cheetah_kit::number::gcd;
 
 use crate::array::Inner;
 use crate::code;

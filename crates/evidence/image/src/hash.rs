@@ -225,7 +225,7 @@ impl Hashing {
         let (queues, threads): (Vec<_>, Vec<_>) =
             self.threads.into_iter().map(|thread| (thread.queue, (thread.kind, thread.handle))).unzip();
         drop(queues);
-        let join = || {
+        let join = || -> Result<Hashes> {
             threads.into_iter().try_fold(Hashes::default(), |mut hashes, (kind, handle)| {
                 hashes.set(kind, handle.join().map_err(|_| died(kind))?);
                 Ok(hashes)

@@ -181,7 +181,7 @@ impl Data {
 }
 
 /// Returns `len` zeros, in runs of at most 64 KiB.
-pub fn zero_runs(len: u64) -> impl Iterator<Item = &'static [u8]> {
+pub fn zero_runs<'a>(len: u64) -> impl Iterator<Item = &'a [u8]> {
     let step = ZEROS.len() as u64;
     // Not truncated: at most the length of ZEROS.
     (0..len.div_ceil(step)).map(move |nth| &ZEROS[..(len - nth * step).min(step) as usize])

@@ -43,8 +43,10 @@ fn rename(
     replacing: impl FnOnce() -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
     let renamed = match refusing() {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if is_taken()? => Err(Errno::EXIST),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => replacing(),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match is_taken()? {
+            true => Err(Errno::EXIST),
+            false => replacing(),
+        },
         renamed => renamed,
     };
     match renamed {

@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::api::{
-    Draining, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport,
-    NewMap, NewNote, Notes, Status, StoredMap,
+    Draining, ExportStatus, LeaseGrant, LeaseRenewal, LeaseRequest, MAP_BODY_BYTES_MAX, NO_MAP, NewExport, NewMap,
+    NewNote, Notes, Status, StoredMap,
 };
 use super::http::caller::{self, CallError, Caller, Deadline};
 use super::receipt::{Asked, Receipt};
@@ -344,7 +344,8 @@ impl ControlClient {
     ) -> Result<(Bytes, Transport)> {
         // The node may have closed the kept connection. Only requests that may arrive twice are sent over it.
         let slot = self.kept.as_ref().filter(|_| method == Method::GET || method == Method::PUT);
-        let swap = |kept: Option<Kept>| std::mem::replace(&mut *slot?.lock().unwrap_or_else(PoisonError::into_inner), kept);
+        let swap =
+            |kept: Option<Kept>| std::mem::replace(&mut *slot?.lock().unwrap_or_else(PoisonError::into_inner), kept);
         let finish = |answer: std::result::Result<Response<Bytes>, CallError>, kept: Kept| {
             let transport = kept.caller.transport().clone();
             if matches!(answer, Ok(_) | Err(CallError::Refused { .. })) {

@@ -161,8 +161,7 @@ fn every_verb_that_opens_a_source_tunes_to_its_link() {
     let node = Node::start("16MiB");
     for (name, more) in [("a.drive", &["--lazy"][..]), ("b.drive", &[])] {
         let drive = desk.arg(name);
-        let create =
-            ["create", &drive, "--nodes", node.address(), "--from", &uri, "--tune", &path, "--hash", "none"];
+        let create = ["create", &drive, "--nodes", node.address(), "--from", &uri, "--tune", &path, "--hash", "none"];
         let ran = cheetah(&[&create, more].concat()).ok();
         assert!(ran.stderr.contains("tuned to 127.0.0.1"), "{}", ran.stderr);
     }

@@ -12,8 +12,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_kit::clock::now_s;
-use cheetah_kit::random;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -23,6 +21,8 @@ use axum::{Extension, Json, Router};
 use cheetah_control::http::{Member, Refusal};
 use cheetah_device::supervise::contain;
 use cheetah_error::{Error, Result};
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use cheetah_tls::{Fingerprint, Role, ServerTls};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;

@@ -13,12 +13,12 @@ pub(crate) mod uploads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cheetah_kit::random;
 use bytes::Bytes;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
+use cheetah_kit::random;
 use md5::{Digest as _, Md5};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

@@ -6,10 +6,10 @@
 //! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
 
-use cheetah_kit::clock::now_ms;
-use cheetah_kit::random;
 use cheetah_control::api::NewNote;
 use cheetah_error::{Error, Result};
+use cheetah_kit::clock::now_ms;
+use cheetah_kit::random;
 use cheetah_redundancy::RecoveryStats;
 use futures::future::join_all;
 use serde::de::DeserializeOwned;

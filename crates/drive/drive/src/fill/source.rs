@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_kit::clock::now_s;
 use cheetah_device::error::EIO;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Size};
 use cheetah_error::{Error, Result};
 use cheetah_image::{Evidence, Identity};
+use cheetah_kit::clock::now_s;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -1,8 +1,8 @@
 //! Wiping a drive's part at a node, against a receipt.
 
-use cheetah_kit::random;
 use cheetah_control::ControlError;
 use cheetah_control::receipt::{Asked, Receipt};
+use cheetah_kit::random;
 use cheetah_nbd::Security;
 use cheetah_tls::{Identity, credential_store};
 

@@ -17,9 +17,9 @@ mod opening;
 mod pieces;
 mod sample_size;
 
-use cheetah_kit::random;
 use cheetah_device::{ByteRange, Data, DynDevice, Error as DeviceError};
 use cheetah_error::{Error, Result};
+use cheetah_kit::random;
 use cheetah_nbd::client::Client;
 use futures::{StreamExt as _, stream};
 

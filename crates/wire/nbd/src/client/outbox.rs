@@ -35,7 +35,7 @@ impl Outbox {
         for part in payload.map(Data::parts).unwrap_or_default() {
             match part {
                 Part::Bytes(bytes) => self.bytes(bytes),
-                Part::Zeros(len) => zero_runs(*len).for_each(|run| self.bytes(&Bytes::from_static(run))),
+                Part::Zeros(len) => zero_runs(*len).for_each(|run: &'static [u8]| self.bytes(&Bytes::from_static(run))),
             }
         }
     }

@@ -266,7 +266,7 @@ mod tests {
             for (part, is_zeros) in parts {
                 let part = if is_zeros { vec![0; part.len()] } else { part };
                 bytes.extend_from_slice(&part);
-                data.push_part(if is_zeros { Part::Zeros(part.len() as u64) } else { Part::Bytes(part.into()) });
+                data.push_part(if is_zeros { cheetah_device::data::Part::Zeros(part.len() as u64) } else { cheetah_device::data::Part::Bytes(part.into()) });
             }
             let head = Compressor::digest(offset, &data);
             prop_assert_eq!(head.digest, *blake3::hash(&bytes).as_bytes());

@@ -12,9 +12,7 @@ use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::api::{
-    Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
-};
+use super::api::{Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
 use super::bulk::{self, Bulk};
 use super::rate::Rate;
 use super::routes;

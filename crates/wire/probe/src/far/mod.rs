@@ -37,9 +37,7 @@ pub mod tag;
 pub mod train;
 mod trains;
 
-pub use api::{
-    Arrivals, BulkReceived, FarInfo, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
-};
+pub use api::{Arrivals, BulkReceived, FarInfo, FarLimits, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
 pub use client::{FarClient, FarError};
 pub use rate::Rate;
 pub use responder::{Caller, FarConfig, router};

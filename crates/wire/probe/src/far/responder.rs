@@ -18,9 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::api::{
-    Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token,
-};
+use super::api::{Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
 use super::bulk::{self, Bulk};
 use super::limits::{CallerLimits, LIMITS};
 use super::receive::{Receivers, Refused};
@@ -129,11 +127,8 @@ async fn send(
     if request.port < PORT_MIN {
         return Err(bad(format!("port is {PORT_MIN} or above")));
     }
-    let permit = far
-        .caller_limits
-        .send_permit(packets)
-        .await
-        .ok_or_else(|| busy("trains are being sent to other callers"))?;
+    let permit =
+        far.caller_limits.send_permit(packets).await.ok_or_else(|| busy("trains are being sent to other callers"))?;
     // The address is always that of the connection; a request has no field for another.
     let mut there = caller.peer;
     there.set_port(request.port);

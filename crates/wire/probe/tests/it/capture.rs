@@ -107,10 +107,7 @@ fn closed_ports_and_exceeded_ttls_are_reported() {
             socket.send(&payload).unwrap();
             let answer = socket.recv_until(soon()).unwrap().unwrap();
             let error = answer.error.unwrap();
-            assert_eq!(
-                (error.remote, error.kind, error.code, error.from),
-                (true, 3, 3, Some(THERE.parse().unwrap()))
-            );
+            assert_eq!((error.remote, error.kind, error.code, error.from), (true, 3, 3, Some(THERE.parse().unwrap())));
             assert_eq!(session.sequence(answer.message), Some(3));
             std::thread::sleep(Duration::from_millis(5));
         }

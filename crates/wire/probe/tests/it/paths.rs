@@ -62,8 +62,7 @@ fn routers_and_their_smaller_links_are_found() {
     for (address, router) in [(BEHIND, "10.77.0.2"), (BEHIND_V6, "fd77::2")] {
         let report = net.probe(address, &only(&[Aspect::Mtu, Aspect::Hops]));
         assert_eq!(report.mtu.map(|mtu| (mtu.bytes, mtu.reported)), Some((1400, true)), "{report:?}");
-        let hops: Vec<_> =
-            report.hops.iter().map(|hop| (hop.ttl, hop.address.map(|from| from.to_string()))).collect();
+        let hops: Vec<_> = report.hops.iter().map(|hop| (hop.ttl, hop.address.map(|from| from.to_string()))).collect();
         assert_eq!(hops, [(1, Some(router.to_owned()))], "{report:?}");
         assert_eq!(report.problems, [""; 0]);
     }

@@ -31,10 +31,7 @@ fn without_rights_connecting_measures_round_trips_and_the_rest_is_reported() {
         let report = probe(&net, address, only(&Aspect::ALL));
         let trip = report.round_trip.unwrap();
         assert_eq!((trip.method, trip.answered), (Method::TcpConnect, trip.sent), "{report:?}");
-        assert!(
-            says(&report, "setcap cap_net_raw") && says(&report, "the capacity cannot be measured"),
-            "{report:?}"
-        );
+        assert!(says(&report, "setcap cap_net_raw") && says(&report, "the capacity cannot be measured"), "{report:?}");
         assert!(report.backend.is_none() && report.capacity.is_none() && report.hops.is_empty(), "{report:?}");
         assert_eq!(report.mtu.map(|mtu| mtu.bytes), Some(1500), "{report:?}");
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
-use cheetah_room::machine::host_name;
 use cheetah_kit::clock::now_s;
+use cheetah_room::machine::host_name;
 use cheetah_room::resolve::{SecretFile, secret_directory};
 use cheetah_room::{Admission, Member, PrivateKey, Room};
 use cheetah_tls::Role;

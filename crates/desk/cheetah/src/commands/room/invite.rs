@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
-use cheetah_room::invitation::HOSTS_MAX;
 use cheetah_kit::clock::now_s;
+use cheetah_room::invitation::HOSTS_MAX;
 use cheetah_room::machine::PORT;
 use cheetah_room::resolve::SecretFile;
 use cheetah_room::{Host, Invitation, Room, Serving};

@@ -1,7 +1,7 @@
 //! `cheetah room list`: the members and invitations of a room.
 
-use cheetah_room::Admission;
 use cheetah_kit::clock::now_s;
+use cheetah_room::Admission;
 use cheetah_room::register::Server;
 use comfy_table::{ColumnConstraint, Width};
 

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use cheetah_device::os_error;
-use cheetah_room::announce::announce;
 use cheetah_kit::clock::now_s;
+use cheetah_room::announce::announce;
 use cheetah_room::machine::PORT;
 use cheetah_room::server::{CLOCK_TOLERANCE_S, Event, serve};
 use cheetah_room::{Room, Serving};

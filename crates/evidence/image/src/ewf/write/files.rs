@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cheetah_kit::rename_new;
 use cheetah_device::os_error;
+use cheetah_kit::rename_new;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
