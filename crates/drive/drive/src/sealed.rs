@@ -233,10 +233,6 @@ fn boundary(file: &DriveFile) -> Option<u64> {
     Some(common).filter(|common| *common > 0)
 }
 
-fn gcd(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { gcd(other, one % other) }
-}
-
 /// Lets a recipient open the drive, too. This process must be able to open it.
 ///
 /// # Errors

@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn a_state_that_an_earlier_version_kept_is_understood() {
         let (runtime, content) = (runtime(), Bytes::from_static(b"abc"));
-        let hashed = HashedFiles::new(&files(&content));
+        let hashed = HashedFiles::new(files(&content));
         hashed.go_on_with([&HashedStart { file: 0, size: 3, at: 2, state: state_of_ab() }]);
         assert_eq!(hashed.shared.lock().files[0].lock().at, 2);
         assert_eq!(runtime.block_on(hashed.finish()), expected(&content));

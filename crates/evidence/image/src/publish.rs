@@ -69,7 +69,7 @@ pub fn publish(from: &Path, to: &Path, id: FileId, replace: bool) -> Result<(), 
 /// # Errors
 ///
 /// The system's.
-pub fn sync_directory_of(path: &Path) -> std::io::Result<()> {
+pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(folder)?.sync_all()
 }

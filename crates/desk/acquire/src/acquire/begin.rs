@@ -9,13 +9,13 @@ use cheetah_custody::CustodyLog;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
 use cheetah_drive::file::side_space::digests_bytes;
-use cheetah_kit::clock::now_s;
-use cheetah_kit::random;
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use cheetah_image::ewf::write::{Compression, E01Options};
 use cheetah_image::hash::Hashing;
 use cheetah_image::space;
+use cheetah_kit::clock::now_s;
+use cheetah_kit::random;
 use cheetah_source::{Evidence, UploadRecord};
 
 use super::recorder::Recorder;

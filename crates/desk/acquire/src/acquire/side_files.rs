@@ -4,7 +4,7 @@ use cheetah_custody::acquisition_report::REPORT;
 use cheetah_error::Result;
 use cheetah_image::own_file::OwnFile;
 
-use super::{Destination, Form};
+use crate::order::{Destination, Form};
 
 /// The coverage map of an image that is not whole: `x.raw.map`.
 pub const MAP: OwnFile =

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cheetah_kit::clock::now_s;
 use cheetah_device::data::Part;
 use cheetah_device::fatal_reads::ranges_that_end_connections;
 use cheetah_device::{ByteRange, Error as DeviceError};
@@ -11,6 +10,7 @@ use cheetah_drive::recognise::{Cause, Opening};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
 use cheetah_image::{BadRange, HashedFiles, Kind};
+use cheetah_kit::clock::now_s;
 use cheetah_source::{Evidence, LinkCounters};
 use tokio::time::MissedTickBehavior;
 

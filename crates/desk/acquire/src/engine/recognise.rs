@@ -1,13 +1,13 @@
 //! Recognising a source that is opened again, before anything more is acquired from it; see [`cheetah_drive::recognise`].
 //! Where something is known to differ, the examiner may vouch for the source (`--same-source`).
 
-use cheetah_kit::clock::now_s;
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
 use cheetah_drive::digests::{CHUNK_BYTES, digest};
 pub use cheetah_drive::recognise::Compared;
 use cheetah_drive::recognise::{Cause, Comparing, Comparison, Opening, Pieces};
 use cheetah_error::Error;
+use cheetah_kit::clock::now_s;
 use cheetah_source::Evidence;
 
 use crate::journal::{self, AcquisitionState};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use cheetah_image::BadRange;
 use cheetah_drive::{Hashes, ImageState};
+use cheetah_image::BadRange;
 use serde::Serialize;
 
 /// The answer of `load`.

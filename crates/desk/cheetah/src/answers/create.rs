@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use cheetah_image::BadRange;
 use cheetah_drive::Hashes;
+use cheetah_image::BadRange;
 use serde::Serialize;
 
 /// The answer of `create`.

@@ -5,7 +5,6 @@
 //! request at every node that it reaches, and the holder looks for requests while a node is lost. Notes need no lease,
 //! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
-
 use cheetah_control::api::NewNote;
 use cheetah_error::{Error, Result};
 use cheetah_kit::clock::now_ms;

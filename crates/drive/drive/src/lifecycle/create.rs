@@ -24,8 +24,8 @@ use crate::node::trouble::{self, Trouble};
 use crate::sealed::{self, SealRequest};
 use crate::set::newest::refresh;
 use crate::timing::{CONFIRM_AGAIN, CONFIRM_S};
-use cheetah_kit::random;
 use cheetah_error::{Error, Result};
+use cheetah_kit::random;
 use cheetah_seal::Units;
 
 /// A drive to create.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cheetah_kit::random;
 use cheetah_control::api::NewExport;
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_error::{Error, Result};
+use cheetah_kit::random;
 use cheetah_nbd::uri::{NbdUri, Security};
 use futures::future::join_all;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use cheetah_kit::random;
 use cheetah_error::{Error, Result};
+use cheetah_kit::random;
 use cheetah_redundancy::Members;
 use cheetah_redundancy::engine::{Epoch, newest_of_writer};
 use parking_lot::Mutex;

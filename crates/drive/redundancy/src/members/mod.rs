@@ -36,6 +36,7 @@ const PROBE: ByteRange = ByteRange::new(0, 4096);
 /// Counts of faults and of repairs, since the drive was opened. Writers leave them at the nodes, as text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoveryStats {
     /// Members that missed a write, and were excluded until they are resynchronized.
     pub members_lost: u64,

@@ -7,7 +7,6 @@ use crate::detect::Unsupported;
 use crate::ewf::Ewf;
 use crate::file::SharedFile;
 use crate::hashed::HashedFiles;
-use crate::qemu::Virtual;
 use crate::source::{Source, SourceFile};
 use crate::split::Split;
 use cheetah_error::{Error, Result};

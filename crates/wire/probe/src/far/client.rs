@@ -17,6 +17,8 @@ use super::bulk::{self, Bulk};
 use super::rate::Rate;
 use super::routes;
 
+/// The most characters of a far end's name, and of its version, that are shown.
+const NAME_CHARS_MAX: usize = 200;
 /// The members that take part in measurements.
 const FAR_ENDS: Roles = Roles::of(&[Role::Node, Role::Agent]);
 /// The largest answer accepted, in bytes: twenty times the arrivals of the longest train.
@@ -93,7 +95,8 @@ impl FarClient {
     /// [`FarError`].
     pub async fn about(&self) -> Result<FarInfo> {
         let FarInfo { name, version, sends, limits } = self.get(routes::ABOUT, self.patience).await?;
-        Ok(FarInfo { name: words(&name), version: words(&version), sends, limits })
+        let short = |text: &str| words(text).chars().take(NAME_CHARS_MAX).collect();
+        Ok(FarInfo { name: short(&name), version: short(&version), sends, limits })
     }
 
     /// Asks it to expect a train.
