@@ -55,6 +55,7 @@ mod sealed_use;
 mod secured;
 mod serve;
 mod slow_links;
+mod snapshots;
 mod sources;
 mod space;
 mod static_binary;
