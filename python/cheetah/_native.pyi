@@ -27,6 +27,12 @@ class CustodyLog:
 def custody_state(path: str | PathLike[str]) -> tuple[str | None, str | None]:
     """Returns the source and the case of the last `started` record of a log, as JSON."""
 
+def path_to_text(path: str) -> str:
+    """Returns the text of a path, as `cheetah.path_text` describes it."""
+
+def text_to_path(text: str) -> str:
+    """Returns the path of such a text."""
+
 def parse_size(text: str) -> int:
     """Returns the bytes of a size as the command line takes it: `64KiB`, `1.5G`, `12GB`. Raises ValueError, whose text is
     a sentence, for anything else."""

@@ -3,24 +3,18 @@
 A path is any bytes; Python keeps those that are not UTF-8 as lone surrogates (`os.fsdecode`), which no UTF-8 text may
 hold. The text of such a path is `bytes:` and the path, in which each such byte, each control character and each percent
 sign is `%` and two hexadecimal digits: `bytes:/cases/caf%E9.raw`. So is a path that begins with `bytes:`. Any other path
-is its own text. The Rust side reads and writes the same (crate `cheetah-device`, `path_text`).
+is its own text.
 """
 
 import os
-import re
 from typing import Any
 
-PREFIX = "bytes:"
-
-_ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
+from cheetah import _native
 
 
 def to_text(path: str | os.PathLike[str]) -> str:
     """Returns the text of a path."""
-    name = os.fspath(path)
-    if not name.startswith(PREFIX) and _is_utf8(name):
-        return name
-    return PREFIX + "".join(map(_escaped, name))
+    return _native.path_to_text(os.fspath(path))
 
 
 def typed_to_text(typed: str) -> str:
@@ -30,17 +24,14 @@ def typed_to_text(typed: str) -> str:
 
 def to_path(text: str) -> str:
     """Returns the path of a text, as `os.fsdecode` returns paths."""
-    if not text.startswith(PREFIX):
-        return text
-    encoded = os.fsencode(text.removeprefix(PREFIX))
-    return os.fsdecode(_ESCAPED.sub(lambda digits: bytes.fromhex(digits[1].decode()), encoded))
+    return _native.text_to_path(typed_to_text(text))
 
 
 def texts(value: Any) -> Any:
     """Returns a value for JSON, in which every string with bytes that are not UTF-8 is written as a path is."""
     match value:
         case str():
-            return typed_to_text(value)
+            return _to_json(value)
         case dict():
             return {texts(key): texts(one) for key, one in value.items()}
         case list() | tuple():
@@ -54,13 +45,13 @@ def printable(sentence: str) -> str:
     return sentence.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def _to_json(text: str) -> str:
+    try:
+        return typed_to_text(text)
+    except UnicodeEncodeError:
+        # Half of a pair of surrogates, which no path has.
+        return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _is_utf8(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _escaped(character: str) -> str:
-    if character == "%" or character < " " or character == "\x7f":
-        return f"%{ord(character):02X}"
-    if "\udc80" <= character <= "\udcff":
-        return f"%{ord(character) - 0xDC00:02X}"
-    return character

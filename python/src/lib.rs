@@ -1,8 +1,10 @@
 //! `cheetah._native`: the Rust part of the Python package.
 //!
 //! [`device`] opens sources as the command line does ([`cheetah_source`]), as a member of the same room ([`room`]), and
-//! reads them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes. [`custody`] records what is done with evidence; [`tables`] reads partition tables, and names formats. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/` turns devices into file
-//! objects.
+//! reads them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes.
+//! [`custody`] records what is done with evidence; [`tables`] reads partition tables, and names formats; [`sizes`] and
+//! [`path_text`] read what users write. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/`
+//! turns devices into file objects.
 
 #![deny(unsafe_code)]
 
@@ -11,6 +13,7 @@ mod device;
 mod failure;
 mod membership;
 mod open_options;
+mod path_text;
 mod room;
 mod runtime;
 mod share;
@@ -34,5 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tables::read_partition_tables, module)?)?;
     module.add_function(wrap_pyfunction!(tables::identify, module)?)?;
     module.add_function(wrap_pyfunction!(sizes::parse_size, module)?)?;
+    module.add_function(wrap_pyfunction!(path_text::path_to_text, module)?)?;
+    module.add_function(wrap_pyfunction!(path_text::text_to_path, module)?)?;
     module.add_function(wrap_pyfunction!(room::credential_file, module)?)
 }

@@ -72,6 +72,7 @@ def test_the_settings_of_a_triage_hold_texts_and_paths(tmp_path: Path) -> None:
 def test_results_hold_texts() -> None:
     told = {"a": [{"b": (ODD, 1, None, 2.5)}], ODD: "x"}
     assert path_text.texts(told) == {"a": [{"b": [ODD_TEXT, 1, None, 2.5]}], ODD_TEXT: "x"}
+    assert path_text.texts("half of a pair: \ud800") == "half of a pair: \\ud800"
 
 
 def test_an_error_about_such_a_name_is_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
