@@ -27,9 +27,9 @@ impl<'a> Bits<'a> {
     #[inline(always)]
     pub fn flush(&mut self) -> Option<()> {
         let bytes = self.count / 8;
-        match self.out.get_mut(self.at..self.at + 8) {
+        match self.out.get_mut(self.at..).and_then(|out| out.first_chunk_mut::<8>()) {
             // Writes eight bytes at once; only the first ones count.
-            Some(out) => out.copy_from_slice(&self.bits.to_le_bytes()),
+            Some(out) => *out = self.bits.to_le_bytes(),
             None => self.flush_at_end(bytes as usize)?,
         }
         self.at += bytes as usize;

@@ -2,83 +2,102 @@
 
 use super::bits::Bits;
 use super::huffman::{Code, codes, lengths};
-use super::tokens::{LENS, Tokens, distance_code};
+use super::tokens::{HALF, LENS, NONE, SYMBOLS, Token};
 
 /// The symbol that ends a block, and that of the shortest match.
 const END: usize = 256;
 const MATCH: usize = 257;
-/// The maximum length of a literal or length code: four fit between two flushes.
-const LITERAL_BITS_MAX: usize = 12;
-/// The maximum length of a distance code.
-const DISTANCE_BITS_MAX: usize = 15;
+/// The maximum length of a code.
+const BITS_MAX: usize = 15;
 /// The maximum length of a code length code.
 const LENGTH_BITS_MAX: usize = 7;
 /// The order of code length code lengths.
 const ORDER: [usize; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 
 /// Writes `tokens` as one block, optionally the last of the stream; `None` if the output is too small.
-pub fn write(tokens: &Tokens, last: bool, bits: &mut Bits<'_>) -> Option<()> {
-    let mut freqs = [0; 286];
-    freqs[..END].copy_from_slice(&tokens.literals);
-    freqs[END] = 1;
-    freqs[MATCH..].copy_from_slice(&tokens.lens);
-    let literal_lengths = lengths(&freqs, LITERAL_BITS_MAX);
-    let distance_lengths = lengths(&tokens.distances, DISTANCE_BITS_MAX);
+pub fn write<'a>(tokens: &[Token], last: bool, mut bits: Bits<'a>) -> Option<Bits<'a>> {
+    let (freqs, distance_freqs) = frequencies(tokens);
+    let literal_lengths = lengths(&freqs, BITS_MAX);
+    let distance_lengths = lengths(&distance_freqs, BITS_MAX);
     // The size is known before anything is written.
     let least: u64 = freqs.iter().zip(&literal_lengths).map(|(freq, bits)| u64::from(*freq) * u64::from(*bits)).sum();
     if least / 8 > bits.room() as u64 {
         return None;
     }
     bits.put(u64::from(last) | 2 << 1, 3);
-    header(&literal_lengths, &distance_lengths, bits)?;
+    header(&literal_lengths, &distance_lengths, &mut bits)?;
     let literals = codes(&literal_lengths);
-    body(tokens, &literals, &codes(&distance_lengths), bits)?;
+    let mut bits = body(tokens, &firsts(&literals), &seconds(&literals, &codes(&distance_lengths)), bits)?;
     bits.put(literals[END].bits.into(), literals[END].count);
-    bits.flush()
+    bits.flush()?;
+    Some(bits)
 }
 
-fn body(tokens: &Tokens, literals: &[Code; 286], distances: &[Code; 30], bits: &mut Bits<'_>) -> Option<()> {
-    let lens = whole_lens(literals);
-    let mut at = 0;
-    for sequence in tokens.sequences() {
-        let mut left = usize::from(sequence.literals);
-        loop {
-            // Always four: cheaper than a mispredicted branch on their number.
-            for (index, byte) in tokens.bytes::<4>(at).into_iter().enumerate() {
-                let code = literals[usize::from(byte)];
-                let code = if index < left { code } else { Code::default() };
-                bits.put(code.bits.into(), code.count);
-            }
-            bits.flush()?;
-            at += left.min(4);
-            if left <= 4 {
-                break;
-            }
-            left -= 4;
-        }
-        let len = usize::from(sequence.len);
-        let Some(whole) = lens.get(len).filter(|_| len > 0) else { break };
-        bits.put(whole.bits.into(), whole.count);
-        let distance = usize::from(sequence.distance);
-        let (code, extra) = distance_code(distance);
-        let code = distances[code];
-        bits.put(code.bits.into(), code.count);
-        bits.put((distance as u64 - 1) & ((1 << extra) - 1), extra);
+/// Returns the frequencies of literals and lengths, the block's end included, and those of distances.
+fn frequencies(tokens: &[Token]) -> ([u32; 286], [u32; NONE]) {
+    let (mut firsts, mut seconds) = ([0; SYMBOLS], [0; SYMBOLS]);
+    for token in tokens {
+        firsts[token.first()] += 1;
+        seconds[token.second()] += 1;
+    }
+    let (mut freqs, mut distances) = ([0; 286], [0; NONE]);
+    for ((freq, first), second) in freqs.iter_mut().zip(&firsts[..HALF]).zip(&seconds[HALF..]) {
+        *freq = first + second;
+    }
+    freqs[END] = 1;
+    for (how, freq) in LENS[3..].iter().zip(&firsts[HALF..]) {
+        freqs[MATCH + usize::from(how.code)] += freq;
+    }
+    distances.copy_from_slice(&seconds[..NONE]);
+    (freqs, distances)
+}
+
+/// Writes all tokens, each without a branch. The writer is a local value here, so that it stays in registers.
+#[inline(never)]
+fn body<'a>(
+    tokens: &[Token],
+    firsts: &[u32; SYMBOLS],
+    seconds: &[u32; SYMBOLS],
+    mut bits: Bits<'a>,
+) -> Option<Bits<'a>> {
+    for token in tokens {
+        let (first, second) = (firsts[token.first()], seconds[token.second()]);
+        let second_bits = u64::from(second >> 10) | token.extra() << (second & 31);
+        // At most 20 bits for a length and 28 for a distance.
+        let (count, second_count) = (first & 31, second >> 5 & 31);
+        bits.put(u64::from(first >> 5) | second_bits << count, count + second_count);
         bits.flush()?;
-        at += len;
     }
-    Some(())
+    Some(bits)
 }
 
-/// The code and extra bits of each match length.
-fn whole_lens(literals: &[Code; 286]) -> [Code; 259] {
-    let mut lens = [Code::default(); 259];
-    for ((len, whole), how) in (0u32..).zip(&mut lens).zip(&LENS).skip(3) {
-        let code = literals[MATCH + usize::from(how.code)];
-        let extra = len - u32::from(how.base);
-        *whole = Code { bits: code.bits | extra << code.count, count: code.count + u32::from(how.extra) };
+/// What is written for each first symbol of a token, a length's extra bits included; its number of bits in the lowest
+/// five bits.
+fn firsts(literals: &[Code; 286]) -> [u32; SYMBOLS] {
+    let mut firsts = [0; SYMBOLS];
+    for (first, code) in firsts.iter_mut().zip(&literals[..HALF]) {
+        *first = code.bits << 5 | code.count;
     }
-    lens
+    for ((len, first), how) in (3..).zip(&mut firsts[HALF..]).zip(&LENS[3..]) {
+        let code = literals[MATCH + usize::from(how.code)];
+        let bits = code.bits | (len - u32::from(how.base)) << code.count;
+        *first = bits << 5 | (code.count + u32::from(how.extra));
+    }
+    firsts
+}
+
+/// The code of each second symbol of a token; in the lowest five bits its number of bits, in the next five the same
+/// with the extra bits.
+fn seconds(literals: &[Code; 286], distances: &[Code; NONE]) -> [u32; SYMBOLS] {
+    let mut seconds = [0; SYMBOLS];
+    for ((index, second), code) in (0u32..).zip(&mut seconds).zip(distances) {
+        let extra = (index / 2).saturating_sub(1);
+        *second = code.bits << 10 | (code.count + extra) << 5 | code.count;
+    }
+    for (second, code) in seconds[HALF..].iter_mut().zip(&literals[..HALF]) {
+        *second = code.bits << 10 | code.count << 5 | code.count;
+    }
+    seconds
 }
 
 /// Writes the run-length coded lengths of all codes.
