@@ -44,7 +44,7 @@ lint-house: ## count circles of files, untyped answers and the like, which may o
 	@scripts/house
 
 # Crates outside of the workspace: programs that only the lab and the benchmarks need, and the libFuzzer targets.
-APART = bench/packets lab/relay fuzz
+APART = bench/packets lab/relay lab/disk fuzz
 
 lint-rust:
 	@scripts/install-deps --build --python
