@@ -53,6 +53,39 @@ def test_every_option_is_parsed(tmp_path: Path) -> None:
     )
 
 
+def test_redundant_drives_given_servers_and_models_are_targets() -> None:
+    given = (
+        "ram:parity:16KiB@a,nbd://b:7/x,nbd+unix:///?socket=/s ram:mirror@local:2 disk:desktop old=disk:ide:ext3 "
+        "array:stripe:256KiB@desktop:4"
+    )
+    assert command.parse(given.split()).targets == (
+        TargetSpec(
+            "ram:parity:16KiB:ext4@3",
+            None,
+            DrivePlan("parity", 16 * KIB, ("a", "nbd://b:7/x", "nbd+unix:///?socket=/s")),
+            "ext4",
+        ),
+        TargetSpec("ram:mirror:64KiB:ext4@2", None, DrivePlan("mirror", 64 * KIB, (), 2), "ext4"),
+        TargetSpec("disk:desktop:ext4 (model)", fs="ext4", disk_model="desktop"),
+        TargetSpec("old (model)", fs="ext3", disk_model="ide"),
+        TargetSpec(
+            "array:stripe:256KiB:ext4@desktop:4 (model)",
+            None,
+            DrivePlan("stripe", 256 * KIB, (), 4, "desktop"),
+            "ext4",
+        ),
+    )
+
+
+def test_a_baseline_may_be_a_model_as_given() -> None:
+    assert command.parse(["old=disk:ide", "disk:desktop", "--baseline", "old"]).baseline == "old (model)"
+
+
+def test_a_quick_run_measures_each_step_once() -> None:
+    assert command.parse([".", "--quick"]).repetitions == 1
+    assert command.parse([".", "--quick", "--repetitions", "2"]).repetitions == 2
+
+
 def test_a_directory_may_contain_an_equals_sign(tmp_path: Path) -> None:
     (tmp_path / "a=b").mkdir()
     (target,) = command.parse(["a=b"]).targets
@@ -96,6 +129,14 @@ def test_a_baseline_may_be_a_directory_as_given(tmp_path: Path) -> None:
         ("ram:stripe:linear@a", "leave one out"),
         ("ram:stripe:3KiB@a", "power of two"),
         ("ram:linear:64KiB@a", "no stripe unit"),
+        ("ram:parity@a,b", "needs 3 nodes"),
+        ("ram:mirror@a", "needs 2 nodes"),
+        ("disk:floppy", "ide, desktop, velociraptor, zero"),
+        ("disk:ide:zfs", "no file system 'zfs'"),
+        ("array:stripe", "does not name its nodes"),
+        ("array:stripe@floppy:4", "no model of a disk 'floppy'"),
+        ("array:stripe@desktop", "not a number of nodes"),
+        ("array:parity@desktop:2", "needs 3 nodes"),
         ("--name .", "NAME=TARGET"),
         (". --image nowhere", "there is no such file"),
         (". --image .", "is not a file"),

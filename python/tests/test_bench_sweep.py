@@ -96,6 +96,14 @@ def test_equal_combinations_are_measured_once() -> None:
     assert names(["ram:stripe@local:2"], "unit=64KiB,65536,64K") == ["ram:stripe:64KiB:ext4@2"]
 
 
+def test_the_name_of_a_model_says_that_it_is_one() -> None:
+    assert names(["disk:desktop", "array:parity@desktop:4"], "fs=xfs") == [
+        "disk:desktop:xfs (model)",
+        "array:parity:64KiB:xfs@desktop:4 (model)",
+    ]
+    assert names(["old=disk:ide"]) == ["old (model)"]
+
+
 @pytest.mark.parametrize(
     ("targets", "sweeps", "said"),
     [
@@ -110,8 +118,11 @@ def test_equal_combinations_are_measured_once() -> None:
         (["ram:stripe@a"], ["unit=16KiB,"], "is not a size"),
         (["ram:stripe@a"], ["unit=48KiB"], "power of two"),
         (["ram:stripe@a"], ["unit=8MiB"], "power of two"),
-        (["ram:stripe@a"], ["layout=parity"], "linear and stripe"),
-        (["ram:stripe@a"], ["fs=zfs"], "ext4, xfs, btrfs, vfat, ntfs"),
+        (["ram:stripe@a"], ["layout=raid5"], "linear, stripe, mirror, parity"),
+        (["ram:stripe@a,b"], ["layout=parity"], "a parity drive needs 3 nodes"),
+        (["ram:parity@a,b,c"], ["nodes=2"], "a parity drive needs 3 nodes"),
+        (["disk:ide"], ["unit=64KiB"], "applies to none"),
+        (["ram:stripe@a"], ["fs=zfs"], "ext4, ext3, ext2, xfs, btrfs, vfat, ntfs"),
         (["ram:stripe@a"], ["nodes=0"], "not a number of nodes"),
         (["ram:stripe@a"], ["readahead=1000B"], "multiple of 4KiB"),
         (["ram:stripe@a"], ["unit=16KiB", "unit=64KiB"], "twice"),

@@ -4,9 +4,11 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from cheetah.bench import tree
 from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image, prepare
 from cheetah.bench.storage.settings import DrivePlan, Scope, Settings, TargetSpec
-from cheetah.bench.storage.targets import filesystem, leftover, mounts, ram_drive, work
+from cheetah.bench.storage.targets import disk_model, filesystem, leftover, mounts, work
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Missing, Target
@@ -160,7 +162,7 @@ def made_or_skip(fs: str) -> None:
         pytest.skip(str(missing))
 
 
-@pytest.mark.parametrize("fs", ["ext4", "ntfs", "vfat", "xfs", "btrfs"])
+@pytest.mark.parametrize("fs", ["ext4", "ext3", "ext2", "ntfs", "vfat", "xfs", "btrfs"])
 def test_a_file_system_is_made_in_a_directory(disk: Path, fs: str) -> None:
     made_or_skip(fs)
     status = os.statvfs(disk)
@@ -192,7 +194,7 @@ def test_a_failing_file_system_is_one_sentence(disk: Path, monkeypatch: pytest.M
     assert list(names(disk)) == ["theirs"]
 
 
-@pytest.mark.parametrize("layout", ["stripe", "linear"])
+@pytest.mark.parametrize("layout", ["stripe", "linear", "mirror"])
 def test_a_drive_is_created_used_and_destroyed(own_tmp: Path, layout: str) -> None:
     with drive(own_tmp / "out", layout=layout).enter(NEED) as ready:
         content = os.urandom(8 * MIB)
@@ -200,7 +202,7 @@ def test_a_drive_is_created_used_and_destroyed(own_tmp: Path, layout: str) -> No
         os.sync()
         assert (ready.directory / "file").read_bytes() == content
         assert f"{layout} " in ready.about["drive"] and "over 2 nodes" in ready.about["drive"]
-        assert ready.about["unit"] == ("64KiB" if layout == "stripe" else "none")
+        assert ready.about["unit"] == ("none" if layout == "linear" else "64KiB")
         assert ready.about["read-ahead"] == "256 KiB"
         assert ready.about["nodes"].count("127.0.0.1:") == 2
         (drive_file,) = ready.pages_of
@@ -210,6 +212,50 @@ def test_a_drive_is_created_used_and_destroyed(own_tmp: Path, layout: str) -> No
         assert int(status[6]) * 512 >= len(content), "the device's counters include the bytes written"
     assert nothing_left(own_tmp)
     assert not list(own_tmp.iterdir())
+
+
+def test_a_drive_over_given_servers_is_created_used_and_removed(own_tmp: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        plan = DrivePlan("parity", 64 << 10, tuple(stack.enter_context(nbd_server(tmp_path, n)) for n in range(3)))
+        target = DriveTarget("drive", plan, "ext4", own_tmp / "out", MIB)
+        ready = stack.enter_context(target.enter(NEED))
+        (ready.directory / "file").write_bytes(bytes(MIB))
+        assert "parity " in ready.about["drive"] and "started" not in ready.about["nodes"]
+    assert nothing_left(own_tmp) and not list(own_tmp.iterdir())
+
+
+@contextlib.contextmanager
+def nbd_server(folder: Path, number: int) -> Iterator[str]:
+    """Serves memory over NBD; yields the URI."""
+    if shutil.which("nbdkit") is None:
+        pytest.skip("needs nbdkit")
+    socket = folder / f"server-{number}"
+    server = subprocess.Popen(["nbdkit", "--foreground", "--unix", str(socket), "memory", "256M"])
+    try:
+        assert soon(socket.exists)
+        yield f"nbd+unix:///?socket={socket}"
+    finally:
+        server.kill()
+        server.wait(PATIENCE_S)
+
+
+def test_a_model_without_its_program_is_one_sentence(own_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_root()
+    monkeypatch.setattr(disk_model, "program", lambda: None)
+    target = disk_model.DiskModelTarget("old", "ide", "ext4", own_tmp / "out", MIB)
+    with pytest.raises(Missing, match=r"need lab-disk .*LAB_DISK"), target.enter(NEED):
+        pass
+
+
+def test_a_quick_run_works_on_a_small_image_whatever_was_named(tmp_path: Path) -> None:
+    given = tmp_path / "case.raw"
+    with given.open("wb") as file:
+        file.truncate(100 << 30)
+    said: list[str] = []
+    settings = Settings((), "", tmp_path, image=given, extent=Scope.QUICK)
+    assert image.get(settings, said.append).stat().st_size == 64 * MIB
+    assert "too much for --quick" in said[0]
+    assert image.get(dataclasses.replace(settings, extent=Scope.NORMAL), said.append) == given
 
 
 def test_a_drive_is_destroyed_after_a_failure(own_tmp: Path) -> None:
@@ -285,7 +331,7 @@ def test_a_drive_of_a_killed_run_is_reported_and_removed(own_tmp: Path) -> None:
     assert process.stdout
     ready = Path(process.stdout.readline().strip())
     assert ready.is_dir()
-    (said,) = leftover.others([ram_drive.parent(), own_tmp])
+    (said,) = leftover.others([work.parent(), own_tmp])
     assert str(own_tmp / "out") in said and f"process {process.pid}," in said
     assert leftover.cleared([own_tmp]) == []
     assert ready.is_dir(), "a directory in use stays"

@@ -8,6 +8,11 @@ from typing import Any
 from cheetah.bench.storage.sample import COLD, WARM
 
 STATES = (COLD, WARM)
+DISK_MODELS = ("ide", "desktop", "velociraptor", "zero")
+"""The models of disks that the lab's program serves."""
+LINEAR = "linear"
+NODES_MIN = {LINEAR: 1, "stripe": 1, "mirror": 2, "parity": 3}
+"""By layout: the least number of nodes. All but a linear drive have a stripe unit."""
 REPETITIONS = 3
 STEP_LIMIT_S = 3600.0
 
@@ -27,33 +32,53 @@ class DrivePlan:
     """A drive created for the run and destroyed after it."""
 
     layout: str
-    """ "linear" or "stripe"."""
+    """A key of `NODES_MIN`."""
     unit_bytes: int
     """The stripe unit; unused if the layout is linear."""
     nodes: tuple[str, ...] = ()
-    """HOST:PORT of running nodes; empty if nodes are started for the run."""
+    """HOST:PORT of running nodes, or NBD URIs of given servers; empty if nodes are started for the run."""
     local: int = 0
     """The number of nodes to start on this machine."""
+    disk_model: str = ""
+    """What is started in place of nodes: models of this disk, each behind an NBD server."""
 
     @property
     def width(self) -> int:
         """The number of its nodes."""
         return self.local or len(self.nodes)
 
+    @property
+    def has_unit(self) -> bool:
+        """Whether it has a stripe unit."""
+        return self.layout != LINEAR
+
+    @property
+    def data_width(self) -> int:
+        """The number of nodes that together hold the content once."""
+        return {"mirror": self.width // 2, "parity": self.width - 1}.get(self.layout, self.width)
+
 
 @dataclasses.dataclass(frozen=True)
 class TargetSpec:
-    """A candidate: a directory, or a drive to create."""
+    """A candidate: a directory, a drive to create, or the model of a disk."""
 
     name: str
     """The name in tables, unique in a run."""
     directory: Path | None = None
-    """Absolute; None for a drive."""
+    """Absolute; None for others."""
     drive: DrivePlan | None = None
     fs: str | None = None
-    """The file system made for the run: always one on a drive; in a directory none, or one in a file there."""
+    """The file system made for the run: always one on a drive and a model; in a directory none, or one in a file
+    there."""
     readahead_bytes: int | None = None
     """The kernel's read-ahead for the loop device; None for the default."""
+    disk_model: str = ""
+    """The model of a disk, if it is one."""
+
+    @property
+    def is_model(self) -> bool:
+        """Whether a model of a disk takes part, which each of its rows must say."""
+        return bool(self.disk_model or (self.drive and self.drive.disk_model))
 
 
 @dataclasses.dataclass(frozen=True)

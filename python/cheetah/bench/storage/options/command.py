@@ -32,7 +32,7 @@ def parse(command_line: Sequence[str]) -> Settings:
         out=Path(os.path.abspath(given.out)),
         image=_image(given.image),
         steps=tuple(_listed("--steps", given.steps)),
-        repetitions=_repetitions(given.repetitions),
+        repetitions=_repetitions(given.repetitions or str(1 if given.quick else REPETITIONS)),
         states=_states(given.states),
         extent=Scope.QUICK if given.quick else Scope.FULL if given.full else Scope.NORMAL,
         step_limit_s=syntax.duration(given.step_limit),
@@ -55,7 +55,7 @@ def _parser() -> options.Parser:
     add("--image", metavar="IMAGE")
     add("--baseline", metavar="NAME")
     add("--steps", metavar="LIST")
-    add("--repetitions", metavar="N", default=str(REPETITIONS))
+    add("--repetitions", metavar="N")
     add("--states", metavar="LIST", default=COLD)
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--quick", action="store_true")

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cheetah.bench.failure import Misuse
 from cheetah.bench.storage.options import syntax
-from cheetah.bench.storage.settings import TargetSpec
+from cheetah.bench.storage.settings import NODES_MIN, TargetSpec
 from cheetah.bench.units import iec
 
 TARGETS_MAX = 100
+MODEL = "(model)"
+"""In the name of each target that is not a real disk."""
 
 Value = int | str
 
@@ -24,7 +26,7 @@ _PARSE: dict[str, Callable[[str], Value]] = {
 
 _HINTS = {
     "layout": "only a created drive (ram:…) has a layout",
-    "unit": "only a created, striped drive (ram:stripe@…) has a stripe unit",
+    "unit": "only a created drive that is not linear (ram:stripe@…) has a stripe unit",
     "nodes": "only a created drive (ram:…) has nodes",
     "readahead": "it is set for loop devices made for the run, that is for drives (ram:…) and with --sweep fs=…; "
     "the read-ahead of your own disks is left alone",
@@ -62,7 +64,7 @@ def expand(
             found.setdefault(_varied(given, named, dict(zip(keys, values, strict=True)), used))
             if len(found) + len(expanded) > TARGETS_MAX:
                 raise Misuse(f"that makes more than {TARGETS_MAX} targets: sweep over less")
-        first.setdefault(given.name or str(given.directory or _drive_name(given)), next(iter(found)).name)
+        first.setdefault(given.name or str(given.directory or _made_name(given)), next(iter(found)).name)
         expanded += found
     for key in keys:
         if key not in used:
@@ -83,10 +85,14 @@ def _varied(given: TargetSpec, named: bool, values: Mapping[str, Value], used: s
     if named:
         name = " ".join([given.name, *said])
     else:
-        name = _drive_name(target) if target.drive else f"{target.directory}" + (f":{target.fs}" if target.fs else "")
+        name = (
+            _made_name(target)
+            if target.directory is None
+            else f"{target.directory}" + (f":{target.fs}" if target.fs else "")
+        )
         if target.readahead_bytes is not None:
             name += f" {_said('readahead', target.readahead_bytes)}"
-    return dataclasses.replace(target, name=name)
+    return dataclasses.replace(target, name=f"{name} {MODEL}" if target.is_model else name)
 
 
 def _applies(key: str, target: TargetSpec) -> bool:
@@ -95,7 +101,7 @@ def _applies(key: str, target: TargetSpec) -> bool:
     if key == "readahead":
         return target.fs is not None
     if key == "unit":
-        return target.drive is not None and target.drive.layout == "stripe"
+        return target.drive is not None and target.drive.has_unit
     return target.drive is not None
 
 
@@ -114,9 +120,11 @@ def _with(target: TargetSpec, key: str, value: Value) -> TargetSpec:
         wanted = int(value)
         if wanted > drive.width:
             raise Misuse(
-                f"--sweep nodes={wanted}: {_drive_name(target)} has {drive.width}; name more, or sweep to fewer"
+                f"--sweep nodes={wanted}: {_made_name(target)} has {drive.width}; name more, or sweep to fewer"
             )
         drive = dataclasses.replace(drive, nodes=drive.nodes[:wanted], local=wanted if drive.local else 0)
+    if drive.width < NODES_MIN[drive.layout]:
+        raise Misuse(f"--sweep {key}={value}: a {drive.layout} drive needs {NODES_MIN[drive.layout]} nodes")
     return dataclasses.replace(target, drive=drive)
 
 
@@ -129,11 +137,15 @@ def _said(key: str, value: Value) -> str:
     return iec(int(value)) if key == "unit" else str(value)
 
 
-def _drive_name(target: TargetSpec) -> str:
-    assert target.drive is not None
+def _made_name(target: TargetSpec) -> str:
+    """Returns the name of what is made for the run, as it is written on the command line."""
     drive = target.drive
-    parts = ["ram", drive.layout, *([iec(drive.unit_bytes)] if drive.layout == "stripe" else []), target.fs or ""]
-    return f"{':'.join(filter(None, parts))}@{drive.width}"
+    if drive is None:
+        return f"{syntax.DISK}{target.disk_model}:{target.fs}"
+    kind = (syntax.ARRAY if drive.disk_model else syntax.RAM).rstrip(":")
+    parts = [kind, drive.layout, *([iec(drive.unit_bytes)] if drive.has_unit else []), target.fs or ""]
+    over = f"{drive.disk_model}:{drive.width}" if drive.disk_model else str(drive.width)
+    return f"{':'.join(filter(None, parts))}@{over}"
 
 
 def _check_names(targets: Sequence[TargetSpec]) -> None:

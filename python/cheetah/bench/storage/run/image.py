@@ -25,16 +25,20 @@ UUID = "8d0c4a52-6f0e-4d57-9a3a-5f1f0b6f2d11"
 
 
 def get(settings: Settings, say: Callable[[str], None]) -> Path:
-    """Returns the named image, or makes one in the directory of the results, where it stays for the next run. Raises
-    BenchError without room for it."""
-    if settings.image is not None:
-        return settings.image
+    """Returns the named image, or makes one in the directory of the results, where it stays for the next run. A quick
+    run takes a large image for none: it must be short. Raises BenchError without room for one."""
     size = SIZES[settings.extent]
+    if settings.image is not None:
+        given = settings.image.stat().st_size
+        if not settings.quick or given <= size:
+            return settings.image
+        say(f"{settings.image} has {iec(given)}, too much for --quick, which works on {iec(size)} of its own")
     path = settings.out / f"image-{iec(size)}.raw"
     if path.is_file() and path.stat().st_size == size:
         say(f"the image is {path}, made by an earlier run")
         return path
-    say(f"no --image was named: making {path}, {iec(size)} of ext4 with this machine's own programs")
+    none = "" if settings.image else "no --image was named: "
+    say(f"{none}making {path}, {iec(size)} of ext4 with this machine's own programs")
     require_space(settings.out, 2 * size + 16 * MIB)
     with WorkDirectory(settings.out, settings.out) as work:
         unfinished = work.directory / path.name

@@ -9,8 +9,9 @@ from cheetah.bench.failure import BenchError
 from cheetah.bench.storage.run import image, safety
 from cheetah.bench.storage.settings import Settings, TargetSpec
 from cheetah.bench.storage.steps import need_bytes
-from cheetah.bench.storage.targets import leftover, mounts, ram_drive
+from cheetah.bench.storage.targets import leftover, mounts, work
 from cheetah.bench.storage.targets.directory import DirectoryTarget, SpaceReservations, require_space
+from cheetah.bench.storage.targets.disk_model import DiskModelTarget
 from cheetah.bench.storage.targets.ram_drive import DriveTarget
 from cheetah.bench.storage.targets.target import Target
 from cheetah.bench.units import MIB
@@ -35,7 +36,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     """Prepares a run. Raises Refused because of evidence, BenchError if the run cannot begin. `say` receives sentences
     for the user. Nothing is written to a target yet."""
     warnings = safety.check(settings)
-    places = [*(target.directory for target in settings.targets if target.directory), settings.out, ram_drive.parent()]
+    places = [*(target.directory for target in settings.targets if target.directory), settings.out, work.parent()]
     warnings += [*shared_disks(settings), *leftover.others(places)]
     for sentence in [*warnings, *leftover.cleared(places)]:
         say(sentence)
@@ -75,5 +76,7 @@ def made(spec: TargetSpec, settings: Settings, file_bytes: int, room: SpaceReser
     """Returns a target for files up to a size; `room` is shared by all targets."""
     if spec.directory is not None:
         return DirectoryTarget(spec.name, spec.directory, settings.out, file_bytes, room, spec.fs, spec.readahead_bytes)
-    assert spec.drive is not None and spec.fs is not None
+    assert spec.fs is not None
+    if spec.drive is None:
+        return DiskModelTarget(spec.name, spec.disk_model, spec.fs, settings.out, file_bytes, spec.readahead_bytes)
     return DriveTarget(spec.name, spec.drive, spec.fs, settings.out, file_bytes, spec.readahead_bytes)

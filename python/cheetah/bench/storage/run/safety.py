@@ -47,8 +47,8 @@ def check(settings: Settings) -> list[str]:
         _refuse(looked.evidence, settings.beside_evidence, said)
         if looked.missed:
             said.append(f"{target.directory} was not completely searched for custody logs: {looked.missed}")
-    if any(target.drive for target in settings.targets):
-        # Drives are mounted there, with their files.
+    if any(target.directory is None for target in settings.targets):
+        # What is made for the run is mounted there, with its files.
         temporary = EvidenceSearch()
         _around(_existing(Path(tempfile.gettempdir())), temporary)
         _refuse(temporary.evidence, settings.beside_evidence, said, "; name another directory in TMPDIR")

@@ -33,12 +33,17 @@ class FileSystemKind:
 
 _MOUNT = ("mount", "-o", "noatime", "-t")
 
-# No lazy initialisation, which would disturb measurements.
+
+def _ext(number: int) -> FileSystemKind:
+    # No lazy initialisation, which would disturb measurements.
+    options = ("-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0")
+    return FileSystemKind((f"mkfs.ext{number}", *options), (*_MOUNT, f"ext{number}"), 16 * MIB, 0.04, 40 * MIB)
+
+
 KINDS = {
-    "ext4": FileSystemKind(
-        ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"),
-        (*_MOUNT, "ext4"), 16 * MIB, 0.04, 40 * MIB,
-    ),
+    "ext4": _ext(4),
+    "ext3": _ext(3),
+    "ext2": _ext(2),
     "xfs": FileSystemKind(("mkfs.xfs", "-q", "-f"), (*_MOUNT, "xfs"), 300 * MIB, 0.02, 100 * MIB),
     "btrfs": FileSystemKind(("mkfs.btrfs", "-q", "-f"), (*_MOUNT, "btrfs"), 256 * MIB, 0.1, 256 * MIB),
     "vfat": FileSystemKind(("mkfs.vfat", "-F", "32"), (*_MOUNT, "vfat"), 64 * MIB, 0.01, 8 * MIB, 4 * GIB - 1),
@@ -177,6 +182,12 @@ def _read_ahead(place: Path, readahead_bytes: int) -> None:
         place.write_text(str(readahead_bytes >> 10), encoding="ascii")
     except OSError as error:
         raise BenchError(f"read-ahead of {iec(readahead_bytes)} cannot be set: {place}: {error.strerror}") from error
+
+
+def unmount_below(directory: Path) -> None:
+    """Unmounts all that is mounted at or below a directory."""
+    for point in mounts.below(directory):
+        unmount(point)
 
 
 def unmount(directory: Path) -> None:

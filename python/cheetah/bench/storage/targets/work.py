@@ -99,6 +99,13 @@ class WorkDirectory:
         return process
 
 
+def parent() -> Path:
+    """Returns where mount points and drive files are while a drive exists."""
+    # Python tries the directory with a file, which it would leave when interrupted.
+    with uninterrupted():
+        return Path(tempfile.gettempdir())
+
+
 def require_trusted(directory: Path) -> None:
     """Raises BenchError if another user could rename files made in a directory and put links in their place, through
     which this user, perhaps root, would write and remove elsewhere."""
