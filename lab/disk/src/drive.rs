@@ -1,5 +1,8 @@
 //! A drive in virtual time: commands go in, and it says which have ended by when. It neither waits nor has data.
 //!
+//! A read that has to wait for the platter takes what passes meanwhile into the buffer, so that reading backward does not
+//! cost a revolution each time.
+//!
 //! Commands become visible after the command overhead, and wait for the mechanism in the order of their arrival. Reads that
 //! the buffer has end at once, at the speed of the interface. Writes end when they are in the write cache, which waits for
 //! room, and go to the platters in the background, in the order that takes the head least time. A flush ends when the
@@ -238,10 +241,12 @@ impl Drive {
     fn begin_read(&mut self, id: u64, extent: Extent, now_ns: u64) {
         let missing = self.missing(extent);
         let ends_ns = self.mechanism.access_ns(missing, now_ns, false);
+        let before_bytes = self.mechanism.bytes_on_arrival(missing, now_ns);
         self.stop_reading_ahead(now_ns);
         let reads_on = self.read_cache.current().is_some_and(|segment| segment.end == missing.start);
         if !reads_on {
-            self.read_cache.begin(missing.start);
+            // Waiting for the platter, the drive reads what passes.
+            self.read_cache.begin(missing.start.saturating_sub(before_bytes));
         }
         self.wrote_last = false;
         self.working = Some(Work { ends_ns, extent: missing, read: Some(id) });

@@ -57,6 +57,17 @@ impl Mechanism {
         there_ns + self.geometry.wait_ns(extent.start, there_ns) + self.geometry.transfer_ns(extent)
     }
 
+    /// Returns the bytes before an extent that pass under the head while it waits for the extent, after a seek that begins
+    /// now.
+    pub fn bytes_on_arrival(&self, extent: Extent, now_ns: u64) -> u64 {
+        if self.passed_ns(extent, now_ns).is_some() {
+            return 0;
+        }
+        let there_ns = now_ns + self.read.ns(self.geometry.distance(self.at(now_ns), extent.start));
+        let wait_ns = self.geometry.wait_ns(extent.start, there_ns);
+        self.geometry.reached(extent.start, wait_ns, u64::MAX) - extent.start
+    }
+
     /// Returns when the head, reading on, will have passed an extent that is just ahead of it.
     fn passed_ns(&self, extent: Extent, now_ns: u64) -> Option<u64> {
         let stream = self.stream?;

@@ -143,6 +143,14 @@ fn a_slow_reader_finds_what_was_read_ahead() {
 }
 
 #[test]
+fn reading_backward_does_not_cost_a_revolution_for_each_record() {
+    let starts = (0..2000u64).rev().map(|number| number * 4096);
+    let reads: Vec<_> = starts.map(|start| Operation::Read(Extent { start, end: start + 4096 })).collect();
+    let elapsed_ns = run(&IDE, &reads, 1).elapsed_ns;
+    assert!(elapsed_ns < 2000 * IDE.revolution_ns / 5, "{elapsed_ns}");
+}
+
+#[test]
 fn a_drive_without_delays_ends_everything_at_once() {
     assert_eq!(run(&ZERO, &random_reads(3), 8).elapsed_ns, 0);
 }
