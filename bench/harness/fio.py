@@ -79,6 +79,21 @@ def directly_on_file(job: Job, path: str, prefix: Sequence[str] = ()) -> FioResu
     return result(argv, run(argv))
 
 
+def run_job(job: Job) -> FioResult:
+    """Runs a job whose own options name engine and target."""
+    return _run(job, [], [])
+
+
+def sum_of_jobs(argv: Sequence[str]) -> float:
+    """Runs a command with several jobs that begin together; returns all their bytes over the time of the longest."""
+    printed = run(argv)
+    jobs = json.loads(printed[printed.find("{") :])["jobs"]
+    if failed := [job["jobname"] for job in jobs if job["error"]]:
+        raise BenchError(f"{' '.join(argv)}: {', '.join(failed)} failed")
+    results = [_parse(job) for job in jobs]
+    return sum(result.bytes_done for result in results) / max(result.seconds for result in results)
+
+
 def direct_command(job: Job, path: str) -> list[str]:
     """Returns the command that runs the job against an existing file without the page cache."""
     return _command(job, ["--ioengine=libaio", "--direct=1", f"--filename={path}", "--allow_file_create=0"])

@@ -3,7 +3,9 @@
 it has read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
 
 `extend.py HOST PORT SOCKET AHEAD BEHIND` serves the default export of the server at HOST:PORT on a Unix socket, and
-says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains.
+says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains. AHEAD may be two
+sizes, as in `4096-131072`: the read-ahead of the thesis of 2005, which begins with the first, doubles with each read
+that follows the one before, up to the second, and begins anew after any other.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import threading
 
-PAGE_BYTES = 4096
+PAGE_BYTES = 1024
 READ_BYTES_MAX = 32 << 20
 
 NBDMAGIC, IHAVEOPT, OPTION_REPLY = 0x4E42444D41474943, 0x49484156454F5054, 0x3E889045565A9
@@ -96,10 +98,26 @@ class PageStore:
         return os.pread(self._file.fileno(), length, offset)
 
 
+class Window:
+    """How much is read ahead: the same each time if both sizes are equal."""
+
+    def __init__(self, first: int, most: int) -> None:
+        self._first, self._most = first, most
+        self._next = first
+        self._end = -1
+
+    def ahead(self, offset: int, length: int) -> int:
+        """Returns the bytes to read beyond this read."""
+        follows = offset == self._end
+        self._next = min(self._next * 2, self._most) if follows else self._first
+        self._end = offset + length
+        return self._next
+
+
 class Extender:
     """Serves clients, each in a thread with its own connection."""
 
-    def __init__(self, host: str, port: int, ahead: int, behind: int) -> None:
+    def __init__(self, host: str, port: int, ahead: tuple[int, int], behind: int) -> None:
         self._address = (host, port)
         self._ahead = ahead
         self._behind = behind
@@ -107,10 +125,10 @@ class Extender:
 
     def serve(self, client: socket.socket) -> None:
         """Serves one client until it disconnects."""
-        remote = Remote(*self._address)
+        remote, window = Remote(*self._address), Window(*self._ahead)
         try:
             if self._agree(client):
-                while self._answer(client, remote):
+                while self._answer(client, remote, window):
                     pass
         except (EOFError, ConnectionError):
             pass
@@ -137,7 +155,7 @@ class Extender:
             if option == OPT_ABORT:
                 return False
 
-    def _answer(self, client: socket.socket, remote: Remote) -> bool:
+    def _answer(self, client: socket.socket, remote: Remote, window: Window) -> bool:
         """Answers one request; returns whether there may be more."""
         _, _, kind, cookie, offset, length = struct.unpack("!IHHQQI", receive(client, 28))
         if kind == CMD_DISC:
@@ -145,7 +163,7 @@ class Extender:
         if kind != CMD_READ or length > READ_BYTES_MAX or offset + length > self._kept.size:
             client.sendall(struct.pack("!IIQ", SIMPLE_REPLY, EINVAL, cookie))
             return True
-        span = self._kept.missing(offset, length, self._ahead, self._behind)
+        span = self._kept.missing(offset, length, window.ahead(offset, length), self._behind)
         if span:
             self._kept.put(span[0], remote.read(span[0], span[1] - span[0]))
         client.sendall(struct.pack("!IIQ", SIMPLE_REPLY, 0, cookie) + self._kept.get(offset, length))
@@ -155,7 +173,8 @@ class Extender:
 def main() -> None:
     """Entry point."""
     host, port, path, ahead, behind = sys.argv[1:]
-    extender = Extender(host, int(port), int(ahead), int(behind))
+    first, _, most = ahead.partition("-")
+    extender = Extender(host, int(port), (int(first), int(most or first)), int(behind))
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()

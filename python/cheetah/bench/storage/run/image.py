@@ -24,10 +24,11 @@ DELETED_ONE_IN = 8
 UUID = "8d0c4a52-6f0e-4d57-9a3a-5f1f0b6f2d11"
 
 
-def get(settings: Settings, say: Callable[[str], None]) -> Path:
+def get(settings: Settings, say: Callable[[str], None], size_bytes: int = 0) -> Path:
     """Returns the named image, or makes one in the directory of the results, where it stays for the next run. A quick
-    run takes a large image for none: it must be short. Raises BenchError without room for one."""
-    size = SIZES[settings.extent]
+    run takes a large image for none: it must be short. `size_bytes` is another size than the usual one. Raises
+    BenchError without room for one."""
+    size = size_bytes or SIZES[settings.extent]
     if settings.image is not None:
         given = settings.image.stat().st_size
         if not settings.quick or given <= size:

@@ -34,7 +34,7 @@ class Operation:
         return "write" in self.rw
 
 
-WRITE, REREAD, STRIDED = "write", "reread", "strided"
+WRITE, REREAD, STRIDED, CACHED = "write", "reread", "strided", "cached"
 OPERATIONS = (
     Operation(WRITE, "write", "write"),
     Operation("rewrite", "rewrite", "write"),
@@ -44,12 +44,13 @@ OPERATIONS = (
     Operation("random-write", "random write", "randwrite"),
     Operation("backward", "backward read", "read:-{back}"),
     Operation(STRIDED, "strided read", "read:{skip}"),
+    Operation(CACHED, "read from the page cache", "read"),
 )
 
 
 class MatrixCell(Base):
-    """fio with plain reads and writes at depth 1, with direct I/O if the target supports it; cut off at the time
-    limit, when its rate is known. Writes are flushed at the end."""
+    """fio with plain reads and writes at depth 1, with direct I/O if the target supports it, but for reads from the page
+    cache; cut off at the time limit, when its rate is known. Writes are flushed at the end."""
 
     tools = ("fio",)
     after = ()
@@ -72,11 +73,12 @@ class MatrixCell(Base):
         return (self._file(place),) if self._operation.key == WRITE else ()
 
     def commands(self, place: Workplace) -> Sequence[Command]:
-        """Returns one command. A reread reads twice, and the second time counts."""
+        """Returns one command. A reread, and a read from the page cache, reads twice, and the second time counts."""
         file = self._file(place)
         if self._operation.key != WRITE and not (file.exists() and file.stat().st_size == self._size_bytes):
             _fill(file, self._size_bytes)
-        return (Command(self._argv(file, takes_direct(place.directory))),)
+        is_direct = self._operation.key != CACHED and takes_direct(place.directory)
+        return (Command(self._argv(file, is_direct)),)
 
     def rate(self, printed: str) -> float | None:
         """Returns fio's rate."""
@@ -88,7 +90,7 @@ class MatrixCell(Base):
 
     def warnings(self, place: Workplace) -> Sequence[str]:
         """Warns if the page cache cannot be bypassed."""
-        if takes_direct(place.directory):
+        if self._operation.key == CACHED or takes_direct(place.directory):
             return ()
         if self._operation.key == REREAD:
             return ("the target does not support direct I/O: this is read from memory",)
@@ -110,7 +112,7 @@ class MatrixCell(Base):
             job += ["--unlink_each_loop=1"]
         if operation.key == STRIDED:
             job += [f"--io_size={self._size_bytes // (STRIDE_RECORDS * record_bytes) * record_bytes}"]
-        again = ["--stonewall", *job] if operation.key == REREAD else []
+        again = ["--stonewall", *job] if operation.key in (REREAD, CACHED) else []
         return ("fio", "--output-format=json", *job, *again)
 
 

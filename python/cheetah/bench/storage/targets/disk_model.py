@@ -73,14 +73,15 @@ def described(model: str) -> str:
     return next((line.partition(": ")[2] for line in lines if line.startswith(f"{model}: ")), model)
 
 
-def serve(holder: ResourceOwner, model: str, size_bytes: int) -> Path:
-    """Starts a model, its bytes in memory, until `holder` is left; returns its file."""
+def serve(holder: ResourceOwner, model: str, size_bytes: int, store: str = "") -> Path:
+    """Starts a model, its bytes in memory, or in the file `store`, until `holder` is left; returns its file."""
     directory = Path(holder.make_dir("disk"))
     # The file is named after the work directory, so the kernel's name for the loop device's file shows the owner.
     name = f"{directory.parent.name}-{directory.name}.raw"
     # Its own process unmounts it when stopped; if that was killed, this does.
     holder.at_exit(filesystem.unmount_below, directory)
     argv = [program() or NAME, model, str(directory), "--size", str(size_bytes), "--name", name]
+    argv += ["--store", store] if store else []
     process = holder.start(f"the model {model}", argv)
     process.wait_until(lambda: "ready" in process.printed(), "its ready message")
     return directory / name

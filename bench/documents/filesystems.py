@@ -1,0 +1,24 @@
+"""File systems on the same disk: seven steps of an examination on ext2, ext3, ext4, xfs, btrfs, vfat and ntfs."""
+
+from bench.documents import harnessed
+from bench.scratch import Scratch
+from bench.settings import Settings
+from cheetah.bench.figure import Figure
+
+KEY = "filesystems"
+KINDS = ("ext4", "ext2", "ext3", "xfs", "btrfs", "vfat", "ntfs")
+STEPS = ("copy", "md5sum", "strings", "unallocated", "foremost", "tsk_recover", "tar")
+
+
+def measure(settings: Settings) -> list[Figure]:
+    """Measures the part; returns its figures. The 7,200 rpm disk is a model; a drive over three nodes stands beside it."""
+    kinds = ",".join(KINDS[:2] if settings.quick else KINDS)
+    figures = []
+    with Scratch() as scratch:
+        image = harnessed.image_of(scratch, settings)
+        for run, target in (("disk", "disk:desktop"), ("drive", "ram:stripe@local:3")):
+            with scratch.child() as turn:
+                more = ("--sweep", f"fs={kinds}", "--image", str(image))
+                found = harnessed.measured(turn, settings, KEY, run, ((run, target),), STEPS, more)
+            figures += list(harnessed.figures_of(found, KEY, run, run))
+    return figures

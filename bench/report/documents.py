@@ -1,0 +1,160 @@
+"""The tables and charts of the documents' experiments, with the documents' own figures beside ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Sequence
+
+from bench.report import bars, heat, plot
+from bench.report.bars import Bars
+from bench.report.heat import HeatMap
+from bench.report.plot import Panel, Point, Series
+from bench.report.prefetching import PLOTS_DIR
+from bench.report.storage_tables import STEPS, THEIRS
+from cheetah.bench.figure import Figure
+from cheetah.bench.units import short
+
+# Shares of the link: of the thesis's Cheetah, which counts headers, and of NRD, which it compares itself with.
+THESIS_SHARES = {"write": 0.74, "rewrite": 0.74, "read": 0.71, "reread": 0.71}
+NRD_SHARES = {"write": 0.25, "read": 0.22}
+LINK_BYTES_PER_S = {"1gbit": 1e9 / 8, "100mbit": 1e8 / 8}
+TABLE = re.compile(r"thesis-table/(?P<case>[^/]+/\d+/\w+/\w+/\w+)/(?P<row>[\w-]+)/(?P<beside>.*)")
+TOOL = re.compile(r"thesis-tools/(?P<image>[^/]+)/(?P<tool>[\w-]+)/(?P<disk>.*)")
+POLICY = re.compile(r"read-ahead/(?P<rtt>[^/]+)/(?P<pattern>\w+)")
+FIXED = re.compile(r"fixed (?P<size>\w+)")
+CELL = re.compile(r"iozone/matrix/fio/(?P<operation>[\w-]+)/(?P<file>\w+)/(?P<record>\w+)/\w+")
+ARRAY = re.compile(r"arrays/(?P<run>\d+)/(?P<step>\w+)/cold")
+# Groups of rows as in the thesis's figures 5.2, 5.3 and 5.4.
+GROUPS = {
+    "Figure 5.2": ("write", "rewrite", "read", "reread"),
+    "Figure 5.3": ("random-read", "random-write"),
+    "Figure 5.4": ("backward", "strided"),
+}
+
+
+def point(values: Sequence[float]) -> Point:
+    """Returns the median and the spread of samples."""
+    return Point(statistics.median(values), min(values), max(values))
+
+
+def drawn(name: str, title: str, svg: str) -> list[str]:
+    """Writes a chart beside the report; returns the lines that show it."""
+    os.makedirs(PLOTS_DIR, exist_ok=True)
+    with open(os.path.join(PLOTS_DIR, f"{name}.svg"), "w", encoding="utf-8") as file:
+        file.write(svg)
+    return [f"![{title}](plots/{name}.svg)", ""]
+
+
+def thesis_table(figures: Sequence[Figure]) -> list[str]:
+    """Returns figures 5.2 to 5.4 of the first case, and the shares of the link."""
+    found = [(match, figure) for figure in figures if (match := TABLE.fullmatch(figure.id))]
+    if not found:
+        return []
+    first = found[0][0]["case"]
+    rows: dict[str, dict[str, Point]] = {}
+    for match, figure in found:
+        if match["case"] == first and match["beside"] != "link":
+            rows.setdefault(match["row"], {}).update({name: point(got) for name, got in figure.samples.items()})
+    charts = [
+        Bars(title, "MiB/s", {row: rows[row] for row in chosen if row in rows}) for title, chosen in GROUPS.items()
+    ]
+    lines = drawn("thesis-table", "Table 5.1 as in figures 5.2 to 5.4", bars.render(charts))
+    return lines + _shares([(match, figure) for match, figure in found if match["beside"] == "link"])
+
+
+def _shares(found: Sequence[tuple[re.Match[str], Figure]]) -> list[str]:
+    lines = ["What passes the link, as a share of its rate (payload of a file, without any header):", ""]
+    lines += ["| | ours | the thesis | NRD, as the thesis derives it |", "|---|---:|---:|---:|"]
+    for match, figure in found:
+        network, row = match["case"].split("/")[0], match["row"]
+        share = figure.median(figure.ours or "") * (1 << 20) / LINK_BYTES_PER_S[network]
+        theirs = [f"{shares[row]:.0%}" if row in shares else "" for shares in (THESIS_SHARES, NRD_SHARES)]
+        lines.append(f"| {figure.what} | {share:.0%} | {' | '.join(theirs)} |")
+    return [*lines, ""]
+
+
+def thesis_tools(figures: Sequence[Figure]) -> list[str]:
+    """Returns figures 5.5 to 5.8: a chart for each image."""
+    images: dict[str, dict[str, dict[str, Point]]] = {}
+    for figure in figures:
+        if match := TOOL.fullmatch(figure.id):
+            group = images.setdefault(match["image"], {}).setdefault(match["tool"], {})
+            group.update({name: point(got) for name, got in figure.samples.items()})
+    charts = [Bars(image, "s", groups) for image, groups in images.items()]
+    return drawn("thesis-tools", "Applications as in figures 5.5 to 5.8", bars.render(charts)) if charts else []
+
+
+def read_ahead(figures: Sequence[Figure]) -> list[str]:
+    """Returns a table of all policies for each delay, and the rate by the size of a fixed read-ahead."""
+    by_rtt: dict[str, dict[str, Figure]] = {}
+    for figure in figures:
+        if match := POLICY.fullmatch(figure.id):
+            by_rtt.setdefault(match["rtt"], {})[match["pattern"]] = figure
+    lines, panels = [], []
+    for rtt, patterns in by_rtt.items():
+        names = list(dict.fromkeys(name for figure in patterns.values() for name in figure.samples))
+        lines += [f"{rtt} of round trip (MiB/s):", "", f"| | {' | '.join(patterns)} |"]
+        lines.append("|---" + "|---:" * len(patterns) + "|")
+        for name in names:
+            cells = (short(figure.median(name)) if name in figure.samples else "" for figure in patterns.values())
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append("")
+        fixed = [name for name in names if FIXED.fullmatch(name)]
+        series = [
+            Series(pattern, [point(figure.samples[name]) if name in figure.samples else None for name in fixed], number)
+            for number, (pattern, figure) in enumerate(patterns.items())
+        ]
+        labels = [name.removeprefix("fixed ").removesuffix("iB") for name in fixed]
+        panels.append(Panel(f"Fixed read-ahead, {rtt}", "MiB/s", labels, series))
+    return lines + (
+        drawn("read-ahead", "The rate by the size of the read-ahead", plot.render(panels)) if panels else []
+    )
+
+
+def arrays(figures: Sequence[Figure]) -> list[str]:
+    """Returns the speed-ups over one disk, beside those of 2009."""
+    ours: dict[str, dict[str, float]] = {}
+    for figure in figures:
+        match = ARRAY.fullmatch(figure.id)
+        for name in figure.samples if match else ():
+            ratio = figure.speed_up(name)
+            if match and name != figure.baseline and ratio is not None:
+                ours.setdefault(name, {})[match["step"]] = ratio
+    if not ours:
+        return []
+    lines = ["Speed-ups over one disk, medians; below each row that of 2009:", ""]
+    lines += [f"| | {' | '.join(STEPS)} |", "|---" + "|---:" * len(STEPS) + "|"]
+    for name, steps in ours.items():
+        lines.append(f"| {name} | {' | '.join(f'{steps[step]:.2f}' if step in steps else '' for step in STEPS)} |")
+    lines += [f"| 2009: {name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |" for name, ratios in THEIRS]
+    return [*lines, ""]
+
+
+def iozone(figures: Sequence[Figure]) -> list[str]:
+    """Returns a row of heat maps for each order of access, one for each target."""
+    rates: dict[str, dict[str, dict[tuple[str, str], float]]] = {}
+    for figure in figures:
+        if match := CELL.fullmatch(figure.id):
+            for name in figure.samples:
+                cells = rates.setdefault(match["operation"], {}).setdefault(name, {})
+                cells[match["file"], match["record"]] = figure.median(name)
+    lines = []
+    for operation, targets in rates.items():
+        maps = [HeatMap(f"{operation}, {name}", cells) for name, cells in targets.items()]
+        lines += drawn(f"iozone-{operation}", f"The matrix: {operation}", heat.render(maps))
+    return lines
+
+
+def analysts(figures: Sequence[Figure]) -> list[str]:
+    """Returns the sum of all readers, by their number."""
+    groups = {
+        figure.what.partition(" ")[0]: {name: point(got) for name, got in figure.samples.items()}
+        for figure in figures
+        if figure.id.startswith("analysts/")
+    }
+    if not groups:
+        return []
+    chart = bars.render([Bars("All readers together, by their number", "MiB/s", groups)])
+    return drawn("analysts", "Several analysts at once", chart)
