@@ -1,4 +1,4 @@
-"""Writes bench/RESULTS.md from the results in bench/out and the reasons in bench/notes.ini."""
+"""The parts of the benchmark, and their tables in the published results."""
 
 import configparser
 import dataclasses
@@ -7,13 +7,12 @@ import typing
 from typing import Any
 
 from bench.probe import tables as probe_tables
-from bench.report import prefetching, storage_tables, store
+from bench.report import documents, prefetching, storage_tables
 from bench.report.matrix import transfer_table, triage_tables
 from cheetah.bench.figure import Figure
 from cheetah.bench.sheet import spread
 
 BENCH = os.path.dirname(os.path.abspath(__file__))
-RESULTS = os.path.join(BENCH, "RESULTS.md")
 NOTES = os.path.join(BENCH, "notes.ini")
 
 
@@ -128,6 +127,64 @@ PARTS = (
         "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted "
         "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; the "
         "thesis's ratio, against its disk of 2005, is in brackets.",
+    ),
+    Part(
+        "thesis-table",
+        "The thesis's table 5.1 over links, beside models of disks",
+        "ext4 on a drive over six nodes as in the thesis, one of them on the examiner's machine and the others behind its one link "
+        "with 0.2 ms of round trip, on a loop device over the mounted file; beside ext4 on models of the thesis's IDE disk and of "
+        "a 7,200 rpm disk (lab/README.md), and on this machine's disk. The first case is the thesis's; each further one differs from it in "
+        "one thing. The bar beside the IDE disk is the thesis's ratio. Its last row is what passes the link.",
+        documents.thesis_table,
+        "bench.documents.table51",
+    ),
+    Part(
+        "thesis-tools",
+        "The thesis's applications over links, beside models of disks",
+        "tar, sorter, Scalpel and md5sum on two NTFS images with deleted files, on the drive of the part before and on the same disks; "
+        "results are written beside the image. The bar of Scalpel is the thesis's ratio.",
+        documents.thesis_tools,
+        "bench.documents.applications",
+    ),
+    Part(
+        "read-ahead",
+        "Read-ahead, taken apart",
+        "One reader of records of 4 KiB over one link of 1 Gbit/s, by policy: none, the kernel's alone, fixed sizes, the thesis's, which "
+        "doubles from 4 to 128 KiB, and ours. Fixed sizes and the thesis's are a server on the examiner's machine (Python), under nbdfuse.",
+        documents.read_ahead,
+        "bench.documents.policies",
+    ),
+    Part(
+        "arrays",
+        "Arrays of disks",
+        "The five steps of 2009 with an image of 4 GiB, on one disk, on a faster one, and on drives over four disks by our own stripe "
+        "and parity. All disks are models (lab/README.md), each of an array behind an NBD server.",
+        documents.arrays,
+        "bench.documents.arrays",
+    ),
+    Part(
+        "iozone",
+        "The matrix of iozone",
+        "Files and records of the sizes of 2009 by fio: on this machine's disk, on the model of a 7,200 rpm disk and on a drive over three "
+        "nodes on this machine; `cached` is read from the page cache. Then 4 KiB by other engines of fio.",
+        documents.iozone,
+        "bench.documents.iozone",
+    ),
+    Part(
+        "filesystems",
+        "File systems on the same disk",
+        "Seven steps of an examination on each file system, on the model of a 7,200 rpm disk, and on a drive over three nodes on this "
+        "machine. A write that is cut off leaves data and parity of RAID 5 apart (the write hole), whatever the file system; "
+        "Cheetah's parity finds such pages by their digests (docs/design/loss.md).",
+        module="bench.documents.filesystems",
+    ),
+    Part(
+        "analysts",
+        "Several analysts at once",
+        "Each reads its own part of the evidence, from a machine behind a link of 1 Gbit/s with 0.2 ms of round trip: from a drive over "
+        "four nodes with such links, and from one server with such a link, whose disk is a model of a 7,200 rpm disk, or this machine's.",
+        documents.analysts,
+        "bench.documents.analysts",
     ),
     Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
     Part(
@@ -273,11 +330,9 @@ def candidates(figures: list[Figure]) -> list[str]:
     return [*lines, ""]
 
 
-def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
-    """Returns one part of the report; its previous text if it has not been measured since."""
-    lines = [f"## {part.title}", "", part.about, ""]
-    if content is None:
-        return kept or [*lines, f"Not measured yet: `bench/run {part.key}`.", ""]
+def page(part: Part, content: Any, why: Any) -> list[str]:
+    """Returns the page of a part that was measured."""
+    lines = [f"# {part.title}", "", part.about, ""]
     when = f"{content['finished']}, {content['rounds']} rounds, {content['machine']['cheetah']}"
     lines += [f"*{when}.*" + (" **A quick run: not to be quoted.**" if content["quick"] else ""), ""]
     barred = [figure for figure in content["figures"] if figure.bar is not None]
@@ -292,47 +347,3 @@ def section(part: Any, content: Any, why: Any, kept: Any = None) -> Any:
     lines += part.more(content["figures"]) or candidates([one for one in content["figures"] if one.ours is None])
     notes = sorted({figure.note for figure in content["figures"] if figure.note})
     return lines + [line for note in notes for line in (note, "")]
-
-
-def before() -> Any:
-    """Returns the lines of each section of the existing report, by title."""
-    found = {}
-    try:
-        with open(RESULTS, encoding="utf-8") as file:
-            for text in file.read().split("\n## ")[1:]:
-                found[text.split("\n", 1)[0]] = [*f"## {text}".rstrip().split("\n"), ""]
-    except FileNotFoundError:
-        pass
-    return found
-
-
-def render() -> Any:
-    """Returns the report: new measurements, and the previous text of other parts."""
-    contents = {part.key: store.load(part.key) for part in PARTS}
-    why, kept = reasons(), before()
-    sections = [line for part in PARTS for line in section(part, contents[part.key], why, kept.get(part.title))]
-    met, missed = (sum(f"| {sign} |" in line for line in sections) for sign in ("yes", "**no**"))
-    lines = [
-        "# Results",
-        "",
-        "Written by `bench/run report`; [README.md](README.md) describes the method of each figure. Every figure is compared",
-        "with a peer measured in the same run, interleaved; medians over the rounds [lowest – highest]. The ratio is that of",
-        "the medians; the brackets have the lowest and highest ratio of any one round.",
-        "",
-        f"**{met} of {met + missed} bars met.**",
-        "",
-    ]
-    latest = max((content for content in contents.values() if content), key=lambda one: one["finished"], default=None)
-    if latest:
-        lines += ["| machine | |", "|---|---|"]
-        lines += [f"| {name} | {text} |" for name, text in latest["machine"].items()]
-        lines.append("")
-    return "\n".join(lines + sections).rstrip() + "\n"
-
-
-def write() -> Any:
-    """Writes the report and returns its path."""
-    text = render()
-    with open(RESULTS, "w", encoding="utf-8") as file:
-        file.write(text)
-    return RESULTS

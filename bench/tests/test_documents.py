@@ -1,0 +1,149 @@
+"""The documents' experiments: what they measure, and the tables and charts of their figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.documents import applications, arrays, filesystems, iozone, policies, table51
+from bench.documents.places import DESKTOP, DRIVE, IDE, LOCAL
+from bench.parts import thesis
+from bench.report import documents, heat, prefetching
+from bench.settings import Settings
+from bench.tools import extend, reader
+from cheetah.bench.figure import Figure
+from cheetah.bench.storage.options import syntax
+from cheetah.bench.units import GIB, KIB, MIB
+
+QUICK, NORMAL, FULL = Settings.of(True), Settings.of(False), Settings.of(False, full=True)
+
+
+@pytest.fixture(autouse=True)
+def _plots(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(documents, "PLOTS_DIR", str(tmp_path))
+
+
+def test_a_normal_run_varies_one_thing_at_a_time_and_a_full_one_everything() -> None:
+    first, *others = table51.cases(NORMAL)
+    assert str(first) == "1gbit, 6 nodes, 512MiB in 4KiB, buffered"
+    for other in others:
+        assert sum(mine != theirs for mine, theirs in zip(vars(first).values(), vars(other).values(), strict=True)) == 1
+    assert len(list(table51.cases(FULL))) == 2 * 3 * 3 * 3 * 2
+    assert len(list(table51.cases(QUICK))) == 1
+    assert len({case.key for case in table51.cases(FULL)}) == 108
+
+
+def table_results() -> dict[str, list[dict[str, float]]]:
+    rows = [key for key, _, _ in thesis.TABLE]
+    rates = {DRIVE: 90.0, IDE: 24.0, DESKTOP: 100.0, LOCAL: 300.0}
+    return {name: [dict.fromkeys(rows, rate), dict.fromkeys(rows, rate + 1)] for name, rate in rates.items()}
+
+
+def test_only_the_thesis_disk_has_the_thesis_bar_and_only_what_the_link_limits_has_a_share() -> None:
+    figures = list(table51.figures_of(table51.Case(), table_results(), 110.0))
+    barred = {figure.id.rpartition("/")[2] for figure in figures if figure.bar is not None}
+    assert barred == {IDE, "link"}
+    shares = [figure for figure in figures if figure.id.endswith("/link")]
+    assert [figure.id.split("/")[-2] for figure in shares] == list(table51.BY_THE_LINK)
+    assert shares[0].samples[DRIVE][0] == pytest.approx(75.0), "five of six nodes are behind the link"
+    slow = table51.figures_of(table51.Case("100mbit"), table_results(), 11.0)
+    assert {figure.bar for figure in slow if not figure.id.endswith("/link")} == {None}
+
+
+def test_the_table_of_the_thesis_has_charts_and_shares(tmp_path) -> None:
+    lines = documents.thesis_table(list(table51.figures_of(table51.Case(), table_results(), 110.0)))
+    assert any(line.endswith("| 63% | 74% | 25% |") for line in lines), lines
+    drawing = (tmp_path / "thesis-table.svg").read_text()
+    assert all(title in drawing for title in documents.GROUPS) and IDE in drawing
+
+
+def test_times_of_applications_have_bars_and_a_chart(tmp_path) -> None:
+    seconds = {DRIVE: [1.0, 1.1], IDE: [4.0, 4.1], LOCAL: [0.9, 1.0]}
+    figures = [one for tool in applications.TOOLS for one in applications.figures_of("ntfs-4GiB", 0, tool, seconds)]
+    bars = {figure.id.split("/", 2)[2]: figure.bar for figure in figures}
+    assert bars[f"tar-create/{LOCAL}"] == 1.2 and bars[f"tar-extract/{IDE}"] == 1.0
+    assert bars[f"scalpel/{IDE}"] == 0.391 and bars[f"sorter/{IDE}"] is None
+    assert documents.thesis_tools(figures) and (tmp_path / "thesis-tools.svg").exists()
+
+
+def test_targets_and_file_systems_of_the_experiments_are_those_of_the_command_line() -> None:
+    for _, target in (arrays.STOCK, *arrays.CANDIDATES):
+        assert syntax.target(target)[0].is_model
+    assert set(filesystems.KINDS) == set(syntax.FILE_SYSTEMS)
+
+
+def test_arrays_are_shown_beside_those_of_2009() -> None:
+    figures = [
+        Figure(f"arrays/1/{step}/cold", step, "s", None, {"one disk (model)": [4.0], "RAID (model)": [2.0]}, "lower")
+        for step in arrays.STEPS
+    ]
+    for figure in figures:
+        figure.baseline = "one disk (model)"
+    lines = documents.arrays(figures)
+    assert "| RAID (model) | 2.00 | 2.00 | 2.00 | 2.00 | 2.00 |" in lines
+    assert sum(line.startswith("| 2009: ") for line in lines) == 5
+
+
+def test_policies_have_a_table_for_each_delay_and_a_curve_by_size(tmp_path) -> None:
+    names = list(policies.policies(quick=False))
+    figures = [
+        Figure(f"read-ahead/{rtt}/{pattern}", pattern, "MiB/s", policies.OURS, {name: [1.0, 2.0] for name in names})
+        for rtt in policies.RTTS
+        for pattern in policies.PATTERNS
+    ]
+    lines = documents.read_ahead(figures)
+    assert sum(line.startswith("| fixed 100KiB |") for line in lines) == len(policies.RTTS)
+    assert "128K" in (tmp_path / "read-ahead.svg").read_text()
+
+
+def test_the_matrix_is_a_heat_map_for_each_order_and_target(tmp_path) -> None:
+    samples = {"disk": [100.0 * MIB], "drive": [900.0 * MIB]}
+    cells = [("64KiB", "4KiB"), ("4GiB", "16MiB"), ("4GiB", "4KiB")]
+    figures = [
+        Figure(f"iozone/matrix/fio/{order}/{file}/{record}/cold", order, "bytes/s", None, samples)
+        for order in ("read", "write")
+        for file, record in cells
+    ]
+    lines = documents.iozone(figures)
+    assert [line for line in lines if line] == [
+        "![The matrix: read](plots/iozone-read.svg)",
+        "![The matrix: write](plots/iozone-write.svg)",
+    ]
+    drawing = (tmp_path / "iozone-read.svg").read_text()
+    assert drawing.count(heat.SHADES[0]) == drawing.count(heat.SHADES[-1]) == len(cells)
+
+
+def test_engines_and_orders_cover_the_further_tests_of_iozone() -> None:
+    assert {"libaio", "io_uring", "mmap"} < set(iozone.ENGINES)
+    assert {"randread", "randwrite"} < set(iozone.ORDERS)
+
+
+def test_the_read_ahead_of_the_thesis_doubles_and_begins_anew() -> None:
+    window = extend.Window(4 * KIB, 128 * KIB)
+    sizes = [window.ahead(number * 4096, 4096) >> 10 for number in range(8)]
+    assert sizes == [4, 8, 16, 32, 64, 128, 128, 128]
+    assert window.ahead(GIB, 4096) == 4 * KIB
+    fixed = extend.Window(100 * KIB, 100 * KIB)
+    assert {fixed.ahead(number * 4096, 4096) for number in range(4)} == {100 * KIB}
+
+
+@pytest.mark.parametrize("name", sorted(reader.PATTERNS))
+@pytest.mark.parametrize("record", [4 * KIB, 64 * KIB, MIB])
+def test_no_pattern_reads_a_record_twice_or_beyond_the_end(name: str, record: int) -> None:
+    size = 64 * MIB
+    offsets = list(reader.PATTERNS[name](size, record))
+    assert offsets and len(set(offsets)) == len(offsets)
+    assert all(0 <= offset <= size - record for offset in offsets)
+    ordered = sorted(offsets)
+    assert all(later - earlier >= record for earlier, later in zip(ordered, ordered[1:], strict=False))
+
+
+@pytest.mark.parametrize("advice", ["none", "random", "direct"])
+def test_a_file_is_read_with_each_advice(tmp_path, advice: str) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(MIB))
+    read, seconds = reader.read(str(file), reader.PATTERNS["random"](MIB, 4096), 4096, 60, advice)
+    assert read == MIB and seconds > 0
+
+
+def test_charts_are_drawn_where_the_report_looks_for_them() -> None:
+    assert prefetching.PLOTS_DIR.endswith("bench/plots")
