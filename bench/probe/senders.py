@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.probe.stand import INTERFACE, PORT, RECEIVER, SENDER, SINK, SINK_MAC, Stand
-from bench.probe.trains import TrainRequest, TrainResults, read_trains, split
+from bench.probe.trains import SentTrain, TrainRequest, TrainResults, read_trains, split
 from bench.tools import cheetah
 from bench.tools.limited import run_limited
 from cheetah.bench.failure import BenchError
@@ -23,7 +23,7 @@ TOOL_PACKETS_MAX = 2000
 TOOL_SECONDS_MAX = 2.0
 
 OURS = "cheetah probe"
-SLEEP, SPIN, MMSG = "sendto + nanosleep", "spin + sendto", "sendmmsg"
+SLEEP, SPIN, MMSG, SEQUENTIAL = "sendto + nanosleep", "spin + sendto", "sendmmsg", "sequential"
 
 Sender = Callable[[Stand, TrainRequest], TrainResults]
 
@@ -34,16 +34,24 @@ def ours(*options: str) -> Sender:
     def send(stand: Stand, asked: TrainRequest) -> TrainResults:
         stand.judge.collect(asked.ip_bytes)
         trains, done = sent_by(stand.enter(send_argv(asked, SINK, *options)))
-        arrived = split(stand.judge.collect(asked.ip_bytes), [train["due_ns"][0] for train in trains])
+        starts = [train["due_ns"][0] for train in trains]
         kept = [
-            (train, came)
-            for train, came in zip(trains, arrived)
-            if train["verdict"] == "accepted" and len(came) == asked.packets
+            SentTrain(
+                came, train["left_ns"], begun, train["verdict"] == "accepted", train.get("stalls_ns", {}).get("host")
+            )
+            for train, (came, begun) in zip(trains, _received(stand, asked, starts))
+            if len(came) == asked.packets
         ]
-        left = [train["left_ns"] for train, _ in kept]
-        return TrainResults([came for _, came in kept], left, len(trains), done["backend"])
+        return TrainResults(kept, len(trains), done["backend"])
 
     return send
+
+
+def _received(stand: Stand, asked: TrainRequest, starts: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Returns when the packets of each train arrived, and when the kernel began to process them (empty if unknown)."""
+    found = stand.judge.arrivals(asked.ip_bytes)
+    arrived, ingress = split(found.arrived, starts), split(found.ingress, starts)
+    return [(came, begun if len(begun) == len(came) else []) for came, begun in zip(arrived, ingress)]
 
 
 def send_argv(asked: TrainRequest, address: str, *options: str) -> list[str]:
@@ -51,6 +59,8 @@ def send_argv(asked: TrainRequest, address: str, *options: str) -> list[str]:
     pattern = f"train:{asked.packets}@{asked.gap_ns}ns"
     argv = [cheetah.binary(), "--json", "probe", address, "--send", pattern, "--port", str(PORT)]
     argv += ["--packet-bytes", str(asked.ip_bytes), "--repeat", str(asked.trains), "--interval", "2ms"]
+    # Each train is sent once: spoiled ones count, too.
+    argv += ["--again", "0"]
     # The default limits protect other people's networks.
     return [*argv, "--rate-max", "1000000", "--packets-max", "1000000", *options]
 
@@ -73,10 +83,14 @@ def program(way: str) -> Sender:
 
     def send(stand: Stand, asked: TrainRequest) -> TrainResults:
         stand.judge.collect(asked.ip_bytes)
-        due, left = read_trains(stand.program(way, asked))
-        arrived = split(stand.judge.collect(asked.ip_bytes), [train[0] for train in due])
-        kept = [(came, departed) for came, departed in zip(arrived, left) if len(came) == asked.packets]
-        return TrainResults([came for came, _ in kept], [departed for _, departed in kept], len(due))
+        due, left, host_ns = read_trains(stand.program(way, asked))
+        received = _received(stand, asked, [train[0] for train in due])
+        kept = [
+            SentTrain(came, departed, begun, host_ns=host)
+            for (came, begun), departed, host in zip(received, left, host_ns)
+            if len(came) == asked.packets
+        ]
+        return TrainResults(kept, len(due))
 
     return send
 
@@ -99,7 +113,7 @@ def tool(argv_of: Callable[[Stand, TrainRequest, int], list[str]]) -> Sender:
             arrived = stand.judge.collect(asked.ip_bytes)
         if len(arrived) < 2:
             raise BenchError(f"{argv_of(stand, asked, packets)[0]}: {len(arrived)} packets arrived")
-        return TrainResults([arrived], [], 1)
+        return TrainResults([SentTrain(arrived)], 1)
 
     return send
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from bench.probe.trains import TrainRequest, read_arrivals
+from bench.probe.trains import Arrivals, TrainRequest, read_arrivals
 from bench.scratch import Scratch
 from cheetah.bench.failure import BenchError
 from cheetah.bench.process import run
@@ -20,6 +20,8 @@ PACKETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 """The crate of the programs that send and receive."""
 PORT = 40_000
 INTERFACE = "wire0"
+# How the judge is kept from waiting: plain, rps or threaded.
+PLAIN, JUDGE_VARIABLE = "plain", "BENCH_JUDGE"
 SENDER, RECEIVER = "10.78.0.1", "10.78.0.2"
 # Packets to this address arrive at the receiver's interface and are dropped there as another host's, so that the processor
 # that sends them does not have to answer them in between.
@@ -48,6 +50,10 @@ class Judge:
 
     def collect(self, ip_bytes: int) -> list[int]:
         """Returns when packets of that size arrived since the last call; lost counts are an error."""
+        return self.arrivals(ip_bytes).arrived
+
+    def arrivals(self, ip_bytes: int) -> Arrivals:
+        """Returns the same, and when the kernel began to process them."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -58,10 +64,10 @@ class Judge:
                 break
         else:
             raise BenchError("the receiver has ended")
-        arrived, dropped = read_arrivals(lines, ip_bytes)
-        if dropped:
-            raise BenchError(f"the receiver lost {dropped} packets")
-        return arrived
+        found = read_arrivals(lines, ip_bytes)
+        if found.dropped:
+            raise BenchError(f"the receiver lost {found.dropped} packets")
+        return found
 
     def stop(self) -> None:
         """Ends it."""
@@ -81,6 +87,7 @@ class Stand:
         for machine, address in ((self.sender, SENDER), (self.receiver, RECEIVER)):
             machine.run(["ip", "address", "add", f"{address}/24", "dev", INTERFACE])
             machine.run(["ip", "link", "set", INTERFACE, "up"])
+        self.judged_by = isolate(scratch, self.receiver, INTERFACE, os.environ.get(JUDGE_VARIABLE, PLAIN))
         self.judge = Judge(self.receiver, INTERFACE)
         scratch.at_exit(self.judge.stop)
         self.sender.run(["ip", "neigh", "replace", SINK, "lladdr", SINK_MAC, "dev", INTERFACE])
@@ -93,6 +100,32 @@ class Stand:
         """Sends trains by `bench/packets`; returns its output."""
         numbers = (asked.ip_bytes, asked.packets, asked.gap_ns, asked.trains, interval_us)
         return str(run(self.enter([packets_program(), way, f"{SINK}:{PORT}", *map(str, numbers)]), 120))
+
+
+def isolate(scratch: Scratch, machine: Namespace, interface: str, way: str) -> str:
+    """Keeps the processing of arrivals from waiting behind busy loops; returns how, for the row."""
+    queue, last = f"/sys/class/net/{interface}", (os.cpu_count() or 1) - 1
+    described, script = {
+        PLAIN: ("arrivals are processed where they come", ""),
+        "rps": (
+            f"arrivals are processed on processor {last} (RPS), whose ksoftirqd has SCHED_FIFO 45",
+            f"echo {1 << last:x} > {queue}/queues/rx-0/rps_cpus",
+        ),
+        "threaded": (
+            "arrivals are processed by a kernel thread with SCHED_FIFO 45 (threaded NAPI)",
+            f"ethtool -K {interface} gro on && echo 1 > {queue}/threaded",
+        ),
+    }.get(way, ("", ""))
+    if not described:
+        raise BenchError(f"{JUDGE_VARIABLE} is '{way}'; there are {PLAIN}, rps, threaded")
+    if script:
+        # The files of interfaces are those of a namespace only where sysfs was mounted in it.
+        run(["ip", "netns", "exec", machine.name, "sh", "-c", script])
+        for thread in run(["pgrep", f"^ksoftirqd/{last}$" if way == "rps" else f"^napi/{interface}-"]).split():
+            run(["chrt", "--fifo", "--pid", "45", thread])
+            if way == "rps":
+                scratch.at_exit(lambda thread=thread: run(["chrt", "--other", "--pid", "0", thread]))
+    return described
 
 
 @contextlib.contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 ETHERNET_BYTES = 14
 # Packets that arrive up to this long before a train is due belong to it.
@@ -26,28 +27,64 @@ class TrainRequest:
         return (self.packets - 1) * self.gap_ns
 
 
+class Which(enum.Enum):
+    """Which trains of a result count. Tables show all three."""
+
+    ALL = "all"
+    UNDISTURBED = "without host disturbance"
+    ACCEPTED = "accepted"
+
+
+@dataclasses.dataclass(frozen=True)
+class SentTrain:
+    """A train that arrived whole. Times are nanoseconds of the monotonic clock."""
+
+    arrived: list[int]
+    # When its sender reports that each packet left; empty if it does not.
+    left: list[int] = dataclasses.field(default_factory=list)
+    # When the receiver's kernel began to process each packet; empty if that is not known.
+    ingress: list[int] = dataclasses.field(default_factory=list)
+    # Whether its sender's self-check accepted it; None if it has none.
+    accepted: bool | None = None
+    # The longest time for which the host of this virtual machine kept its sender from running; None if not known.
+    host_ns: int | None = None
+
+
 @dataclasses.dataclass
 class TrainResults:
-    """The result. Times are nanoseconds of the monotonic clock: when each packet of each accepted train arrived, and
-    when its sender reports that it left (empty if it does not)."""
+    """The result."""
 
-    arrived: list[list[int]]
-    left: list[list[int]] = dataclasses.field(default_factory=list)
-    # Trains sent, discarded ones included.
+    sent: list[SentTrain]
+    # Trains sent, those that did not arrive whole included.
     trains: int = 0
+    # Named by senders that check their trains.
     backend: str = ""
 
     def __add__(self, other: TrainResults) -> TrainResults:
-        return TrainResults(
-            self.arrived + other.arrived,
-            self.left + other.left,
-            self.trains + other.trains,
-            other.backend or self.backend,
-        )
+        return TrainResults(self.sent + other.sent, self.trains + other.trains, other.backend or self.backend)
 
-    def accepted(self) -> float:
-        """Returns the share of accepted trains."""
-        return len(self.arrived) / self.trains if self.trains else 0.0
+    @property
+    def arrived(self) -> list[list[int]]:
+        """Returns when the packets of each train arrived."""
+        return [train.arrived for train in self.sent]
+
+    @property
+    def left(self) -> list[list[int]]:
+        """Returns when the packets of each train left."""
+        return [train.left for train in self.sent]
+
+    def only(self, which: Which) -> TrainResults:
+        """Returns the trains that count. A train of which the host's share is not known counts as undisturbed."""
+        counts: dict[Which, Callable[[SentTrain], bool]] = {
+            Which.ALL: lambda _: True,
+            Which.UNDISTURBED: lambda train: not train.host_ns,
+            Which.ACCEPTED: lambda train: bool(train.accepted),
+        }
+        return TrainResults(list(filter(counts[which], self.sent)), self.trains, self.backend)
+
+    def share(self, which: Which) -> float:
+        """Returns the share of the trains that count."""
+        return len(self.only(which).sent) / self.trains if self.trains else 0.0
 
 
 def percentile(values: Iterable[float], share: float) -> float:
@@ -106,24 +143,43 @@ def gap_of_rate_ns(bits_per_s: float, ip_bytes: int = 1500) -> int:
     return round((ip_bytes + ETHERNET_BYTES) * 8 * 1e9 / bits_per_s)
 
 
-def read_trains(printed: str) -> tuple[list[list[int]], list[list[int]]]:
-    """Reads the report of `bench-packets`: when packets were due, and when they had left."""
+def read_trains(printed: str) -> tuple[list[list[int]], list[list[int]], list[int | None]]:
+    """Reads the report of `bench-packets`: when packets were due, when they had left, and of each train the longest time
+    for which the host kept the sender from running."""
     due: list[list[int]] = []
     left: list[list[int]] = []
+    host_ns: list[int | None] = []
     for block in printed.strip().split("\n\n"):
-        pairs = [line.split() for line in block.splitlines()]
+        lines = [line.split() for line in block.splitlines()]
+        host_ns.append(next((int(line[1]) for line in lines if line[0] == "host"), None))
+        pairs = [line for line in lines if line[0] != "host"]
         due.append([int(pair[0]) for pair in pairs])
         left.append([int(pair[1]) for pair in pairs])
-    return due, left
+    return due, left, host_ns
 
 
-def read_arrivals(lines: Iterable[str], ip_bytes: int) -> tuple[list[int], int]:
-    """Reads its receiver's report: when packets of that size arrived, and how many of any size were dropped."""
-    arrived: list[int] = []
+@dataclasses.dataclass
+class Arrivals:
+    """The receiver's report of packets of one size, in nanoseconds of the monotonic clock."""
+
+    # When the driver handed each packet to the kernel.
+    arrived: list[int] = dataclasses.field(default_factory=list)
+    # When the kernel began to process each packet; empty where BPF is not permitted.
+    ingress: list[int] = dataclasses.field(default_factory=list)
+    # Packets of any size that the receiver lost.
+    dropped: int = 0
+
+
+def read_arrivals(lines: Iterable[str], ip_bytes: int) -> Arrivals:
+    """Reads the report of the receiver of `bench-packets`."""
+    found = Arrivals()
     for line in lines:
-        first, second = line.split()
-        if first == "dropped":
-            return arrived, int(second)
-        if int(second) == ip_bytes:
-            arrived.append(int(first))
-    return arrived, 0
+        match line.split():
+            case ["dropped", count]:
+                found.dropped = int(count)
+                break
+            case ["ingress", at, size] if int(size) == ip_bytes:
+                found.ingress.append(int(at))
+            case [at, size] if int(size) == ip_bytes:
+                found.arrived.append(int(at))
+    return found

@@ -7,13 +7,17 @@ import struct
 
 import pytest
 
-from bench.probe import txtime
+from bench.probe import stages, txtime
 from bench.probe.capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
+from bench.probe.gaps import errors
 from bench.probe.paths import emulated_ms
 from bench.probe.tables import Table
 from bench.probe.trains import (
+    Arrivals,
+    SentTrain,
     TrainRequest,
     TrainResults,
+    Which,
     gap_errors_us,
     gap_of_rate_ns,
     percentile,
@@ -41,11 +45,30 @@ def test_what_arrived_belongs_to_the_train_that_was_due() -> None:
 
 
 def test_gaps_are_judged_up_and_down() -> None:
-    sent = TrainResults([[0, 10_100, 19_900], [5, 10_005]], [[0, 10_000, 20_000]], 3)
+    sent = TrainResults([SentTrain([0, 10_100, 19_900], [0, 10_000, 20_000], accepted=True), SentTrain([5, 10_005])], 3)
     assert gap_errors_us(sent, 10_000) == pytest.approx([0.1, 0.2, 0.0])
     assert stamp_errors_us(sent) == pytest.approx([0.0, 0.1, -0.1])
-    assert sent.accepted() == pytest.approx(2 / 3)
-    assert (sent + TrainResults([], [], 1)).trains == 4
+    assert sent.share(Which.ACCEPTED) == pytest.approx(1 / 3)
+    assert (sent + TrainResults([], 1)).trains == 4
+
+
+def test_trains_disturbed_by_the_host_and_spoiled_ones_are_shown_apart() -> None:
+    good, spoiled = SentTrain([0, 50_000], accepted=True, host_ns=0), SentTrain([0, 90_000], accepted=False, host_ns=0)
+    disturbed, unknown = SentTrain([0, 70_000], accepted=False, host_ns=25_000), SentTrain([0, 50_000])
+    sent = TrainResults([good, spoiled, disturbed, unknown], 4)
+    assert [len(sent.only(which).sent) for which in Which] == [4, 3, 1]
+    assert [sent.share(which) for which in Which] == [1.0, 0.75, 0.25]
+    assert errors(sent, 50_000) == ["0 / 40.0 (4)", "0 / 40.0 (3)", "0 / 0 (1)"]
+    assert errors(TrainResults([disturbed], 1), 50_000)[1:] == ["none", "none"]
+
+
+def test_the_stage_at_which_packets_were_delayed_is_told() -> None:
+    late_sender = SentTrain([1_000, 91_000], [0, 90_000], [2_000, 92_000])
+    cells = stages.row(TrainResults([late_sender], 1), 50_000)
+    assert cells == ["40.0 / 40.0", "40.0 / 40.0", "40.0 / 40.0", "1.00 / 1.00", "1.00 / 1.00"]
+    late_receiver = SentTrain([1_000, 51_000], [], [2_000, 92_000])
+    cells = stages.row(TrainResults([late_receiver], 1), 50_000)
+    assert (cells[0], cells[1].split(" / ")[1], cells[2].split(" / ")[1]) == ("not stamped", "0", "40.0")
 
 
 def test_a_rate_and_its_gap_are_two_sides() -> None:
@@ -56,9 +79,15 @@ def test_a_rate_and_its_gap_are_two_sides() -> None:
 
 
 def test_what_programs_print_is_read() -> None:
-    assert read_trains("10 11\n20 21\n\n30 32\n40 42\n\n") == ([[10, 20], [30, 40]], [[11, 21], [32, 42]])
+    assert read_trains("10 11\n20 21\n\n30 32\n40 42\n\n") == (
+        [[10, 20], [30, 40]],
+        [[11, 21], [32, 42]],
+        [None, None],
+    )
+    assert read_trains("10 11\nhost 7000\n\n")[2] == [7000]
     # A packet of another size belongs to no train.
-    assert read_arrivals(["7 1500", "8 32", "9 1500", "dropped 2", "10 1500"], 1500) == ([7, 9], 2)
+    lines = ["7 1500", "8 32", "9 1500", "ingress 8 1500", "ingress 9 32", "dropped 2", "10 1500"]
+    assert read_arrivals(lines, 1500) == Arrivals([7, 9], [8], 2)
 
 
 def test_a_capture_is_read_up_to_where_it_is_cut_off() -> None:

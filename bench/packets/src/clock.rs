@@ -5,6 +5,11 @@ pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Returns the processor time of the calling thread, without time that a hypervisor took.
+pub fn thread_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Returns how far `CLOCK_REALTIME`, by which the kernel stamps packets, is ahead of `CLOCK_MONOTONIC`.
 pub fn wall_offset_ns() -> u64 {
     // The attempt that took the least time was disturbed least.
@@ -15,13 +20,6 @@ pub fn wall_offset_ns() -> u64 {
         (after - before, wall.saturating_sub(before + (after - before) / 2))
     };
     (0..16).map(|_| attempt()).min().map_or(0, |(_, offset_ns)| offset_ns)
-}
-
-/// Spins until `due_ns`.
-pub fn spin_until(due_ns: u64) {
-    while now_ns() < due_ns {
-        std::hint::spin_loop();
-    }
 }
 
 /// Sleeps until `due_ns`.

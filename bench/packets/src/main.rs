@@ -2,8 +2,10 @@
 //! (`receive`). Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 mod clock;
+mod ingress;
 mod receive;
 mod send;
+mod stalls;
 
 use std::error::Error;
 use std::net::SocketAddrV4;
@@ -14,9 +16,10 @@ use receive::Receiver;
 use send::{Method, TrainRequest};
 
 const USAGE: &str = "usage: bench-packets sleep|spin|mmsg ADDRESS:PORT IP-BYTES PACKETS GAP-NS TRAINS INTERVAL-US
-           sends TRAINS trains; prints `due left` for each packet, and an empty line after each train
+           sends TRAINS trains; prints `due left` for each packet, and after each train `host NS` and an empty line
        bench-packets receive INTERFACE PORT
-           prints `ready`; for each line of input, prints `arrived ip-bytes` for each new packet, then `dropped N`";
+           prints `ready`; for each line of input, prints `arrived ip-bytes` for each new packet, then
+           `ingress time ip-bytes` for each where the kernel began to process it, then `dropped N`";
 
 fn main() {
     if let Err(error) = run() {

@@ -9,6 +9,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::clock::wall_offset_ns;
+use crate::ingress::Ingress;
 
 /// Room for some 100,000 packets.
 const BUFFER_BYTES: libc::c_int = 256 << 20;
@@ -21,6 +22,8 @@ const IP_LENGTH_AT: usize = 14 + 2;
 /// Receives UDP packets to one port.
 pub struct Receiver {
     socket: OwnedFd,
+    /// Missing where BPF is not permitted.
+    ingress: Option<Ingress>,
 }
 
 impl Receiver {
@@ -40,7 +43,11 @@ impl Receiver {
             check(fd)?;
             OwnedFd::from_raw_fd(fd)
         };
-        let receiver = Self { socket };
+        let ingress = Ingress::attach(index, port);
+        if let Err(error) = &ingress {
+            eprintln!("bench-packets: no stamps at ingress: {error}");
+        }
+        let receiver = Self { socket, ingress: ingress.ok() };
         receiver.set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER_BYTES)?;
         receiver.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)?;
         receiver.filter(port)?;
@@ -57,6 +64,9 @@ impl Receiver {
             let mut report = String::new();
             while let Some((wall_ns, ip_bytes)) = self.next()? {
                 writeln!(report, "{} {ip_bytes}", wall_ns.saturating_sub(offset_ns))?;
+            }
+            while let Some((at_ns, ip_bytes)) = self.ingress.as_ref().and_then(Ingress::next) {
+                writeln!(report, "ingress {at_ns} {ip_bytes}")?;
             }
             writeln!(report, "dropped {}", self.dropped()?)?;
             let mut out = io::stdout().lock();

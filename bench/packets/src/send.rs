@@ -7,7 +7,8 @@ use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use crate::clock::{now_ns, sleep_until, spin_until};
+use crate::clock::{now_ns, sleep_until};
+use crate::stalls::Watch;
 
 /// Headers of IP and UDP.
 const HEADERS_BYTES: usize = 28;
@@ -43,7 +44,8 @@ pub struct TrainRequest {
     pub interval_us: u64,
 }
 
-/// Sends the trains, and prints when each packet was due and when the call that sent it had returned.
+/// Sends the trains, and prints when each packet was due and when the call that sent it had returned, and of each train
+/// the longest stall that the host caused.
 pub fn send(method: Method, request: &TrainRequest) -> Result<(), Box<dyn Error>> {
     if request.packets == 0
         || request.packets > PACKETS_MAX
@@ -61,13 +63,17 @@ pub fn send(method: Method, request: &TrainRequest) -> Result<(), Box<dyn Error>
     for _ in 0..request.trains {
         let start_ns = now_ns() + LEAD_NS;
         let due: Vec<u64> = (0..request.packets as u64).map(|number| start_ns + number * request.gap_ns).collect();
+        let mut watch = Watch::begin();
         let left = match method {
-            Method::Mmsg => at_once(&socket, to, &payloads, start_ns)?,
-            Method::Sleep => one_by_one(&socket, to, &payloads, &due, sleep_until)?,
-            Method::Spin => one_by_one(&socket, to, &payloads, &due, spin_until)?,
+            Method::Mmsg => at_once(&socket, to, &payloads, start_ns, &mut watch)?,
+            Method::Sleep => one_by_one(&socket, to, &payloads, &due, &mut watch, Watch::sleep)?,
+            Method::Spin => one_by_one(&socket, to, &payloads, &due, &mut watch, Watch::spin)?,
         };
         for (due_ns, left_ns) in due.iter().zip(left) {
             writeln!(report, "{due_ns} {left_ns}")?;
+        }
+        if let Some(host_ns) = watch.host_ns() {
+            writeln!(report, "host {host_ns}")?;
         }
         report.push('\n');
         sleep_until(now_ns() + request.interval_us * 1000);
@@ -80,18 +86,27 @@ fn one_by_one(
     to: SocketAddrV4,
     payloads: &[Vec<u8>],
     due: &[u64],
-    wait: fn(u64),
+    watch: &mut Watch,
+    wait: fn(&mut Watch, u64),
 ) -> io::Result<Vec<u64>> {
     let mut left = Vec::with_capacity(due.len());
     for (payload, due_ns) in payloads.iter().zip(due) {
-        wait(*due_ns);
+        wait(watch, *due_ns);
         socket.send_to(payload, to)?;
-        left.push(now_ns());
+        let after_ns = now_ns();
+        watch.reads(after_ns);
+        left.push(after_ns);
     }
     Ok(left)
 }
 
-fn at_once(socket: &UdpSocket, to: SocketAddrV4, payloads: &[Vec<u8>], start_ns: u64) -> io::Result<Vec<u64>> {
+fn at_once(
+    socket: &UdpSocket,
+    to: SocketAddrV4,
+    payloads: &[Vec<u8>],
+    start_ns: u64,
+    watch: &mut Watch,
+) -> io::Result<Vec<u64>> {
     // On a connected socket, an ICMP error (port unreachable) would fail a later train.
     let mut address = libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
@@ -115,7 +130,7 @@ fn at_once(socket: &UdpSocket, to: SocketAddrV4, payloads: &[Vec<u8>], start_ns:
             message
         })
         .collect();
-    spin_until(start_ns);
+    watch.spin(start_ns);
     // SAFETY: the count is that of the messages; each points to the address, a slice and a payload, which live through
     // the call.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), messages.len() as libc::c_uint, 0) };
