@@ -26,6 +26,8 @@ class Part:
     # Further lines about its figures.
     more: typing.Callable[[list[Figure]], list[str]] = lambda _: []
     module: str = ""
+    # It takes hours, and is measured only when named.
+    long: bool = False
 
 
 PARTS = (
@@ -137,6 +139,7 @@ PARTS = (
         "one thing. The bar beside the IDE disk is the thesis's ratio. Its last row is what passes the link.",
         documents.thesis_table,
         "bench.documents.table51",
+        long=True,
     ),
     Part(
         "thesis-tools",
@@ -145,6 +148,7 @@ PARTS = (
         "results are written beside the image. The bar of Scalpel is the thesis's ratio.",
         documents.thesis_tools,
         "bench.documents.applications",
+        long=True,
     ),
     Part(
         "read-ahead",
@@ -153,6 +157,7 @@ PARTS = (
         "doubles from 4 to 128 KiB, and ours. Fixed sizes and the thesis's are a server on the examiner's machine (Python), under nbdfuse.",
         documents.read_ahead,
         "bench.documents.policies",
+        long=True,
     ),
     Part(
         "arrays",
@@ -161,6 +166,7 @@ PARTS = (
         "and parity. All disks are models (lab/README.md), each of an array behind an NBD server.",
         documents.arrays,
         "bench.documents.arrays",
+        long=True,
     ),
     Part(
         "iozone",
@@ -169,6 +175,7 @@ PARTS = (
         "nodes on this machine; `cached` is read from the page cache. Then 4 KiB by other engines of fio.",
         documents.iozone,
         "bench.documents.iozone",
+        long=True,
     ),
     Part(
         "filesystems",
@@ -177,6 +184,7 @@ PARTS = (
         "machine. A write that is cut off leaves data and parity of RAID 5 apart (the write hole), whatever the file system; "
         "Cheetah's parity finds such pages by their digests (docs/design/loss.md).",
         module="bench.documents.filesystems",
+        long=True,
     ),
     Part(
         "analysts",
@@ -185,6 +193,7 @@ PARTS = (
         "four nodes with such links, and from one server with such a link, whose disk is a model of a 7,200 rpm disk, or this machine's.",
         documents.analysts,
         "bench.documents.analysts",
+        long=True,
     ),
     Part("memory", "Memory", "Peak resident memory (VmHWM) beside what is allowed."),
     Part(
@@ -279,6 +288,11 @@ PARTS = (
         "Files a second, from the command to the report, from cold caches, beside The Sleuth Kit's own tools.",
     ),
 )
+
+
+def chosen(key: str) -> list[str]:
+    """Returns the parts that a word on the command line names: `all` names those that do not take hours."""
+    return [part.key for part in PARTS if not part.long] if key == "all" else [key]
 
 
 def module_of(key: str) -> Any:

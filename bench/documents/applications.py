@@ -25,7 +25,7 @@ RATE, RTT, NODES = "1gbit", "0.2ms", 6
 # The thesis's two disks had 4.3 and 6.4 GB; tar had no room for the larger.
 IMAGES = (ImageKind("ntfs", 4 * GIB, 24_000, 3 * GIB), ImageKind("ntfs", 6 * GIB, 30_000, 5 * GIB))
 QUICK_IMAGES = (ImageKind("ntfs", 64 * MIB, 800, 40 * MIB),)
-TREE_BYTES, TREE_FILES = 2 * GIB, 8_000
+TREE_BYTES, TREE_FILES = GIB, 8_000
 # Of the thesis, per image: 156 % and 80 % faster.
 SCALPEL_BARS = (2.56, 1.8)
 TAR_BAR = 1.2

@@ -40,6 +40,12 @@ def test_without_the_package_it_says_what_to_do(tmp_path) -> None:
     assert "scripts/python-env makes it" in done.stderr
 
 
+def test_all_parts_are_those_that_do_not_take_hours() -> None:
+    short = results_md.chosen("all")
+    assert "node" in short and "storage" in short and "thesis-table" not in short
+    assert results_md.chosen("thesis-table") == ["thesis-table"]
+
+
 def test_figures_go_to_the_named_directory(tmp_path, monkeypatch) -> None:
     class Asked:
         quick, rounds = True, 3
