@@ -252,6 +252,28 @@ PARTS = (
         "bench.probe.measure",
     ),
     Part(
+        "probe-clocks",
+        "Probe: clocks, sleeps and the closest packets",
+        "The small tables of the paper: differences of clock readings, oversleeping, packets sent as fast as possible, and trains beside "
+        "flows of D-ITG.",
+        probe_tables.report_of("probe-clocks"),
+        "bench.probe.clocks",
+    ),
+    Part(
+        "probe-available",
+        "Probe: available bandwidth",
+        "`cheetah probe --only available` over spaced links with cross traffic, beside the rate of TCP: right within 15 %, or not known.",
+        probe_tables.report_of("probe-available"),
+        "bench.probe.available",
+    ),
+    Part(
+        "probe-shapes",
+        "Probe: capacity through shaped paths",
+        "`cheetah probe --only capacity` without a far end's help: right within 2 %, or not known, never wrong.",
+        probe_tables.report_of("probe-shapes"),
+        "bench.probe.shapes",
+    ),
+    Part(
         "storage",
         "Which storage makes forensic work fast",
         "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "

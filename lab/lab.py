@@ -117,7 +117,7 @@ def parser() -> Parser:
         default=[],
         metavar="N:WHAT",
         help="the link of node N, if it differs: rate=…,delay=…,queue=…,loss=… (delay is one way), "
-        "spaced=yes, cross=…%%, batch=… (or batch-to=…, batch-from=…), late=…",
+        "spaced=yes, cross=…%%, cross-burst=…, batch=… (or batch-to=…, batch-from=…), late=…",
     )
     verb.set_defaults(run=up)
     verb = verbs.add_parser("down", help="take a lab down, and end the processes in it")

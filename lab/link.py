@@ -8,12 +8,25 @@ import re
 from lab.namespace import LabError
 
 RATES = {"bit": 1, "kbit": 1_000, "mbit": 1_000_000, "gbit": 1_000_000_000}
-KEYS = ("rate=", "delay=", "queue=", "loss=", "spaced=yes|no", "cross=", "batch=", "batch-to=", "batch-from=", "late=")
+KEYS = (
+    "rate=",
+    "delay=",
+    "queue=",
+    "loss=",
+    "spaced=yes|no",
+    "cross=",
+    "cross-burst=",
+    "batch=",
+    "batch-to=",
+    "batch-from=",
+    "late=",
+)
 SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 TIMES_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 MILLION = 1_000_000
 FRAME_BYTES_MAX = 1514
+CROSS_BURST_MAX = 1000
 # The bytes that may leave at once after a pause. With less than a super-frame, the kernel would cut it into packets;
 # timers that are late by this much cost no rate.
 BURST_MS = 2
@@ -66,7 +79,8 @@ class Link:
 
     `spaced` is for measuring with single packets: frames leave one by one, each as long after the one before as it
     takes on such a wire, where otherwise many may leave at once after a pause. `cross_ppm` millionths of a spaced link
-    carry cross traffic towards the node; its frames are not there, only the time that they take.
+    carry cross traffic towards the node; its frames are not there, only the time that they take. `cross_burst` of them
+    arrive together; 0 spaces them evenly.
 
     Towards the node, frames are delivered in batches, every `batch_to_us` microseconds, and from the node every
     `batch_from_us`, as by interrupt coalescing; 0 delivers each by itself.
@@ -81,6 +95,7 @@ class Link:
     loss_ppm: int = 0
     spaced: bool = False
     cross_ppm: int = 0
+    cross_burst: int = 1
     batch_to_us: int = 0
     batch_from_us: int = 0
     late_us: int = 0
@@ -98,6 +113,8 @@ class Link:
             raise LabError("cross traffic needs a spaced link; add spaced=yes")
         if not 0 <= self.cross_ppm < MILLION:
             raise LabError("cross traffic must use less than all of a link")
+        if not 0 <= self.cross_burst <= CROSS_BURST_MAX:
+            raise LabError(f"a burst of cross traffic has 0 to {CROSS_BURST_MAX} frames")
         if not 0 <= min(self.batch_to_us, self.batch_from_us) <= max(self.batch_to_us, self.batch_from_us) <= MILLION:
             raise LabError("a batch is gathered for 0 to 1 s")
         if not 0 <= self.late_us <= MILLION:
@@ -123,6 +140,8 @@ class Link:
                 case "cross":
                     # Cross traffic needs a spaced link, so it implies one.
                     link = dataclasses.replace(link, spaced=True, cross_ppm=parts_per_million(value))
+                case "cross-burst" if value.isdecimal():
+                    link = dataclasses.replace(link, cross_burst=int(value))
                 case "batch":
                     time_us = microseconds(value)
                     link = dataclasses.replace(link, batch_to_us=time_us, batch_from_us=time_us)
@@ -167,6 +186,7 @@ class Link:
         options = ["--delay-us", str(self.delay_us), "--loss-ppm", str(self.loss_ppm)]
         rate_bits, queue_bytes = (self.rate_bits or 0, self._queue_bytes()) if self.spaced else (0, 0)
         options += ["--rate-bits", str(rate_bits), "--queue-bytes", str(queue_bytes)]
-        options += ["--cross-ppm", str(self.cross_ppm), "--late-us", str(self.late_us)]
+        options += ["--cross-ppm", str(self.cross_ppm), "--cross-burst", str(self.cross_burst)]
+        options += ["--late-us", str(self.late_us)]
         # The node is to the left of its relay.
         return [*options, "--batch-left-us", str(self.batch_to_us), "--batch-right-us", str(self.batch_from_us)]

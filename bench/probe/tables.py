@@ -1,18 +1,19 @@
-"""The tables and plots of `probe`: stored by a run, shown by the report."""
+"""The tables and plots of `probe` and the parts beside it: stored by a run, shown by the report."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench.report import curves
 from bench.report.curves import Chart, Curve
 from bench.report.prefetching import PLOTS_DIR
 from bench.report.store import OUT_DIR, Folder
 
-KEPT = "probe.tables.json"
+PROBE = "probe"
 
 
 @dataclasses.dataclass
@@ -48,21 +49,25 @@ class Plot:
         return [f"![{self.title}](plots/{self.key}.svg)", ""]
 
 
-def save(tables: Sequence[Table], plots: Sequence[Plot]) -> None:
+def _kept(part: str) -> str:
+    return f"{part}.tables.json"
+
+
+def save(tables: Sequence[Table], plots: Sequence[Plot], part: str = PROBE) -> None:
     """Stores them, replacing those of an earlier run."""
     os.makedirs(Folder.path, exist_ok=True)
     content = {
         "tables": [dataclasses.asdict(table) for table in tables],
         "plots": [dataclasses.asdict(plot) for plot in plots],
     }
-    with open(os.path.join(Folder.path, KEPT), "w", encoding="utf-8") as file:
+    with open(os.path.join(Folder.path, _kept(part)), "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
 
 
-def load() -> tuple[list[Table], list[Plot]]:
+def load(part: str = PROBE) -> tuple[list[Table], list[Plot]]:
     """Returns what was stored; nothing without a run."""
     try:
-        with open(os.path.join(OUT_DIR, KEPT), encoding="utf-8") as file:
+        with open(os.path.join(OUT_DIR, _kept(part)), encoding="utf-8") as file:
             content = json.load(file)
     except FileNotFoundError:
         return [], []
@@ -77,8 +82,13 @@ def load() -> tuple[list[Table], list[Plot]]:
     return [Table(**table) for table in content["tables"]], plots
 
 
-def report(_: object) -> list[str]:
-    """Returns all of them as lines."""
-    tables, plots = load()
+def report(_: object, part: str = PROBE) -> list[str]:
+    """Returns all of a part as lines."""
+    tables, plots = load(part)
     lines = [line for table in tables for line in table.lines()]
     return lines + [line for plot in plots for line in plot.lines()]
+
+
+def report_of(part: str) -> Callable[[object], list[str]]:
+    """Returns the report of another part than `probe`."""
+    return functools.partial(report, part=part)

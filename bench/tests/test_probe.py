@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from bench.probe import stages, txtime
+from bench.probe import available, shapes, stages, txtime
 from bench.probe.capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe.gaps import errors
 from bench.probe.paths import emulated_ms
@@ -147,3 +147,14 @@ def test_another_backend_a_late_packet_and_an_empty_queue_fail(backend: str, lat
 
 def test_an_emulated_machine_that_said_nothing_fails() -> None:
     assert len(txtime.problems_of(txtime.read(""))) == 6
+
+
+def test_an_estimate_is_right_not_known_or_wrong() -> None:
+    assert available.error_percent(45.0, 100, 50) == pytest.approx(10.0)
+    assert available.verdict([50.0, 57.0, None, 60.0], 100, 50) == "2 right, 1 not known, 1 wrong"
+    judged = [shapes.judge(found, 100) for found in (101.9, 98.1, 97.9, None)]
+    assert judged == [shapes.RIGHT, shapes.RIGHT, shapes.WRONG, shapes.NOT_KNOWN]
+
+
+def test_every_shape_of_a_quick_run_exists() -> None:
+    assert set(shapes.QUICK) <= {shape.what for shape in shapes.SHAPES}

@@ -35,6 +35,8 @@ def test_units_are_parsed() -> None:
         lambda: Link.parse("rate=none,spaced=yes"),
         lambda: Link.parse("cross=100%"),
         lambda: Link(cross_ppm=100_000),
+        lambda: Link.parse("rate=1mbit,cross=10%,cross-burst=-1"),
+        lambda: Link.parse("rate=1mbit,cross=10%,cross-burst=1001"),
         lambda: Link.parse("batch=2s"),
         lambda: Link(batch_from_us=-1),
         lambda: Link.parse("late=2s"),

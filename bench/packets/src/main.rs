@@ -5,6 +5,7 @@ mod clock;
 mod ingress;
 mod receive;
 mod send;
+mod small;
 mod stalls;
 
 use std::error::Error;
@@ -19,7 +20,13 @@ const USAGE: &str = "usage: bench-packets sleep|spin|mmsg ADDRESS:PORT IP-BYTES 
            sends TRAINS trains; prints `due left` for each packet, and after each train `host NS` and an empty line
        bench-packets receive INTERFACE PORT
            prints `ready`; for each line of input, prints `arrived ip-bytes` for each new packet, then
-           `ingress time ip-bytes` for each where the kernel began to process it, then `dropped N`";
+           `ingress time ip-bytes` for each where the kernel began to process it, then `dropped N`
+       bench-packets clock COUNT
+           reads the clock, and prints `difference-ns occurrences`
+       bench-packets oversleep NS COUNT
+           sleeps COUNT times for NS, and prints by how many nanoseconds each sleep was longer
+       bench-packets burst tcp|udp ADDRESS:PORT FROM-ADDRESS COUNT
+           sends identical packets without a payload as fast as calls return";
 
 fn main() {
     if let Err(error) = run() {
@@ -33,6 +40,11 @@ fn run() -> Result<(), Box<dyn Error>> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["receive", interface, port] => Receiver::open(interface, parse(port)?)?.serve(),
+        ["clock", count] => Ok(small::clock(count_of(count)?)?),
+        ["oversleep", asked_ns, count] => Ok(small::oversleep(parse(asked_ns)?, count_of(count)?)?),
+        ["burst", protocol @ ("tcp" | "udp"), to, from, count] => {
+            Ok(small::burst(*protocol == "tcp", parse(to)?, parse(from)?, count_of(count)?)?)
+        }
         [method, to, ip_bytes, packets, gap_ns, trains, interval_us] => {
             let method = match *method {
                 "sleep" => Method::Sleep,
@@ -52,6 +64,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         _ => Err(USAGE.into()),
     }
+}
+
+fn count_of(word: &str) -> Result<usize, Box<dyn Error>> {
+    let count = parse(word)?;
+    if count > small::COUNT_MAX { Err(format!("at most {} values", small::COUNT_MAX).into()) } else { Ok(count) }
 }
 
 fn parse<T: FromStr>(word: &str) -> Result<T, Box<dyn Error>> {

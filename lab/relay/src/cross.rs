@@ -9,22 +9,30 @@ const SIZES: [(u64, u64); 3] = [(1514, 2), (590, 1), (66, 1)];
 const FRAMES_REMEMBERED: u64 = 1000;
 const MILLION: u64 = 1_000_000;
 
-/// A stream of frames with Poisson arrivals.
+/// The most frames that arrive together.
+pub const BURST_MAX: u64 = 1000;
+
+/// A stream of frames.
 #[derive(Debug)]
 pub struct Cross {
     mean_interval_ns: f64,
+    burst: u64,
+    /// Frames that are still to come of the present burst.
+    left: u64,
     next_ns: u64,
     random: Random,
 }
 
 impl Cross {
-    /// Creates traffic that takes `share_ppm` millionths of a wire of `rate_bits` bits a second.
-    pub fn new(rate_bits: u64, share_ppm: u64) -> Self {
+    /// Creates traffic that takes `share_ppm` millionths of a wire of `rate_bits` bits a second. `burst` frames arrive
+    /// together, at random times (Poisson); with 0, frames arrive one by one at equal intervals.
+    pub fn new(rate_bits: u64, share_ppm: u64, burst: u64) -> Self {
         let (bytes, frames) =
             SIZES.iter().fold((0, 0), |(bytes, frames), (size, count)| (bytes + size * count, frames + count));
         let mean_bits = (bytes * 8) as f64 / frames as f64;
         let rate = rate_bits as f64 * share_ppm as f64 / MILLION as f64;
-        Self { mean_interval_ns: mean_bits * 1e9 / rate, next_ns: 0, random: Random::default() }
+        let burst = burst.min(BURST_MAX);
+        Self { mean_interval_ns: mean_bits * 1e9 / rate, burst, left: burst, next_ns: 0, random: Random::default() }
     }
 
     /// Returns the time and the bytes of the next frame that arrives until `now_ns`.
@@ -34,8 +42,20 @@ impl Cross {
             return None;
         }
         let arrived_ns = self.next_ns;
-        self.next_ns += (-self.random.share().ln() * self.mean_interval_ns) as u64 + 1;
+        self.advance();
         Some((arrived_ns, self.size()))
+    }
+
+    fn advance(&mut self) {
+        if self.burst == 0 {
+            self.next_ns += self.mean_interval_ns as u64 + 1;
+            return;
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = self.burst;
+            self.next_ns += (-self.random.share().ln() * self.mean_interval_ns * self.burst as f64) as u64 + 1;
+        }
     }
 
     fn size(&mut self) -> u64 {
@@ -55,21 +75,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cross_traffic_takes_its_share() {
-        let mut cross = Cross::new(100_000_000, 500_000);
-        let mut bytes = 0;
-        for now_ns in (0..2_000_000_000).step_by(100_000) {
-            while let Some((_, size)) = cross.next(now_ns) {
-                bytes += size;
+    fn cross_traffic_takes_its_share_evenly_at_random_and_in_bursts() {
+        for burst in [0, 1, 32] {
+            let mut cross = Cross::new(100_000_000, 500_000, burst);
+            let mut bytes = 0;
+            for now_ns in (0..20_000_000_000).step_by(100_000) {
+                while let Some((_, size)) = cross.next(now_ns) {
+                    bytes += size;
+                }
             }
+            let bits_per_s = bytes * 8 / 20;
+            assert!((47_500_000..52_500_000).contains(&bits_per_s), "{burst}: {bits_per_s}");
         }
-        let bits_per_s = bytes * 8 / 2;
-        assert!((48_500_000..51_500_000).contains(&bits_per_s), "{bits_per_s}");
+    }
+
+    #[test]
+    fn frames_of_a_burst_arrive_together_and_steady_frames_apart() {
+        let times = |burst| {
+            let mut cross = Cross::new(100_000_000, 500_000, burst);
+            (0..64).map(|_| cross.next(u64::MAX / 2).map(|(at_ns, _)| at_ns)).collect::<Vec<_>>()
+        };
+        let bursts = times(32);
+        assert!(bursts[..32].iter().all(|at| *at == bursts[0]) && bursts[32] > bursts[0]);
+        let steady: Vec<_> = times(0).windows(2).map(|pair| pair[1].unwrap() - pair[0].unwrap()).collect();
+        assert!(steady.iter().all(|interval| *interval == steady[0]));
     }
 
     #[test]
     fn after_a_long_pause_a_limited_number_of_frames_is_generated() {
-        let mut cross = Cross::new(1_000_000_000, 500_000);
+        let mut cross = Cross::new(1_000_000_000, 500_000, 1);
         let mut frames = 0;
         while cross.next(3_600_000_000_000).is_some() {
             frames += 1;

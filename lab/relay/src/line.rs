@@ -35,6 +35,8 @@ pub struct Wire {
     pub queue_bytes_max: u64,
     /// The share of it that cross traffic uses, in millionths.
     pub cross_ppm: u64,
+    /// See [`Cross::new`].
+    pub cross_burst: u64,
 }
 
 impl Wire {
@@ -71,7 +73,7 @@ impl Line {
     /// Creates an empty line.
     pub fn new(config: LineConfig) -> Self {
         let shared = config.wire.filter(|wire| wire.cross_ppm > 0);
-        let cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm));
+        let cross = shared.map(|wire| Cross::new(wire.rate_bits, wire.cross_ppm, wire.cross_burst));
         let pauses = (config.late_ns_max > 0).then(|| Pauses::new(config.late_ns_max));
         let random = Random::default();
         Self { config, frames: VecDeque::new(), held_bytes: 0, free_at_ns: 0, dropped: 0, cross, pauses, random }
@@ -142,7 +144,7 @@ mod tests {
     }
 
     fn wire(rate_bits: u64) -> Wire {
-        Wire { rate_bits, queue_bytes_max: 10_000, cross_ppm: 0 }
+        Wire { rate_bits, queue_bytes_max: 10_000, cross_ppm: 0, cross_burst: 1 }
     }
 
     fn line(wire: Option<Wire>) -> Line {
@@ -225,7 +227,7 @@ mod tests {
     }
     #[test]
     fn a_frame_beyond_the_queue_is_dropped_below_the_limit_in_flight() {
-        let mut line = line(Some(Wire { rate_bits: 8_000_000, queue_bytes_max: 2_000, cross_ppm: 0 }));
+        let mut line = line(Some(Wire { rate_bits: 8_000_000, queue_bytes_max: 2_000, cross_ppm: 0, cross_burst: 1 }));
         line.push(frame(1_500), 0);
         line.push(frame(1_500), 0);
         assert_eq!(line.dropped(), 1);
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn cross_traffic_delays_frames_by_its_share_of_the_wire() {
         let rate_bits = 100_000_000;
-        let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000 };
+        let wire = Wire { rate_bits, queue_bytes_max: 1 << 30, cross_ppm: 500_000, cross_burst: 1 };
         let mut line = Line::new(LineConfig {
             delay_ns: 0,
             wire: Some(wire),

@@ -23,7 +23,7 @@ use line::{LineConfig, Wire};
 use port::Port;
 
 const USAGE: &str = "usage: lab-relay [--delay-us N] [--loss-ppm N] [--held-kib N] [--rate-bits N --queue-bytes N]
-                 [--cross-ppm N] [--batch-left-us N] [--batch-right-us N] [--late-us N] LEFT:RIGHT …
+                 [--cross-ppm N] [--cross-burst N] [--batch-left-us N] [--batch-right-us N] [--late-us N] LEFT:RIGHT …
 an option applies to the pairs after it; cross traffic goes towards LEFT only";
 
 fn main() {
@@ -50,6 +50,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 struct Pair {
     config: LineConfig,
     cross_ppm: u64,
+    cross_burst: u64,
     /// The intervals at which frames are delivered towards the left and the right, in nanoseconds; 0 delivers each when
     /// it is due.
     batch_left_ns: u64,
@@ -61,7 +62,7 @@ struct Pair {
 fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
     let mut config =
         LineConfig { delay_ns: 0, wire: None, held_bytes_max: 64 << 20, loss_ppm: 0, batch_ns: 0, late_ns_max: 0 };
-    let (mut rate_bits, mut queue_bytes_max, mut cross_ppm) = (0, 0, 0);
+    let (mut rate_bits, mut queue_bytes_max, mut cross_ppm, mut cross_burst) = (0, 0, 0, 1);
     let (mut batch_left_ns, mut batch_right_ns) = (0, 0);
     let mut pairs = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -74,14 +75,16 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
             "--rate-bits" => rate_bits = number()?,
             "--queue-bytes" => queue_bytes_max = number()?,
             "--cross-ppm" => cross_ppm = number()?,
+            "--cross-burst" => cross_burst = number()?,
             "--late-us" => config.late_ns_max = number()? * 1_000,
             "--batch-left-us" => batch_left_ns = number()? * 1_000,
             "--batch-right-us" => batch_right_ns = number()? * 1_000,
             pair => {
                 let (left, right) = pair.split_once(':').ok_or(USAGE)?;
-                config.wire = (rate_bits > 0).then_some(Wire { rate_bits, queue_bytes_max, cross_ppm: 0 });
+                config.wire =
+                    (rate_bits > 0).then_some(Wire { rate_bits, queue_bytes_max, cross_ppm: 0, cross_burst: 1 });
                 let (left, right) = (left.to_owned(), right.to_owned());
-                pairs.push(Pair { config, cross_ppm, batch_left_ns, batch_right_ns, left, right });
+                pairs.push(Pair { config, cross_ppm, cross_burst, batch_left_ns, batch_right_ns, left, right });
             }
         }
     }
@@ -89,18 +92,18 @@ fn arguments() -> Result<Vec<Pair>, Box<dyn Error>> {
 }
 
 /// Returns the configuration with cross traffic, if there is a wire.
-fn shared(config: LineConfig, cross_ppm: u64) -> LineConfig {
-    LineConfig { wire: config.wire.map(|wire| Wire { cross_ppm, ..wire }), ..config }
+fn shared(config: LineConfig, cross_ppm: u64, cross_burst: u64) -> LineConfig {
+    LineConfig { wire: config.wire.map(|wire| Wire { cross_ppm, cross_burst, ..wire }), ..config }
 }
 
 /// Forwards frames between two interfaces: by one thread, on time, if a wire spaces them; otherwise by a thread for
 /// each direction.
 fn connect(pair: Pair) -> Result<(), Box<dyn Error>> {
-    let Pair { config, cross_ppm, batch_left_ns, batch_right_ns, left, right } = pair;
+    let Pair { config, cross_ppm, cross_burst, batch_left_ns, batch_right_ns, left, right } = pair;
     let open = |name: &str| Port::open(name).map(Arc::new).map_err(|error| format!("{name}: {error}"));
     let (left_port, right_port) = (open(&left)?, open(&right)?);
     let to_right = LineConfig { batch_ns: batch_right_ns, ..config };
-    let to_left = LineConfig { batch_ns: batch_left_ns, ..shared(config, cross_ppm) };
+    let to_left = LineConfig { batch_ns: batch_left_ns, ..shared(config, cross_ppm, cross_burst) };
     let there = Direction::new(format!("{left}>{right}"), to_right, left_port.clone(), right_port.clone());
     let back = Direction::new(format!("{right}>{left}"), to_left, right_port, left_port);
     if config.wire.is_some() {
