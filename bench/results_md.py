@@ -274,6 +274,21 @@ PARTS = (
         "bench.probe.shapes",
     ),
     Part(
+        "probe-simulated",
+        "Probe: a simulated machine",
+        "Trains of each backend and of plain programs in an emulated machine whose clock counts instructions, idle, with busy loops, and "
+        "with cross traffic.",
+        probe_tables.report_of("probe-simulated"),
+        "bench.probe.simulated",
+    ),
+    Part(
+        "probe-backends",
+        "Probe: the backends that send",
+        "The backends of `cheetah probe` beside each other, by gap and load: which is the best where.",
+        probe_tables.report_of("probe-backends"),
+        "bench.probe.backends",
+    ),
+    Part(
         "storage",
         "Which storage makes forensic work fast",
         "`cheetah bench storage` on this machine's disk and on drives over 1, 2 and 3 nodes with ext4, linear and striped, "

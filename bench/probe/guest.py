@@ -3,10 +3,11 @@ emulated by QEMU without hardware virtualisation, so it is slow."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bench.report.store import OUT_DIR
 from boot.cpio import Archive
@@ -36,7 +37,7 @@ def _copy(made: Archive, name: str, path: str) -> None:
         made.copy(library.lstrip("/"), library)
 
 
-def archive(script: str, programs: Mapping[str, str], kernel: Kernel) -> bytes:
+def archive(script: str, programs: Mapping[str, str], kernel: Kernel, modules: Sequence[str] = MODULES) -> bytes:
     """Returns the guest's file system: busybox, `ip`, `tc`, modules, programs by name, and the script that it runs."""
     if not os.path.exists(BUSYBOX):
         raise BenchError("busybox is not installed; it is in the package busybox-static")
@@ -51,7 +52,7 @@ def archive(script: str, programs: Mapping[str, str], kernel: Kernel) -> bytes:
         if not path:
             raise BenchError(f"{name} is not installed; it is in the package iproute2")
         _copy(made, f"bin/{name}", path)
-    for name in MODULES:
+    for name in modules:
         made.file(f"modules/{name}.ko", kernel.module(kernel.find(name)))
     for name, path in programs.items():
         _copy(made, f"bin/{name}", path)
@@ -59,29 +60,32 @@ def archive(script: str, programs: Mapping[str, str], kernel: Kernel) -> bytes:
     return made.content()
 
 
-def boot(script: str, programs: Mapping[str, str], scratch_dir: str) -> str:
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The emulated machine."""
+
+    # QEMU's options for processors and the network, and the kernel's.
+    options: tuple[str, ...] = ("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2")
+    network: tuple[str, ...] = ("-nic", "none")
+    kernel: str = ""
+    modules: tuple[str, ...] = MODULES
+    # How long it may run.
+    limit_s: float = BOOT_LIMIT_S
+
+
+def boot(script: str, programs: Mapping[str, str], scratch_dir: str, machine: Machine = Machine()) -> str:
     """Runs a script in the guest, which must power the guest off; returns the console's output."""
     if not shutil.which("qemu-system-x86_64"):
         raise BenchError("qemu-system-x86_64 is not installed; it is in the package qemu-system-x86")
     initrd = os.path.join(scratch_dir, "initrd")
     try:
         kernel = Packages(DIR).kernel()
-        content = archive(script, programs, kernel)
+        content = archive(script, programs, kernel, machine.modules)
     except BuildError as error:
         raise BenchError(str(error)) from None
     with open(initrd, "wb") as file:
         file.write(content)
-    argv = ["qemu-system-x86_64", "-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]
-    argv += [
-        "-m",
-        str(MEMORY_MIB),
-        "-nographic",
-        "-no-reboot",
-        "-nic",
-        "none",
-        "-kernel",
-        kernel.image,
-        "-initrd",
-        initrd,
-    ]
-    return str(run([*argv, "-append", "console=ttyS0 quiet loglevel=1 panic=-1"], BOOT_LIMIT_S))
+    argv = ["qemu-system-x86_64", "-M", "pc", "-m", str(MEMORY_MIB), "-nographic", "-no-reboot"]
+    argv += [*machine.options, *machine.network, "-kernel", kernel.image, "-initrd", initrd]
+    argv += ["-append", f"console=ttyS0 quiet loglevel=1 panic=-1 {machine.kernel}".strip()]
+    return str(run(argv, machine.limit_s))

@@ -86,7 +86,7 @@ def at_idle(at: Stand, settings: Settings) -> Table:
 
 
 @contextlib.contextmanager
-def _cross_traffic(at: Stand, level: str) -> Iterator[None]:
+def cross_traffic(at: Stand, level: str) -> Iterator[None]:
     """TCP from the sender over the same interface."""
     if level == "none":
         yield
@@ -107,7 +107,7 @@ def with_cross_traffic(at: Stand, settings: Settings) -> Table:
         ["cross traffic", "sender", *ERRORS],
     )
     for level in CROSS:
-        with _cross_traffic(at, level):
+        with cross_traffic(at, level):
             table.rows += _rows(at, settings, (level, 50_000), models, lambda sent: errors(sent, 50_000))
     return table
 

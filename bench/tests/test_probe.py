@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from bench.probe import available, shapes, stages, txtime
+from bench.probe import available, backends, shapes, simulated, stages, txtime
 from bench.probe.capture import HEADER, PCAP_NANOSECONDS, RECORD, read_pcap
 from bench.probe.gaps import errors
 from bench.probe.paths import emulated_ms
@@ -158,3 +158,39 @@ def test_an_estimate_is_right_not_known_or_wrong() -> None:
 
 def test_every_shape_of_a_quick_run_exists() -> None:
     assert set(shapes.QUICK) <= {shape.what for shape in shapes.SHAPES}
+
+
+def test_backends_that_are_equal_are_both_the_best() -> None:
+    assert backends.best({"xdp": 1.0, "ring": 1.04, "sequential": 1.2, "other": None}) == {"xdp", "ring"}
+    assert backends.best({"xdp": None}) == set()
+    disturbed = SentTrain([0, 90_000], host_ns=30_000)
+    assert backends.value(TrainResults([disturbed], 1), 50) is None
+    assert backends.value(TrainResults([SentTrain([0, 2_000])], 1), 0) == 2.0
+
+
+def _frame(port: int) -> bytes:
+    return bytes(12) + b"\x08\x00" + bytes(9) + bytes([simulated.UDP]) + bytes(12) + port.to_bytes(2, "big")
+
+
+def test_departures_of_a_simulated_machine_are_told_apart_by_their_ports() -> None:
+    header = simulated.PCAP.pack(simulated.MICROSECONDS, 2, 4, 0, 0, 64, 1)
+    gap = simulated.GAP_US
+    stamps = [(41_000, 0), (41_001, 5), (41_000, gap + 3), (41_000, 100 * gap), (41_000, 101 * gap)]
+    records = [simulated.RECORD.pack(0, at, 38, 1042) + _frame(port) for port, at in stamps]
+    # A packet of another protocol, and a record that is cut off.
+    other = simulated.RECORD.pack(0, 1, 38, 60) + bytes(38)
+    left = simulated.read_departures(header + other + b"".join(records) + records[0][:-1])
+    assert {port: len(times) for port, times in left.items()} == {41_000: 4, 41_001: 1}
+    assert simulated.gap_errors_us(left[41_000]) == pytest.approx([3.0, 0.0])
+    with pytest.raises(BenchError):
+        simulated.read_departures(b"")
+
+
+def test_each_sender_of_the_simulated_machine_has_a_port_and_a_bar() -> None:
+    turns = simulated.turns()
+    assert len({turn.port for turn in turns}) == len(turns)
+    assert all(f"turn {turn.port} " in simulated.script(2) for turn in turns)
+    errors = {("idle", "xdp"): [1.0, 2.0], ("idle", "ring"): [9.0], ("idle", "sequential"): [8.0]}
+    by_id = {figure.id: figure for figure in simulated.figures(errors)}
+    assert by_id["probe-simulated/idle/p99"].met() and by_id["probe-simulated/idle/peers"].met()
+    assert by_id["probe-simulated/cross-traffic/peers"].samples == {}

@@ -18,6 +18,8 @@ const SNAP_BYTES: u32 = 64;
 /// Missing from the libc crate for some targets.
 const PACKET_STATISTICS: libc::c_int = 6;
 const IP_LENGTH_AT: usize = 14 + 2;
+/// Bytes of a TCP packet that only `burst` sends: cross traffic goes to the same port.
+const TCP_IP_BYTES: u32 = 40;
 
 /// Receives TCP and UDP packets to one port.
 pub struct Receiver {
@@ -110,17 +112,19 @@ impl Receiver {
         Ok(stats[1])
     }
 
-    /// Accepts only IPv4 TCP and UDP packets to `port`, and no fragments but the first.
+    /// Accepts only IPv4 UDP packets to `port`, and TCP packets of two headers without options or payload, and no fragments but the first.
     fn filter(&self, port: u16) -> io::Result<()> {
         let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
         let load = libc::BPF_LD | libc::BPF_ABS;
         let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
         let mut program = [
             step(load | libc::BPF_H, 0, 0, 12),
-            step(equals, 0, 9, libc::ETH_P_IP as u32),
+            step(equals, 0, 11, libc::ETH_P_IP as u32),
             step(load | libc::BPF_B, 0, 0, 23),
-            step(equals, 1, 0, libc::IPPROTO_TCP as u32),
-            step(equals, 0, 6, libc::IPPROTO_UDP as u32),
+            step(equals, 3, 0, libc::IPPROTO_UDP as u32),
+            step(equals, 0, 8, libc::IPPROTO_TCP as u32),
+            step(load | libc::BPF_H, 0, 0, IP_LENGTH_AT as u32),
+            step(equals, 0, 6, TCP_IP_BYTES),
             step(load | libc::BPF_H, 0, 0, 20),
             step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 4, 0, 0x1fff),
             step(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 14),
