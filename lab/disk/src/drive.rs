@@ -90,14 +90,15 @@ impl Drive {
         }
     }
 
-    /// Takes a command that arrived at `now_ns`, which must not be before an earlier call's.
-    pub fn submit(&mut self, now_ns: u64, id: u64, operation: Operation) {
+    /// Takes a command that arrived at `arrived_ns`. If that is past already, because the caller was late, its overhead
+    /// may be over.
+    pub fn submit(&mut self, arrived_ns: u64, id: u64, operation: Operation) {
         if self.model.instant {
             return self.ended.push(id);
         }
-        self.advance(now_ns);
-        self.waiting.push_back(Waiting { id, operation, ready_ns: now_ns + self.model.command_ns });
-        self.step(now_ns);
+        self.advance(arrived_ns);
+        self.waiting.push_back(Waiting { id, operation, ready_ns: arrived_ns + self.model.command_ns });
+        self.step(self.now_ns);
     }
 
     /// Moves time on.
@@ -122,7 +123,9 @@ impl Drive {
     }
 
     fn step(&mut self, now_ns: u64) {
-        self.now_ns = self.now_ns.max(now_ns);
+        // Time never goes back, or a command would be neither ready nor awaited.
+        let now_ns = self.now_ns.max(now_ns);
+        self.now_ns = now_ns;
         while let Some(Reverse((_, id))) = self.due.peek().filter(|Reverse((at_ns, _))| *at_ns <= now_ns).copied() {
             self.due.pop();
             self.ended.push(id);

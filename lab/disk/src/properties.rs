@@ -151,6 +151,22 @@ fn reading_backward_does_not_cost_a_revolution_for_each_record() {
 }
 
 #[test]
+fn a_command_that_is_handed_over_late_ends() {
+    use crate::drive::Drive;
+    for operation in [Operation::Read(Extent { start: 0, end: 4096 }), Operation::Flush] {
+        let mut drive = Drive::new(DESKTOP);
+        let late_ns = 1_000 * DESKTOP.command_ns;
+        drive.advance(late_ns);
+        drive.submit(5, 1, operation);
+        while let Some(next_ns) = drive.next_ns() {
+            assert!(next_ns >= late_ns);
+            drive.advance(next_ns);
+        }
+        assert_eq!(drive.take_ended(), [1]);
+    }
+}
+
+#[test]
 fn a_drive_without_delays_ends_everything_at_once() {
     assert_eq!(run(&ZERO, &random_reads(3), 8).elapsed_ns, 0);
 }
