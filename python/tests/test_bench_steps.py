@@ -244,10 +244,10 @@ def test_a_tool_without_space_is_a_failure(image: Path, small: Path, key: str) -
 
 
 def offsets(argv: tuple[str, ...], folder: Path) -> list[int]:
-    """Returns where fio reads or writes, according to its own log."""
+    """Returns where fio reads or writes, according to its own log, however long it takes."""
     log = folder / "offsets.log"
     log.unlink(missing_ok=True)
-    run(*argv, f"--write_iolog={log}", cwd=folder)
+    run(*argv, f"--write_iolog={log}", "--runtime=1h", cwd=folder)
     lines = [line.split() for line in log.read_text().splitlines()]
     return [int(words[-2]) for words in lines if len(words) >= 4 and words[-3] in ("read", "write")]
 
