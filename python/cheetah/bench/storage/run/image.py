@@ -16,8 +16,8 @@ from cheetah.bench.storage.targets.work import WorkDirectory
 from cheetah.bench.units import GIB, KIB, MIB, iec
 
 SIZES = {Scope.QUICK: 64 * MIB, Scope.NORMAL: 256 * MIB, Scope.FULL: GIB}
-# Most files are small, as on any disk.
-BYTES_PER_FILE = 256 * KIB
+# Most files are small, as on any disk. A quick run has fewer: some tools start several programs for each.
+BYTES_PER_FILE = {Scope.QUICK: MIB, Scope.NORMAL: 256 * KIB, Scope.FULL: 256 * KIB}
 # One in this many files is deleted, so that there is something to recover and to carve.
 DELETED_ONE_IN = 8
 # Of the file system and its directory hashes, so that the image is the same at every call.
@@ -43,14 +43,14 @@ def get(settings: Settings, say: Callable[[str], None], size_bytes: int = 0) -> 
     require_space(settings.out, 2 * size + 16 * MIB)
     with WorkDirectory(settings.out, settings.out) as work:
         unfinished = work.directory / path.name
-        _make(work.directory, unfinished, size)
+        _make(work.directory, unfinished, size, size // BYTES_PER_FILE[settings.extent])
         with open(unfinished, "rb") as file:
             os.fsync(file.fileno())
         os.replace(unfinished, path)
     return path
 
 
-def _make(directory: Path, path: Path, size: int) -> None:
+def _make(directory: Path, path: Path, size: int, count: int) -> None:
     make, change = (filesystem.program(name) for name in ("mkfs.ext4", "debugfs"))
     if make is None or change is None:
         raise Missing(
@@ -58,7 +58,7 @@ def _make(directory: Path, path: Path, size: int) -> None:
         )
     files = directory / "tree"
     files.mkdir()
-    tree.make(str(files), size // BYTES_PER_FILE, size * 3 // 4)
+    tree.make(str(files), count, size * 3 // 4)
     with open(path, "wb") as file:
         file.truncate(size)
     options = f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={UUID},root_owner=0:0"
