@@ -88,6 +88,15 @@ def test_many_requests_at_once_reach_a_device_and_are_right() -> None:
         subprocess.run(argv, capture_output=True, check=True, timeout=300)
 
 
+def test_a_disk_that_is_still_in_use_leaves_no_mount() -> None:
+    with disk.served(disk.ZERO, SIZE) as file:
+        held = os.open(file, os.O_RDONLY)
+    try:
+        assert not os.path.ismount(os.path.dirname(file))
+    finally:
+        os.close(held)
+
+
 def test_an_unknown_model_and_a_size_beyond_the_disk_are_refused(tmp_path: Path) -> None:
     for words, said in ((["floppy"], "there are ide"), (["ide", "--size", str(1 << 40)], "has 60000000000 bytes")):
         argv = [disk.build(), words[0], str(tmp_path), *words[1:]]

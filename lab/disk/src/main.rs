@@ -20,6 +20,8 @@ mod simulation;
 mod store;
 
 use std::error::Error;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{io, mem, process, ptr, thread};
 
@@ -143,7 +145,7 @@ fn serve(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     });
     println!("ready");
     wait_for(&signals);
-    unmounter.unmount()?;
+    unmounter.unmount().or_else(|_| detached(&arguments.directory))?;
     Ok(())
 }
 
@@ -152,6 +154,16 @@ fn mounted(drive: DriveFile, directory: &Path) -> io::Result<Session<DriveFile>>
     config.mount_options =
         vec![MountOption::FSName("lab-disk".to_owned()), MountOption::Subtype("lab-disk".to_owned())];
     Session::new(drive, directory, &config)
+}
+
+/// Takes the mount out of sight although a loop device still holds the file: without this program it would be dead.
+fn detached(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let directory = CString::new(directory.as_os_str().as_bytes())?;
+    // SAFETY: the pointer is valid, and its text ends with a zero.
+    match unsafe { libc::umount2(directory.as_ptr(), libc::MNT_DETACH) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error().into()),
+    }
 }
 
 /// Gives this thread and those it starts priority over ordinary ones, if that is allowed: on a busy machine replies would
