@@ -1,28 +1,49 @@
 """The error that opening a source raises."""
 
+from collections.abc import Sequence
 from typing import Any
+
+_KIND_OF = {1: "failed", 2: "misuse", 3: "evidence"}
 
 
 class Error(OSError):
     """A source cannot be opened, shared or closed. Its text is one sentence: the failure, the place, and the next step.
 
-    `exit_code` is that of the command line: 1 failed, 2 misused, 3 a problem with the evidence. Where the system refuses
-    the source's path, `errno` and `filename` are set, and the error is also a FileNotFoundError, PermissionError,
+    `exit_code` is that of the command line: 1 failed, 2 misused, 3 a problem with the evidence. `kind` says it in a word:
+    `failed`, `misuse`, `evidence`, `device`, or what is known of a node (`refused`, `unreachable`, `silent`, `restarted`,
+    `lost`). `steps` are the names of the next steps that the text ends with, as in the table of the guide. Where the system
+    refuses the source's path, `errno` and `filename` are set, and the error is also a FileNotFoundError, PermissionError,
     IsADirectoryError or NotADirectoryError.
     """
 
     def __new__(
-        cls, sentence: str, exit_code: int = 1, errno: int | None = None, filename: str | None = None
+        cls,
+        sentence: str,
+        exit_code: int = 1,
+        errno: int | None = None,
+        filename: str | None = None,
+        kind: str | None = None,
+        steps: Sequence[str] = (),
     ) -> "Error":
         """Chooses the class by `errno`, as OSError does."""
-        kind = _KINDS.get(type(OSError(errno, ""))) if cls is Error else None
+        refused = _KINDS.get(type(OSError(errno, ""))) if cls is Error else None
         words = (sentence,) if errno is None else (errno, sentence, filename)
-        return super().__new__(kind or cls, *words)
+        return super().__new__(refused or cls, *words)
 
-    def __init__(self, sentence: str, exit_code: int = 1, errno: int | None = None, filename: str | None = None):
+    def __init__(
+        self,
+        sentence: str,
+        exit_code: int = 1,
+        errno: int | None = None,
+        filename: str | None = None,
+        kind: str | None = None,
+        steps: Sequence[str] = (),
+    ):
         super().__init__()
         self.exit_code = exit_code
-        self._given = sentence, exit_code, errno, filename
+        self.kind = kind or _KIND_OF[exit_code]
+        self.steps = tuple(steps)
+        self._given = sentence, exit_code, errno, filename, self.kind, self.steps
 
     def __str__(self) -> str:
         return self._given[0]

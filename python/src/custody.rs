@@ -31,7 +31,7 @@ impl CustodyLog {
             let id = key.public().id().to_string();
             custody::CustodyLog::open(&path, key).map(|log| (log, id))
         });
-        let (log, key) = opened.map_err(|error| failed(&error))?;
+        let (log, key) = opened.map_err(|error| failure::of(&error))?;
         Ok(Self { log: Mutex::new(Some(log)), key })
     }
 
@@ -44,7 +44,7 @@ impl CustodyLog {
             log.as_mut().map(|log| log.append(&event))
         });
         let appended = appended.ok_or_else(|| failure::misused("the custody log was closed".to_owned()))?;
-        appended.map(|receipt| receipt.sha256).map_err(|error| failed(&error))
+        appended.map(|receipt| receipt.sha256).map_err(|error| failure::of(&error))
     }
 
     /// Closes the log, so that another process may write it.
@@ -56,10 +56,6 @@ impl CustodyLog {
 /// Returns the source and the case of the last `started` record of a log, as JSON.
 #[pyfunction]
 pub fn custody_state(path: PathBuf) -> PyResult<(Option<String>, Option<String>)> {
-    let report = verify_log(&path, &Known::default()).map_err(|error| failed(&error))?;
+    let report = verify_log(&path, &Known::default()).map_err(|error| failure::of(&error))?;
     Ok((report.source.map(|source| source.to_string()), report.case.map(|case| case.to_string())))
-}
-
-fn failed(error: &cheetah_error::Error) -> PyErr {
-    failure::in_room(&error.to_string(), error.exit_code())
 }

@@ -93,7 +93,7 @@ impl Device {
         let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
         match opened {
             Some(opened) if runtime::is_here() => {
-                runtime::wait(py, opened.close())?.map_err(|error| failure::closing(&error))
+                runtime::wait(py, opened.close())?.map_err(|error| failure::of(&error))
             }
             forked => {
                 runtime::discard(forked);

@@ -1,5 +1,6 @@
 //! Errors as Python exceptions.
 
+use cheetah_error::Next;
 use pyo3::exceptions::PyOSError;
 use pyo3::{PyErr, import_exception};
 
@@ -10,7 +11,7 @@ import_exception!(cheetah.error, Error);
 pub fn opening(source: &str, error: &cheetah_error::Error) -> PyErr {
     let errno = refusal(source);
     let path = errno.map(|_| source.to_owned());
-    Error::new_err((error.to_string(), error.exit_code(), errno, path))
+    raised(error, errno, path)
 }
 
 /// Returns the errno with which the system refuses to open a path.
@@ -26,27 +27,29 @@ fn refusal(source: &str) -> Option<i32> {
     std::fs::File::open(path).err().and_then(|error| error.raw_os_error())
 }
 
-/// Returns `cheetah.Error` for a source that cannot be closed.
-pub fn closing(error: &cheetah_error::Error) -> PyErr {
-    Error::new_err((error.to_string(), error.exit_code()))
+/// Returns `cheetah.Error` with the kind and the next steps.
+pub fn of(error: &cheetah_error::Error) -> PyErr {
+    raised(error, None, None)
 }
 
-/// Returns `cheetah.Error` for a room that cannot be used.
-pub fn in_room(sentence: &str, exit_code: u8) -> PyErr {
-    Error::new_err((sentence.to_owned(), exit_code))
+fn raised(error: &cheetah_error::Error, errno: Option<i32>, path: Option<String>) -> PyErr {
+    let steps: Vec<String> = error.steps().iter().map(Next::name).collect();
+    let sentence = cheetah_words::sentence(error);
+    Error::new_err((sentence, error.exit_code(), errno, path, error.kind().name(), steps))
 }
 
 /// Returns `cheetah.Error` for an operation that failed.
 pub fn failed(sentence: String) -> PyErr {
-    Error::new_err((sentence, 1))
+    of(&cheetah_error::Error::failed(sentence))
 }
 
 /// Returns `cheetah.Error` for a request that makes no sense.
 pub fn misused(sentence: String) -> PyErr {
-    Error::new_err((sentence, 2))
+    of(&cheetah_error::Error::misuse(sentence))
 }
 
 /// Returns an `OSError` with an errno for bytes that cannot be read.
 pub fn reading(error: &cheetah_device::Error) -> PyErr {
-    PyOSError::new_err((error.errno(), error.to_string()))
+    let sentence = cheetah_words::with(error, Next::of_device(error).as_slice());
+    PyOSError::new_err((error.errno(), sentence))
 }

@@ -24,7 +24,7 @@ impl Membership {
     /// Reads the credential.
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        let membership = of_file(&path).map_err(|error| failure::in_room(&error.to_string(), error.exit_code()))?;
+        let membership = of_file(&path).map_err(|error| failure::of(&error))?;
         let _guard = runtime::get()?.enter();
         upkeep::start(&membership);
         Ok(Self { credential: membership.credential })

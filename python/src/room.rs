@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::{failure, runtime};
 
 /// What this process acts as: the file of its credential, if it is in a room; or why it cannot.
-type Entered = Result<Option<PathBuf>, (String, u8)>;
+type Entered = Result<Option<PathBuf>, cheetah_error::Error>;
 
 static ENTERED: OnceLock<Entered> = OnceLock::new();
 
@@ -29,19 +29,18 @@ pub fn enter(py: Python<'_>) -> PyResult<Option<PathBuf>> {
     }
     match ENTERED.get() {
         Some(Ok(file)) => Ok(file.clone()),
-        Some(Err((why, code))) => Err(failure::in_room(why, *code)),
+        Some(Err(error)) => Err(failure::of(error)),
         None => Ok(None),
     }
 }
 
 async fn find() -> Entered {
-    let said = |error: cheetah_error::Error| (error.to_string(), error.exit_code());
     // A drive file names its room, which may be another.
-    every_client().map_err(said)?.into_iter().for_each(credential_store::add);
+    every_client()?.into_iter().for_each(credential_store::add);
     let wanted = Wanted { text: None, purpose: Purpose::Client, ephemeral: false, machine: MachineInfo::default() };
     // On a thread of the runtime: it may wait for files.
     let found = tokio::spawn(async move { resolve(&wanted).await }).await;
-    let membership = found.map_err(|error| (error.to_string(), 1))?.map_err(said)?;
+    let membership = found.map_err(|error| cheetah_error::Error::failed(error.to_string()))??;
     let file = membership.as_ref().and_then(|membership| membership.pem.clone());
     if let Some(membership) = membership {
         credential_store::set_default(Some(membership.credential));

@@ -112,7 +112,7 @@ impl Share {
                 drop(stop);
                 // If it panicked, it does not serve either.
                 let _ = runtime::wait(py, server)?;
-                runtime::wait(py, opened.close())?.map_err(|error| failure::closing(&error))
+                runtime::wait(py, opened.close())?.map_err(|error| failure::of(&error))
             }
             forked => {
                 runtime::discard(forked);

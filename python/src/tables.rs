@@ -2,7 +2,7 @@
 
 use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use cheetah_volume::formats;
-use cheetah_volume::partition::{self, Partition, SectorSize};
+use cheetah_volume::partition::{self, Partition, Remark, SectorSize};
 use futures::executor::block_on;
 use pyo3::exceptions::{PyBaseException, PyOSError};
 use pyo3::prelude::*;
@@ -89,8 +89,13 @@ pub fn read_partition_tables(
         partitions: places(found.partitions)?,
         others: places(found.others)?,
         beyond: places(found.beyond)?,
-        remarks: found.remarks.into_iter().map(|remark| (remark.sentence, remark.is_gap)).collect(),
+        remarks: found.remarks.iter().map(in_words).collect(),
     })
+}
+
+/// The sentence of a remark, with the next step.
+fn in_words(remark: &Remark) -> (String, bool) {
+    (cheetah_words::with(&remark.sentence, remark.next.as_slice()), remark.is_gap)
 }
 
 /// Names the formats of the volume at `start`: pairs of name and family; and why a part of it could not be examined.

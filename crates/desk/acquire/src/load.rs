@@ -55,7 +55,7 @@ impl Loaded {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if more ranges than `errors_max` are bad; any error of the source, the drive or the log.
+/// `Kind::Evidence` if more ranges than `errors_max` are bad; any error of the source, the drive or the log.
 pub async fn load(
     file: &mut DriveFile,
     source: &Source,

@@ -1,13 +1,15 @@
 //! Errors of attaching a device.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cheetah_device::os_error;
+use cheetah_error::Next;
+use cheetah_error::next::Attach;
 
 /// The result of attaching or detaching a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of attaching or detaching a device; each says what to do next.
+/// An error of attaching or detaching a device; each says what to do next, in its sentence or with [`Error::next`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is not valid as a file name.
@@ -23,10 +25,10 @@ pub enum Error {
     #[error("{dir} is not empty, and mounting over it would hide its content; name an empty directory", dir = .0.display())]
     NotEmpty(PathBuf),
     /// The process that served the mount there is gone.
-    #[error("{dir} has a mount whose process is gone; remove it first: cheetah unmount {dir}", dir = .0.display())]
+    #[error("{dir} has a mount whose process is gone", dir = .0.display())]
     Stale(PathBuf),
     /// One of our mounts exists there.
-    #[error("{dir} has {source_name} mounted already; take another directory, or unmount it first: cheetah unmount {dir}", dir = .dir.display())]
+    #[error("{dir} has {source_name} mounted already", dir = .dir.display())]
     Mounted {
         /// The directory.
         dir: PathBuf,
@@ -37,7 +39,7 @@ pub enum Error {
     #[error("nothing is mounted on {dir} by Cheetah; `findmnt -t fuse.cheetah` lists its mounts", dir = .0.display())]
     NotMounted(PathBuf),
     /// Files on the mount are open.
-    #[error("{dir} is in use; close the files (fuser -vm {dir} lists the programs), or detach it with --lazy", dir = .0.display())]
+    #[error("{dir} is in use", dir = .0.display())]
     Busy(PathBuf),
     /// The process behind a mount still runs after it was unmounted.
     #[error("{dir} is unmounted, but its process has not ended: written data may not be on stable storage yet", dir = .0.display())]
@@ -73,29 +75,27 @@ pub enum Error {
         why: String,
     },
     /// Only root may make block devices.
-    #[error("only root can attach a block device; run this as root, or use `cheetah mount`, which every user can")]
+    #[error("only root can attach a block device")]
     NotRoot,
     /// The kernel has no NBD client.
-    #[error("the kernel has no nbd; load the module (modprobe nbd), or use `cheetah mount`, which does without it")]
+    #[error("the kernel has no nbd")]
     NoNbd,
     /// The kernel has no ublk.
     #[cfg(feature = "ublk")]
-    #[error("the kernel has no ublk; load the module (modprobe ublk_drv), or use --driver nbd or `cheetah mount`")]
+    #[error("the kernel has no ublk")]
     NoUblk,
     /// The kernel's ublk lacks something.
     #[cfg(feature = "ublk")]
-    #[error(
-        "the kernel's ublk is too old, since it cannot copy with pread and pwrite (Linux 6.5 can); use --driver nbd"
-    )]
+    #[error("the kernel's ublk is too old, since it cannot copy with pread and pwrite (Linux 6.5 can)")]
     OldUblk,
     /// The path is not that of a device that we can serve.
     #[error("{path} is not a device that can be attached; name a whole one, such as /dev/nbd0", path = .0.display())]
     NotADevice(PathBuf),
     /// The device is connected to something already.
-    #[error("{device} is taken; leave out --device to take a free one, or detach it first: cheetah detach {device}", device = .0.display())]
+    #[error("{device} is taken", device = .0.display())]
     Taken(PathBuf),
     /// Every device is connected.
-    #[error("every nbd device is taken; detach one first: cheetah detach /dev/nbdN")]
+    #[error("every nbd device is taken")]
     NoneFree,
     /// The device is not attached by us.
     #[error("{device} is not attached by Cheetah; `ls /run/cheetah` shows which ones are", device = .0.display())]
@@ -115,8 +115,7 @@ pub enum Error {
     },
     /// The kernel did not make the device as it was asked to.
     #[error(
-        "the kernel made {device} {mode} and with {size} bytes, which is not what it was asked for, so it is detached again; \
-         use `cheetah mount`", device = .device.display(), mode = if *.read_only { "read-only" } else { "writable" }
+        "the kernel made {device} {mode} and with {size} bytes, which is not what it was asked for, so it is detached again", device = .device.display(), mode = if *.read_only { "read-only" } else { "writable" }
     )]
     Unlike {
         /// The device.
@@ -127,16 +126,13 @@ pub enum Error {
         read_only: bool,
     },
     /// Writes are wanted, and the device refuses them.
-    #[error(
-        "the kernel was told to refuse writes to {device}; allow them first (blockdev --setrw {device}), or take another \
-         device with --device", device = .0.display()
-    )]
+    #[error("the kernel was told to refuse writes to {device}", device = .0.display())]
     StaysReadOnly(PathBuf),
     /// The sector size is not one that the kernel supports.
-    #[error("the kernel's drivers have no sectors of {0} bytes; use `cheetah mount`")]
+    #[error("the kernel's drivers have no sectors of {0} bytes")]
     SectorSize(u32),
     /// The device is in use.
-    #[error("{device} is in use{}; unmount it and close the programs, or cut them off with --force", by_whom(.by), device = .device.display())]
+    #[error("{device} is in use{}", by_whom(.by), device = .device.display())]
     InUse {
         /// The device.
         device: PathBuf,
@@ -157,6 +153,37 @@ pub enum Error {
         /// The error.
         error: std::io::Error,
     },
+}
+
+impl Error {
+    /// The next step, if the sentence does not say it.
+    pub fn next(&self) -> Option<Next> {
+        let shown = |path: &Path| path.display().to_string();
+        let next = match self {
+            Self::Stale(dir) => Attach::Unmount { dir: shown(dir) },
+            Self::Mounted { dir, .. } => Attach::OtherDirOrUnmount { dir: shown(dir) },
+            Self::Busy(dir) => Attach::CloseFiles { dir: shown(dir) },
+            Self::NotRoot => Attach::RootOrMount,
+            Self::NoNbd => Attach::LoadNbdOrMount,
+            #[cfg(feature = "ublk")]
+            Self::NoUblk => Attach::LoadUblkOrOther,
+            #[cfg(feature = "ublk")]
+            Self::OldUblk => Attach::UseNbd,
+            Self::Taken(device) => Attach::FreeDevice { device: shown(device) },
+            Self::NoneFree => Attach::DetachOne,
+            Self::StaysReadOnly(device) => Attach::AllowWrites { device: shown(device) },
+            Self::Unlike { .. } | Self::SectorSize(_) => Attach::UseMount,
+            Self::InUse { .. } => Attach::CutOff,
+            _ => return None,
+        };
+        Some(next.into())
+    }
+}
+
+impl From<Error> for cheetah_error::Error {
+    fn from(error: Error) -> Self {
+        Self::failed(error.to_string()).advise(error.next()).because(error)
+    }
 }
 
 /// The users of a device, in brackets.

@@ -14,7 +14,7 @@ use crate::commands::{
     mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::desk::Desk;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::overview;
 use crate::room::drives::Named;
 use crate::room::{Participation, WithoutRoom, archive, enter};
@@ -129,7 +129,7 @@ impl Cli {
     pub async fn run(mut self, ui: &Ui) -> Result<()> {
         let ui = *ui;
         let mut desk = Desk { room: self.room, upkeep: None };
-        let unusable = |error: SealError| Failure::misused(error.to_string());
+        let unusable = |error: SealError| crate::commands::seal::unusable(&error);
         self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
         self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
         ledger::usual_directory().into_iter().for_each(ledger::keep_in);

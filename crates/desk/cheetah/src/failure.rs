@@ -1,4 +1,4 @@
-//! Errors of commands: one sentence, and an exit code.
+//! Errors of commands: one sentence with the next steps in words, and an exit code.
 
 use std::any::Any;
 use std::fmt;
@@ -6,6 +6,7 @@ use std::io;
 use std::process::ExitCode;
 
 use cheetah_device::os_error;
+use cheetah_error::{Error, Kind, Next};
 
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -32,26 +33,44 @@ impl From<Code> for ExitCode {
 pub struct Failure {
     /// The exit code.
     pub code: Code,
+    /// The kind of the error; `None` if the command line itself says what failed.
+    pub kind: Option<Kind>,
     /// What failed, where, and what to do next.
     pub message: String,
+    /// The next steps, which the message names too.
+    pub next: Vec<Next>,
     /// Whether a child process has shown it on stderr already.
     pub shown: bool,
 }
 
 impl Failure {
+    fn new(code: Code, message: impl fmt::Display) -> Self {
+        Self { code, kind: None, message: message.to_string(), next: Vec::new(), shown: false }
+    }
+
     /// Returns a failure with code 1.
     pub fn failed(message: impl fmt::Display) -> Self {
-        Self { code: Code::Failed, message: message.to_string(), shown: false }
+        Self::new(Code::Failed, message)
     }
 
     /// Returns a failure with code 2.
     pub fn misused(message: impl fmt::Display) -> Self {
-        Self { code: Code::Misused, message: message.to_string(), shown: false }
+        Self::new(Code::Misused, message)
     }
 
     /// Returns a failure with code 3.
     pub fn evidence(message: impl fmt::Display) -> Self {
-        Self { code: Code::Evidence, message: message.to_string(), shown: false }
+        Self::new(Code::Evidence, message)
+    }
+
+    /// The word for its kind in the answer for programs.
+    pub fn kind_name(&self) -> &'static str {
+        let usual = match self.code {
+            Code::Failed => Kind::Failed,
+            Code::Misused => Kind::Misuse,
+            Code::Evidence => Kind::Evidence,
+        };
+        self.kind.unwrap_or(usual).name()
     }
 
     /// The same failure, shown on stderr by a child process already.
@@ -89,33 +108,46 @@ pub trait Context<T> {
 
 impl<T, E: fmt::Display + 'static> Context<T> for std::result::Result<T, E> {
     fn context(self, what: impl fmt::Display) -> Result<T> {
-        self.map_err(|error| Failure::failed(format!("{what}: {}", describe(&error))))
+        self.map_err(|error| {
+            let (text, next) = describe(&error);
+            let message = cheetah_words::with(format_args!("{what}: {text}"), &next);
+            Failure { next, ..Failure::failed(message) }
+        })
     }
 }
 
-fn describe(error: &(impl fmt::Display + 'static)) -> String {
+/// What an error says, and its next steps.
+fn describe(error: &(impl fmt::Display + 'static)) -> (String, Vec<Next>) {
     let any: &dyn Any = error;
     if let Some(error) = any.downcast_ref::<io::Error>() {
-        return os_error::describe(error);
+        return (os_error::describe(error), Next::of_io(error));
     }
-    match any.downcast_ref::<rustix::io::Errno>() {
+    if let Some(error) = any.downcast_ref::<Error>() {
+        return (error.to_string(), error.steps().to_vec());
+    }
+    let text = match any.downcast_ref::<rustix::io::Errno>() {
         Some(errno) => os_error::describe(&io::Error::from(*errno)),
         None => error.to_string(),
-    }
+    };
+    (text, Vec::new())
 }
 
-impl From<cheetah_error::Error> for Failure {
-    fn from(error: cheetah_error::Error) -> Self {
-        match error.exit_code() {
-            2 => Self::misused(error),
-            3 => Self::evidence(error),
-            _ => Self::failed(error),
-        }
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.exit_code() {
+            2 => Code::Misused,
+            3 => Code::Evidence,
+            _ => Code::Failed,
+        };
+        let message = cheetah_words::sentence(&error);
+        Self { kind: Some(error.kind()), next: error.steps().to_vec(), ..Self::new(code, message) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cheetah_error::next::Acquisition;
+
     use super::*;
 
     #[test]
@@ -125,6 +157,9 @@ mod tests {
         assert_eq!(missing.unwrap_err().message, "cannot write a.raw: No such file or directory; check the path");
         let denied = Err::<(), _>(rustix::io::Errno::ACCESS).context("cannot open a.raw").unwrap_err();
         assert_eq!(denied.message, "cannot open a.raw: Permission denied; check its owner and mode, or run as root");
+        let begun =
+            Err::<(), _>(Error::failed("it is damaged").next(Acquisition::BeginAgain)).context("a.raw").unwrap_err();
+        assert_eq!(begun.message, "a.raw: it is damaged; begin again with --restart");
         let other = Err::<(), _>("out of order").context("cannot open a.raw").unwrap_err();
         assert_eq!(other.message, "cannot open a.raw: out of order");
     }

@@ -89,7 +89,7 @@ impl CustodyLog {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the log has been tampered with: nothing is appended to such a log. [`Error::Failed`] if
+    /// `Kind::Evidence` if the log has been tampered with: nothing is appended to such a log. `Kind::Failed` if
     /// another process is writing to it, or it cannot be read or created.
     pub fn open(path: &Path, key: SigningKey) -> Result<Self> {
         Self::of(LOG.open_or_create_locked(path)?, path, key)
@@ -228,7 +228,7 @@ impl CustodyLog {
         let CheckedLog { mut report, prev, whole_bytes, open_line, key } =
             read(BufReader::new(file), Trust::Anyone).map_err(doing)?;
         if let Some(problem) = &report.problem {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "the custody log {} has been tampered with, so nothing is added to it: {problem}; keep it, and acquire \
                  to another name",
                 self.path.display()
@@ -237,7 +237,7 @@ impl CustodyLog {
         ledger::compare(&mut report, &self.path, &[self.key.public()]);
         let replaced = report.replaced.as_ref().filter(|_| report.records > 0);
         if let Some(problem) = report.heads.iter().find_map(|head| head.problem.as_ref()).or(replaced) {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "nothing is added to the custody log {}: {problem}; keep it, and acquire to another name",
                 self.path.display()
             )));

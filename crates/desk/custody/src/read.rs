@@ -85,7 +85,7 @@ pub async fn read_in_full(
 /// Whether an error concerns only the range, and not the rest of the device.
 fn is_local(error: &DeviceError) -> bool {
     match error {
-        DeviceError::Unreadable { .. } | DeviceError::Corrupt { .. } => true,
+        DeviceError::Unreadable { .. } | DeviceError::Withheld { .. } | DeviceError::Corrupt { .. } => true,
         DeviceError::Io { errno, .. } => *errno == EIO,
         _ => false,
     }
@@ -120,7 +120,7 @@ impl FullRead {
 
     /// Notes a range that cannot be read; whether zeros may stand for it.
     fn give_up(&mut self, range: ByteRange, error: &DeviceError) -> bool {
-        if let DeviceError::Unreadable { .. } = error {
+        if let DeviceError::Unreadable { .. } | DeviceError::Withheld { .. } = error {
             match self.unreadable.last_mut() {
                 Some(last) if last.end() == range.offset => last.len += range.len,
                 _ => self.unreadable.push(range),

@@ -1,5 +1,7 @@
 //! The result of checking a log.
 
+use cheetah_error::Next;
+use cheetah_error::next::Acquisition;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -253,14 +255,17 @@ impl LogReport {
         self.problems().is_empty()
     }
 
+    /// What the examiner can do about the problems.
+    pub fn steps(&self) -> impl Iterator<Item = Next> {
+        let untrusted = self.signers.iter().filter(|signer| !signer.trusted);
+        untrusted.map(|signer| Acquisition::NameKey { key: signer.public_key.clone() }.into())
+    }
+
     /// Returns the problems, a sentence each; the worst first.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<_> = self.problem.iter().map(Problem::to_string).collect();
         for signer in self.signers.iter().filter(|signer| !signer.trusted) {
-            problems.push(format!(
-                "signed by {}, not by a key you named; if you know whose it is, name it: --key {}",
-                signer.key, signer.public_key
-            ));
+            problems.push(format!("signed by {}, not by a key you named", signer.key));
         }
         problems.extend(self.replaced.iter().cloned());
         problems.extend(self.heads.iter().filter_map(|head| head.problem.clone()));

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cheetah_control::mdns::{Announcement, addresses, browse, service};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use mdns_sd::{ResolvedService, ServiceInfo};
 
 use crate::invitation::Host;
@@ -60,7 +60,7 @@ fn parse(service: &ResolvedService) -> Option<Announced> {
 }
 
 fn failed(error: &mdns_sd::Error) -> Error {
-    Error::failed(format!("mDNS: {error}; name the machine that lets others in: --room HOST:PORT"))
+    Error::failed(format!("mDNS: {error}")).next(next::Room::NameMachine)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Result, next};
 use cheetah_tls::{Credential, Expected, Role, RoomId};
 use hyper::{Method, StatusCode};
 use tokio::task::spawn_blocking;
@@ -159,10 +159,11 @@ impl Archive {
         let tls =
             self.credential.client(Expected::role(Role::Room)).map_err(|error| Error::failed(error.to_string()))?;
         Connection::open(&self.at, &tls).await.map_err(|failed| match failed {
-            Failed::Broken(why) => Error::node(
-                Fact::Unreachable,
-                format!("the machine of room {} does not answer ({why}); on it, run: cheetah room serve", self.name),
-            ),
+            Failed::Broken(why) => {
+                Error::node(Fact::Unreachable, format!("the machine of room {} does not answer ({why})", self.name))
+                    .advise(why.steps().to_vec())
+                    .next(next::Room::StartServing)
+            }
             failed => failed.into_error(),
         })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_control::http::caller::{Deadline, dial};
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Result, next};
 use cheetah_kit::clock::now_s;
 use cheetah_kit::random;
 use cheetah_tls::{Credential, Expected, Fingerprint, Role};
@@ -76,9 +76,9 @@ pub async fn enrol(invitation: &Invitation, key: &PrivateKey, machine: &MachineI
         match enrol_once(invitation, key, machine).await {
             Ok(joined) => return Ok(joined),
             Err(Failed::Broken(why)) if attempt == ATTEMPTS => {
-                return Err(Error::failed(format!(
-                    "cannot join the room: {why}; on the machine that made the invitation, run: cheetah room serve"
-                )));
+                return Err(Error::failed(format!("cannot join the room: {why}"))
+                    .advise(why.steps().to_vec())
+                    .next(next::Room::StartServingInviter));
             }
             Err(Failed::Broken(why)) => tracing::info!("the room does not answer, trying again: {why}"),
             Err(failed) => return Err(failed.into_error()),
@@ -156,7 +156,7 @@ pub async fn wait_for_approval(
     show: impl AsyncFnOnce(Code, Fingerprint) -> Result<()>,
 ) -> Result<Joined> {
     let plain = |failed: Failed| match failed {
-        Failed::Broken(why) => Error::failed(format!("cannot join the room: {why}; run the command again")),
+        Failed::Broken(error) => error.said(|error| format!("cannot join the room: {error}; run the command again")),
         failed => failed.into_error(),
     };
     let joiner = Joiner::new(key.public()?.fingerprint(), random::bytes()?);
@@ -214,13 +214,15 @@ async fn authority_at(host: &Host, port: u16) -> std::result::Result<Fingerprint
         .with_no_client_auth();
     let at = host.with_port(port);
     let stream = dial(&at, Deadline::after(CONNECT_TIMEOUT)).await;
-    let stream = stream.map_err(|error| Failed::Broken(format!("{at}: {error}")))?;
+    let stream = stream.map_err(|error| Failed::Broken(Error::failed(format!("{at}: {error}"))))?;
     let name = rustls::pki_types::ServerName::try_from("room.invalid").map_err(|error| refused(&error))?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let stream = match timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(Failed::Broken(format!("{at}: no TLS: {error}"))),
-        Err(_) => return Err(Failed::Broken(format!("{at}: no TLS within {} s", CONNECT_TIMEOUT.as_secs()))),
+        Ok(Err(error)) => return Err(Failed::Broken(Error::failed(format!("{at}: no TLS: {error}")))),
+        Err(_) => {
+            return Err(Failed::Broken(Error::failed(format!("{at}: no TLS within {} s", CONNECT_TIMEOUT.as_secs()))));
+        }
     };
     let authority = stream.get_ref().1.peer_certificates().filter(|chain| chain.len() == 2).map(|chain| &chain[1]);
     let fingerprint = authority.and_then(|certificate| Fingerprint::of_certificate(certificate).ok());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cheetah_control::http::caller::{CallError, Caller, Deadline};
-use cheetah_error::{Error, Fact};
+use cheetah_error::{Error, Fact, next};
 use cheetah_tls::{ClientTls, Fingerprint, Role};
 use http_body_util::Full;
 use hyper::{Method, StatusCode};
@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Why a request got no answer.
 pub enum Failed {
     /// The server cannot be reached, or the connection broke: try again.
-    Broken(String),
+    Broken(Error),
     /// The server refused, or is not the room: trying again does not help.
     Refused(Error),
     /// The room does not have what was asked for.
@@ -34,7 +34,7 @@ impl Failed {
     /// The error without the difference.
     pub fn into_error(self) -> Error {
         match self {
-            Self::Broken(why) => Error::failed(why),
+            Self::Broken(error) => error,
             Self::Refused(error) => error,
             Self::Missing => Error::failed("the room does not have that"),
         }
@@ -54,7 +54,7 @@ impl Connection {
 
     /// Connects to the first address that answers, which must be the room's enrolment server.
     pub async fn open(addresses: &[(Host, u16)], tls: &ClientTls) -> Result<Self, Failed> {
-        let mut why = Vec::new();
+        let (mut why, mut next) = (Vec::new(), Vec::new());
         let mut other = None;
         for (host, port) in addresses {
             let shown = host.with_port(*port);
@@ -65,15 +65,17 @@ impl Connection {
                 Err(CallError::NoTls(error)) if is_certificate_error(&error) => {
                     other = Some(format!("{shown} is not the room of the invitation ({error})"));
                 }
-                Err(error) => why.push(format!("{shown}: {error}")),
+                Err(error) => {
+                    next.append(&mut error.steps());
+                    why.push(format!("{shown}: {error}"));
+                }
             }
         }
         Err(match other {
             Some(other) => Failed::Refused(Error::failed(format!(
-                "{other}; nothing was sent to it. Another machine may have that address, or intercept the connection: \
-                 compare with cheetah room list, and make a new invitation"
-            ))),
-            None => Failed::Broken(why.join("; ")),
+                "{other}; nothing was sent to it. Another machine may have that address, or intercept the connection"
+            )).next(next::Room::CompareMembers)),
+            None => Failed::Broken(Error::failed(why.join("; ")).advise(next)),
         })
     }
 
@@ -103,22 +105,25 @@ impl Connection {
         answer_max: usize,
     ) -> Result<(StatusCode, Bytes), Failed> {
         let deadline = Deadline::after(ANSWER_TIMEOUT);
-        let (status, why) = match self.0.call(method, path, Full::new(body), answer_max, deadline).await {
+        let (status, why, next) = match self.0.call(method, path, Full::new(body), answer_max, deadline).await {
             Ok(answer) => return Ok((answer.status(), answer.into_body())),
-            Err(CallError::Refused { status, error }) => (status, error.unwrap_or_else(|| status.to_string())),
-            Err(error) => return Err(Failed::Broken(error.to_string())),
+            Err(CallError::Refused { status, error, next }) => {
+                (status, error.unwrap_or_else(|| status.to_string()), next)
+            }
+            Err(error) => return Err(Failed::Broken(Error::failed(error.to_string()).advise(error.steps()))),
         };
         if status == StatusCode::NOT_FOUND {
             return Err(Failed::Missing);
         }
         if status.is_server_error() {
-            return Err(Failed::Broken(why));
+            return Err(Failed::Broken(Error::failed(why).advise(next)));
         }
         let why = format!("the room refuses: {why}");
-        Err(Failed::Refused(match status {
+        let refusal = match status {
             StatusCode::FORBIDDEN => Error::node(Fact::Refused, why),
             _ => Error::failed(why),
-        }))
+        };
+        Err(Failed::Refused(refusal.advise(next)))
     }
 }
 

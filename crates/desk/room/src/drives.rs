@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use serde::Deserialize;
 
 use crate::directory::{OwnDirectory, names_in};
@@ -107,9 +107,8 @@ impl Room {
         let file = format!("{name}{SUFFIX}");
         let known = drives.read(&file, PART_LEN_MAX)?.and_then(|content| id_of(&content));
         if known.as_ref().is_some_and(|known| known != id) {
-            return Err(Error::failed(format!(
-                "the room hands out another drive named {name}; to hand out this one, run: cheetah room drives --remove {name}"
-            )));
+            return Err(Error::failed(format!("the room hands out another drive named {name}"))
+                .next(next::Room::RemoveDrive { name: name.to_string() }));
         }
         if known.is_none() && self.drive_names()?.len() >= DRIVES_MAX {
             return Err(Error::failed(format!("the room has {DRIVES_MAX} drives, and keeps no more")));

@@ -175,7 +175,7 @@ impl Room {
     fn heads_list(&self) -> Result<List> {
         let path = self.directory().at(HEADS);
         let damaged = |number: usize| {
-            Error::Evidence(format!(
+            Error::evidence(format!(
                 "{}: line {number} is not as this room wrote it; keep the file, and put a copy from a backup in its place",
                 path.display()
             ))

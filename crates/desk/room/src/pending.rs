@@ -20,6 +20,7 @@
 //! The joining machine cannot know what the examiner typed. Therefore it takes only the role that it asked for, and a
 //! role other than node must be confirmed at its own terminal.
 
+use cheetah_error::{Next, next};
 use cheetah_tls::{Fingerprint, Role};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -153,9 +154,7 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// All places are taken.
-    #[error(
-        "too many machines have asked to join in the last ten minutes; wait, or use an invitation (cheetah room invite)"
-    )]
+    #[error("too many machines have asked to join in the last ten minutes")]
     NoPlace,
     /// It asks for the role `room`, which no machine can get.
     #[error("nobody has the role 'room' but the room itself")]
@@ -168,21 +167,38 @@ pub enum Refused {
     OtherKey,
 }
 
+impl Refused {
+    /// The next step, if there is one.
+    pub fn next(self) -> Option<Next> {
+        (self == Self::NoPlace).then(|| next::Room::WaitOrInvite.into())
+    }
+}
+
 /// Why a code cannot be approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotApproved {
     /// No waiting machine has it.
     #[error(
         "no waiting machine has this code. If the machine shows it, another machine intercepts the connection: do not \
-         let it in. See cheetah room pending"
+         let it in"
     )]
     NoSuchCode,
     /// The machine asked for another role.
-    #[error("the machine asks for the role {asked}; say --role {asked} if that is right")]
+    #[error("the machine asks for the role {asked}")]
     OtherRole {
         /// The role that it asked for.
         asked: Role,
     },
+}
+
+impl NotApproved {
+    /// The next step.
+    pub fn next(self) -> Next {
+        match self {
+            Self::NoSuchCode => next::Room::SeePending.into(),
+            Self::OtherRole { asked } => next::Room::SayRole { role: asked.to_string() }.into(),
+        }
+    }
 }
 
 /// The values that a machine reveals.

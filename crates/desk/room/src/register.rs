@@ -31,7 +31,7 @@ pub const SERVERS_MAX: usize = 16;
 pub const TEXT_LEN_MAX: usize = 16 << 20;
 
 const VERSION: u32 = 1;
-const HEADER: &str = "# The register of a Cheetah room. Change it with cheetah room invite and cheetah room revoke.\n";
+const HEADER: &str = "# The register of a Cheetah room. It is changed by inviting and revoking, not by hand.\n";
 
 /// Seconds since 1970, by the clock of the machine that has the room.
 pub type Seconds = u64;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use cheetah_error::{Error, Result, list};
+use cheetah_error::{Error, Result, list, next};
 use cheetah_tls::{Credential, Role, RoomId};
 use zeroize::Zeroizing;
 
@@ -162,10 +162,8 @@ async fn named(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     if found.is_empty() {
         let known = known_names()?;
         let known = if known.is_empty() { "it knows none".into() } else { format!("it knows {}", list(&known)) };
-        return Err(Error::misuse(format!(
-            "this machine knows no room '{text}' ({known}); use an invitation (cheetah room invite, on the examiner's \
-             machine), or make a room: cheetah room init {text}"
-        )));
+        return Err(Error::misuse(format!("this machine knows no room '{text}' ({known})"))
+            .next(next::Room::InviteOrInit { name: text.to_string() }));
     }
     let rooms: Vec<RoomId> = found.iter().filter_map(|stored| stored.credential.room()).collect();
     if rooms.iter().any(|room| *room != rooms[0]) {
@@ -208,12 +206,8 @@ pub fn known(stored: StoredCredential) -> Membership {
 
 fn other_role(room: &str, has: &str, purpose: Purpose) -> Error {
     let roles: Vec<_> = purpose.roles().iter().map(|role| role.name()).collect();
-    Error::failed(format!(
-        "this machine is in room {room} as {has}, and this needs the role {}; on the examiner's machine, run: \
-         cheetah room invite --role {}",
-        roles.join(" or "),
-        roles[0]
-    ))
+    Error::failed(format!("this machine is in room {room} as {has}, and this needs the role {}", roles.join(" or ")))
+        .next(next::Room::InviteWithRole { role: roles[0].to_owned() })
 }
 
 fn known_names() -> Result<Vec<String>> {
@@ -282,10 +276,8 @@ async fn joined(text: &str, wanted: &Wanted<'_>) -> Result<Membership> {
     let (room, role) = (invitation.room(), invitation.role);
     if !wanted.purpose.fits(role) {
         let needed = wanted.purpose.roles()[0];
-        return Err(Error::misuse(format!(
-            "the invitation is for the role {role}, and this needs {needed}; on the examiner's machine, run: \
-             cheetah room invite --role {needed}"
-        )));
+        return Err(Error::misuse(format!("the invitation is for the role {role}, and this needs {needed}"))
+            .next(next::Room::InviteWithRole { role: needed.to_string() }));
     }
     if wanted.ephemeral {
         let joined = enrol(&invitation, &PrivateKey::generate()?, &wanted.machine).await?;

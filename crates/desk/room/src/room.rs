@@ -19,7 +19,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_kit::clock::now_s;
 use cheetah_kit::random;
 use cheetah_tls::{Credential, Fingerprint, Role, RoomId};
@@ -87,11 +87,8 @@ impl Room {
         check_room_name(name)?;
         let rooms = OwnDirectory::open_or_create(&rooms()?)?;
         let path = rooms.at(name);
-        let exists = || {
-            Error::misuse(format!(
-                "there is a room '{name}' on this machine already; use it (cheetah room invite), or choose another name"
-            ))
-        };
+        let exists =
+            || Error::misuse(format!("there is a room '{name}' on this machine already")).next(next::Room::UseRoom);
         if path.symlink_metadata().is_ok() {
             return Err(exists());
         }
@@ -128,17 +125,12 @@ impl Room {
     pub fn open(name: &str) -> Result<Self> {
         check_room_name(name)?;
         let missing = || {
-            Error::misuse(format!(
-                "there is no room '{name}' on this machine; make it (cheetah room init {name}), or run this on the \
-                 machine where it was made"
-            ))
+            Error::misuse(format!("there is no room '{name}' on this machine"))
+                .next(next::Room::InitOrGoThere { name: name.to_string() })
         };
         let directory = OwnDirectory::open(&rooms()?.join(name))?.ok_or_else(missing)?;
         let damaged = |what: &str, why: String| {
-            Error::failed(format!(
-                "{}: {why}; put the file back from a backup, or make a new room (cheetah room init)",
-                directory.at(what).display()
-            ))
+            Error::failed(format!("{}: {why}", directory.at(what).display())).next(next::Room::RestoreOrInit)
         };
         let read = |what: &str| {
             let bytes = directory.read(what, SMALL_LEN_MAX)?;
@@ -204,10 +196,7 @@ impl Room {
     /// If it is missing or damaged.
     pub fn register(&self) -> Result<Register> {
         let damaged = |why: String| {
-            Error::failed(format!(
-                "{}: {why}; put the file back from a backup, or make a new room (cheetah room init)",
-                self.directory.at(REGISTER).display()
-            ))
+            Error::failed(format!("{}: {why}", self.directory.at(REGISTER).display())).next(next::Room::RestoreOrInit)
         };
         let bytes = self.directory.read(REGISTER, register::TEXT_LEN_MAX)?;
         let bytes = bytes.ok_or_else(|| damaged("the file is missing".into()))?;

@@ -18,20 +18,20 @@ use futures::FutureExt as _;
 
 use crate::not_empty::not_empty;
 use crate::options::SourceOptions;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Next, Result};
 
 /// Opens the export at `uri`, which reports call `location`. If it is an agent's, the identity is what the agent says of its
 /// source.
 ///
 /// # Errors
 ///
-/// [`Error::Failed`] if it cannot be reached.
+/// `Kind::Failed` if it cannot be reached.
 pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { link, timeout, trust_reconnects, .. } = *options;
     let inbound = matches!(uri.address, Address::Inbound(_));
     let (connections, packing) = (link.connections, link.packing());
     let config = ClientConfig { connections, packing, timeout, trust_reconnects, ..ClientConfig::new(uri.clone()) };
-    let client = Arc::new(Client::connect(config).await.map_err(|error| Error::failed(error.to_string()))?);
+    let client = Arc::new(Client::connect(config).await.map_err(connecting)?);
     let server = ServedBy::new(&uri.export, client.description());
     let name = server.file_name();
     let digests = server.instance.is_some().then(|| digests(uri, client.description(), timeout));
@@ -49,6 +49,11 @@ pub async fn open_nbd(uri: NbdUri, location: &str, options: &SourceOptions) -> R
     };
     let source = Source::new(Arc::new(ReadOnly::new(client)), identity, name);
     not_empty(Evidence { source, wire: Some(Arc::new(wire)), inbound, digests })
+}
+
+/// The error of a connection that failed.
+fn connecting(error: DeviceError) -> Error {
+    Error::failed(error.to_string()).advise(Next::of_connection(error.errno())).because(error)
 }
 
 /// Returns a function that connects to an agent for digests. Its description must be `description`, which proves that
@@ -96,7 +101,7 @@ fn identify(location: &str, size: u64, description: Option<&str>) -> Identity {
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if it is no such URI, [`Error::Failed`] if the unit cannot be reached.
+/// `Kind::Misuse` if it is no such URI, `Kind::Failed` if the unit cannot be reached.
 pub(crate) async fn open_iscsi(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     let SourceOptions { timeout, trust_reconnects, .. } = *options;
     let uri = IscsiUri::from_str(spec).map_err(|error| Error::misuse(error.to_string()))?;

@@ -22,8 +22,8 @@ use cheetah_error::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if `spec` names no source, [`Error::Evidence`] for an image that is incomplete or damaged,
-/// [`Error::Failed`] for anything else, such as a format that cannot be read.
+/// `Kind::Misuse` if `spec` names no source, `Kind::Evidence` for an image that is incomplete or damaged,
+/// `Kind::Failed` for anything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &SourceOptions) -> Result<Evidence> {
     open_any(spec, options).await.and_then(not_empty)
 }
@@ -39,7 +39,8 @@ async fn open_any(spec: &str, options: &SourceOptions) -> Result<Evidence> {
         Some(("http" | "https" | "s3", _)) => return open_web(spec, options).await,
         Some((scheme, _)) if !scheme.contains('/') && !Path::new(spec).exists() => {
             return Err(Error::misuse(format!(
-                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix://, iscsi://, https:// or s3:// URI"
+                "{spec}: {scheme} is not supported; give a path, or an nbd://, nbds://, nbd+unix://, iscsi://, https:// \
+                 or s3:// URI"
             )));
         }
         _ => {}
@@ -78,7 +79,7 @@ mod tests {
     async fn an_unsupported_scheme_is_a_misuse() {
         let options = SourceOptions::new(LinkUse::default(), Duration::from_secs(60));
         let error = open("ftp://host/disk.raw", &options).await.err().expect("no source");
-        assert!(matches!(error, Error::Misuse(_)), "{error}");
+        assert!(error.is_misuse(), "{error}");
         assert!(error.to_string().contains("ftp") && error.to_string().contains("nbd://"), "{error}");
     }
 }

@@ -23,7 +23,7 @@ use crate::options::SourceOptions;
 use crate::read_counter::ReadCounter;
 use crate::reopening::Reopening;
 use crate::stats::{SourceStats, Stats};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 
 /// A source that is open. [`OpenedSource::close`] it.
 pub struct OpenedSource {
@@ -68,9 +68,7 @@ impl OpenedSource {
     pub async fn open(text: &str, access: &Access) -> Result<Self> {
         let drive = drive_file(text);
         if access.writable && drive.is_none() {
-            return Err(Error::misuse(format!(
-                "{text} is evidence and only ever read; to let tools write, keep what they write apart with --overlay memory"
-            )));
+            return Err(Error::misuse(format!("{text} is evidence and only ever read")).next(next::Source::WriteApart));
         }
         let mut opened = match drive {
             Some(path) => Self::some_drive(&path, access).await?,
@@ -97,11 +95,8 @@ impl OpenedSource {
     /// Opens a drive that is not full yet; `None` if it is full by now.
     async fn filling(file: &DriveFile, access: &Access, observer: Arc<dyn FillObserver>) -> Result<Option<Self>> {
         if access.writable {
-            return Err(Error::misuse(format!(
-                "{} is still being filled and can only be read; let tools write with --overlay memory, or finish it \
-                 first (cheetah load)",
-                file.path.display()
-            )));
+            return Err(Error::misuse(format!("{} is still being filled and can only be read", file.path.display()))
+                .next(next::Source::WriteApartOrFinish));
         }
         let options = FillOptions {
             force_lease: access.force_lease,
@@ -139,8 +134,9 @@ impl OpenedSource {
     async fn drive(file: &DriveFile, access: &Access) -> Result<Self> {
         if access.force_lease && !access.writable {
             return Err(Error::misuse(
-                "--force-lease takes the right to write or to fill, and this is opened for neither; say --writable too",
-            ));
+                "the right to write or to fill is to be taken over, and this is opened for neither",
+            )
+            .next(next::Source::OpenWritable));
         }
         let options = OpenOptions {
             writable: access.writable,

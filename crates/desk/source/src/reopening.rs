@@ -132,7 +132,7 @@ impl Reopening {
                 Err(error) => error,
             };
             let why: Arc<str> = error.to_string().into();
-            if matches!(error, Error::Evidence(_)) {
+            if error.is_evidence() {
                 tracing::error!("{}: gone for good: {why}", self.name);
                 self.state.lock().gone = Some(why.clone());
                 return Err(why);
@@ -145,7 +145,7 @@ impl Reopening {
         }
     }
 
-    /// Opens the source and recognises it. [`Error::Evidence`] means that it is another one.
+    /// Opens the source and recognises it. `Kind::Evidence` means that it is another one.
     async fn attempt(&self) -> Result<DynDevice> {
         let silent = |_| Err(Error::failed(format!("no answer for {:?}", self.patience)));
         let evidence = timeout(self.patience, (self.open)()).await.unwrap_or_else(silent)?;
@@ -181,7 +181,7 @@ impl Reopening {
 }
 
 fn another(how: impl std::fmt::Display) -> Error {
-    Error::Evidence(format!("another source answers in its place: {how}; open it anew to read that one"))
+    Error::evidence(format!("another source answers in its place: {how}; open it anew to read that one"))
 }
 
 impl Device for Reopening {

@@ -33,7 +33,7 @@ pub use crate::node::trouble::Trouble;
 use crate::options::OpenOptions;
 use crate::sealed::{self, Below};
 use crate::set::arrays::Arrays;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_seal::{DriveKey, Sealed};
 
 /// An open drive. Call [`Drive::close`]: a dropped drive is not flushed, and its lease is released only if the runtime
@@ -94,7 +94,7 @@ impl Drive {
     /// The same, but without marking a loaded image as modified: callers that write keep the record themselves.
     pub(crate) async fn open_unmarked(file: &DriveFile, options: OpenOptions) -> Result<Self> {
         if options.writable && options.allow_lost {
-            return Err(Error::misuse("a drive that has lost nodes can only be read; open it without --writable"));
+            return Err(Error::misuse("a drive that has lost nodes can only be read").next(next::Drive::OpenReadOnly));
         }
         // Before anything is taken from other processes: without the key, nothing can be done.
         let key = sealed::unlock(file)?;
@@ -202,11 +202,11 @@ async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage
     if file.fill.is_some() {
         let nodes = node_statuses(file, options.timeout).await;
         let writer = nodes.into_iter().find_map(|node| node.writer);
-        return Err(Error::failed(being_filled(name, writer.as_deref())));
+        return Err(being_filled(name, writer.as_deref()));
     }
     let half = file.image.as_ref().filter(|image| image.state == ImageState::Loading);
     if let Some(image) = half.filter(|_| !options.writable && !options.half_loaded) {
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{name} holds only part of {}: its load never finished, and missing ranges would read as zeros; load it again",
             image.source
         )));
@@ -220,17 +220,15 @@ async fn gaps(file: &DriveFile, options: &OpenOptions) -> Result<Option<Coverage
     Ok(covered)
 }
 
-/// The error message for opening a drive that is being filled; `by` is the process that fills it.
-pub(crate) fn being_filled(name: &str, by: Option<&str>) -> String {
+/// The error of opening a drive that is being filled; `by` is the process that fills it.
+pub(crate) fn being_filled(name: &str, by: Option<&str>) -> Error {
     match by {
-        Some(process) => format!(
-            "{name} is being filled by {process}, and can be read through that process only: share it from there with \
-             `cheetah export`, or take the fill over with --force-lease"
-        ),
-        None => format!(
-            "{name} is not filled yet, and can be read only while it is being filled: mount or export it, which fills it, or \
-             fill it now with `cheetah load {name}.drive`"
-        ),
+        Some(process) => {
+            Error::failed(format!("{name} is being filled by {process}, and can be read through that process only"))
+                .next(next::Lease::ShareOrTakeFill)
+        }
+        None => Error::failed(format!("{name} is not filled yet, and can be read only while it is being filled"))
+            .next(next::Drive::Fill { drive: name.to_owned() }),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cheetah_device::{ByteRange, DynDevice, Size};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Next, Result, next};
 use cheetah_image::append::Appender;
 use cheetah_image::own_file::OwnFile;
 use cheetah_kit::number::gcd;
@@ -55,11 +55,10 @@ impl SealRequest {
 
 /// Makes the key and the record of a new drive, which has its size, and no seal yet. Keeps the key for this process.
 pub(crate) fn begin(file: &mut DriveFile, request: &SealRequest) -> Result<()> {
-    let failed = |error: SealError| Error::failed(format!("{} cannot be sealed: {error}", file.name));
+    let failed =
+        |error: SealError| Error::failed(format!("{} cannot be sealed: {error}", file.name)).advise(error.next());
     if request.recipients.is_empty() {
-        return Err(Error::misuse(
-            "a sealed drive needs a key that opens it: --recipient age1…, --identity FILE or --passphrase-file FILE",
-        ));
+        return Err(Error::misuse("a sealed drive needs a key that opens it").next(next::Seal::NameRecipient));
     }
     let id = id(file)?;
     let units = units_of(request.unit, file.size)?;
@@ -181,8 +180,8 @@ pub(crate) async fn open(file: &DriveFile, key: DriveKey, below: Below, writable
         match ACCEPTING.get() {
             Some(record) => accept(file, &sealed, *record).await?,
             None => tracing::warn!(
-                "{}: a writer has not closed it. What it wrote after its last flush is unverified, and is not read; \
-                 cheetah verify lists it, --accept-unverified takes it",
+                next = %Next::from(next::Seal::AcceptUnverified).record(),
+                "{}: a writer has not closed it. What it wrote after its last flush is unverified, and is not read",
                 file.name
             ),
         }
@@ -266,10 +265,9 @@ pub fn unshare(file: &mut DriveFile, recipient: &str) -> Result<bool> {
     let seal = file.sealed.as_ref().ok_or_else(|| not_sealed(file))?;
     let left = seal.keys.iter().filter(|key| key.recipient != recipient).count();
     if left == 0 && !seal.keys.is_empty() {
-        return Err(Error::misuse(format!(
-            "no other can open {}: share it first, or destroy it (cheetah destroy)",
-            file.path.display()
-        )));
+        return Err(
+            Error::misuse(format!("no other can open {}", file.path.display())).next(next::Seal::ShareOrDestroy)
+        );
     }
     let found = left < seal.keys.len();
     file.update(|file| {
@@ -346,10 +344,11 @@ fn id(file: &DriveFile) -> Result<[u8; ID_BYTES]> {
 fn error_of(file: &DriveFile, error: &SealError) -> Error {
     let text = format!("{}: {error}", file.path.display());
     match error {
-        SealError::NoKey(_) => Error::misuse(text),
-        SealError::NotAuthentic(_) | SealError::Malformed(_) => Error::Evidence(text),
-        SealError::Exhausted(_) | SealError::NoSpace(_) | SealError::System(_) => Error::failed(text),
+        SealError::NotAuthentic(_) | SealError::Malformed(_) => Error::evidence(text),
+        _ if error.is_misuse() => Error::misuse(text),
+        _ => Error::failed(text),
     }
+    .advise(error.next())
 }
 
 /// The record, in a file beside the drive file.

@@ -16,7 +16,7 @@ use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
 pub use crate::node::health::{NodeState, NodeStatus};
 use crate::node::health::{check_nbd, node_statuses};
 use crate::set::newest::newest_of_any;
-use cheetah_error::{Fact, Result};
+use cheetah_error::{Error, Fact, Next, Result, next};
 
 /// The state of a drive.
 #[derive(Debug, Clone, Serialize)]
@@ -49,6 +49,9 @@ pub struct DriveStatus {
     /// Two writers wrote to the drive apart from each other, and it is not used until an examiner decides: a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diverged: Option<String>,
+    /// The same as an error with the next step. In the answer, the sentence names it.
+    #[serde(skip)]
+    pub divergence: Option<Error>,
     /// Ranges whose content is lost for good, although the nodes answer. Reads of them fail; writes of whole pages make
     /// them good.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -151,7 +154,7 @@ pub struct CoveredStatus {
 /// Asks every node, waiting at most `timeout` for each. The result includes nodes that do not answer, as such. If the
 /// drive has redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
-    let NewestNodes { file, refetching, diverged, mut nodes } = newest_nodes(file, timeout).await?;
+    let NewestNodes { file, refetching, divergence, mut nodes } = newest_nodes(file, timeout).await?;
     let file = &file;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
     let covered = coverage::recorded(file)?.map(|coverage| CoveredStatus {
@@ -177,8 +180,9 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         image: file.image.as_ref().map(|image| ImageStatus::new(image, content == Content::Lost)),
         content: if bad.is_empty() { content } else { Content::Lost },
         covered,
-        healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty() && diverged.is_none(),
-        diverged,
+        healthy: nodes.iter().all(NodeStatus::is_whole) && !refetching && bad.is_empty() && divergence.is_none(),
+        diverged: divergence.as_ref().map(ToString::to_string),
+        divergence,
         bad,
         recovery: Recovery::latest(&answering).await.filter(|_| file.is_redundant()),
         refetching,
@@ -203,8 +207,8 @@ struct NewestNodes {
     file: DriveFile,
     /// Whether lost ranges are being fetched again.
     refetching: bool,
-    /// Two writers wrote apart from each other: a sentence.
-    diverged: Option<String>,
+    /// Two writers wrote apart from each other.
+    divergence: Option<Error>,
     nodes: Vec<NodeStatus>,
 }
 
@@ -214,7 +218,7 @@ async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<NewestNodes
     let mut now = file.clone();
     if !file.is_redundant() {
         let nodes = node_statuses(file, timeout).await;
-        return Ok(NewestNodes { file: now, refetching: false, diverged: None, nodes });
+        return Ok(NewestNodes { file: now, refetching: false, divergence: None, nodes });
     }
     let sets: Vec<DriveSet> = DriveSet::all(file).collect();
     let looks = sets.iter().map(|set| newest_of_any(set, timeout));
@@ -226,9 +230,8 @@ async fn newest_nodes(file: &DriveFile, timeout: Duration) -> Result<NewestNodes
         false => nodes = node_statuses(&now, timeout).await,
     }
     let refetching = found.iter().any(|found| found.map.refetching);
-    let diverged =
-        sets.iter().zip(&found).find_map(|(set, found)| Some(found.diverged.as_ref()?.refusal(set).to_string()));
-    Ok(NewestNodes { file: now, refetching, diverged, nodes })
+    let divergence = sets.iter().zip(&found).find_map(|(set, found)| Some(found.diverged.as_ref()?.refusal(set)));
+    Ok(NewestNodes { file: now, refetching, divergence, nodes })
 }
 
 /// Says what becomes of the part of a node whose machine needs the memory.
@@ -236,17 +239,21 @@ async fn explain_leaving(file: &DriveFile, node: &SetNode, status: &mut NodeStat
     let Some(seconds) = status.leave_in_s else { return };
     let name = &node.name;
     let wants = format!("node {name} needs its memory back, and may drop its part of the drive in {seconds} s");
-    status.problem = Some(match (file.is_redundant(), &status.writer) {
-        (false, _) => format!("{wants}: a drive without redundancy cannot be moved; save its image (cheetah save)"),
-        (true, None) => format!(
-            "{wants}: no process has the drive open for writing, so nobody moves it; cheetah drain {name} --drive {} does",
-            file.path.display()
-        ),
+    let (problem, next): (String, Vec<Next>) = match (file.is_redundant(), &status.writer) {
+        (false, _) => {
+            (format!("{wants}: a drive without redundancy cannot be moved"), vec![next::Drive::SaveImage.into()])
+        }
+        (true, None) => {
+            let drain = next::Drive::DrainDrive { node: name.clone(), drive: file.path.display().to_string() };
+            let problem = format!("{wants}: no process has the drive open for writing, so nobody moves it");
+            (problem, vec![drain.into()])
+        }
         (true, Some(writer)) => match Leaving::at(node).await.map(|leaving| leaving.step) {
-            Some(Step::Stuck { why, .. }) => format!("{wants}: {writer} cannot move it: {why}"),
-            _ => format!("{wants}: {writer} moves it"),
+            Some(Step::Stuck { why, next, .. }) => (format!("{wants}: {writer} cannot move it: {why}"), next),
+            _ => (format!("{wants}: {writer} moves it"), Vec::new()),
         },
-    });
+    };
+    (status.problem, status.next) = (Some(problem), next);
 }
 
 impl DriveStatus {
@@ -306,6 +313,7 @@ mod tests {
             state: if unreachable.contains(&index) { NodeState::Unreachable } else { NodeState::Ok },
             sync: node.state,
             problem: None,
+            next: Vec::new(),
             used_bytes: None,
             reserved: None,
             connections: None,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use cheetah_device::layer::{Layer, Reads, Writes};
 use cheetah_device::{ByteRange, Data, Device as _, Error, Fill, Io, Result as DeviceResult, Zeroing};
+use cheetah_error::{Next, next};
 use cheetah_kit::random;
 use cheetah_nbd::server;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -83,7 +84,7 @@ pub enum ExportsError {
     #[error("this node is shutting down")]
     Ending,
     /// The node is about to leave.
-    #[error("this node is draining, and takes no new exports; `cheetah drain --undrain` ends that")]
+    #[error("this node is draining, and takes no new exports")]
     Draining,
     /// A draining node names too many others.
     #[error("a draining node's parts go to at most {DRAINING_TO_MAX} nodes")]
@@ -106,6 +107,13 @@ pub enum ExportsError {
     /// The export has the most notes already.
     #[error("an export has at most {NOTES_MAX} notes")]
     TooManyNotes,
+}
+
+impl ExportsError {
+    /// The next step, if there is one.
+    pub fn next(&self) -> Option<Next> {
+        matches!(self, Self::Draining).then(|| next::Node::Undrain.into())
+    }
 }
 
 type Result<T> = std::result::Result<T, ExportsError>;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cheetah_device::supervise::persist;
 use cheetah_device::{Size, os_error};
+use cheetah_error::{Next, next};
 use cheetah_nbd::server::{self, Listener, MEMORY_BYTES_LEAST, ServerConfig, Workers};
 use cheetah_probe::far::FarConfig;
 use cheetah_tls::{Credential, ServerTls, TlsError, credential_store};
@@ -96,7 +97,7 @@ pub enum NodeError {
         what: &'static str,
     },
     /// The NBD port is the last one.
-    #[error("there is no port after {0} for the control API: give its address with --http")]
+    #[error("there is no port after {0} for the control API")]
     NoHttpPort(u16),
     /// An operating system error.
     #[error("{context}: {}", os_error::describe(error))]
@@ -106,6 +107,20 @@ pub enum NodeError {
         /// The error.
         error: io::Error,
     },
+}
+
+impl From<NodeError> for cheetah_error::Error {
+    fn from(error: NodeError) -> Self {
+        let text = error.to_string();
+        let next: Option<Next> = match &error {
+            NodeError::Exposed(TlsError::Exposed(_)) => Some(next::Room::SayRoomOrInsecure.into()),
+            NodeError::NoHttpPort(_) => Some(next::Node::GiveHttp.into()),
+            _ => None,
+        };
+        let is_misuse = matches!(error, NodeError::Exposed(_));
+        let made = if is_misuse { Self::misuse(text) } else { Self::failed(text) };
+        made.advise(next).because(error)
+    }
 }
 
 /// A running node. Shutting it down or dropping it ends it and wipes the lent memory.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use cheetah_device::error::Withheld;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use futures::StreamExt as _;
 use futures::future::{join_all, try_join_all};
@@ -88,12 +89,7 @@ impl Inner {
     pub(crate) fn check_good(&self, range: ByteRange) -> Result<()> {
         let Some(bad) = self.members.bad() else { return Ok(()) };
         match bad.within(range.shifted(self.start)).next() {
-            Some(range) => Err(Error::Unreadable {
-                device: "the drive".into(),
-                range,
-                why: "more was lost here than the layout survives; rewrite it, or run cheetah repair --from-source"
-                    .into(),
-            }),
+            Some(range) => Err(Error::Withheld { device: "the drive".into(), range, reason: Withheld::BeyondLayout }),
             None => Ok(()),
         }
     }

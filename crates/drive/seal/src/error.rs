@@ -2,6 +2,11 @@
 
 use std::io::ErrorKind;
 
+use cheetah_error::Next;
+use cheetah_error::next::Seal;
+
+use crate::variables::{IDENTITY_VARIABLE, PASSPHRASE_VARIABLE};
+
 /// A reason why a sealed drive cannot be opened, as a clause that continues a sentence about the drive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
@@ -14,6 +19,18 @@ pub enum SealError {
     /// No identity or passphrase opens the drive's key.
     #[error("{0}")]
     NoKey(String),
+    /// No identity was given.
+    #[error("it is sealed")]
+    NoIdentity,
+    /// None of the identities that were given opens the drive's key.
+    #[error("it is sealed, and not for the identity or passphrase that was given")]
+    OtherIdentity,
+    /// A text is no recipient.
+    #[error("'{0}' is no recipient")]
+    NoRecipient(String),
+    /// A file is not one of identities.
+    #[error("{0}")]
+    NoIdentityFile(String),
     /// A limit of the format is reached.
     #[error("{0}")]
     Exhausted(&'static str),
@@ -26,6 +43,29 @@ pub enum SealError {
 }
 
 impl SealError {
+    /// Whether a key is wrong or missing, rather than the drive.
+    pub const fn is_misuse(&self) -> bool {
+        matches!(
+            self,
+            Self::NoKey(_) | Self::NoIdentity | Self::OtherIdentity | Self::NoRecipient(_) | Self::NoIdentityFile(_)
+        )
+    }
+
+    /// The next step, if there is one.
+    pub fn next(&self) -> Option<Next> {
+        let next = match self {
+            Self::NoIdentity => Seal::GiveKey {
+                identity_variable: IDENTITY_VARIABLE.into(),
+                passphrase_variable: PASSPHRASE_VARIABLE.into(),
+            },
+            Self::OtherIdentity => Seal::AskToShare,
+            Self::NoRecipient(_) => Seal::PrintRecipient,
+            Self::NoIdentityFile(_) => Seal::MakeIdentity,
+            _ => return None,
+        };
+        Some(next.into())
+    }
+
     /// Wraps an error of the operating system.
     pub fn system(doing: &str, error: &std::io::Error) -> Self {
         let text = format!("{doing}: {}", cheetah_device::os_error::describe(error));

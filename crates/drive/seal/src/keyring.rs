@@ -18,10 +18,8 @@ use crate::error::SealError;
 use crate::key::{DriveKey, KEY_BYTES};
 use crate::unit::{FORMAT, ID_BYTES};
 
-/// The environment variable that names files of identities, separated by colons.
-pub const IDENTITY_VARIABLE: &str = "CHEETAH_IDENTITY";
-/// The environment variable that names files with a passphrase, separated by colons.
-pub const PASSPHRASE_VARIABLE: &str = "CHEETAH_PASSPHRASE_FILE";
+pub use crate::variables::{IDENTITY_VARIABLE, PASSPHRASE_VARIABLE};
+
 /// The longest file of identities or passphrase that is read, in bytes.
 const SECRET_FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -103,17 +101,14 @@ pub fn forget(drive: &[u8; ID_BYTES]) {
 ///
 /// # Errors
 ///
-/// [`SealError::NoKey`] if no identity opens any of them; another if one is damaged and no other opens.
+/// [`SealError::NoIdentity`] or [`SealError::OtherIdentity`] if no identity opens any of them; another if one is damaged and no other opens.
 pub fn open(drive: [u8; ID_BYTES], wrapped: &[Vec<u8>]) -> Result<DriveKey, SealError> {
     if let Some(key) = with(|ring| ring.drives.get(&drive).cloned()) {
         return Ok(key);
     }
     let identities = all()?;
     if identities.is_empty() {
-        return Err(SealError::NoKey(format!(
-            "it is sealed: give the key with --identity FILE or --passphrase-file FILE, or name the file in \
-             {IDENTITY_VARIABLE} or {PASSPHRASE_VARIABLE}"
-        )));
+        return Err(SealError::NoIdentity);
     }
     let mut damaged = None;
     // Keys first: a passphrase takes a second.
@@ -133,13 +128,7 @@ pub fn open(drive: [u8; ID_BYTES], wrapped: &[Vec<u8>]) -> Result<DriveKey, Seal
             }
         }
     }
-    Err(damaged.unwrap_or_else(|| {
-        SealError::NoKey(
-            "it is sealed, and not for the identity or passphrase that was given; ask an examiner that can \
-            open it to share it (cheetah drive share)"
-                .into(),
-        )
-    }))
+    Err(damaged.unwrap_or(SealError::OtherIdentity))
 }
 
 /// Wraps the key of a drive for a recipient.
@@ -196,12 +185,10 @@ fn all() -> Result<Vec<Identity>, SealError> {
 pub fn identities(path: &Path) -> Result<Vec<Identity>, SealError> {
     let text = read(path)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let found: Vec<Identity> = lines.map(str::parse).collect::<Result<_, SealError>>().map_err(|error| {
-        SealError::NoKey(format!(
-            "{}: {error}; `age-keygen` and `cheetah drive identity` make such files",
-            path.display()
-        ))
-    })?;
+    let found: Vec<Identity> = lines
+        .map(str::parse)
+        .collect::<Result<_, SealError>>()
+        .map_err(|error| SealError::NoIdentityFile(format!("{}: {error}", path.display())))?;
     match found.is_empty() {
         true => Err(SealError::NoKey(format!("{} holds no identity (AGE-SECRET-KEY-1…)", path.display()))),
         false => Ok(found),

@@ -31,6 +31,7 @@ pub mod record;
 pub mod stamp;
 pub mod unit;
 pub mod units;
+mod variables;
 
 pub use device::{RecordStore, Sealed};
 pub use epoch::Epoch;

@@ -30,7 +30,7 @@ pub fn map_path(image: &Path) -> PathBuf {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the file is not a map, or larger than 256 MiB; [`Error::Misuse`] if it is a symbolic link or
+/// `Kind::Evidence` if the file is not a map, or larger than 256 MiB; `Kind::Misuse` if it is a symbolic link or
 /// not a regular file.
 pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
     let Some(bytes) = MAP.read(path, MAP_LEN_MAX)? else { return Ok(None) };
@@ -41,9 +41,9 @@ pub fn read_map(path: &Path) -> Result<Option<Coverage>> {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if it is not a map, or larger than 256 MiB.
+/// `Kind::Evidence` if it is not a map, or larger than 256 MiB.
 pub fn parse_map(bytes: Vec<u8>, name: &str) -> Result<Coverage> {
-    let refuse = |why: &dyn std::fmt::Display| Error::Evidence(format!("{name}: {why}"));
+    let refuse = |why: &dyn std::fmt::Display| Error::evidence(format!("{name}: {why}"));
     if bytes.len() as u64 > MAP_LEN_MAX {
         return Err(refuse(&"too large for a coverage map"));
     }
@@ -64,12 +64,13 @@ pub(crate) fn applied(source: Source, image: &Path) -> Result<Source> {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if it is the map of an image of another size.
+/// `Kind::Evidence` if it is the map of an image of another size.
 pub fn apply(source: Source, map: Coverage, (map_name, image_name): (&str, &str)) -> Result<Source> {
     let mut identity = source.identity.clone();
     if map.size() != identity.size {
-        return Err(Error::Evidence(format!(
-            "{map_name} is the map of an image of {}, but {image_name} has {}: replace the map with the right one, or remove it",
+        return Err(Error::evidence(format!(
+            "{map_name} is the map of an image of {}, but {image_name} has {}: replace the map with the right one, or \
+             remove it",
             Size(map.size()),
             Size(identity.size)
         )));

@@ -30,7 +30,7 @@ impl Evidence {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the agent takes no further connection.
+    /// `Kind::Device` if the agent takes no further connection.
     pub async fn digests_client(&self) -> Result<Option<Client>> {
         let Some(connect) = &self.digests else { return Ok(None) };
         let location = &self.source.identity.location;

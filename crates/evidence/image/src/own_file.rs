@@ -78,7 +78,7 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if something else is there, [`Error::Failed`] if it cannot be opened.
+    /// `Kind::Misuse` if something else is there, `Kind::Failed` if it cannot be opened.
     pub fn open(self, path: &Path) -> Result<Option<File>> {
         self.open_with(path, OpenOptions::new().read(true).append(true))
     }
@@ -141,7 +141,7 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if something is there, or it cannot be created.
+    /// `Kind::Failed` if something is there, or it cannot be created.
     pub fn create(self, path: &Path) -> Result<File> {
         create(path).map_err(|error| self.failed("creating", path, &error))
     }

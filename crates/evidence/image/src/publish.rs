@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use cheetah_error::Error;
+use cheetah_error::next::Acquisition;
 use cheetah_kit::rename_new;
 
 use crate::own_file::FileId;
@@ -30,12 +31,12 @@ impl Unpublished {
     pub fn error(self, from: &Path, to: &Path, exists: impl FnOnce() -> Error) -> Error {
         match self {
             Self::Exists => exists(),
-            Self::Exchanged => Error::Evidence(format!(
-                "{} is not the file that was written: it was exchanged, so it is not renamed to {}; find out why, \
-                 and begin again with --restart",
+            Self::Exchanged => Error::evidence(format!(
+                "{} is not the file that was written: it was exchanged, so it is not renamed to {}",
                 from.display(),
                 to.display()
-            )),
+            ))
+            .next(Acquisition::FindOutAndBeginAgain),
             Self::Io(error) => Error::io(format_args!("renaming {} to {}", from.display(), to.display()), &error),
         }
     }

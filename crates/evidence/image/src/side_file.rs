@@ -1,6 +1,7 @@
 //! Recognises the files that Cheetah keeps beside an image or a drive, so that none is taken for an image. The only I/O
 //! is a check whether the image exists.
 
+use cheetah_error::next::Acquisition;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -44,16 +45,12 @@ pub fn custody_log(path: &Path) -> Option<PathBuf> {
     log.symlink_metadata().is_ok().then_some(log)
 }
 
-/// Returns an error that names the next step, if the file at `path` is an image that is being acquired.
-pub fn unfinished(path: &Path) -> Option<String> {
+/// Returns what is wrong and the next step, if the file at `path` is an image that is being acquired.
+pub fn unfinished(path: &Path) -> Option<(String, Acquisition)> {
     let image = image_of(path, ".partial")?;
     let journal = image.with_file_name(OsStr::from_bytes(&[image.file_name()?.as_bytes(), b".acquire"].concat()));
-    let step = if journal.exists() {
-        "run the same acquire command again to finish it"
-    } else {
-        "run the same acquire command again to finish it, or acquire it anew with --restart"
-    };
-    Some(format!("{} is not finished: it is a part of {}; {step}", path.display(), image.display()))
+    let next = if journal.exists() { Acquisition::FinishImage } else { Acquisition::FinishOrAcquireAnew };
+    Some((format!("{} is not finished: it is a part of {}", path.display(), image.display()), next))
 }
 
 fn image_of(path: &Path, suffix: &str) -> Option<PathBuf> {

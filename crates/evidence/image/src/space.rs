@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use cheetah_device::Size;
+use cheetah_error::next::Files;
 use cheetah_error::{Error, Result};
 
 /// What each record beside an image or a drive may take at first: a custody log, a report, a journal, a drive file.
@@ -15,8 +16,8 @@ pub const RECORD_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 ///
-/// [`Error::Failed`], with the next step, to which `instead` adds one.
-pub fn check(files: &[(PathBuf, u64)], instead: &str) -> Result<()> {
+/// `Kind::Failed`, with the next step.
+pub fn check(files: &[(PathBuf, u64)], next: Files) -> Result<()> {
     let mut wanted: HashMap<u64, (&Path, u64)> = HashMap::new();
     for (path, bytes) in files {
         let Ok(metadata) = folder_of(path).metadata() else { continue };
@@ -27,13 +28,13 @@ pub fn check(files: &[(PathBuf, u64)], instead: &str) -> Result<()> {
         let folder = folder_of(path);
         let Some(free) = free_bytes(folder).filter(|free| *free < bytes) else { continue };
         return Err(Error::failed(format!(
-            "{} may take {}, and the file system of {} has {} free; nothing was written: free some space, or choose another \
-             place{instead}",
+            "{} may take {}, and the file system of {} has {} free",
             path.display(),
             Size(bytes),
             folder.display(),
             Size(free)
-        )));
+        ))
+        .next(next));
     }
     Ok(())
 }
@@ -58,10 +59,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let free = free_bytes(dir.path()).unwrap();
         let file = |name: &str, bytes| (dir.path().join(name), bytes);
-        check(&[file("a", 1), file("b", 1)], "").unwrap();
+        check(&[file("a", 1), file("b", 1)], Files::MakeSpace).unwrap();
         let most = free / 2 + free / 4;
-        check(&[file("a", most)], "").unwrap();
-        let error = check(&[file("a", most), file("b", most)], ", or wait").unwrap_err().to_string();
-        assert!(error.contains("free some space") && error.ends_with("or wait"), "{error}");
+        check(&[file("a", most)], Files::MakeSpace).unwrap();
+        let error = check(&[file("a", most), file("b", most)], Files::MakeSpace).unwrap_err();
+        assert!(error.has_next(Files::MakeSpace), "{error}");
     }
 }

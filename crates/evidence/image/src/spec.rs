@@ -33,7 +33,7 @@ pub fn typed(typed: &OsStr) -> String {
 ///
 /// # Errors
 ///
-/// [`Error::Failed`] if the current directory is unknown.
+/// `Kind::Failed` if the current directory is unknown.
 pub fn absolute(spec: &str) -> Result<String> {
     let Some((path, is_raw)) = path_of(spec) else { return Ok(spec.to_owned()) };
     let path = std::path::absolute(path).map_err(|error| Error::io(format_args!("placing {spec}"), &error))?;

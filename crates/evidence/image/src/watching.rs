@@ -50,7 +50,7 @@ impl Watching {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if one of the files was written to, replaced or removed since the start.
+    /// `Kind::Evidence` if one of the files was written to, replaced or removed since the start.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(WatchedFile::check)
     }
@@ -70,7 +70,7 @@ impl WatchedFile {
 
     fn check(&self) -> Result<()> {
         let changed = |how: &str| {
-            Error::Evidence(format!(
+            Error::evidence(format!(
                 "{} {how} while it was read; stop the program that writes to it, and start again",
                 self.path.display()
             ))

@@ -19,6 +19,7 @@ mod mbr;
 mod sun;
 
 use cheetah_device::{ByteRange, Data, Device};
+use cheetah_error::Next;
 
 use cheetah_device::le::{u16_at, u32_at, u64_at};
 
@@ -51,15 +52,17 @@ pub struct Remark {
     pub sentence: String,
     /// Whether partitions may be missing, or be others: a table is damaged, or cannot be read.
     pub is_gap: bool,
+    /// What the reader can do, if there is something.
+    pub next: Option<Next>,
 }
 
 impl Remark {
     fn note(sentence: String) -> Self {
-        Self { sentence, is_gap: false }
+        Self { sentence, is_gap: false, next: None }
     }
 
     fn gap(sentence: String) -> Self {
-        Self { sentence, is_gap: true }
+        Self { sentence, is_gap: true, next: None }
     }
 }
 

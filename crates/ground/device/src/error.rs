@@ -60,6 +60,16 @@ pub enum Error {
         /// The reason.
         why: Arc<str>,
     },
+    /// The bytes are not handed out, although nothing failed to be read.
+    #[error("{device}: {range} is unreadable: {reason}")]
+    Withheld {
+        /// The device, as the user named it.
+        device: Arc<str>,
+        /// The range on that device.
+        range: ByteRange,
+        /// The reason.
+        reason: Withheld,
+    },
     /// The request is invalid for this device.
     #[error("{0}")]
     Invalid(Arc<str>),
@@ -78,6 +88,17 @@ pub enum Error {
     },
 }
 
+/// Why a device does not hand out bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Withheld {
+    /// More of them was lost than the layout of the drive survives.
+    #[error("more was lost here than the layout survives")]
+    BeyondLayout,
+    /// Their writer has not closed the sealed drive.
+    #[error("it is newer than the last root, and its writer has not closed the drive, so it is unverified")]
+    Unverified,
+}
+
 impl Error {
     /// Wraps an operating-system error with the operation that failed.
     pub fn io(context: impl Into<Arc<str>>, error: &std::io::Error) -> Self {
@@ -90,7 +111,7 @@ impl Error {
 
     /// Whether the evidence is unreadable in this place only: a bad sector, rather than a source that is gone.
     pub fn is_bad_sector(&self) -> bool {
-        matches!(self, Self::Unreadable { .. } | Self::Io { errno: EIO, .. })
+        matches!(self, Self::Unreadable { .. } | Self::Withheld { .. } | Self::Io { errno: EIO, .. })
     }
 
     /// Returns the errno (Linux numbering) for clients of the device.
@@ -100,7 +121,7 @@ impl Error {
             Self::ReadOnly => EROFS,
             Self::NoSpace(_) => ENOSPC,
             Self::Fenced(_) => EPERM,
-            Self::Lost { .. } | Self::Corrupt { .. } | Self::Unreadable { .. } => EIO,
+            Self::Lost { .. } | Self::Corrupt { .. } | Self::Unreadable { .. } | Self::Withheld { .. } => EIO,
             Self::Unsupported(_) => EOPNOTSUPP,
             Self::Io { errno, .. } => *errno,
         }
@@ -125,8 +146,16 @@ pub const ETIMEDOUT: i32 = 110;
 pub const EHOSTUNREACH: i32 = 113;
 /// Stale handle: the server is another instance than the one that held the content.
 pub const ESTALE: i32 = 116;
+/// Required key not available: the server accepts members of its room only, and no room is named.
+pub const ENOKEY: i32 = 126;
 /// Key has been revoked: the server refuses the certificate of this machine.
 pub const EKEYREVOKED: i32 = 128;
+/// Key was rejected by service: the server is in another room than this machine.
+pub const EKEYREJECTED: i32 = 129;
+/// Machine is not on the network: this machine has no credential of the server's room.
+pub const ENONET: i32 = 64;
+/// Protocol not supported: the server does not encrypt, and has to.
+pub const EPROTONOSUPPORT: i32 = 93;
 /// No space left on device.
 pub const ENOSPC: i32 = 28;
 /// Read-only file system.

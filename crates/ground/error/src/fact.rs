@@ -1,6 +1,6 @@
 //! Why a node, or what it held, cannot be used.
 
-use cheetah_device::error::{EACCES, ECONNREFUSED, EKEYREVOKED, ENOENT, ESTALE, ETIMEDOUT};
+use cheetah_device::error::{EACCES, ECONNREFUSED, EKEYREJECTED, EKEYREVOKED, ENOENT, ENOKEY, ESTALE, ETIMEDOUT};
 
 /// Why a node, or its part of a drive, cannot be used. These are different facts, and none is told as another: only the
 /// last two say that content is gone.
@@ -25,12 +25,23 @@ impl Fact {
     /// The fact for which a connection failed with this error of the operating system.
     pub const fn of_errno(errno: i32) -> Self {
         match errno {
-            EACCES | EKEYREVOKED => Self::Refused,
+            EACCES | ENOKEY | EKEYREVOKED | EKEYREJECTED => Self::Refused,
             ETIMEDOUT => Self::Silent,
             ESTALE => Self::Restarted,
             // Its machine answers, and no process listens there any more; or the process no longer has the export.
             ECONNREFUSED | ENOENT => Self::Lost,
             _ => Self::Unreachable,
+        }
+    }
+
+    /// The word for it in answers for programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Silent => "silent",
+            Self::Restarted => "restarted",
+            Self::Lost => "lost",
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use cheetah_error::Next;
 use serde::{Deserialize, Serialize};
 
 /// The largest body of a request, in bytes.
@@ -325,4 +326,7 @@ pub struct Joined {}
 pub struct ErrorBody {
     /// The error, in one sentence.
     pub error: String,
+    /// The next steps, if there are some. The reader names the verbs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "cheetah_error::next::known")]
+    pub next: Vec<Next>,
 }

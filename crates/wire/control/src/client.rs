@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cheetah_error::Fact;
+use cheetah_error::{Fact, Next};
 use cheetah_tls::{Credential, Expected, Identity, Role, Transport, credential_store};
 use http_body_util::Full;
 use hyper::{Method, Response};
@@ -65,6 +65,8 @@ pub enum ControlError {
         fact: Fact,
         /// How the attempt failed.
         why: String,
+        /// The next steps.
+        next: Vec<Next>,
     },
     /// The node refused.
     #[error("node {addr}: {error}")]
@@ -75,6 +77,8 @@ pub enum ControlError {
         status: u16,
         /// The node's message.
         error: String,
+        /// The next steps that the node names.
+        next: Vec<Next>,
     },
     /// Another kind of server responded.
     #[error("{addr} does not answer like a Cheetah node: {why}")]
@@ -96,6 +100,14 @@ impl ControlError {
             Self::Refused { .. } => None,
             // Its machine answers, and the node is not there.
             Self::NotANode { .. } => Some(Fact::Unreachable),
+        }
+    }
+
+    /// The next steps.
+    pub fn steps(&self) -> &[Next] {
+        match self {
+            Self::NoAnswer { next, .. } | Self::Refused { next, .. } => next,
+            Self::NotANode { .. } => &[],
         }
     }
 
@@ -380,8 +392,9 @@ impl ControlClient {
     fn failed(&self, error: CallError) -> ControlError {
         let addr = self.addr.clone();
         let why = match &error {
-            CallError::Refused { status, error: Some(error) } => {
-                return ControlError::Refused { addr, status: status.as_u16(), error: error.clone() };
+            CallError::Refused { status, error: Some(error), next } => {
+                let (status, error, next) = (status.as_u16(), error.clone(), next.clone());
+                return ControlError::Refused { addr, status, error, next };
             }
             CallError::Refused { .. } | CallError::Malformed(_) => {
                 return ControlError::NotANode { addr, why: error.to_string() };
@@ -389,7 +402,7 @@ impl ControlClient {
             CallError::NoTls(_) if error.refusal().is_none() => format!("{error}; is it in this room?"),
             _ => error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.to_string()),
         };
-        ControlError::NoAnswer { addr, fact: error.fact(), why }
+        ControlError::NoAnswer { addr, fact: error.fact(), why, next: error.steps() }
     }
 }
 

@@ -184,12 +184,24 @@ async fn only_by_own_name(request: Request, next: Next) -> Response {
 pub struct Refusal {
     status: StatusCode,
     error: String,
+    next: Vec<cheetah_error::Next>,
 }
 
 impl Refusal {
     /// A response with this status, and an [`ErrorBody`] with this error.
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into() }
+        Self { status, error: error.into(), next: Vec::new() }
+    }
+
+    /// The next steps.
+    pub fn steps(&self) -> &[cheetah_error::Next] {
+        &self.next
+    }
+
+    /// The same with next steps.
+    #[must_use]
+    pub fn advise(self, steps: impl IntoIterator<Item = cheetah_error::Next>) -> Self {
+        Self { next: steps.into_iter().collect(), ..self }
     }
 }
 
@@ -201,7 +213,7 @@ impl std::fmt::Display for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody { error: self.error })).into_response()
+        (self.status, Json(ErrorBody { error: self.error, next: self.next })).into_response()
     }
 }
 

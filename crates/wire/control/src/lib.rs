@@ -14,4 +14,14 @@ pub mod receipt;
 pub mod revoked;
 pub mod routes;
 
+use cheetah_error::Error;
+use cheetah_error::next::Room;
+use cheetah_tls::TlsError;
+
 pub use client::{ControlClient, ControlError};
+
+/// The error for a server that other machines could reach without encryption.
+pub fn exposed(error: TlsError) -> Error {
+    let next = matches!(error, TlsError::Exposed(_)).then(|| Room::SayRoomOrInsecure.into());
+    Error::misuse(error.to_string()).advise(next).because(error)
+}

@@ -6,7 +6,8 @@
 use std::io;
 
 use bytes::{BufMut, BytesMut};
-use cheetah_tls::{Channel, ClientTls, Identity, Standing};
+use cheetah_device::error::{ENONET, EPROTONOSUPPORT};
+use cheetah_tls::{Channel, ClientTls, Identity, RoomId, Standing};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::greeting;
@@ -90,9 +91,33 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     }
 }
 
+/// Why a connection cannot have the TLS that it needs.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoTls {
+    /// This machine has no credential.
+    #[error("nbds:// needs a credential, or tls-certificates=DIR in the URI")]
+    NoCredential,
+    /// This machine has no credential of the server's room.
+    #[error("it belongs to room {0}")]
+    OtherRoom(RoomId),
+    /// The server does not speak it, for the reason in parentheses.
+    #[error("it does not speak TLS{0}, which this room's connections need")]
+    Server(String),
+}
+
+impl NoTls {
+    /// The errno that stands for it, if this is why a connection failed.
+    pub fn errno_of(error: &io::Error) -> Option<i32> {
+        error.get_ref()?.downcast_ref().map(|why| match why {
+            Self::NoCredential | Self::OtherRoom(_) => ENONET,
+            Self::Server(_) => EPROTONOSUPPORT,
+        })
+    }
+}
+
 /// The error for a server without TLS. The client never falls back to an unencrypted connection, which a machine in
 /// between could force.
 fn no_tls(why: &str) -> io::Error {
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.escape_debug()) };
-    io::Error::other(format!("it does not speak TLS{why}, which this room's connections need; start it with --room"))
+    io::Error::other(NoTls::Server(why))
 }

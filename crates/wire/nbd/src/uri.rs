@@ -13,6 +13,7 @@ use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, decode_bytes, encode};
 use cheetah_tls::{ClientTls, Credential, Expected, Fingerprint, RoomId, credential_store};
 
 use crate::inbox::Inbox;
+use crate::starttls::NoTls;
 
 /// The port that IANA assigned to NBD.
 pub const PORT: u16 = 10809;
@@ -64,7 +65,8 @@ pub enum Address {
 /// The error for a text that is not an NBD URI.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is not an NBD URI ({why}); write nbd://host[:port]/export or nbd+unix:///export?socket=PATH, with TLS nbds:// and nbds+unix://"
+    "'{text}' is not an NBD URI ({why}); write nbd://host[:port]/export or nbd+unix:///export?socket=PATH, with TLS \
+     nbds:// and nbds+unix://"
 )]
 pub struct BadUri {
     text: String,
@@ -175,11 +177,11 @@ impl NbdUri {
         let credential = match (&self.security, &self.address) {
             (Security::Usual, Address::Unix(_)) => None,
             (Security::Usual, Address::Tcp { .. } | Address::Inbound(_)) => ours(),
-            (Security::Room { room: None, .. }, _) => Some(ours().ok_or_else(|| {
-                io::Error::other("nbds:// needs a credential: give --room, or tls-certificates=DIR in the URI")
-            })?),
+            (Security::Room { room: None, .. }, _) => {
+                Some(ours().ok_or_else(|| io::Error::other(NoTls::NoCredential))?)
+            }
             (Security::Room { room: Some(room), .. }, _) => {
-                let other = || io::Error::other(format!("it belongs to room {room}: give a credential with --room"));
+                let other = || io::Error::other(NoTls::OtherRoom(*room));
                 let ours = ours().filter(|credential| credential.room() == Some(*room));
                 Some(ours.or_else(|| credential_store::of_room(room)).ok_or_else(other)?)
             }

@@ -1,14 +1,11 @@
 //! The report on a path: the output of `cheetah probe --json`, and the input of `--tune`.
 
-use std::fmt;
+use cheetah_error::Next;
 use std::net::IpAddr;
 
-use cheetah_device::Size;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::macros::format_description;
-
-use crate::units::Span;
 
 /// The version of the format; another one is refused.
 pub const FORMAT: u32 = 1;
@@ -49,6 +46,9 @@ pub struct PathReport {
     pub advice: Option<Advice>,
     /// The measurements that failed, and why, a sentence each.
     pub problems: Vec<String>,
+    /// What the user can do about them.
+    #[serde(skip)]
+    pub next: Vec<Next>,
 }
 
 impl PathReport {
@@ -73,6 +73,7 @@ impl PathReport {
             trains: Trains::default(),
             advice: None,
             problems: Vec::new(),
+            next: Vec::new(),
         }
     }
 
@@ -245,28 +246,4 @@ pub struct Advice {
     pub prefetch_bytes: u64,
     /// The reasons, a sentence each.
     pub why: Vec<String>,
-}
-
-impl fmt::Display for Advice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (disk, raw, packed) = (Size(self.disk_bytes), Span(self.raw_s), Span(self.compressed_s));
-        writeln!(f, "A disk of {disk} takes {raw} uncompressed, and about {packed} compressed.")?;
-        if self.compress {
-            writeln!(f, "Compress on the way: --compress {}, or auto.", self.method)?;
-        } else {
-            writeln!(f, "Do not compress on the way: --compress none.")?;
-        }
-        let plural = if self.connections == 1 { "" } else { "s" };
-        let (window, prefetch) = (Size(self.window_bytes), Size(self.prefetch_bytes));
-        writeln!(
-            f,
-            "Use {} connection{plural}, {window} in flight, and up to {prefetch} of prefetch.",
-            self.connections
-        )?;
-        for (index, why) in self.why.iter().enumerate() {
-            let gap = if index == 0 { "" } else { "\n" };
-            write!(f, "{gap}  {why}")?;
-        }
-        Ok(())
-    }
 }

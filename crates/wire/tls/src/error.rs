@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use crate::identity::{Identity, RoomId};
 use crate::role::Roles;
 
@@ -11,16 +13,13 @@ use crate::role::Roles;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// This machine's certificate is revoked.
-    #[error(
-        "the certificate of this machine is revoked; to join again, it needs a new invitation (cheetah room invite there, and \
-         cheetah room join here)"
-    )]
+    #[error("the certificate of this machine is revoked")]
     Revoked,
     /// This machine's certificate is of another room.
-    #[error("the peer does not accept this machine's certificate: it is of another room; name the room with --room")]
+    #[error("the peer does not accept this machine's certificate: it is of another room")]
     OtherRoom,
     /// This machine sent no certificate.
-    #[error("the peer is in a room and asks for a certificate; name the room with --room")]
+    #[error("the peer is in a room and asks for a certificate")]
     NoCertificate,
     /// Another defect of this machine's certificate.
     #[error("the peer does not accept this machine's certificate")]
@@ -37,6 +36,17 @@ impl Refusal {
             42 | 43 | 45 | 46 | 49 => Some(Self::BadCertificate),
             _ => None,
         }
+    }
+
+    /// The errno that stands for it.
+    pub fn errno(self) -> i32 {
+        let errno = match self {
+            Self::Revoked => Errno::KEYREVOKED,
+            Self::OtherRoom => Errno::KEYREJECTED,
+            Self::NoCertificate => Errno::NOKEY,
+            Self::BadCertificate => Errno::ACCESS,
+        };
+        errno.raw_os_error()
     }
 
     /// The refusal that made an operation on a connection fail, if a refusal did.
@@ -84,10 +94,7 @@ pub enum TlsError {
     #[error("the server's certificate is revoked")]
     ForeignRevoked,
     /// A server without a room would be reachable from other machines.
-    #[error(
-        "other machines can reach {0}, and without a room they could read the traffic and impersonate peers; say \
-         which room with --room, or, on a network you trust, --insecure"
-    )]
+    #[error("other machines can reach {0}, and without a room they could read the traffic and impersonate peers")]
     Exposed(SocketAddr),
     /// The peer sent no certificate.
     #[error("the peer sent no certificate")]

@@ -9,6 +9,7 @@ use cheetah_custody::CustodyLog;
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::DriveFile;
 use cheetah_drive::file::side_space::digests_bytes;
+use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
 use cheetah_image::Identity;
 use cheetah_image::ewf::write::{Compression, E01Options};
@@ -85,7 +86,8 @@ fn open_journal(
         .transpose()?;
     let signed = report.and_then(|report| report.journal).filter(|signed| signed.key == key.public().id());
     let read = journal.read(signed.as_ref().map_or(Signed::Nothing, |signed| Signed::As(&signed.sha256)));
-    if let Err(error @ Error::Evidence(_)) = &read
+    if let Err(error) = &read
+        && error.is_evidence()
         && there
     {
         // The attempt is an incident, which belongs on record.
@@ -164,9 +166,8 @@ fn check_space(destinations: &[Destination], setup: &Setup) -> Result<()> {
         // Beside each are a journal, a log and a report.
         destinations.iter().map(|to| (to.path.clone(), written(to).saturating_add(space::RECORD_BYTES))).collect()
     };
-    let instead = ", or give --skip-space-check if the source is known to have that much less content";
-    space::check(&files(10), instead)?;
-    if let Err(error) = space::check(&files(1), "") {
+    space::check(&files(10), Files::MakeSpaceOrSkip)?;
+    if let Err(error) = space::check(&files(1), Files::MakeSpace) {
         tracing::warn!("there may be too little space: without compression, {error}");
     }
     Ok(())
@@ -328,9 +329,9 @@ async fn read_held(
             shown = std::mem::replace(&mut shown, Ok(()))
                 .and_then(|()| recorder.tell(AcquireEvent::Checking(pace.progress())));
         });
-        read.await.map_err(|error| match error {
-            Error::Evidence(what) => Error::Evidence(format!("{what}; begin again with --restart")),
-            error => error,
+        read.await.map_err(|error| match error.is_evidence() {
+            true => error.next(Acquisition::BeginAgain),
+            false => error,
         })?;
         shown?;
     }
@@ -390,7 +391,7 @@ fn setup(request: &Request, start: &Start) -> Setup {
 ///
 /// # Errors
 ///
-/// [`Error::Failed`] if the acquisition is in progress, or a file or an upload cannot be removed.
+/// `Kind::Failed` if the acquisition is in progress, or a file or an upload cannot be removed.
 pub async fn discard(destinations: &[Destination], timeout: Duration) -> Result<()> {
     let Some(journal) = destinations.first().map(|first| first.beside("acquire")) else { return Ok(()) };
     let known = Journal::lock(&journal)?;

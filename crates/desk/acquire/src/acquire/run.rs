@@ -8,6 +8,7 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_drive::DriveFile;
 use cheetah_drive::recognise::Opening;
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::{BadRange, HashKind, Hashes, Identity};
 use time::OffsetDateTime;
@@ -31,8 +32,8 @@ use crate::sink::Sink;
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] for a request that cannot be carried out, [`Error::Evidence`] for a source that has changed or has
-/// more unreadable ranges than tolerated, [`Error::Failed`] and [`Error::Device`] for errors that the same command may
+/// `Kind::Misuse` for a request that cannot be carried out, `Kind::Evidence` for a source that has changed or has
+/// more unreadable ranges than tolerated, `Kind::Failed` and `Kind::Device` for errors that the same command may
 /// overcome when it is repeated.
 pub async fn acquire(
     request: Request,
@@ -100,7 +101,7 @@ pub async fn acquire(
     let safe_at = checkpoints.safe_at();
     let journal = checkpoints.close().await;
     let sinks = queues.stop().await;
-    let error = match ended {
+    let (error, is_error) = match ended {
         Ok(PassEnd::Whole) => {
             let completed = tokio::select! {
                 biased;
@@ -113,7 +114,7 @@ pub async fn acquire(
                     watching.check()?;
                     let whole = Finished { state, hashes, active, tally, doubts, files };
                     let journal =
-                        journal.ok_or_else(|| Error::failed("the journal is lost; run the same command to resume"))?;
+                        journal.ok_or_else(|| Error::failed("the journal is lost").next(Acquisition::Resume))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
                 } => report.map_err(|error| (error, true)),
             };
@@ -122,44 +123,37 @@ pub async fn acquire(
                 error
             });
         }
-        Ok(PassEnd::Stopped(why)) => stopped(why),
+        Ok(PassEnd::Stopped(why)) => (stopped(why), false),
         Ok(PassEnd::Lost(error)) => {
             let source = &state.start.source.location;
-            Error::failed(format!("{source} is lost: {error}; run the same command to resume"))
+            (Error::failed(format!("{source} is lost: {error}")).next(Acquisition::Resume), true)
         }
-        Err(error) => resumable(error),
+        Err(error) => (resumable(error), true),
     };
-    give_up(&request, &state, safe_at, sinks, &error, &mut recorder).await;
+    give_up(&request, &state, safe_at, sinks).await;
+    recorder.record_end(&error.to_string(), is_error);
     Err(error)
 }
 
 fn stopped(why: &str) -> Error {
-    Error::failed(format!("stopped by {why}; run the same command to resume"))
+    Error::failed(format!("stopped by {why}")).next(Acquisition::Resume)
 }
 
 /// Adds to an error that the same command resumes the acquisition.
 fn resumable(error: Error) -> Error {
-    let (what, next) = match error {
-        Error::Misuse(_) | Error::Evidence(_) => return error,
-        Error::Device { doing, error: DeviceError::NoSpace(why) } => {
-            (format!("{doing}: {why}"), "free some space, and ")
+    if error.is_misuse() || error.is_evidence() {
+        return error;
+    }
+    match error.device_error() {
+        Some(DeviceError::NoSpace(why)) => {
+            Error::failed(format!("{}: {why}", error.doing())).next(Acquisition::FreeSpaceAndResume)
         }
-        Error::Device { doing, error } => (format!("{doing}: {error}"), ""),
-        Error::Failed(what) if what.ends_with("run the same command to resume") => return Error::Failed(what),
-        Error::Failed(what) | Error::Node { why: what, .. } => (what, ""),
-    };
-    Error::Failed(format!("{what}; {next}run the same command to resume"))
+        _ => error.next(Acquisition::Resume),
+    }
 }
 
-/// Closes everything so that the acquisition can be resumed. Errors here are logged; `error` is the one to report.
-async fn give_up(
-    request: &Request,
-    state: &AcquisitionState,
-    safe_at: u64,
-    sinks: Result<Vec<Box<dyn Sink>>>,
-    error: &Error,
-    recorder: &mut Recorder<'_>,
-) {
+/// Closes everything so that the acquisition can be resumed. Errors here are only logged: another is reported.
+async fn give_up(request: &Request, state: &AcquisitionState, safe_at: u64, sinks: Result<Vec<Box<dyn Sink>>>) {
     for sink in sinks.into_iter().flatten() {
         if let Err(error) = sink.close().await {
             tracing::warn!("{error}");
@@ -172,8 +166,6 @@ async fn give_up(
             tracing::warn!("{error}");
         }
     }
-    let why = error.to_string();
-    recorder.record_end(&why, !why.starts_with("stopped by"));
 }
 
 /// The maximum number of notes on how the source was recognised in the last record of a custody log. Each note is in a

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::readonly::ReadOnly;
+use cheetah_error::next::{Acquisition, Room};
 use cheetah_error::{Error, Result};
 use cheetah_image::{Identity, OpenOptions, Source};
 use cheetah_nbd::packing::{Packer, PackerConfig};
@@ -146,7 +147,9 @@ impl Agent {
 /// Fails for a configuration that makes no sense, or goes beyond loopback without `insecure`.
 fn check(config: &AgentConfig) -> Result<()> {
     if config.listen.is_none() && config.connect.is_none() {
-        return Err(Error::misuse("give --listen or --connect"));
+        return Err(
+            Error::misuse("an agent that neither listens nor calls has no client").next(Acquisition::ListenOrConnect)
+        );
     }
     let Some(examiner) = &config.connect else { return Ok(()) };
     let Some(host) = host_of(examiner) else {
@@ -155,9 +158,9 @@ fn check(config: &AgentConfig) -> Result<()> {
     let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     if !is_here && !config.insecure && credential_store::default().is_none() {
         return Err(Error::misuse(format!(
-            "{examiner} is another machine, and without a room anyone on the way could read the disk; say which room \
-             with --room, or, over a network you trust, --insecure"
-        )));
+            "{examiner} is another machine, and without a room anyone on the way could read the disk"
+        ))
+        .next(Room::SayRoomOrInsecure));
     }
     Ok(())
 }
@@ -166,7 +169,7 @@ fn check(config: &AgentConfig) -> Result<()> {
 fn tls(config: &AgentConfig) -> Result<Option<ServerTls>> {
     let here = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
     let address = config.listen.unwrap_or(here);
-    credential_store::server(address, config.insecure).map_err(|error| Error::misuse(error.to_string()))
+    credential_store::server(address, config.insecure).map_err(cheetah_control::exposed)
 }
 
 /// Returns the host in `HOST:PORT`, an IPv6 address without its brackets.
@@ -224,7 +227,7 @@ mod tests {
             [(Some("0.0.0.0:1"), None), (None, Some("examiner:1")), (Some("[::]:1"), None), (None, Some("10.0.0.1:1"))]
         {
             let error = with(listen, connect, false).unwrap_err();
-            assert!(error.exit_code() == 2 && error.to_string().contains("--insecure"), "{error}");
+            assert!(error.is_misuse() && error.has_next(Room::SayRoomOrInsecure), "{error}");
             assert!(with(listen, connect, true).is_ok());
         }
         for bad in ["examiner", "examiner:0", ":1", "a:b", "::1:5", "[::1:5"] {

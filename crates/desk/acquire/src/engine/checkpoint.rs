@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cheetah_drive::digests::ChunkDigest;
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::{BadRange, HashedStart};
 use tokio::task::JoinHandle;
@@ -127,7 +128,7 @@ impl Checkpoints {
     pub async fn append(&mut self, record: JournalRecord) -> Result<()> {
         self.settle().await?;
         let State::Idle(mut journal) = std::mem::replace(&mut self.journal, State::Broken) else {
-            return Err(Error::failed("the journal could not be written; run the same command to go on"));
+            return Err(Error::failed("the journal could not be written").next(Acquisition::GoOn));
         };
         let write = move || {
             let written = journal.append(&record);

@@ -7,6 +7,7 @@ use cheetah_device::data::Part;
 use cheetah_device::fatal_reads::ranges_that_end_connections;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_drive::recognise::{Cause, Opening};
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::Hashing;
 use cheetah_image::{BadRange, HashedFiles, Kind};
@@ -330,7 +331,9 @@ impl Pass<'_> {
                 known_again(&self.state, &evidence, (Cause::Lost, self.same_source, self.compare_all), &mut compared)
                     .await;
             shown?;
-            if let Err(error @ Error::Evidence(_)) = &known {
+            if let Err(error) = &known
+                && error.is_evidence()
+            {
                 (self.tell)(AcquireEvent::SourceChanged { what: error.to_string() })?;
             }
             let Some(opening) = known? else { continue };
@@ -365,20 +368,20 @@ pub fn unacquirable(source: &str, error: DeviceError) -> Error {
     match error {
         // The source's checksums do not match, or it was written to.
         DeviceError::Corrupt { .. } | DeviceError::Invalid(_) => {
-            Error::Evidence(format!("{source} cannot be acquired: {error}"))
+            Error::evidence(format!("{source} cannot be acquired: {error}"))
         }
-        error => Error::Device { doing: format!("reading {source}"), error },
+        error => Error::device(format!("reading {source}"))(error),
     }
 }
 
 /// The error for a source with more bad ranges than `max`, of which `bad` is the last.
 pub fn too_many(source: &str, bad: &BadRange, max: ErrorsMax) -> Error {
     let (range, is, why) = (bad.range(), bad.is(), &bad.why);
-    let next = "to skip and record what cannot be read, run the same command with --max-errors N, or unlimited";
-    Error::Evidence(match max {
-        ErrorsMax::Count(0) => format!("{source}: {range} is {is}: {why}; {next}"),
-        max => format!("{source}: {range} is {is}, too: {why}; that is more than --max-errors {max}; {next}"),
-    })
+    match max {
+        ErrorsMax::Count(tolerated @ 1..) => Error::evidence(format!("{source}: {range} is {is}, too: {why}"))
+            .next(Acquisition::SkipMoreErrors { tolerated }),
+        _ => Error::evidence(format!("{source}: {range} is {is}: {why}")).next(Acquisition::SkipErrors),
+    }
 }
 
 /// Returns whether the source may come back.
@@ -401,7 +404,7 @@ async fn known_again(
 ) -> Result<Option<Opening>> {
     match recognise(state, evidence, how, compared).await {
         Ok(opening) => Ok(Some(opening)),
-        Err(Unrecognised::Failed(Error::Device { error, .. })) if is_lost(&error) => {
+        Err(Unrecognised::Failed(error)) if error.device_error().is_some_and(is_lost) => {
             tracing::debug!("the source was lost again: {error}");
             Ok(None)
         }
@@ -427,7 +430,8 @@ pub async fn recognise_first(
     let how = (Cause::Resumed, same_source, compare_all);
     let why = match recognise(state, &evidence, how, compared).await {
         Ok(opening) => return Ok((evidence, opening)),
-        Err(Unrecognised::Failed(Error::Device { error, .. })) if is_lost(&error) => {
+        Err(Unrecognised::Failed(error)) if error.device_error().is_some_and(is_lost) => {
+            let error = error.device_error().map(ToString::to_string).unwrap_or_default();
             format!("the source was lost while it was compared with earlier reads: {error}")
         }
         Err(why) if !evidence.inbound => return Err(why.into_error()),
@@ -448,7 +452,7 @@ pub async fn recognise_first(
             return Ok((evidence, opening));
         }
     }
-    Err(Error::failed(format!("{why}; run the same command to go on")))
+    Err(Error::failed(why).next(Acquisition::GoOn))
 }
 
 #[cfg(test)]

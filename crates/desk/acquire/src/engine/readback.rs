@@ -62,7 +62,7 @@ impl Replay<'_> {
 }
 
 /// Reads the first `size` bytes of `device`, which errors call `name`, compares every chunk with its digest, and passes
-/// the chunks up to the first that differs to `replay`. Fails, with [`Error::Evidence`], naming the ranges that differ.
+/// the chunks up to the first that differs to `replay`. Fails, with `Kind::Evidence`, naming the ranges that differ.
 pub async fn read_back(
     device: &DynDevice,
     name: &str,
@@ -104,7 +104,7 @@ pub async fn read_back(
     if differing.len() > RANGES_SHOWN_MAX {
         named.push(format!("{} more", differing.len() - RANGES_SHOWN_MAX));
     }
-    Err(Error::Evidence(format!(
+    Err(Error::evidence(format!(
         "{name} does not hold what was acquired: {} differ; something changed it, or its medium is failing",
         named.join(", ")
     )))

@@ -38,7 +38,7 @@ impl Unrecognised {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if it is not, or may not be, the source that was acquired from; [`Error::Device`] if it cannot be
+/// `Kind::Evidence` if it is not, or may not be, the source that was acquired from; `Kind::Device` if it cannot be
 /// read.
 pub async fn recognise(
     state: &AcquisitionState,

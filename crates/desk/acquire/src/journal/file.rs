@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
@@ -114,7 +115,7 @@ impl Unread {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the journal has no such beginning, [`Error::Failed`] if it is damaged.
+    /// `Kind::Evidence` if the journal has no such beginning, `Kind::Failed` if it is damaged.
     pub fn read(self, signed: Signed<'_>) -> Result<Option<(Journal, AcquisitionState)>> {
         let mut journal = self.0;
         let path = journal.path.clone();
@@ -128,7 +129,7 @@ impl Unread {
         };
         let (state, end) = journal.read(end).map_err(doing)?.map_err(|(line, why)| {
             let path = path.display();
-            Error::failed(format!("the journal {path} is damaged: line {line} is {why}; begin again with --restart"))
+            Error::failed(format!("the journal {path} is damaged: line {line} is {why}")).next(Acquisition::BeginAgain)
         })?;
         journal.file.cut_back(end).map_err(doing)?;
         match state {
@@ -271,20 +272,19 @@ fn check(json: &[u8]) -> String {
 /// The error for a journal with another content than the one that was signed.
 fn altered(path: &Path) -> Error {
     let path = path.display();
-    Error::Evidence(format!(
-        "the journal {path} is not the one that the custody log vouches for: it was altered, or belongs to another \
-         acquisition; nothing is resumed from it: find out why, and begin again with --restart"
-    ))
+    Error::evidence(format!(
+        "the journal {path} is not the one that the custody log vouches for: it was altered, or belongs to another acquisition"
+    )).next(Acquisition::DistrustJournal)
 }
 
 /// The error for a journal of which nothing was signed.
 fn unsigned(path: &Path) -> Error {
     let path = path.display();
-    Error::Evidence(format!(
+    Error::evidence(format!(
         "no record of the custody log that is signed with your key vouches for the journal {path}: another user or an \
-         earlier version of this program wrote it, or the log or the journal was exchanged; let the user who began \
-         resume, or begin again with --restart"
+         earlier version of this program wrote it, or the log or the journal was exchanged"
     ))
+    .next(Acquisition::AskWriterOrBeginAgain)
 }
 
 fn in_use(path: &Path) -> Error {

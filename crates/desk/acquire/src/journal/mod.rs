@@ -27,6 +27,7 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
 use cheetah_drive::digests::{CHUNK_BYTES, ChunkDigest, Digests};
 use cheetah_drive::recognise::{Cause, Opening};
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::E01Options;
 use cheetah_image::{BadRange, HashChoice, HashedStart, Identity};
@@ -92,24 +93,22 @@ impl Start {
     /// ([`known_changes`]).
     pub fn check_same_request(&self, now: &Self) -> Result<()> {
         let differs = |what: &str, then: &dyn std::fmt::Display, now: &dyn std::fmt::Display| {
-            Err(Error::misuse(format!(
-                "this acquisition was begun with {what} {then}, not {now}; repeat the command it was begun with, or \
-                 begin again with --restart"
-            )))
+            Err(Error::misuse(format!("this acquisition was begun with {what} {then}, not {now}"))
+                .next(Acquisition::RepeatOrBeginAgain))
         };
         let (then_to, now_to) = (self.destinations.join(" "), now.destinations.join(" "));
         if then_to != now_to {
             return differs("the destinations", &then_to, &now_to);
         }
         if self.hashes != now.hashes {
-            return differs("--hash", &self.hashes, &now.hashes);
+            return differs("the hashes", &self.hashes, &now.hashes);
         }
         if self.e01.compression != now.e01.compression {
-            return differs("--level", &self.e01.compression, &now.e01.compression);
+            return differs("the level of compression", &self.e01.compression, &now.e01.compression);
         }
         if self.e01.segment_size != now.e01.segment_size {
             let shown = |size: Option<u64>| size.map_or("the most there is".to_owned(), |size| size.to_string());
-            return differs("--segment-size", &shown(self.e01.segment_size), &shown(now.e01.segment_size));
+            return differs("the segment size", &shown(self.e01.segment_size), &shown(now.e01.segment_size));
         }
         if self.e01.case != now.e01.case {
             return differs("other case data", &"(case number, examiner …)", &"those given now");
@@ -124,10 +123,10 @@ impl Start {
         let is_e01 = |to: &&String| to.parse::<Destination>().is_ok_and(|to| to.form == Form::E01);
         match self.destinations.iter().find(is_e01) {
             Some(e01) if says_so && now.write_protected != Some(true) => Err(Error::failed(format!(
-                "{} is not write-protected any more, and {e01} says that it is; protect it again (blockdev --setro), or \
-                 begin again with --restart",
+                "{} is not write-protected any more, and {e01} says that it is",
                 now.location
-            ))),
+            ))
+            .next(Acquisition::ProtectOrBeginAgain)),
             _ => Ok(()),
         }
     }
@@ -143,7 +142,7 @@ impl Start {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if something differs, unless the examiner says that it is the `same_source` nevertheless. A size
+/// `Kind::Evidence` if something differs, unless the examiner says that it is the `same_source` nevertheless. A size
 /// or a stored hash that differs is an error in any case.
 pub fn known_changes(then: &Identity, now: &Identity, same_source: bool) -> Result<Vec<String>> {
     let differences = then.differences(now);
@@ -159,10 +158,8 @@ pub fn known_changes(then: &Identity, now: &Identity, same_source: bool) -> Resu
 
 /// The error for a source that may be another one, which the examiner can settle.
 pub fn unknown_source(source: &str, why: &str) -> Error {
-    Error::Evidence(format!(
-        "{source} may not be the source this acquisition was begun with: {why}; connect that one again, or, if you know \
-         that it is the same, run the command again with --same-source"
-    ))
+    Error::evidence(format!("{source} may not be the source this acquisition was begun with: {why}"))
+        .next(Acquisition::ConnectOrVouch)
 }
 
 /// Returns the differences between two openings of the same source, a sentence each.
@@ -189,10 +186,8 @@ pub const fn both(then: Option<bool>, now: Option<bool>) -> Option<bool> {
 
 /// The error for a changed source.
 pub fn changed(source: &str, how: impl std::fmt::Display) -> Error {
-    Error::Evidence(format!(
-        "{source} is not the source this acquisition was begun with: {how}; connect that one again, or begin again \
-         with --restart"
-    ))
+    Error::evidence(format!("{source} is not the source this acquisition was begun with: {how}"))
+        .next(Acquisition::ConnectOrBeginAgain)
 }
 
 /// States that everything before `at` is durable in every destination.

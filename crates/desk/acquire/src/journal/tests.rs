@@ -1,5 +1,6 @@
 use super::*;
 use cheetah_drive::recognise::Comparison;
+use cheetah_error::next::Acquisition;
 use cheetah_image::Kind;
 use proptest::prelude::*;
 
@@ -119,11 +120,11 @@ fn a_changed_request_and_a_changed_source_are_different_errors() {
     then.check_same_request(&then).unwrap();
     let other = Start { hashes: "md5".into(), ..then.clone() };
     let error = then.check_same_request(&other).unwrap_err();
-    assert!(error.exit_code() == 2 && error.to_string().contains("--hash all, not md5"), "{error}");
+    assert!(error.is_misuse() && error.to_string().contains("the hashes all, not md5"), "{error}");
     assert!(known_changes(&then.source, &then.source, false).unwrap().is_empty());
     let elsewhere = Identity { location: "/dev/sdc".into(), ..then.source.clone() };
     let error = known_changes(&then.source, &elsewhere, false).unwrap_err();
-    assert!(error.exit_code() == 3 && error.to_string().contains("--same-source"), "{error}");
+    assert!(error.is_evidence() && error.has_next(Acquisition::ConnectOrVouch), "{error}");
     let changes = known_changes(&then.source, &elsewhere, true).unwrap();
     assert_eq!(changes, ["its location was disk.raw and is now /dev/sdc"]);
     let larger = Identity { size: 2 * MIB, ..then.source.clone() };
@@ -160,10 +161,7 @@ fn an_interruption_is_counted_and_recorded_with_the_recognition_of_the_source() 
     assert_eq!((state.interruptions(), state.links_lost, state.instance.as_deref()), (2, 5, Some("3")));
     assert_eq!(state.openings, [resumed, opening(Cause::Lost, "3")]);
     let notes = state.openings[0].notes();
-    assert!(
-        notes[0].contains("--same-source") && notes[1].contains("99.9 %") && notes[1].contains("66MiB"),
-        "{notes:?}"
-    );
+    assert!(notes[0].contains("vouched") && notes[1].contains("99.9 %") && notes[1].contains("66MiB"), "{notes:?}");
 }
 
 proptest! {
@@ -199,7 +197,7 @@ proptest! {
         std::fs::write(&path, &damaged).unwrap();
         match open(&path) {
             Err(error) => prop_assert!(
-                error.to_string().contains("--restart") || error.to_string().contains("is not a journal")
+                error.has_next(Acquisition::BeginAgain) || error.to_string().contains("is not a journal")
             ),
             // Only what may be the half of a record that was never finished goes unnoticed: the last, or the last two
             // where the end of the line between them is damaged.

@@ -146,5 +146,5 @@ const fn mix(number: u64) -> u64 {
 
 /// Returns whether an error is about the medium rather than the link.
 pub fn is_bad_sector(error: &Error) -> bool {
-    matches!(error, Error::Unreadable { .. } | Error::Io { errno: EIO, .. })
+    matches!(error, Error::Unreadable { .. } | Error::Withheld { .. } | Error::Io { errno: EIO, .. })
 }

@@ -117,6 +117,7 @@ pub fn sector_size(source: &Identity) -> u32 {
 fn cause(error: &Error) -> Arc<str> {
     match error {
         Error::Unreadable { why, .. } | Error::Io { why, .. } => why.clone(),
+        Error::Withheld { reason, .. } => reason.to_string().into(),
         // Its name says which part of the image it is, and what is wrong there.
         Error::Corrupt { device, .. } => device.clone(),
         other => other.to_string().into(),

@@ -6,6 +6,7 @@ use cheetah_device::{Device as _, DynDevice, Size};
 use cheetah_drive::copy::ChunkWriter;
 use cheetah_drive::load::{LoadOptions, Loader};
 use cheetah_drive::{DriveFile, HashChoice, ImageState};
+use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -33,16 +34,15 @@ pub fn check(destination: &Destination, setup: &Setup) -> Result<()> {
     match &file.image {
         None => Ok(()),
         Some(image) if image.state == ImageState::Loading && (setup.restart || setup.force) => Ok(()),
-        Some(image) if image.state == ImageState::Loading => Err(Error::misuse(format!(
-            "{destination} holds part of an image, of {}; repeat the command that was bringing it in, or begin again \
-             with --restart",
-            image.source
-        ))),
+        Some(image) if image.state == ImageState::Loading => {
+            Err(Error::misuse(format!("{destination} holds part of an image, of {}", image.source))
+                .next(Acquisition::RepeatBringingOrBeginAgain))
+        }
         Some(_) if setup.force => Ok(()),
-        Some(image) => Err(Error::misuse(format!(
-            "{destination} holds an image already, of {}; use another drive, or --force to overwrite it",
-            image.source
-        ))),
+        Some(image) => {
+            Err(Error::misuse(format!("{destination} holds an image already, of {}", image.source))
+                .next(Files::Overwrite))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::write::{Checkpoint, E01Options, E01Writer, Partial, discard_partial};
 use futures::FutureExt as _;
@@ -42,7 +43,7 @@ pub fn create(destination: &Destination, setup: &Setup) -> Result<Box<dyn Sink>>
 
 pub fn resume(destination: &Destination, setup: &Setup, at: u64, mark: &Mark) -> Result<Resumed> {
     let checkpoint: Checkpoint = serde_json::from_str(mark).map_err(|error| {
-        Error::failed(format!("{destination}: the journal is damaged: {error}; begin again with --restart"))
+        Error::failed(format!("{destination}: the journal is damaged: {error}")).next(Acquisition::BeginAgain)
     })?;
     if checkpoint.offset != at {
         return Err(gone(destination, "the journal has another place for it than for the others"));

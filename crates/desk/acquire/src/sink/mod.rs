@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use cheetah_device::{Coverage, DynDevice};
 use cheetah_drive::digests::Digests;
+use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
 use cheetah_image::Hashes;
 use cheetah_image::ewf::write::E01Options;
@@ -173,28 +174,21 @@ pub async fn discard(destination: &Destination, timeout: Duration) -> Result<()>
 }
 
 fn exists(destination: &Destination) -> Error {
-    Error::misuse(format!("{destination} exists already; choose another name, or --force to replace it"))
+    Error::misuse(format!("{destination} exists already")).next(Files::Replace)
 }
 
 /// The error for a partial image without a journal.
 fn half_made(destination: &Destination, partial: &Path) -> Error {
-    Error::misuse(format!(
-        "{} is part of an image that was being acquired by another command; repeat that one, or throw it away and \
-         acquire {destination} anew with --restart",
-        partial.display()
-    ))
+    Error::misuse(format!("{} is part of an image that was being acquired by another command", partial.display()))
+        .next(Acquisition::RepeatOrAcquireAnew { destination: destination.to_string() })
 }
 
 /// The error for a file that has the name of a partial image and is not it.
 fn foreign(path: &Path, is: &str) -> Error {
-    Error::misuse(format!(
-        "{} {is}, and is left alone; move it away, and put the partial image back, or begin again with --restart once it is away",
-        path.display()
-    ))
+    Error::misuse(format!("{} {is}, and is left alone", path.display())).next(Acquisition::MoveAwayOrBeginAgain)
 }
 
 fn gone(destination: &Destination, what: &str) -> Error {
-    Error::Evidence(format!(
-        "{destination}: {what}, although the journal says that it was begun; put it back, or begin again with --restart"
-    ))
+    Error::evidence(format!("{destination}: {what}, although the journal says that it was begun"))
+        .next(Acquisition::PutBackOrBeginAgain)
 }

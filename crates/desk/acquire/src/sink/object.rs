@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cheetah_device::{ByteRange, DynDevice};
 use cheetah_drive::copy::ChunkWriter;
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::ewf::segment_name;
 use cheetah_image::ewf::write::{E01Writer, SegmentFiles};
@@ -216,10 +217,8 @@ impl Segments {
     async fn check_end(&self, segments: u16) -> Result<()> {
         let next = self.named(segments + 1)?;
         if self.force && next.exists().await? {
-            return Err(Error::failed(format!(
-                "{} is a segment of the image that is to be replaced; remove it, and run the same command again",
-                next.shown()
-            )));
+            return Err(Error::failed(format!("{} is a segment of the image that is to be replaced", next.shown()))
+                .next(Acquisition::RemoveAndRunAgain));
         }
         Ok(())
     }

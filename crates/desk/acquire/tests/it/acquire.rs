@@ -13,6 +13,7 @@ use cheetah_custody::{Known, SigningKey, verify_log};
 use cheetah_device::Coverage;
 use cheetah_device::coverage::State;
 use cheetah_drive::recognise::{Cause, Comparison, Opening};
+use cheetah_error::next::{Acquisition, Files};
 use cheetah_image::HashChoice;
 use cheetah_source::Evidence;
 use futures::FutureExt as _;
@@ -59,7 +60,7 @@ fn a_whole_disk_into_several_images_at_once() {
     assert_eq!(names(dir.path()), ["x.E01", "x.E01.report.txt", "x.raw", "x.raw.report.txt"]);
     // Existing files are replaced only on request.
     let again = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
-    assert!(again.exit_code() == 2 && again.to_string().contains("--force"), "{again}");
+    assert!(again.is_misuse() && again.has_next(Files::Replace), "{again}");
     let forced = Request { force: true, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
     check(&disk, dir.path(), &run(forced).unwrap());
 }
@@ -72,7 +73,7 @@ fn bad_sectors_stop_an_acquisition_unless_they_are_tolerated() {
     let disk = Arc::new(disk);
     let names_of = ["x.raw", "x.E01"];
     let first = run(Request { errors_max: ErrorsMax::Count(0), ..request(&disk, dir.path(), &names_of) }).unwrap_err();
-    assert!(first.exit_code() == 3 && first.to_string().contains("--max-errors"), "{first}");
+    assert!(first.is_evidence() && first.has_next(Acquisition::SkipErrors), "{first}");
     assert!(first.to_string().contains("51200+1024"), "{first}");
     let second = run(Request { errors_max: ErrorsMax::Count(1), ..request(&disk, dir.path(), &names_of) }).unwrap_err();
     assert!(second.to_string().contains(&format!("{}+512", 5000 * SECTOR)), "{second}");

@@ -12,6 +12,8 @@ use cheetah_acquire::order::{AcquireEvent, Request};
 use cheetah_custody::{Known, SigningKey, verify_log};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage};
+use cheetah_error::Next;
+use cheetah_error::next::Acquisition;
 use cheetah_image::{HashChoice, HashKind};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -61,14 +63,14 @@ fn without_a_retry_time_a_cut_ends_an_acquisition_and_the_same_command_resumes_i
     let cut = Request { source: cut, ..request(&disk, dir.path(), &["x.raw", "x.E01"]) };
     let error = run(cut.clone()).unwrap_err();
     assert_eq!(error.exit_code(), 1);
-    assert!(error.to_string().contains("run the same command"), "{error}");
+    assert!(error.has_next(Acquisition::Resume), "{error}");
     let map: Coverage = std::fs::read_to_string(dir.path().join("x.E01.map")).unwrap().parse().unwrap();
     // The order in which chunks arrive determines which were durable by then.
     assert!(map.bytes(State::Unread) >= MIB && map.bytes(State::Unreadable) == 0, "{map}");
     // A resumption with other options is refused.
     let other = Request { hashes: HashChoice::NONE.with(HashKind::Md5), ..cut.clone() };
     let refused = run(other).unwrap_err();
-    assert!(refused.exit_code() == 2 && refused.to_string().contains("--hash"), "{refused}");
+    assert!(refused.is_misuse() && refused.has_next(Acquisition::RepeatOrBeginAgain), "{refused}");
     let report = run(cut).unwrap();
     check(&disk, dir.path(), &report);
     assert_eq!(report.interruptions, 1);
@@ -123,7 +125,10 @@ fn a_missing_or_changed_partial_image_is_refused() {
     std::fs::write(&partial, b"").unwrap();
     std::fs::remove_file(dir.path().join("x.raw.acquire")).unwrap();
     let error = run(request(&disk, dir.path(), &["x.raw", "x.E01"])).unwrap_err();
-    assert!(error.exit_code() == 2 && error.to_string().contains("--restart"), "{error}");
+    assert!(
+        error.is_misuse() && matches!(error.steps(), [Next::Acquisition(Acquisition::RepeatOrAcquireAnew { .. })]),
+        "{error}"
+    );
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn a_full_disk_is_reported_and_the_acquisition_can_be_resumed() {
     let result = std::panic::catch_unwind(|| {
         let error = run(request(&disk, &limited, &["x.raw"])).unwrap_err();
         assert!(error.exit_code() == 1 && error.to_string().contains("x.raw.partial"), "{error}");
-        assert!(error.to_string().contains("free some space, and run the same command"), "{error}");
+        assert!(error.has_next(Acquisition::FreeSpaceAndResume), "{error}");
         assert!(mount_tmpfs(&limited, "remount,size=30m"));
         let report = run(request(&disk, &limited, &["x.raw"])).unwrap();
         assert!(std::fs::read(limited.join("x.raw")).unwrap() == disk.bytes && report.is_whole());

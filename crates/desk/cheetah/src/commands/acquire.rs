@@ -266,7 +266,7 @@ fn dial(spec: &str, link: LinkUse, timeout: Duration) -> Opener {
 /// Returns the opener of a source that connects to this process.
 async fn await_agent(address: SocketAddr, insecure: bool, link: LinkUse, timeout: Duration, ui: Ui) -> Result<Opener> {
     // Checks only whether the connections may be unencrypted: on them, the agent is the server.
-    credential_store::server(address, insecure).map_err(Failure::misused)?;
+    credential_store::server(address, insecure).map_err(cheetah_control::exposed)?;
     let credential = credential_store::default().filter(|_| !insecure);
     let agents = credential.map(|credential| credential.client(Expected::role(Role::Agent))).transpose();
     let inbox = Inbox::listen(address, agents.map_err(Failure::failed)?)

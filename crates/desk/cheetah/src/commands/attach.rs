@@ -9,6 +9,7 @@ use cheetah_attach::nbd::{self, Start};
 use cheetah_attach::ublk;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Size, supervise};
+use cheetah_error::Error;
 use cheetah_image::Kind;
 use cheetah_source::{OpenedSource, nodes_here};
 use cheetah_volume::partition::read_tables;
@@ -172,7 +173,8 @@ async fn sector_bytes(args: &Args, opened: &OpenedSource, ui: Ui) -> u32 {
     }
     let tables = read_tables(&opened.device, recorded).await;
     for remark in tables.remarks {
-        ui.warn(format_args!("{}: {}", args.source, remark.sentence));
+        let remark = cheetah_words::with(&remark.sentence, remark.next.as_slice());
+        ui.warn(format_args!("{}: {remark}", args.source));
     }
     let found = tables.partitions.first().map(|partition| partition.sector_bytes);
     let found = found.and_then(|bytes| bytes.try_into().ok()).or(recorded);
@@ -206,7 +208,7 @@ async fn attach(args: &Args, opened: &OpenedSource, options: AttachOptions) -> c
 }
 
 async fn serve(args: &Args, opened: &OpenedSource, options: AttachOptions, stop: &mut Stop, ui: Ui) -> Result<()> {
-    let mut attachment = attach(args, opened, options).await.map_err(Failure::failed)?;
+    let mut attachment = attach(args, opened, options).await.map_err(Error::from)?;
     say_ready(args, &attachment, opened, ui);
     if args.detached {
         background::leave_stderr()?;
@@ -215,7 +217,7 @@ async fn serve(args: &Args, opened: &OpenedSource, options: AttachOptions, stop:
         tokio::select! {
             ended = attachment.wait() => {
                 let closed = attachment.close().await;
-                return ended.and(closed).map_err(Failure::failed);
+                return ended.and(closed).map_err(|error| Error::from(error).into());
             }
             never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
             signal = stop.asked() => match attachment.users().await {
@@ -226,7 +228,7 @@ async fn serve(args: &Args, opened: &OpenedSource, options: AttachOptions, stop:
                 Ok(Some(users)) => tracing::warn!("{signal}: {}", still_used(&attachment, &users)),
                 _ => {
                     tracing::info!("{signal}: detaching");
-                    return attachment.detach(false).await.map_err(Failure::failed);
+                    return attachment.detach(false).await.map_err(|error| Error::from(error).into());
                 }
             },
         }

@@ -20,6 +20,7 @@ use cheetah_drive::{
 use cheetah_image::Identity;
 use cheetah_seal::Units;
 use cheetah_source::{LinkUse, SourceOptions, open};
+use cheetah_words::sentence;
 
 use super::compared::wrapped;
 use super::gather::{Gathering, gather};
@@ -282,7 +283,8 @@ enum From {
 async fn undo(file: &DriveFile, args: &Args, ui: Ui) {
     let options = DestroyOptions { force: true, timeout: args.timeout.get() };
     if let Err(error) = destroy(file, options).await {
-        ui.warn(format_args!("{} could not be removed: {error}; try: cheetah destroy --force", args.drive.display()));
+        let why = sentence(&error);
+        ui.warn(format_args!("{} could not be removed: {why}; try: cheetah destroy --force", args.drive.display()));
     }
 }
 

@@ -10,7 +10,7 @@ use cheetah_error::Error;
 use super::compared::wrapped;
 use super::verify::Keys;
 use crate::answers::verify::Custody;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::ui::Ui;
 
 /// The options of `custody`.
@@ -44,7 +44,7 @@ pub fn run(args: &Args, ui: Ui) -> Result<()> {
     let report = verify_log(&path, &keys.known)?;
     let name = path.display().to_string();
     let Some(head) = report.head() else {
-        return Err(Error::Evidence(format!("{name}: there is no record in it")).into());
+        return Err(Error::evidence(format!("{name}: there is no record in it")).into());
     };
     let problems = report.problems();
     let mut lines = vec![wrapped(&format!("{name}: {} records, the last of {}", head.records, last_time(&report)), 0)];
@@ -63,7 +63,7 @@ pub fn run(args: &Args, ui: Ui) -> Result<()> {
     ui.answer(lines.join("\n"), &value);
     match problems.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::evidence(format!("{name}: {first}"))),
+        Some(first) => Err(Error::evidence(format!("{name}: {first}")).advise(report.steps()).into()),
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
+use cheetah_error::Error;
 
 use crate::answers::access::Detach;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::ui::Ui;
 
 /// The options of `detach`.
@@ -31,7 +32,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    cheetah_attach::block::detach(&args.device, args.force).await.map_err(Failure::failed)?;
+    cheetah_attach::block::detach(&args.device, args.force).await.map_err(Error::from)?;
     let value = Detach::Detached { device: path_to_text(&args.device) };
     ui.answer(format_args!("{}: detached", args.device.display()), &value);
     Ok(())

@@ -91,6 +91,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         }
     };
     drop(progress);
+    let drained = in_words(drained);
     ui.answer(describe(&args.node, &drained), &Drain { drain: &drained });
     if drained.remaining.is_empty() {
         return Ok(());
@@ -102,6 +103,14 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let why = drained.remaining.iter();
     let why: Vec<_> = why.map(|left| format!("{} ({}): {}", left.export, Size(left.size_bytes), left.why)).collect();
     Err(Failure::failed(format!("{remain} at {}, and would be lost with it: {}", args.node, why.join("; "))))
+}
+
+/// Adds the next steps to the reasons.
+fn in_words(mut drained: Drained) -> Drained {
+    for left in &mut drained.remaining {
+        left.why = cheetah_words::with(&left.why, &left.next);
+    }
+    drained
 }
 
 fn describe(node: &str, drained: &Drained) -> String {

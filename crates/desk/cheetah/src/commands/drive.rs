@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use cheetah_device::path_text::path_to_text;
 use cheetah_drive::{DriveFile, sealed};
 use cheetah_seal::age::{Identity, Recipient};
-use cheetah_seal::{SealError, keyring};
+use cheetah_seal::keyring;
 use clap::Subcommand;
 
 use super::compared::wrapped;
-use super::seal::describe;
+use super::seal::{describe, recipient, unusable};
 use crate::answers::keys as answers;
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
@@ -60,7 +60,7 @@ struct ShareArgs {
     pub drive: PathBuf,
 
     /// A public key; repeat for more
-    #[arg(long, value_name = "AGE", required_unless_present = "new_passphrase_file")]
+    #[arg(long, value_name = "AGE", required_unless_present = "new_passphrase_file", value_parser = recipient)]
     recipient: Vec<Recipient>,
 
     /// File whose first line is a passphrase that will also open the drive
@@ -94,15 +94,11 @@ pub fn run(args: Args, ui: Ui) -> Result<()> {
     }
 }
 
-fn unusable(error: SealError) -> Failure {
-    Failure::misused(error.to_string())
-}
-
 fn share(args: ShareArgs, ui: Ui) -> Result<()> {
     let mut file = DriveFile::load(&args.drive)?;
     let mut recipients = args.recipient;
     if let Some(path) = &args.new_passphrase_file {
-        recipients.push(keyring::passphrase(path).map_err(unusable)?.recipient());
+        recipients.push(keyring::passphrase(path).map_err(|error| unusable(&error))?.recipient());
     }
     for recipient in &recipients {
         sealed::share(&mut file, recipient)?;
@@ -137,7 +133,7 @@ fn of_room(ui: Ui) -> Result<()> {
 }
 
 fn identity(path: &Path, ui: Ui) -> Result<()> {
-    let identity = Identity::generate().map_err(unusable)?;
+    let identity = Identity::generate().map_err(|error| unusable(&error))?;
     let recipient = identity.recipient().to_string();
     let Some(secret) = identity.secret_text() else { return Err(Failure::failed("a new identity has no text")) };
     let writing = format!("cannot write {}", path.display());

@@ -95,7 +95,7 @@ async fn listen(args: &Args, name: &str) -> Result<(Listener, Option<ServerTls>,
         return Ok((listener, None, format!("nbd+unix:///{name}?socket={}", path.display())));
     }
     let Some(address) = args.listen else { return Err(Failure::misused("give an address: --listen or --unix")) };
-    let tls = credential_store::server(address, args.insecure).map_err(Failure::misused)?;
+    let tls = credential_store::server(address, args.insecure).map_err(cheetah_control::exposed)?;
     let listener = Listener::tcp(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             Failure::failed(format!("{address} is taken by another program: stop it, or choose another port"))

@@ -9,6 +9,7 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::usage::is_in_use;
 use cheetah_drive::{AvailableNode, DriveFile, DriveSize};
 use cheetah_error::Fact;
+use cheetah_words::sentence;
 use tokio::time::{Instant, sleep};
 
 use super::options::{NodeArgs, is_same, member_beside};
@@ -77,7 +78,7 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
         let more = EnlargeRequest { nodes: vec![node.clone()], layout, size, parts: 1, thin: false, timeout };
         match add(&mut file, more, stop).await {
             Some(Ok(())) => say(&file, found.len(), ui),
-            Some(Err(error)) => ui.warn(format_args!("{} is not used: {error}", node.name)),
+            Some(Err(error)) => ui.warn(format_args!("{} is not used: {}", node.name, sentence(&error))),
             None => break,
         }
     }

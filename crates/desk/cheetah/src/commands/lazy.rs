@@ -11,6 +11,7 @@ use cheetah_drive::fill::{FillOptions, FillStage, Filling};
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{DriveFile, Image, ImageState};
 use cheetah_source::{LinkUse, opener};
+use cheetah_words::sentence;
 use tokio::sync::watch;
 
 use super::compared::wrapped;
@@ -103,7 +104,7 @@ pub async fn tell(stages: Option<watch::Receiver<FillStage>>, path: &str, ui: Ui
         match last {
             Ok(FillStage::Complete(image)) => say_complete(path, &image, ui),
             Ok(FillStage::Failed(error)) => {
-                ui.warn(format_args!("{path} is incomplete, and the fill has ended: {error}"))
+                ui.warn(format_args!("{path} is incomplete, and the fill has ended: {}", sentence(&error)))
             }
             _ => {}
         }

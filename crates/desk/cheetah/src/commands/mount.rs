@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cheetah_attach::{Mount, MountOptions};
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
+use cheetah_error::Error;
 use cheetah_source::OpenedSource;
 use cheetah_volume::partition::SectorSize;
 
@@ -86,11 +87,12 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         Ok(mount) => mount,
         Err(error) => {
             opened.close().await?;
-            return Err(Failure::failed(error));
+            return Err(Error::from(error).into());
         }
     };
     for remark in mount.remarks() {
-        ui.warn(format_args!("{}: {}", args.source, remark.sentence));
+        let remark = cheetah_words::with(&remark.sentence, remark.next.as_slice());
+        ui.warn(format_args!("{}: {remark}", args.source));
     }
     say_ready(&args.source, &mount, &opened, ui);
     if args.detached {
@@ -101,13 +103,13 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             Ok(()) => Ok(()),
             Err(error) => {
                 let unmounted = mount.unmount().await;
-                Err(unmounted.map_or_else(Failure::failed, |()| Failure::failed(error)))
+                Err(Error::from(unmounted.err().unwrap_or(error)).into())
             }
         },
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: unmounting");
-            mount.unmount().await.map_err(Failure::failed)
+            mount.unmount().await.map_err(|error| Error::from(error).into())
         }
     };
     // The lease must be released even if unmounting failed.
@@ -125,7 +127,11 @@ fn say_ready(source: &str, mount: &Mount, opened: &OpenedSource, ui: Ui) {
         files: texts,
         filling: opened.filled().is_some(),
         pid: std::process::id(),
-        remarks: mount.remarks().iter().map(|remark| remark.sentence.as_str().into()).collect(),
+        remarks: mount
+            .remarks()
+            .iter()
+            .map(|remark| cheetah_words::with(&remark.sentence, remark.next.as_slice()).into())
+            .collect(),
         size_bytes: size.0,
     };
     let filling = if opened.filled().is_some() { ", is being filled and" } else { "," };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cheetah_control::api::{Draining, NodeReceipt};
 use cheetah_device::Size;
 use cheetah_nbd::uri::PORT as NBD_PORT;
-use cheetah_node::{LENT_BYTES_MAX, LENT_BYTES_MIN, Node, NodeConfig, NodeError, spare};
+use cheetah_node::{LENT_BYTES_MAX, LENT_BYTES_MIN, Node, NodeConfig, spare};
 use cheetah_room::Host;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::invitation::parse_host_port;
@@ -221,10 +221,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         dedicated: matches!(args.memory, Memory::Max),
         ..NodeConfig::new(memory_bytes, listen)
     };
-    let node = Node::start(config).map_err(|error| match error {
-        NodeError::Exposed(_) => Failure::misused(error),
-        _ => Failure::failed(error),
-    })?;
+    let node = Node::start(config).map_err(cheetah_error::Error::from)?;
     say_ready(&node, keep_free_bytes.is_some(), ui);
     if let Some(upkeep) = desk.upkeep.as_ref().filter(|_| node.has_tls()) {
         upkeep.report_server(server_at(node.status().name, node.nbd_address(), Some(node.http_address().port())));

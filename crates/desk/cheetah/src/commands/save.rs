@@ -17,6 +17,7 @@ use cheetah_drive::partial::{PartialOptions, PartialSave, save_partial};
 use cheetah_drive::save::{SaveOptions, Saved, save, save_to};
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_error::Error;
+use cheetah_error::next::{Acquisition, Files};
 use cheetah_image::space;
 use cheetah_source::{Access, ObjectTarget, OpenedSource, Upload, UploadRecord, doubts_about_drive};
 
@@ -288,7 +289,7 @@ async fn upload(
     }
     let size = options.size.unwrap_or_else(|| device.geometry().size);
     if options.check_space {
-        space::check(&[(to.beside("upload"), UploadRecord::bytes_max(size))], "")?;
+        space::check(&[(to.beside("upload"), UploadRecord::bytes_max(size))], Files::MakeSpace)?;
     }
     let record = Arc::new(UploadRecord::open(&to.beside("upload"), &target)?);
     let saving = async {
@@ -303,8 +304,8 @@ async fn upload(
     let failure = tokio::select! {
         saved = saving => match saved {
             Ok(saved) => return Ok(saved),
-            Err(error @ (Error::Evidence(_) | Error::Misuse(_))) => error.into(),
-            Err(error) => return Err(Failure::failed(format!("{error}; run the same command to resume"))),
+            Err(error) if error.is_evidence() || error.is_misuse() => error.into(),
+            Err(error) => return Err(error.next(Acquisition::Resume).into()),
         },
         signal = stop.asked() => stopped(signal),
     };

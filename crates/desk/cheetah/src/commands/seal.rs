@@ -4,9 +4,10 @@ use cheetah_device::Size;
 use cheetah_drive::here::first_elsewhere;
 use cheetah_drive::sealed::{SealRequest, room_recipient};
 use cheetah_drive::{AvailableNode, DriveFile};
+use cheetah_error::Error;
 use cheetah_seal::age::Recipient;
-use cheetah_seal::keyring;
 use cheetah_seal::units::{UNIT_BYTES_LARGE, UNIT_BYTES_SMALL};
+use cheetah_seal::{SealError, keyring};
 
 use crate::failure::{Failure, Result};
 
@@ -23,7 +24,7 @@ pub struct SealArgs {
     no_seal: bool,
 
     /// Seal the drive, and let the owner of this public key (age1…) open it, too; repeat for more
-    #[arg(long, value_name = "AGE")]
+    #[arg(long, value_name = "AGE", value_parser = recipient)]
     recipient: Vec<Recipient>,
 
     /// Seal the drive, but store no zeros, which saves memory, but shows the nodes where the drive holds zeros
@@ -101,13 +102,24 @@ impl SealArgs {
     /// The recipients that the user named, the identities and passphrases of this process, and its credential in a room.
     fn recipients(&self) -> Result<Vec<Recipient>> {
         let mut recipients = self.recipient.clone();
-        recipients.extend(keyring::recipients().map_err(|error| Failure::misused(error.to_string()))?);
+        recipients.extend(keyring::recipients().map_err(|error| unusable(&error))?);
         recipients.extend(room_recipient()?);
         Ok(recipients)
     }
 }
 
 /// The keys that may open a drive.
+
+/// The failure for a key that cannot be used.
+pub fn unusable(error: &SealError) -> Failure {
+    Error::misuse(error.to_string()).advise(error.next()).into()
+}
+
+/// Reads a recipient.
+pub fn recipient(text: &str) -> std::result::Result<Recipient, String> {
+    text.parse().map_err(|error: SealError| cheetah_words::with(&error, error.next().as_slice()))
+}
+
 const KEYS: &str = "--identity FILE (make one with cheetah drive identity FILE), --recipient age1…, --passphrase-file FILE, \
     or a room (cheetah room init)";
 

@@ -22,7 +22,7 @@ use super::compared::wrapped;
 use super::options::warn_of_doubts;
 use crate::answers::access::{self as answers, ReadOnly};
 use crate::desk::Desk;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::room::{Participation, WithoutRoom, server_at};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -144,7 +144,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         ..AgentConfig::new(&args.device)
     };
     let probe_tls = match probe.as_ref().and_then(|listener| listener.local_addr().ok()).or(listen) {
-        Some(address) => credential_store::server(address, args.insecure).map_err(Failure::misused)?,
+        Some(address) => credential_store::server(address, args.insecure).map_err(cheetah_control::exposed)?,
         None => None,
     };
     let agent = Agent::start(config).await?;

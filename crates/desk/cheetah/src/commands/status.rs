@@ -41,11 +41,11 @@ pub struct Args {
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let file = DriveFile::load(&args.drive)?;
-    let found = status(&file, args.timeout.get()).await?;
+    let found = in_words(status(&file, args.timeout.get()).await?);
     ui.answer(describe(&found, &args.drive), &found);
     let drive = args.drive.display();
-    if let Some(diverged) = &found.diverged {
-        return Err(Failure::evidence(diverged.clone()));
+    if let Some(divergence) = found.divergence {
+        return Err(divergence.into());
     }
     if found.healthy {
         return Ok(());
@@ -60,6 +60,15 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         )),
         (Content::Unknown, false) => Failure::evidence(format!("{drive} cannot be read in full: {nodes}; see above")),
     })
+}
+
+/// Adds the next steps to the problems.
+fn in_words(mut found: DriveStatus) -> DriveStatus {
+    found.diverged = found.divergence.as_ref().map(cheetah_words::sentence);
+    for node in &mut found.nodes {
+        node.problem = node.problem.take().map(|problem| cheetah_words::with(problem, &node.next));
+    }
+    found
 }
 
 /// Which nodes are not of use, and why, as clauses.
@@ -260,6 +269,7 @@ mod tests {
             sync: None,
             state: if problem.is_some() { NodeState::Lost } else { NodeState::Ok },
             problem: problem.map(str::to_owned),
+            next: Vec::new(),
             used_bytes: None,
             reserved: None,
             connections: None,
@@ -284,6 +294,7 @@ mod tests {
             covered: None,
             refetching: false,
             diverged: None,
+            divergence: None,
             bad: Vec::new(),
             recovery: None,
             healthy: false,

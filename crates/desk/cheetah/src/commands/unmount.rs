@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use cheetah_device::path_text::path_to_text;
+use cheetah_error::Error;
 
 use crate::answers::access::Unmount;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::ui::Ui;
 
 /// The options of `unmount`.
@@ -30,7 +31,7 @@ pub struct Args {
 
 /// Runs the command.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
-    cheetah_attach::unmount(&args.dir, args.lazy).await.map_err(Failure::failed)?;
+    cheetah_attach::unmount(&args.dir, args.lazy).await.map_err(Error::from)?;
     let done = if args.lazy { "detached" } else { "unmounted" };
     let dir = path_to_text(&args.dir);
     let value = if args.lazy { Unmount::Detached { dir } } else { Unmount::Unmounted { dir } };

@@ -15,6 +15,7 @@ use cheetah_room::archive::Archive;
 use cheetah_room::drives::{PART_LEN_MAX, Part, is_name};
 use cheetah_room::heads::SentHead;
 use cheetah_tls::Role;
+use cheetah_words::sentence;
 use tokio::time::timeout;
 
 use crate::ui::Ui;
@@ -41,7 +42,7 @@ pub async fn heads_of(path: &Path) -> Option<Result<(String, Vec<PlacedHead>)>> 
     let log = placed::log_id(path)?;
     let from = format!("the machine of room {}", archive.name());
     let heads = within(PATIENCE, archive, archive.heads(&log)).await;
-    let not_asked = |error| Error::failed(format!("the heads that {from} has were not compared: {error}"));
+    let not_asked = |error| Error::failed(format!("the heads that {from} has were not compared: {}", sentence(&error)));
     Some(heads.map(|heads| (from.clone(), heads.into_iter().map(known).collect())).map_err(not_asked))
 }
 
@@ -53,7 +54,7 @@ pub async fn give(ui: Ui) {
     if !heads.is_empty() {
         let sent = heads.into_iter().map(sent).collect();
         if let Err(error) = within(PATIENCE, archive, archive.send_heads(sent)).await {
-            say(&format!("the heads of custody logs are not at the room's machine: {error}"), &error, ui);
+            say("the heads of custody logs are not at the room's machine", &error, ui);
         }
     }
     if archive.role() != Some(Role::Examiner) {
@@ -63,7 +64,7 @@ pub async fn give(ui: Ui) {
     for file in files.filter(|file| is_in(file, archive)) {
         if let Err(error) = give_drive(archive, &file).await {
             let name = &file.name;
-            say(&format!("the room does not hand out {name} as it is now: {error}"), &error, ui);
+            say(&format!("the room does not hand out {name} as it is now"), &error, ui);
         }
     }
 }
@@ -73,15 +74,16 @@ pub async fn withdraw(file: &DriveFile, ui: Ui) {
     let archive = ARCHIVE.get().filter(|archive| archive.is_reachable() && archive.role() == Some(Role::Examiner));
     let Some(archive) = archive.filter(|archive| is_name(&file.name) && is_in(file, archive)) else { return };
     if let Err(error) = within(PATIENCE, archive, archive.forget(&file.name, Some(&file.id))).await {
-        say(&format!("the room may still hand out the drive file: {error}"), &error, ui);
+        say("the room may still hand out the drive file", &error, ui);
     }
 }
 
 /// A machine that is not on is no news; a refusal is.
 fn say(what: &str, error: &Error, ui: Ui) {
+    let told = format!("{what}: {}", sentence(error));
     match error.fact() {
-        Some(Fact::Unreachable | Fact::Silent) => tracing::info!("{what}"),
-        _ => ui.warn(what),
+        Some(Fact::Unreachable | Fact::Silent) => tracing::info!("{told}"),
+        _ => ui.warn(told),
     }
 }
 

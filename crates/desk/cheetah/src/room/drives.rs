@@ -16,6 +16,7 @@ use cheetah_room::credentials::stored_credentials;
 use cheetah_room::drives::{Part, SUFFIX, is_name};
 use cheetah_room::machine::check_room_name;
 use cheetah_room::resolve::{Purpose, Wanted, resolve, with_id};
+use cheetah_words::sentence;
 
 use crate::ui::Ui;
 
@@ -84,7 +85,7 @@ async fn fetch(room: &str, name: &str, ui: Ui) -> Result<PathBuf> {
     let path = folder.join(format!("{name}{SUFFIX}"));
     let found = match archive.part(name, Part::Drive).await {
         Err(error) if error.fact() == Some(Fact::Unreachable) && path.exists() => {
-            ui.note(format_args!("{error}. The copy of the drive file that is here is used"));
+            ui.note(format_args!("{}. The copy of the drive file that is here is used", sentence(&error)));
             return Ok(path);
         }
         found => found?,

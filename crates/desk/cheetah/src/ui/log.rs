@@ -1,8 +1,11 @@
 //! The log, on stderr.
 
+use std::fmt::Debug;
 use std::io::{IsTerminal, Result, Write};
 
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use super::stderr;
 
@@ -23,8 +26,23 @@ pub fn start(verbose: u8) {
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(verbose > 1)
+        .fmt_fields(debug_fn(field))
         .compact()
         .try_init();
+}
+
+/// Writes a field of an event. The message comes first; the next step of a warning follows it in words.
+fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    match field.name() {
+        "message" => write!(writer, "{value:?}"),
+        "next" => match serde_json::from_str(&format!("{value:?}")) {
+            Ok(next) => write!(writer, "; {}", cheetah_words::clause(&next)),
+            Err(_) => Ok(()),
+        },
+        // What the crate `log` adds.
+        name if name.starts_with("log.") => Ok(()),
+        name => write!(writer, " {name}={value:?}"),
+    }
 }
 
 /// Writes each event as one line: it may quote a peer, which must not add lines of its own.

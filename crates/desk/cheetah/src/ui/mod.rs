@@ -79,7 +79,12 @@ impl Ui {
     /// Prints the error that ended the command, on one line as warnings are.
     pub fn failure(self, failure: &Failure) {
         if self.json {
-            print_json(&Failed { error: failure.message.as_str().into(), exit_code: failure.code as u8 });
+            print_json(&Failed {
+                error: failure.message.as_str().into(),
+                exit_code: failure.code as u8,
+                kind: failure.kind_name().into(),
+                next: failure.next.as_slice().into(),
+            });
         }
         if !failure.shown {
             stderr::line(format_args!("error: {}", OneLine(failure)));

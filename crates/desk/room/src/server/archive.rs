@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
 use cheetah_control::http::{Member, Refusal};
+use cheetah_error::next;
 use cheetah_tls::{Role, Standing};
 
 use super::{Answer, Enrolment, Shared, blocking, internal, parse};
@@ -160,10 +161,9 @@ fn admitted(shared: &Enrolment, standing: &Standing) -> Answer<String> {
     let member = register.members().iter().find(|member| member.key == standing.identity().key);
     match member {
         Some(member) if member.revoked.is_none() => Ok(member.name.clone()),
-        Some(_) => Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "this member was revoked; a new invitation (cheetah room invite) lets it in again",
-        )),
+        Some(_) => {
+            Err(Refusal::new(StatusCode::FORBIDDEN, "this member was revoked").advise([next::Room::InviteAgain.into()]))
+        }
         None => Err(Refusal::new(StatusCode::FORBIDDEN, "the room does not know this member")),
     }
 }

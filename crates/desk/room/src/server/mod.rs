@@ -20,7 +20,7 @@ use axum::routing::{post, put};
 use axum::{Extension, Json, Router};
 use cheetah_control::http::{Member, Refusal};
 use cheetah_device::supervise::contain;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Next, Result};
 use cheetah_kit::clock::now_s;
 use cheetah_kit::random;
 use cheetah_tls::{Fingerprint, Role, ServerTls};
@@ -79,6 +79,8 @@ pub enum Event {
         address: String,
         /// The reason.
         why: String,
+        /// The next steps.
+        next: Vec<Next>,
     },
 }
 
@@ -315,7 +317,7 @@ async fn blocking<T: Send + 'static>(
         let answer = work(&shared);
         if let Err(refusal) = &answer {
             let (address, why) = (peer.ip().to_canonical().to_string(), refusal.to_string());
-            (shared.report)(Event::Refused { address, why });
+            (shared.report)(Event::Refused { address, why, next: refusal.steps().to_vec() });
         }
         answer
     });
@@ -332,12 +334,12 @@ fn bad(why: &str) -> Refusal {
 }
 
 fn denied(why: Denied) -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, why.to_string())
+    Refusal::new(StatusCode::FORBIDDEN, why.to_string()).advise(why.next())
 }
 
 fn refused(why: Refused) -> Refusal {
     let status = if why == Refused::NoPlace { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::FORBIDDEN };
-    Refusal::new(status, why.to_string())
+    Refusal::new(status, why.to_string()).advise(why.next())
 }
 
 /// A failure at this machine. The caller gets no path.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Size};
+use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::hex;
 use cheetah_kit::random;
@@ -64,7 +65,7 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the object exists, or is too large for the store. [`Error::Failed`] if the store refuses it.
+    /// `Kind::Misuse` if the object exists, or is too large for the store. `Kind::Failed` if the store refuses it.
     pub async fn open(target: ObjectTarget, size_max: u64, replace: bool, record: Arc<UploadRecord>) -> Result<Self> {
         let part_bytes = part_bytes(size_max).ok_or_else(|| {
             let (size, max) = (Size(size_max), Size(PARTS_MAX * PART_BYTES_MAX));
@@ -128,7 +129,7 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if the store does not take it.
+    /// `Kind::Failed` if the store does not take it.
     pub async fn store_rest(&self, len: u64) -> Result<()> {
         let last = self.parts.lock().last(len).map_err(|why| self.failed(&format!("{why}; this is a bug")))?;
         if let Some((number, part)) = last {
@@ -141,7 +142,7 @@ impl Upload {
         let expected = len.div_ceil(self.begun.part_bytes).max(1);
         match stored.len() as u64 == expected && stored.values().map(|part| part.bytes).sum::<u64>() == len {
             true => Ok(()),
-            false => Err(self.failed("the stored parts are not those of the whole; begin again with --restart")),
+            false => Err(self.failed("the stored parts are not those of the whole").next(Acquisition::BeginAgain)),
         }
     }
 
@@ -149,7 +150,7 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the object exists and is not to be replaced, [`Error::Failed`] if the store does not make it.
+    /// `Kind::Misuse` if the object exists and is not to be replaced, `Kind::Failed` if the store does not make it.
     pub async fn complete(&self) -> Result<()> {
         let parts: Vec<_> = self.stored.lock().values().cloned().collect();
         if let Some(made) = &self.made {
@@ -214,7 +215,7 @@ impl Upload {
             return Ok(());
         }
         if self.made.is_some() {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{} was completed by an earlier run, and its part {number} had other content; look into that, and choose \
                  another name",
                 self.name

@@ -43,7 +43,7 @@ impl UploadRecord {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the file is not a record, or one of uploads to another object. [`Error::Failed`] if another
+    /// `Kind::Misuse` if the file is not a record, or one of uploads to another object. `Kind::Failed` if another
     /// process uploads, or the record is damaged or cannot be written.
     pub fn open(path: &Path, target: &ObjectTarget) -> Result<Self> {
         let Locked::Held { file, is_new } = RECORD.open_or_create_locked(path)? else { return Err(in_use(path)) };
@@ -89,7 +89,7 @@ impl UploadRecord {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the file is not a record.
+    /// `Kind::Misuse` if the file is not a record.
     pub fn exists(path: &Path) -> Result<bool> {
         Ok(RECORD.open(path)?.is_some())
     }
@@ -98,7 +98,7 @@ impl UploadRecord {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if the store cannot be reached, or the record cannot be removed. It is kept then.
+    /// `Kind::Failed` if the store cannot be reached, or the record cannot be removed. It is kept then.
     pub async fn abort(&self, target: &ObjectTarget) -> Result<()> {
         let begun: Vec<_> = self.state.lock().uploads.all().cloned().collect();
         for BegunUpload { object, id, .. } in begun {
@@ -111,7 +111,7 @@ impl UploadRecord {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if it cannot be removed.
+    /// `Kind::Failed` if it cannot be removed.
     pub fn remove(&self) -> Result<()> {
         RECORD.remove(&self.path)
     }

@@ -46,7 +46,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if `spec` is not a URI, or would carry evidence in clear beyond this machine. [`Error::Failed`]
+/// `Kind::Misuse` if `spec` is not a URI, or would carry evidence in clear beyond this machine. `Kind::Failed`
 /// if the server cannot be reached, does not answer requests for ranges, or does not name the version of the file, or
 /// if the image is in a format that is not read from a server.
 pub(crate) async fn open_web(spec: &str, options: &SourceOptions) -> Result<Evidence> {
@@ -100,7 +100,7 @@ async fn with_map(source: Source, folder: &dyn Folder, image: &str) -> Result<So
     let (map_name, image_name) = (folder.location(&name), folder.location(image));
     let size = map.geometry().size;
     if size > coverage::MAP_LEN_MAX {
-        return Err(Error::Evidence(format!("{map_name}: too large for a coverage map")));
+        return Err(Error::evidence(format!("{map_name}: too large for a coverage map")));
     }
     let bytes = map.read(ByteRange::new(0, size)).await.map_err(Error::device(format!("reading {map_name}")))?;
     coverage::apply(source, coverage::parse_map(bytes.into_bytes().into(), &map_name)?, (&map_name, &image_name))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
+use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
 use cheetah_kit::percent::{COMPONENT, encode};
 use http_body_util::BodyExt as _;
@@ -75,8 +76,8 @@ impl ObjectTarget {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if it names no object, there are no credentials, or evidence would cross a network in clear.
-    /// [`Error::Failed`] if a file of settings or certificates cannot be read.
+    /// `Kind::Misuse` if it names no object, there are no credentials, or evidence would cross a network in clear.
+    /// `Kind::Failed` if a file of settings or certificates cannot be read.
     pub fn parse(uri: &str, timeout: Duration) -> Result<Self> {
         let location = Location::parse(uri)?;
         if location.bucket().is_none() {
@@ -108,7 +109,7 @@ impl ObjectTarget {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if the store refuses to tell.
+    /// `Kind::Failed` if the store refuses to tell.
     pub async fn exists(&self) -> Result<bool> {
         Ok(self.find().await?.is_some())
     }
@@ -117,7 +118,7 @@ impl ObjectTarget {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if the store refuses to tell.
+    /// `Kind::Failed` if the store refuses to tell.
     pub async fn size(&self) -> Result<u64> {
         Ok(self.find().await?.map_or(0, |object| object.size))
     }
@@ -126,7 +127,7 @@ impl ObjectTarget {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] if the store refuses it, or confirms another checksum.
+    /// `Kind::Failed` if the store refuses it, or confirms another checksum.
     pub async fn put(&self, content: Bytes) -> Result<()> {
         let sha256 = sha256(&content);
         let answer = self.request(Method::PUT, "", &[(CHECKSUM, &sha256)], content).await?;
@@ -223,11 +224,10 @@ impl ObjectTarget {
         let size: u64 = parts.iter().map(|part| part.bytes).sum();
         match object.size == size {
             true => Ok(()),
-            false => Err(Error::Evidence(format!(
-                "{} has {} bytes, where {size} were stored; remove it, and begin again with --restart",
-                self.shown(),
-                object.size
-            ))),
+            false => {
+                Err(Error::evidence(format!("{} has {} bytes, where {size} were stored", self.shown(), object.size))
+                    .next(Acquisition::RemoveAndBeginAgain))
+            }
         }
     }
 
@@ -240,7 +240,7 @@ impl ObjectTarget {
 
     /// The error for an object that exists already.
     pub fn is_there(&self) -> Error {
-        Error::misuse(format!("{} exists already; choose another name, or --force to replace it", self.shown()))
+        Error::misuse(format!("{} exists already", self.shown())).next(Files::Replace)
     }
 
     /// Sends a request, again if it fails temporarily.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::Checked;
 use serde::Serialize;
 
@@ -45,10 +45,7 @@ pub async fn check(
     mut progress: impl FnMut(u64) + Send,
 ) -> Result<CheckReport> {
     if !file.is_redundant() {
-        return Err(Error::misuse(format!(
-            "{} has no redundancy to check; `cheetah verify` compares its image with the digests made at load",
-            file.name
-        )));
+        return Err(Error::misuse(format!("{} has no redundancy to check", file.name)).next(next::Drive::Verify));
     }
     let file = refresh(file, options.timeout).await?;
     let access = NodeAccess { writable: true, connections: 2, timeout: options.timeout, exclusive: false };

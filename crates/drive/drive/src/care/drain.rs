@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlClient;
 use cheetah_control::api::{Draining, ExportStatus};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Next, Result, next};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -71,6 +71,9 @@ pub struct Remaining {
     pub size_bytes: u64,
     /// The reason, as a clause.
     pub why: String,
+    /// The next steps. In the answer, the reason names them.
+    #[serde(skip)]
+    pub next: Vec<Next>,
 }
 
 /// Marks a node as draining or takes the mark back.
@@ -257,23 +260,28 @@ fn stuck(export: ExportStatus, known: &Known, is_own: bool) -> Option<Remaining>
     let is_doubtful = || known.doubted.is_some_and(|since| since.elapsed() >= DOUBT_WAIT);
     let is_unwritten = || known.leased.is_none_or(|leased| leased.elapsed() >= LEASE_WAIT);
     let is_mute = || !known.is_redundant && known.heard.elapsed() >= DRAIN_WORD_WAIT;
-    let why = match (&export.lease, &known.word) {
-        (_, Some(Leaving { step: Step::Stuck { why, is_certain }, writer, .. })) if *is_certain || is_doubtful() => {
-            format!("{writer} says: {why}")
+    let (why, next) = match (&export.lease, &known.word) {
+        (_, Some(Leaving { step: Step::Stuck { why, is_certain, next }, writer, .. }))
+            if *is_certain || is_doubtful() =>
+        {
+            (format!("{writer} says: {why}"), next.clone())
         }
         _ if is_own => return None,
         (None, _) if is_unwritten() => {
-            "no process has its drive open for writing; name its file with --drive".to_owned()
+            ("no process has its drive open for writing".to_owned(), vec![next::Node::NameDrive.into()])
         }
-        (Some(lease), None) if is_mute() => format!(
-            "{} has it open for writing, and has not said within {} s that it moves it: its drive has no redundancy (only \
+        (Some(lease), None) if is_mute() => (
+            format!(
+                "{} has it open for writing, and has not said within {} s that it moves it: its drive has no redundancy (only \
              mirror and parity can be moved), or that program is older",
-            lease.holder,
-            DRAIN_WORD_WAIT.as_secs()
+                lease.holder,
+                DRAIN_WORD_WAIT.as_secs()
+            ),
+            Vec::new(),
         ),
         _ => return None,
     };
-    Some(Remaining { export: export.name, size_bytes: export.size_bytes, why })
+    Some(Remaining { export: export.name, size_bytes: export.size_bytes, why, next })
 }
 
 fn control(node: &AvailableNode, timeout: Duration) -> Result<ControlClient> {
@@ -351,7 +359,7 @@ mod tests {
         advance(LEASE_WAIT - Duration::from_secs(1)).await;
         assert_eq!(why(export(false), &known, false), None);
         advance(Duration::from_secs(1)).await;
-        assert!(why(export(false), &known, false).is_some_and(|why| why.contains("--drive")));
+        assert!(stuck(export(false), &known, false).is_some_and(|left| left.next == [next::Node::NameDrive.into()]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -361,14 +369,14 @@ mod tests {
         for is_leased in [false, true] {
             assert_eq!(why(export(is_leased), &known, true), None);
         }
-        let full = Step::Stuck { why: "no node has room".into(), is_certain: true };
+        let full = Step::Stuck { why: "no node has room".into(), is_certain: true, next: Vec::new() };
         let known = Known { word: said(full), ..Known::new() };
         assert!(why(export(true), &known, true).is_some_and(|why| why.contains("no node has room")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_doubtful_reason_counts_only_once_it_lasts() {
-        let slow = Step::Stuck { why: "lab-3 does not answer".into(), is_certain: false };
+        let slow = Step::Stuck { why: "lab-3 does not answer".into(), is_certain: false, next: Vec::new() };
         let known = Known { word: said(slow), doubted: Some(Instant::now()), ..Known::new() };
         advance(DOUBT_WAIT - Duration::from_secs(1)).await;
         assert_eq!(why(export(true), &known, true), None);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_control::api::Draining;
+use cheetah_error::{Next, next};
 use cheetah_redundancy::{MemberState, Members};
 use futures::future::join_all;
 use tokio::time::Instant;
@@ -45,12 +46,14 @@ struct Failed {
     member: usize,
     mark: Mark,
     why: String,
+    next: Vec<Next>,
     is_certain: bool,
 }
 
 /// Why a move could not begin.
 struct Refusal {
     why: String,
+    next: Vec<Next>,
     /// Whether every node answered, and none can take the part.
     is_certain: bool,
 }
@@ -98,7 +101,8 @@ impl Drainer {
             && let Some(mark) = marks[member].clone()
         {
             let begun = self.begin(shared, members, member, &mark).await;
-            let failed = |Refusal { why, is_certain }| Failed { at: Instant::now(), member, mark, why, is_certain };
+            let failed =
+                |Refusal { why, next, is_certain }| Failed { at: Instant::now(), member, mark, why, next, is_certain };
             self.failed = begun.err().map(failed);
         }
         self.tell(shared, members, &draining, &marks).await;
@@ -115,7 +119,7 @@ impl Drainer {
         let (drive, nodes) = (shared.drive_name(), shared.nodes());
         let spares = if matches!(mark, Mark::Leave(_)) { shared.newest_spares() } else { Vec::new() };
         let named = [mark.to(), spares].concat();
-        let (mut why, mut is_certain) = (Vec::new(), true);
+        let (mut why, mut next, mut is_certain) = (Vec::new(), Vec::<Next>::new(), true);
         // Announced nodes are used only if none is named: looking for them takes seconds.
         for names in [named.clone(), vec!["auto".to_owned()]] {
             let targets = available(&names, TARGET_TIMEOUT).await;
@@ -137,6 +141,7 @@ impl Drainer {
                     Err(error) => {
                         is_certain = false;
                         why.push(error.to_string());
+                        next.extend_from_slice(error.steps());
                     }
                 }
             }
@@ -147,10 +152,13 @@ impl Drainer {
         let needed = format!("{drive} needs {} of free memory elsewhere", cheetah_device::Size(nodes[member].size));
         let why = match &why[..] {
             [] if !is_certain => format!("{needed}, and the nodes that are named do not answer"),
-            [] => format!("{needed}, and no node offers any: name nodes with --to"),
+            [] => {
+                next.push(next::Node::NameDestination.into());
+                format!("{needed}, and no node offers any")
+            }
             why => format!("{needed}: {}", why.join("; ")),
         };
-        Err(Refusal { why, is_certain })
+        Err(Refusal { why, next, is_certain })
     }
 
     /// Leaves word of the progress at the draining nodes.
@@ -159,20 +167,20 @@ impl Drainer {
         let moving = members.moving();
         let Some(map) = members.map() else { return };
         let regions = map.unsettled.whole().len();
-        let failed = self.failed.as_ref().map(|failed| (failed.member, failed.why.clone(), failed.is_certain));
+        let failed = self.failed.as_ref();
         for member in draining {
             let own = moving.iter().find(|moving| moving.member == *member);
             let step = match (own, &failed) {
                 (Some(moving), _) => Step::Moving { regions_left: moving.regions_left, regions },
-                (None, Some((of, why, is_certain))) if of == member => {
-                    Step::Stuck { why: why.clone(), is_certain: *is_certain }
+                (None, Some(failed)) if failed.member == *member => {
+                    Step::Stuck { why: failed.why.clone(), is_certain: failed.is_certain, next: failed.next.clone() }
                 }
                 (None, _) => Step::Waiting,
             };
             let to = marks[*member].as_ref().map(Mark::to).unwrap_or_default();
             Leaving::new(shared.drive_name(), to, step).leave(&nodes[*member]).await;
         }
-        let said = failed.map(|(_, why, _)| why).unwrap_or_default();
+        let said = failed.map(|failed| failed.why.clone()).unwrap_or_default();
         if !said.is_empty() && said != self.told {
             tracing::warn!("a part of the drive cannot be moved: {said}");
         }

@@ -218,12 +218,12 @@ impl Work<'_> {
                 continue;
             }
             match Leaving::at(node).await.filter(|word| Some(word) != before.as_ref() && word.to == [name_of(to)]) {
-                Some(Leaving { step: Step::Stuck { why, is_certain }, .. }) => {
+                Some(Leaving { step: Step::Stuck { why, is_certain, next }, .. }) => {
                     heard = Instant::now();
                     let since = *doubted.get_or_insert_with(Instant::now);
                     if is_certain || since.elapsed() >= DOUBT_WAIT {
                         take_back(node).await;
-                        return Err(failed(&why));
+                        return Err(failed(&why).advise(next));
                     }
                 }
                 Some(Leaving { step: Step::Moving { regions_left, regions }, .. }) => {

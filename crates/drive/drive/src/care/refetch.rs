@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_device::{ByteRange, Device as _, DynDevice, Size};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{MemberState, Regions};
 use cheetah_seal::{DriveKey, Sealed};
@@ -88,7 +88,7 @@ pub async fn is_needed(file: &DriveFile, timeout: Duration) -> Result<bool> {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the source has changed. Otherwise if the image was modified or has no digests, if there are
+/// `Kind::Evidence` if the source has changed. Otherwise if the image was modified or has no digests, if there are
 /// too few spares, or if another process has the drive open for writing.
 pub async fn refetch(
     file: &mut DriveFile,
@@ -100,7 +100,7 @@ pub async fn refetch(
     let size = options.source.geometry().size;
     if size != image.size {
         let (source, then, now) = (&image.source, Size(image.size), Size(size));
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{source} had {then} when it was loaded, and has {now} now: it has changed"
         )));
     }
@@ -208,10 +208,10 @@ fn loaded(file: &DriveFile) -> Result<(Image, Digests)> {
         Some(image @ Image { state: ImageState::Intact, digests: Some(recorded), .. }) => {
             Ok((image.clone(), Digests::load(file, recorded, image.size)?))
         }
-        Some(Image { state: ImageState::Modified, .. }) => Err(Error::Evidence(format!(
-            "{name} was opened for writing since it was loaded: the source does not have what was written; save the rest \
-             with `cheetah save --partial`"
-        ))),
+        Some(Image { state: ImageState::Modified, .. }) => Err(Error::evidence(format!(
+            "{name} was opened for writing since it was loaded: the source does not have what was written"
+        ))
+        .next(next::Drive::SavePartial)),
         Some(_) => Err(Error::failed(format!("the image on {name} was not loaded in full: load it again"))),
         None => Err(Error::misuse(format!("{name} holds no image that could be fetched again"))),
     }
@@ -239,10 +239,10 @@ async fn check_voters(set: &DriveSet, map: &DriveMap, options: &RefetchOptions) 
     }
     if !options.force_lease && !votes(&map.nodes, set.losses_max()).decide(known, true) {
         return Err(Error::failed(format!(
-            "{name}: only {known} of its {} nodes can be asked, too few to be sure that no other process writes it; use \
-             --force-lease if you know that none does",
+            "{name}: only {known} of its {} nodes can be asked, too few to be sure that no other process writes it",
             map.nodes.len()
-        )));
+        ))
+        .next(next::Lease::ForceLeaseIfAlone));
     }
     Ok(())
 }
@@ -265,11 +265,10 @@ async fn replace(
         let made = match spares.iter().chain(&own).find(suits) {
             Some(spare) => allocate_spare(set, index, map.map.epoch + 1, spare, size, options.timeout).await,
             None => Err(Error::failed(format!(
-                "{name} is to be replaced by a node with {} of free memory, and none of the spares can; name more with \
-                 --nodes ({} nodes are lost)",
-                Size(size),
-                lost.len()
-            ))),
+                "{name} is to be replaced by a node with {} of free memory, and none of the spares can",
+                Size(size)
+            ))
+            .next(next::Layout::NameMoreNodes { lost: lost.len() })),
         };
         match made {
             Ok(node) => {
@@ -350,7 +349,7 @@ async fn fetch(
     while let Some((range, data)) = fetched.next().await {
         let data = data.map_err(Error::device(format!("reading {range} of the source again")))?;
         if digests.get(range.offset) != Some(&digest(&data)) {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "the source has changed: {range} is not as it was when it was loaded; bring the source back as it was \
                  and repeat this, or load the image again"
             )));

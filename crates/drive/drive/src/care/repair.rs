@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Result, next};
 use cheetah_redundancy::map::Member;
 use cheetah_redundancy::{MemberState, Regions};
 use serde::Serialize;
@@ -174,7 +174,10 @@ pub async fn keep(
         let (keeps, loses) = match (one.is_held_by(node), other.is_held_by(node)) {
             (true, false) => (one, other),
             (false, true) => (other, one),
-            _ => return Err(Error::misuse(format!("--keep {node} names no side: {}", divergence.refusal(&set)))),
+            _ => {
+                let refusal = divergence.refusal(&set);
+                return Err(refusal.said(|refusal| format!("{node} names no side: {refusal}")).as_misuse());
+            }
         };
         let names = |side: &DriveMap, known: &mut Vec<String>| {
             for name in side.holder_names() {
@@ -190,10 +193,10 @@ pub async fn keep(
     }
     if maps.is_empty() {
         return Err(Error::misuse(format!(
-            "{}: no two of its nodes that answer were written to apart from each other, so there is nothing to decide; leave \
-             out --keep",
+            "{}: no two of its nodes that answer were written to apart from each other, so there is nothing to decide",
             file.name
-        )));
+        ))
+        .next(next::Drive::LeaveOutKeep));
     }
     record(&kept)?;
     for (mut set, map) in maps {
@@ -233,20 +236,20 @@ async fn keep_of_set(
     progress: &mut (impl FnMut(RepairProgress) + Send),
 ) -> Result<()> {
     if let Some(writer) = writer(set, options.timeout).await.filter(|_| !options.force_lease) {
-        return Err(Error::failed(format!(
-            "{} is written by {writer}; close the drive there first, or use --force-lease",
-            set.drive.name
-        )));
+        return Err(
+            Error::failed(format!("{} is written by {writer}", set.drive.name)).next(next::Lease::CloseOrForceLease)
+        );
     }
     let opened = open_keeping(set, map, options.force_lease, access(options)).await?;
     let (now, problems) = work_and_close(set, options, opened, progress).await?;
     match now.map.members_in_sync() == now.nodes.len() {
         true => Ok(()),
         false => Err(Error::failed(format!(
-            "{}: the content that was chosen is kept, but not every node has it yet: {}; run cheetah repair",
+            "{}: the content that was chosen is kept, but not every node has it yet: {}",
             set.drive.name,
             problems.join("; ")
-        ))),
+        ))
+        .next(next::Drive::Repair)),
     }
 }
 
@@ -331,10 +334,10 @@ async fn watch_writer(
         }
         if advanced.elapsed() >= ANSWER_WAIT {
             return Err(Error::failed(format!(
-                "{} is written by {writer}, which neither answers nor repairs it; close the drive there, or take the \
-                 lease from that process with --force-lease",
+                "{} is written by {writer}, which neither answers nor repairs it",
                 set.drive.name
-            )));
+            ))
+            .next(next::Lease::CloseOrTakeLease));
         }
         sleep(LOOK).await;
     }

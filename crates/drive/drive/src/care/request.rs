@@ -6,7 +6,7 @@
 //! and reach the holder from any machine. They outlive both processes, so nothing is lost if either is killed.
 
 use cheetah_control::api::NewNote;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Next, Result};
 use cheetah_kit::clock::now_ms;
 use cheetah_kit::random;
 use cheetah_redundancy::RecoveryStats;
@@ -172,6 +172,9 @@ pub(crate) enum Step {
         /// Whether waiting does not help: false if a node did not answer in time, which a busy machine may cause.
         #[serde(default = "yes")]
         is_certain: bool,
+        /// The next steps, if there are some.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "cheetah_error::next::known")]
+        next: Vec<Next>,
     },
 }
 

@@ -63,6 +63,7 @@ fn cause(error: &DeviceError) -> String {
         DeviceError::Lost { device, why, .. } if why.contains(&**device) => why.to_string(),
         DeviceError::Lost { device, why, .. } => format!("{device}: {why}"),
         DeviceError::Unreadable { why, .. } => why.to_string(),
+        DeviceError::Withheld { reason, .. } => reason.to_string(),
         DeviceError::Corrupt { device, .. } => format!("{device}: the node's memory is damaged"),
         // The context is the device's name, followed by the operation and its range.
         DeviceError::Io { context, why, .. } => format!("{}: {why}", context.split(": ").next().unwrap_or(context)),

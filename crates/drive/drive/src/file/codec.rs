@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{DriveFile, VERSION};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 
 /// The maximum size of a drive file, in bytes: far more than 256 sets and 1024 nodes take.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -71,10 +71,9 @@ fn check_version(table: &Table, path: &Path) -> Result<()> {
              with it and load it into a new drive",
             path.display()
         ))),
-        _ => Err(Error::failed(format!(
-            "{}: not a Cheetah drive file; name the file that `cheetah create` wrote",
-            path.display()
-        ))),
+        _ => {
+            Err(Error::failed(format!("{}: not a Cheetah drive file", path.display())).next(next::Drive::NameDriveFile))
+        }
     }
 }
 

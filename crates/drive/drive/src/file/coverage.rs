@@ -37,7 +37,7 @@ pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
     let path = path(file);
     let Some(text) = read(&path)? else { return Ok(Coverage::new(size)) };
     if !text.lines().any(|line| line == stamp(&file.id)) {
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{}: the map of another drive than {}; remove it to read everything from the source again",
             path.display(),
             file.name
@@ -51,7 +51,7 @@ pub(crate) fn load_recorded(file: &DriveFile, recorded: &MapRef, size: u64) -> R
     let path = file.recorded(&recorded.file);
     let text = read(&path)?.filter(|text| blake3::hash(text.as_bytes()).to_hex().as_str() == recorded.blake3);
     let Some(text) = text else {
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{}: not the map of what could be read of {}; put the original back beside the drive file",
             path.display(),
             file.name
@@ -77,13 +77,13 @@ fn read(path: &Path) -> Result<Option<String>> {
     let Some(bytes) = map.read(path, MAP_BYTES_MAX)? else { return Ok(None) };
     match String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MAP_BYTES_MAX) {
         Some(text) => Ok(Some(text)),
-        None => Err(Error::Evidence(format!("{}: not a map file; remove it to read everything again", path.display()))),
+        None => Err(Error::evidence(format!("{}: not a map file; remove it to read everything again", path.display()))),
     }
 }
 
 fn parse(path: &Path, text: &str, size: u64) -> Result<Coverage> {
     let refuse = |why: String| {
-        Error::Evidence(format!("{}: {why}; remove it to read everything from the source again", path.display()))
+        Error::evidence(format!("{}: {why}; remove it to read everything from the source again", path.display()))
     };
     let coverage: Coverage = text.parse().map_err(|error| refuse(format!("{error}")))?;
     if coverage.size() != size {

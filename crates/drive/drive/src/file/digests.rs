@@ -127,7 +127,7 @@ impl Digests {
             )));
         };
         if bytes.len() as u64 != expected || blake3::hash(&bytes).to_hex().as_str() != recorded.blake3 {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{path_text}: not the digests that were made at load; put the original back beside the drive file, \
                  or compare the hashes of the whole with the case notes"
             )));

@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 
 use super::DriveFile;
 use super::codec::{self, FILE_BYTES_MAX};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_image::regular;
 
 /// The longest wait for another process's change of a drive file, which takes milliseconds.
@@ -26,11 +26,8 @@ impl DriveFile {
     /// missing, damaged, edited, foreign, or newer than this program.
     pub fn load(path: &Path) -> Result<Self> {
         let reading = |error: std::io::Error| match error.kind() {
-            ErrorKind::NotFound => Error::failed(format!(
-                "{}: there is no such drive file; get it from its examiner, or name the drive by its room, as in \
-                     lab:case42; `cheetah create` makes a new one",
-                path.display()
-            )),
+            ErrorKind::NotFound => Error::failed(format!("{}: there is no such drive file", path.display()))
+                .next(next::Drive::FindDriveFile),
             _ => Error::io(format_args!("reading the drive file {}", path.display()), &error),
         };
         let path = &resolved(path).map_err(reading)?;
@@ -40,7 +37,7 @@ impl DriveFile {
         let text =
             String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= FILE_BYTES_MAX).ok_or_else(|| {
                 let path = path.display();
-                Error::failed(format!("{path}: not a Cheetah drive file; name the file that `cheetah create` wrote"))
+                Error::failed(format!("{path}: not a Cheetah drive file")).next(next::Drive::NameDriveFile)
             })?;
         codec::decode(&text, path)
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cheetah_device::copy_on_read::GRAIN;
-use cheetah_error::Result;
+use cheetah_error::{Result, next};
 use cheetah_image::space;
 use cheetah_seal::{Record, Units};
 
@@ -40,9 +40,9 @@ impl SideFiles {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`](cheetah_error::Error::Failed), with the next step.
+    /// `Kind::Failed`, with the next step.
     pub fn check_space(&self, drive: &Path) -> Result<()> {
-        space::check(&[(drive.to_owned(), self.bytes())], "")
+        space::check(&[(drive.to_owned(), self.bytes())], next::Files::MakeSpace)
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
         let drive = dir.path().join("case42.drive");
         SideFiles::default().check_space(&drive).unwrap();
         let error = SideFiles { image_bytes: u64::MAX, ..SideFiles::default() }.check_space(&drive).unwrap_err();
-        assert!(error.to_string().contains("nothing was written: free some space"), "{error}");
+        assert!(error.has_next(next::Files::MakeSpace), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -3,7 +3,7 @@
 
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Coverage, DynDevice, Size};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_image::hash::Hashing;
 use cheetah_image::{HashChoice, Hashes};
 use futures::StreamExt as _;
@@ -125,11 +125,12 @@ impl Finish<'_> {
         differing.iter().for_each(|range| coverage.set(*range, State::Unread));
         // A concurrent fetch may have recorded some of these as read; fetching them once more does no harm.
         self.record.save(&coverage)?;
-        Err(Error::Evidence(format!(
-            "{name}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no longer \
-             served: finish the drive with `cheetah load`, and have the nodes' memory tested",
+        Err(Error::evidence(format!(
+            "{name}: {} chunks of {} are not what the source sent, the first at {first}; they are unread again, and no \
+             longer served",
             differing.len(),
             Size(CHUNK_BYTES)
-        )))
+        ))
+        .next(next::Drive::FillAgain))
     }
 }

@@ -187,7 +187,7 @@ fn drive_options(options: &FillOptions) -> OpenOptions {
 async fn taken(file: &DriveFile, error: Error, timeout: Duration) -> Error {
     let nodes = node_statuses(file, timeout).await;
     match nodes.into_iter().find_map(|node| node.writer) {
-        Some(writer) => Error::failed(being_filled(&file.name, Some(&writer))),
+        Some(writer) => being_filled(&file.name, Some(&writer)),
         None => error,
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> R
 
 /// The error for a source that has changed; `how` names the difference.
 pub(super) fn changed(location: &str, how: impl Display) -> Error {
-    Error::Evidence(format!(
+    Error::evidence(format!(
         "{location} is not what the drive is being filled from: {how}; bring the source back as it was, or create the \
          drive anew"
     ))

@@ -173,7 +173,7 @@ impl Inner {
     }
 
     async fn report_if_changed(&self, error: &Error) {
-        if matches!(error, Error::Evidence(_)) {
+        if error.is_evidence() {
             self.reporter.report_or_warn(FillEvent::Changed { what: error.to_string() }).await;
         }
     }
@@ -304,7 +304,7 @@ impl Reopening {
                 inner.report_if_changed(&error).await;
             }
             let is_over = lost_at.is_none_or(|at| at.elapsed() >= inner.patience);
-            if is_over || matches!(error, Error::Evidence(_)) {
+            if is_over || error.is_evidence() {
                 return;
             }
             sleep(RETRY_EVERY.min(inner.patience)).await;

@@ -17,10 +17,10 @@ use crate::file::disk::{directory, sync_directory, temporary_in, write_atomicall
 use crate::file::{DriveFile, ImageState, beside};
 use crate::open::Drive;
 use crate::options::OpenOptions;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_image::space;
 
-use super::save::INSTEAD_OF_SPACE;
+use super::save::instead_of_space;
 
 /// How to save a part.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ pub async fn save_partial(
     let map = beside(path, "map");
     if let Some(there) = [path, &map].into_iter().find(|path| !options.force && path.symlink_metadata().is_ok()) {
         let there = there.display();
-        return Err(Error::misuse(format!("{there} exists already; choose another name, or --force to replace it")));
+        return Err(Error::misuse(format!("{there} exists already")).next(next::Files::Replace));
     }
     if map.symlink_metadata().is_ok_and(|there| !there.is_file()) {
         let map = map.display();
@@ -73,7 +73,7 @@ pub async fn save_partial(
     let digests = digests(file)?;
     if options.check_space {
         let files = [(path.to_owned(), present.bytes(State::Read)), (map.clone(), space::RECORD_BYTES)];
-        space::check(&files, INSTEAD_OF_SPACE)?;
+        space::check(&files, instead_of_space())?;
     }
     let open = OpenOptions { allow_lost: true, timeout: options.timeout, prefetch_budget: 0, ..OpenOptions::default() };
     let drive = Drive::open_unmarked(file, open).await?;
@@ -106,7 +106,7 @@ pub async fn save_partial(
 /// The ranges that the drive should hold.
 fn present(file: &DriveFile) -> Result<Coverage> {
     if let Some(image) = file.image.as_ref().filter(|image| image.state == ImageState::Loading) {
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{} holds only part of {}, and which part is unknown: its load never finished; load it again",
             file.name, image.source
         )));
@@ -167,7 +167,7 @@ impl PartialCopy {
         self.writer.wait().await?;
         match self.first_error {
             Some(why) if self.saved.bytes(State::Read) == 0 => {
-                Err(Error::Evidence(format!("nothing can be read, and nothing was saved: {why}")))
+                Err(Error::evidence(format!("nothing can be read, and nothing was saved: {why}")))
             }
             _ => Ok((self.saved, self.differing_bytes)),
         }

@@ -10,16 +10,17 @@ use crate::copy::sparse_file::SparseFile;
 use crate::copy::{CopyProgress, DeviceCopy};
 use crate::file::digests::Digests;
 use crate::file::disk::{directory, sync_directory, temporary_in};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_image::hash::{HashChoice, Hashes};
 use cheetah_image::space;
 
 /// The maximum number of differing ranges named in an error; verify lists them all.
 const RANGES_SHOWN_MAX: usize = 8;
 
-/// What else a user can do if there may be too little space: zeros take none.
-pub(super) const INSTEAD_OF_SPACE: &str =
-    ", or give --skip-space-check if the drive is known to have that much less content than zeros";
+/// What a user can do if there may be too little space: zeros take none.
+pub(super) fn instead_of_space() -> next::Files {
+    next::Files::MakeSpaceOrSkipZeros
+}
 
 /// How to save.
 #[derive(Debug, Clone, Default)]
@@ -57,13 +58,13 @@ pub async fn save(
 ) -> Result<Saved> {
     let shown = path.display();
     let failed = |error: std::io::Error| Error::io(format_args!("writing {shown}"), &error);
-    let exists = || Error::misuse(format!("{shown} exists already; choose another name, or --force to replace it"));
+    let exists = || Error::misuse(format!("{shown} exists already")).next(next::Files::Replace);
     if !options.force && path.symlink_metadata().is_ok() {
         return Err(exists());
     }
     let size = options.size.unwrap_or_else(|| device.geometry().size);
     if options.check_space {
-        space::check(&[(path.to_owned(), size)], INSTEAD_OF_SPACE)?;
+        space::check(&[(path.to_owned(), size)], instead_of_space())?;
     }
     let dir = directory(path);
     let partial = temporary_in(dir).map_err(failed)?;
@@ -86,7 +87,7 @@ pub async fn save(
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if a digest or a hash differs. What was written must then be discarded.
+/// `Kind::Evidence` if a digest or a hash differs. What was written must then be discarded.
 pub async fn save_to(
     device: DynDevice,
     (to, name): (DynDevice, &str),
@@ -117,7 +118,7 @@ fn check_chunks(differing: &[ByteRange]) -> Result<()> {
     if differing.len() > RANGES_SHOWN_MAX {
         named.push(format!("and {} more", differing.len() - RANGES_SHOWN_MAX));
     }
-    Err(Error::Evidence(format!(
+    Err(Error::evidence(format!(
         "what was read differs from what was loaded, in {}; nothing was saved, run verify to see all of it",
         named.join(", ")
     )))
@@ -126,7 +127,7 @@ fn check_chunks(differing: &[ByteRange]) -> Result<()> {
 fn check_expected(hashes: &Hashes, expected: &Hashes) -> Result<()> {
     let differs = hashes.iter().find(|(kind, digest)| expected.get(*kind).is_some_and(|other| other != *digest));
     differs.map_or(Ok(()), |(kind, digest)| {
-        Err(Error::Evidence(format!(
+        Err(Error::evidence(format!(
             "the {} of what was read is {digest}, not the {} recorded at load; nothing was saved, run verify to see \
              which ranges differ",
             kind.name(),
@@ -209,8 +210,7 @@ mod tests {
         let options = SaveOptions { size: Some(u64::MAX >> 2), check_space: true, ..Default::default() };
         let error = save(device(), &dir.path().join("out.raw"), options, |_| {}).await.unwrap_err();
         assert_eq!(error.exit_code(), 1);
-        let text = error.to_string();
-        assert!(text.contains("free some space") && text.contains("--skip-space-check"), "{text}");
+        assert!(error.has_next(instead_of_space()), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

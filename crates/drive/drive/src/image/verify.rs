@@ -17,7 +17,7 @@ use crate::node::trouble::{self, Trouble};
 use crate::open::Drive;
 use crate::options::OpenOptions;
 use crate::set::newest::refresh;
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Result, next};
 use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
 
 /// How to verify.
@@ -190,10 +190,8 @@ fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
         ImageState::Intact | ImageState::Incomplete => Compared::Digests,
         ImageState::Filling => {
             let (name, from) = (&file.name, &image.source);
-            return Err(Error::Evidence(format!(
-                "{name} is incomplete: it is still being filled from {from}; `cheetah status` says how far it is, and \
-                 `cheetah load` without an image finishes it"
-            )));
+            return Err(Error::evidence(format!("{name} is incomplete: it is still being filled from {from}"))
+                .next(next::Drive::AwaitFill));
         }
         // It was opened for writing, but may not have been written.
         ImageState::Modified => Compared::Modified,

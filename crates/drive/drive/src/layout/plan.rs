@@ -5,7 +5,7 @@ use cheetah_redundancy::geometry::MEMBERS_MAX;
 use cheetah_redundancy::{SetGeometry, zones};
 
 use super::kind::Layout;
-use cheetah_error::{Error, Result, list};
+use cheetah_error::{Error, Result, list, next};
 
 /// The granularity of shares, in bytes: nodes hold memory in chunks of this size.
 pub const GRANULE_BYTES: u64 = 64 << 10;
@@ -79,9 +79,8 @@ fn plan_redundant(wanted: DriveSize, layout: Layout, nodes: &[NodeMemory]) -> Re
     let least = redundancy.members_min();
     if !(least..=MEMBERS_MAX).contains(&nodes.len()) {
         let (what, have) = (layout.describe(), nodes.len());
-        return Err(Error::misuse(format!(
-            "a {what} needs {least} to {MEMBERS_MAX} nodes, not {have}; name more nodes, or choose another --layout"
-        )));
+        return Err(Error::misuse(format!("a {what} needs {least} to {MEMBERS_MAX} nodes, not {have}"))
+            .next(next::Layout::ChooseLayout));
     }
     let free: Vec<u64> = nodes.iter().map(|node| node.bytes).collect();
     let bytes = match wanted {
@@ -121,12 +120,13 @@ fn no_space(wanted: DriveSize, have: u64, nodes: &[NodeMemory]) -> Error {
         DriveSize::All => GRANULE_BYTES,
     };
     Error::failed(format!(
-        "not enough memory: {} wanted, {} usable, {} missing ({}); add nodes, or start them with more --memory",
+        "not enough memory: {} wanted, {} usable, {} missing ({})",
         Size(wanted),
         Size(have),
         Size(wanted.saturating_sub(have)),
         if each.is_empty() { "no nodes" } else { &each },
     ))
+    .next(next::Layout::AddMemory)
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ pub use self::holder::user_name;
 use crate::file::{DriveFile, SetNode};
 use crate::node::export::NodeExport;
 use crate::node::health::node_status;
-use crate::node::trouble::{self, Trouble};
+use crate::node::trouble::Trouble;
 use crate::timing::{RENEWAL_S, TTL_S};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 
 /// The leases on all nodes of a drive. Call [`Leases::release`]: dropped leases are released only if the runtime keeps
 /// running, and expire otherwise.
@@ -101,10 +101,7 @@ async fn acquire(
 
 async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Duration) -> Error {
     if error.is_conflict() {
-        return Error::failed(format!(
-            "{drive} has a writer already ({error}); wait for it to end, open the drive read-only, or take it over \
-             with --force-lease"
-        ));
+        return Error::failed(format!("{drive} has a writer already ({error})")).next(next::Lease::ForceLease);
     }
     // A node without the export has probably restarted; the error should say so.
     let asked = match error {
@@ -112,9 +109,8 @@ async fn refused(drive: &str, node: &SetNode, error: &ControlError, timeout: Dur
         _ if error.is_refusal() => None,
         _ => Trouble::of(&node_status(0, node, timeout).await),
     };
-    let found = asked.unwrap_or_else(|| Trouble { fact: error.fact(), why: trouble::sentence(&node.name, error) });
-    let why = format!("{drive} cannot be opened for writing: {found}");
-    found.fact.map_or_else(|| Error::failed(why.clone()), |fact| Error::node(fact, why.clone()))
+    let found = asked.unwrap_or_else(|| Trouble::of_call(&node.name, error));
+    Error::from(found).within(format_args!("{drive} cannot be opened for writing"))
 }
 
 /// Releases leases. At a node that does not answer, the lease expires.

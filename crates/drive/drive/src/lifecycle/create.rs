@@ -24,7 +24,7 @@ use crate::node::trouble::{self, Trouble};
 use crate::sealed::{self, SealRequest};
 use crate::set::newest::refresh;
 use crate::timing::{CONFIRM_AGAIN, CONFIRM_S};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_kit::random;
 use cheetah_seal::Units;
 
@@ -92,7 +92,9 @@ pub async fn create(request: CreateRequest) -> Result<DriveFile> {
         map: None,
     };
     if request.layout.redundancy().is_none() && !request.spares.is_empty() {
-        return Err(Error::misuse("a spare is of use only to a drive with redundancy: --layout mirror or parity"));
+        return Err(
+            Error::misuse("a spare is of use only to a drive with redundancy").next(next::Layout::ChooseRedundancy)
+        );
     }
     let CreateRequest { layout, nodes, parts, thin, timeout, .. } = &request;
     let addition = Addition { layout: *layout, nodes, parts: *parts, thin: *thin, timeout: *timeout };
@@ -142,32 +144,33 @@ pub async fn create_unless(request: CreateRequest, stop: impl Future<Output = im
         Either::Left((made, _)) => return made,
         Either::Right((why, _)) => format!("stopped by {why} before the drive was made"),
     };
-    let file = making.await.map_err(|error| Error::failed(format!("{stopped}; {error}")))?;
-    Err(Error::failed(match destroy(&file, DestroyOptions { force: true, timeout }).await {
-        Ok(undone) if undone.is_clean() => stopped,
-        Ok(_) => format!("{stopped}, but not every node could free its memory; `cheetah status` asks them"),
-        Err(error) => format!("{stopped}, but it could not be taken back: {error}"),
-    }))
+    let file = making.await.map_err(|error| error.said(|error| format!("{stopped}; {error}")).as_failed())?;
+    Err(match destroy(&file, DestroyOptions { force: true, timeout }).await {
+        Ok(undone) if undone.is_clean() => Error::failed(stopped),
+        Ok(_) => {
+            Error::failed(format!("{stopped}, but not every node could free its memory")).next(next::Node::AskStatus)
+        }
+        Err(error) => error.said(|error| format!("{stopped}, but it could not be taken back: {error}")).as_failed(),
+    })
 }
 
 /// Refuses nodes that would make the redundancy of a drive worthless.
 fn check_redundant(nodes: &[AvailableNode], thin: bool) -> Result<()> {
     if thin {
-        return Err(Error::misuse(
-            "a drive that survives losses reserves its memory; leave out --thin, or choose --layout stripe",
-        ));
+        return Err(Error::misuse("a drive that survives losses reserves its memory").next(next::Layout::LeaveOutThin));
     }
     match doubled(nodes.iter().filter_map(AvailableNode::address)) {
-        Some(address) => Err(Error::misuse(format!(
-            "two nodes have one address, {address}, and would be lost together; name it once, or choose --layout stripe"
-        ))),
+        Some(address) => {
+            Err(Error::misuse(format!("two nodes have one address, {address}, and would be lost together"))
+                .next(next::Layout::NameOnce))
+        }
         None => Ok(()),
     }
 }
 
 fn exists(path: &Path) -> Error {
     let path = path.display();
-    Error::misuse(format!("{path} exists already; choose another name, or `cheetah destroy {path}` first"))
+    Error::misuse(format!("{path} exists already")).next(next::Drive::DestroyFirst { path: path.to_string() })
 }
 
 /// Appends nodes to the drive, and replaces its file. Processes that have the drive open continue, and see its new size
@@ -187,11 +190,11 @@ pub async fn enlarge(file: &mut DriveFile, request: EnlargeRequest) -> Result<Ve
     }
     if adds < has {
         return Err(Error::misuse(format!(
-            "{} survives the loss of {has}, and a {} that of {adds}; choose another --layout, or name more nodes, also \
-             those that it has",
+            "{} survives the loss of {has}, and a {} that of {adds}",
             file.name,
             request.layout.describe()
-        )));
+        ))
+        .next(next::Layout::ChooseLayoutLike));
     }
     file.check_one_name()?;
     let nodes = node_statuses(&refresh(file, request.timeout).await?, request.timeout).await;
@@ -310,9 +313,9 @@ impl Addition<'_> {
             check_redundant(self.nodes, self.thin)?;
         } else if self.parts != 1 {
             return Err(Error::misuse(
-                "several parts on each node are of use only to a drive with redundancy, whose parts can be moved: leave \
-                 out --parts, or choose --layout mirror or parity",
-            ));
+                "several parts on each node are of use only to a drive with redundancy, whose parts can be moved",
+            )
+            .next(next::Layout::LeaveOutParts));
         }
         let shares = self.shares(size)?;
         let bundle = (self.parts > 1).then(|| places::next_bundle(&file.sets));

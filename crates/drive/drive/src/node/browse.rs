@@ -7,7 +7,7 @@ use futures::future::join_all;
 use mdns_sd::ResolvedService;
 
 use super::spec::{AvailableNode, host_port, shown_name};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 
 /// The maximum number of addresses tried for one node.
 const ADDRESSES_MAX: usize = 8;
@@ -25,9 +25,9 @@ pub(crate) async fn browse(duration: Duration, timeout: Duration) -> Result<Vec<
     let asked = announced.iter().map(|service| tokio::time::timeout(timeout, ask(service, timeout)));
     let found: Vec<_> = join_all(asked).await.into_iter().filter_map(|answer| answer.ok().flatten()).collect();
     if found.is_empty() {
-        return Err(Error::failed(format!(
-            "no node announced itself within {seconds} s; start `cheetah node` with --announce on the machines, or name them"
-        )));
+        return Err(
+            Error::failed(format!("no node announced itself within {seconds} s")).next(next::Node::StartAnnouncing)
+        );
     }
     Ok(found)
 }

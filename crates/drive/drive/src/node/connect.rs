@@ -8,7 +8,7 @@ use cheetah_nbd::client::{Client, ClientConfig};
 use cheetah_nbd::uri::{Address, NbdUri};
 use cheetah_tls::{Expected, Role};
 
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Next, Result};
 
 /// A connection to make.
 pub(crate) struct Connect {
@@ -66,7 +66,7 @@ pub(crate) async fn connect(wanted: Connect) -> Result<Arc<Client>> {
     // Its error names the node and the URI.
     let client = Client::connect(config).await.map_err(|error| match &error {
         cheetah_device::Error::Io { errno, .. } if *errno != EROFS => {
-            Error::node(Fact::of_errno(*errno), error.to_string())
+            Error::node(Fact::of_errno(*errno), error.to_string()).advise(Next::of_connection(*errno))
         }
         _ => Error::failed(error.to_string()),
     })?;

@@ -11,7 +11,7 @@ use super::connect::{Connect, connect};
 use super::spec::host_port;
 pub use super::spec::{AvailableNode, NodePlace, NodeSpec};
 use super::trouble;
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Result, next};
 
 /// The time-out of a request to the named port itself, when the control port after it does not answer.
 const MISTAKE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -93,8 +93,8 @@ async fn find_one(spec: &NodeSpec, options: &FindOptions) -> Result<Vec<Availabl
 
 /// The error for a node that does not answer. If the user named a control port, the error says so.
 async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, timeout: Duration) -> Error {
-    let (control, why, fact) = match error {
-        ControlError::NoAnswer { why, fact, .. } if fact != Fact::Refused => (port + 1, why, fact),
+    let (control, why, fact, next) = match error {
+        ControlError::NoAnswer { why, fact, next, .. } if fact != Fact::Refused => (port + 1, why, fact, next),
         other => return trouble::of_call(format!("{spec} cannot be used: {}", trouble::reason(&other)), &other),
     };
     let asked = ControlClient::new(host_port(host, port)).with_timeout(timeout.min(MISTAKE_TIMEOUT)).status().await;
@@ -102,13 +102,9 @@ async fn explain(spec: &NodeSpec, host: &str, port: u16, error: ControlError, ti
         let nbd = host_port(host, status.nbd_port);
         return Error::misuse(format!("{spec} is a node's control port; name its NBD port: {nbd}"));
     }
-    Error::node(
-        fact,
-        format!(
-            "no node answers at {spec} ({why}, on its control port {control}); is `cheetah node` running there, and listening \
-         on that address?"
-        ),
-    )
+    Error::node(fact, format!("no node answers at {spec} ({why}, on its control port {control})"))
+        .advise(next)
+        .next(next::Node::CheckNode)
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl JoinListener {
     /// Listens on `address` for `wanted` nodes. In a room, nodes must be nodes of that room;
     /// without one, an address beyond loopback is refused unless `insecure`.
     pub async fn listen(address: SocketAddr, wanted: usize, insecure: bool) -> Result<Self> {
-        let tls = credential_store::server(address, insecure).map_err(|error| Error::misuse(error.to_string()))?;
+        let tls = credential_store::server(address, insecure).map_err(cheetah_control::exposed)?;
         let listening = |error| Error::io(format_args!("listening for nodes on {address}"), &error);
         let listener = TcpListener::bind(address).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
@@ -102,7 +102,7 @@ struct JoinLimit {
 type Answer = std::result::Result<Json<Joined>, (StatusCode, Json<ErrorBody>)>;
 
 fn refuse(status: StatusCode, error: String) -> Answer {
-    Err((status, Json(ErrorBody { error })))
+    Err((status, Json(ErrorBody { error, next: Vec::new() })))
 }
 
 /// A panic fails one attempt of the joining node.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cheetah_control::ControlError;
 use cheetah_control::api::{ExportStatus, Status};
-use cheetah_error::Fact;
+use cheetah_error::{Error, Fact, Next};
 use cheetah_nbd::answering;
 use cheetah_tls::Transport;
 use futures::future::join_all;
@@ -35,6 +35,9 @@ pub struct NodeStatus {
     pub sync: Option<NodeSync>,
     /// The problem, in a sentence, if there is one.
     pub problem: Option<String>,
+    /// The next steps for the problem. In the answer, the problem names them.
+    #[serde(skip)]
+    pub next: Vec<Next>,
     /// Bytes of the export that hold data; `None` if unknown.
     pub used_bytes: Option<u64>,
     /// Whether its memory is reserved; `None` if unknown.
@@ -116,11 +119,16 @@ impl NodeStatus {
 }
 
 impl Trouble {
+    /// That of a node which was called in vain.
+    pub(crate) fn of_call(node: &str, error: &ControlError) -> Self {
+        Self { fact: error.fact(), why: trouble::sentence(node, error), next: error.steps().to_vec() }
+    }
+
     /// That of a node whose state was asked for; `None` if it is of use.
     pub(crate) fn of(status: &NodeStatus) -> Option<Self> {
         let fact = status.state.fact();
         let why = status.problem.clone().unwrap_or_else(|| format!("node {} lacks writes", status.node));
-        (fact.is_some() || status.problem.is_some()).then_some(Self { fact, why })
+        (fact.is_some() || status.problem.is_some()).then_some(Self { fact, why, next: status.next.clone() })
     }
 }
 
@@ -151,7 +159,8 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> 
         size_bytes: node.size,
         state,
         sync: node.state,
-        problem,
+        next: problem.as_ref().map(|problem| problem.steps().to_vec()).unwrap_or_default(),
+        problem: problem.map(|problem| problem.to_string()),
         used_bytes: export.as_ref().map(|export| export.used_bytes),
         reserved: export.as_ref().map(|export| export.reserved),
         connections: export.as_ref().map(|export| export.connections),
@@ -161,16 +170,18 @@ pub(crate) async fn node_status(set: usize, node: &SetNode, limit: Duration) -> 
     }
 }
 
-type Judgement = (NodeState, Option<String>, Option<ExportStatus>);
+type Judgement = (NodeState, Option<Error>, Option<ExportStatus>);
 
 fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -> Judgement {
     let export_name = node.uri().map(|uri| uri.export).unwrap_or_default();
     match answer {
         Err(error) => {
             let state = error.fact().map_or(NodeState::Unreachable, NodeState::from);
-            (state, Some(trouble::sentence(&node.name, &error)), None)
+            (state, Some(Trouble::of_call(&node.name, &error).into()), None)
         }
-        Ok(status) if status.instance != instance => (NodeState::Restarted, Some(came_back_empty(&node.name)), None),
+        Ok(status) if status.instance != instance => {
+            (NodeState::Restarted, Some(Error::failed(came_back_empty(&node.name))), None)
+        }
         Ok(status) => match status.exports.into_iter().find(|export| export.name == export_name) {
             Some(export) => (NodeState::Ok, None, Some(export)),
             None => {
@@ -182,7 +193,7 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
                     }
                     None => format!("node {name} has no export {export_name} any more: it was freed"),
                 };
-                (NodeState::Lost, Some(problem), None)
+                (NodeState::Lost, Some(Error::failed(problem)), None)
             }
         },
     }
@@ -192,11 +203,11 @@ fn judge(node: &SetNode, instance: &str, answer: Result<Status, ControlError>) -
 async fn not_lost_if_nbd_answers(node: &SetNode, judgement: Judgement, limit: Duration) -> Judgement {
     match (judgement, node.uri()) {
         ((NodeState::Lost, why, None), Some(uri)) if answering::check(&uri.address, limit).await.is_ok() => {
-            let (name, why) = (&node.name, why.unwrap_or_default());
+            let (name, why) = (&node.name, why.map(|why| why.to_string()).unwrap_or_default());
             let problem = format!(
                 "node {name}: its NBD server answers, so it runs, but its control API cannot be reached ({why})"
             );
-            (NodeState::Unreachable, Some(problem), None)
+            (NodeState::Unreachable, Some(Error::failed(problem)), None)
         }
         (judgement, _) => judgement,
     }
@@ -219,13 +230,14 @@ pub(crate) async fn check_nbd(node: &SetNode, status: &mut NodeStatus, limit: Du
 
 async fn foreign(node: &SetNode, timeout: Duration) -> (Option<Transport>, Judgement) {
     let Some(uri) = node.uri() else {
-        return (None, (NodeState::Unreachable, Some(format!("'{}' is no NBD URI", node.nbd)), None));
+        let problem = Error::failed(format!("'{}' is no NBD URI", node.nbd));
+        return (None, (NodeState::Unreachable, Some(problem), None));
     };
     match connect(Connect { uri, timeout, ..Connect::reading(node.name.clone()) }).await {
         Ok(client) => (Some(client.transport().clone()), (NodeState::Foreign, None, None)),
         Err(error) => {
             let state = error.fact().map_or(NodeState::Unreachable, NodeState::from);
-            (None, (state, Some(error.to_string()), None))
+            (None, (state, Some(error), None))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes of a drive that cannot be used, and the error of an operation that needs them.
 
 use cheetah_control::ControlError;
-use cheetah_error::{Error, Fact};
+use cheetah_error::{Error, Fact, Next, next};
 
 /// A node of a drive that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,17 +10,26 @@ pub struct Trouble {
     pub fact: Option<Fact>,
     /// The reason, in a sentence that names it.
     pub why: String,
+    /// The next steps.
+    pub next: Vec<Next>,
 }
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        Self { fact: error.fact(), why: error.to_string() }
+        Self { fact: error.fact(), why: error.to_string(), next: error.steps().to_vec() }
     }
 }
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.why)
+    }
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        let Trouble { fact, why, next } = trouble;
+        fact.map_or(Self::failed(why.clone()), |fact| Self::node(fact, why)).advise(next)
     }
 }
 
@@ -40,11 +49,16 @@ pub(crate) fn reasons(troubles: &[Trouble]) -> String {
     troubles.iter().map(|trouble| trouble.why.as_str()).collect::<Vec<_>>().join("; ")
 }
 
+/// The next steps of all.
+pub(crate) fn steps(troubles: &[Trouble]) -> impl Iterator<Item = Next> {
+    troubles.iter().flat_map(|trouble| trouble.next.iter().cloned())
+}
+
 /// The error if a node refuses this member: an operation that goes on regardless would tell its part as lost.
 pub(crate) fn refusal(drive: &str, troubles: &[Trouble], of: usize) -> Option<Error> {
     let refused: Vec<_> = troubles.iter().filter(|trouble| trouble.fact == Some(Fact::Refused)).cloned().collect();
     let first = refused.first()?;
-    Some(Error::node(Fact::Refused, format!("{drive}: {}: {first}", count(&refused, of))))
+    Some(Error::node(Fact::Refused, format!("{drive}: {}: {first}", count(&refused, of))).advise(first.next.clone()))
 }
 
 /// The error for a drive that cannot be opened without these nodes; `survives` says how many its layout survives.
@@ -53,23 +67,17 @@ pub(crate) fn cannot_open(drive: &str, troubles: &[Trouble], of: usize, survives
         return refusal;
     }
     let layout = if survives > 0 { format!(", and its layout survives {survives}") } else { String::new() };
-    let sentence = format!(
-        "{drive}: {}{layout}: {}; bring them back, or read the rest with `mount --allow-lost`, `export --allow-lost` or \
-         `save --partial`",
-        count(troubles, of),
-        reasons(troubles)
-    );
-    of_worst(sentence, troubles)
+    let sentence = format!("{drive}: {}{layout}: {}", count(troubles, of), reasons(troubles));
+    of_worst(sentence, troubles).next(next::Drive::BringBackOrReadRest)
 }
 
 /// The error of an operation that needs all nodes of a drive; `None` if each can be used. `done` is what happens to the
 /// drive, as in "enlarged".
 pub(crate) fn needs_all(drive: &str, done: &str, troubles: &[Trouble], of: usize) -> Option<Error> {
     let first = troubles.first()?;
-    let sentence = format!(
-        "{drive} is not {done}, because that needs all of its nodes: {first}; bring it back, or see `cheetah repair`"
-    );
-    Some(refusal(drive, troubles, of).unwrap_or_else(|| of_worst(sentence, troubles)))
+    let sentence = format!("{drive} is not {done}, because that needs all of its nodes: {first}");
+    let needed = || of_worst(sentence, &troubles[..1]).next(next::Drive::BringBackOrRepair);
+    Some(refusal(drive, troubles, of).unwrap_or_else(needed))
 }
 
 /// What is worst decides, and what is not known may be worse.
@@ -78,6 +86,7 @@ fn of_worst(sentence: String, troubles: &[Trouble]) -> Error {
         Some(fact) => Error::node(fact, sentence),
         None => Error::failed(sentence),
     }
+    .advise(steps(troubles))
 }
 
 /// The error for a drive that is not verified, because these nodes are needed for it.
@@ -88,7 +97,7 @@ pub(crate) fn not_verified(drive: &str, troubles: &[Trouble], of: usize) -> Erro
         count(troubles, of),
         reasons(troubles)
     );
-    refusal(drive, troubles, of).unwrap_or_else(|| Error::node(fact, sentence))
+    refusal(drive, troubles, of).unwrap_or_else(|| Error::node(fact, sentence).advise(steps(troubles)))
 }
 
 /// The error of a call to a node, as the error of an operation that needed the answer.
@@ -97,6 +106,7 @@ pub(crate) fn of_call(sentence: impl Into<String>, error: &ControlError) -> Erro
         Some(fact) => Error::node(fact, sentence),
         None => Error::failed(sentence),
     }
+    .advise(error.steps().to_vec())
 }
 
 /// The reason why a call to a node failed, in a sentence that names the node.
@@ -135,6 +145,7 @@ pub(crate) fn together(sentence: String, errors: &[Error]) -> Error {
         Some(fact) if errors.iter().all(|error| error.fact().is_some()) => Error::node(fact, sentence),
         _ => Error::failed(sentence),
     }
+    .advise(errors.iter().flat_map(|error| error.steps().to_vec()))
 }
 
 #[cfg(test)]
@@ -142,7 +153,7 @@ mod tests {
     use super::*;
 
     fn trouble(fact: Fact) -> Trouble {
-        Trouble { fact: Some(fact), why: format!("node lab-1: {fact:?}") }
+        Trouble { fact: Some(fact), why: format!("node lab-1: {fact:?}"), next: Vec::new() }
     }
 
     #[test]

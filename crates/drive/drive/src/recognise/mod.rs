@@ -82,7 +82,7 @@ impl Comparing<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if a chunk differs; [`Error::Device`] if the source cannot be read.
+    /// `Kind::Evidence` if a chunk differs; `Kind::Device` if the source cannot be read.
     pub async fn by_digests(
         &mut self,
         client: &Client,
@@ -151,7 +151,7 @@ impl Comparing<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if none of them can be read any more: the source is lost then. It has not changed, and cannot
+    /// `Kind::Device` if none of them can be read any more: the source is lost then. It has not changed, and cannot
     /// be recognised either.
     pub fn conclude(&self, equal: Equal, of_bytes: u64) -> Result<Comparison> {
         let Equal { bytes: compared_bytes, unreadable_bytes, differ_bytes_max, by_digests } = equal;

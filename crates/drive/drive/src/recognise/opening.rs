@@ -86,17 +86,14 @@ impl Opening {
         let mut notes = Vec::new();
         if !self.vouched.is_empty() {
             notes.push(format!(
-                "the examiner vouched for the source (--same-source) after {} were acquired, although {}",
+                "the examiner vouched for the source after {} were acquired, although {}",
                 Size(self.at),
                 self.vouched.join(", ")
             ));
         }
         match self.comparison {
             Comparison::Samples { differ_bytes_max: 1.., .. } => {
-                notes.push(format!(
-                    "the source was opened again after {} were acquired; {self} (--compare-all compares everything)",
-                    Size(self.at)
-                ));
+                notes.push(format!("the source was opened again after {} were acquired; {self}", Size(self.at)));
             }
             Comparison::Digests { unreadable_bytes: bytes @ 1.., .. } => notes.push(format!(
                 "{} acquired before could not be read any more when the source was opened again",

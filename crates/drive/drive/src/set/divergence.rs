@@ -5,7 +5,7 @@
 //! Maps name the writers before theirs, and the map that each began with ([`DriveMap::lineage`]), so a map that does not come
 //! from another one is recognised, and the drive is refused until an examiner decides: `cheetah repair --keep NODE`.
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::MemberState;
 use cheetah_redundancy::engine::newest_of_writer;
 
@@ -125,11 +125,11 @@ impl Divergence {
     pub fn refusal(&self, set: &DriveSet) -> Error {
         let [one, other] = self.sides().map(|side| side.holder_names().join(" and "));
         let drive = &set.drive.name;
-        Error::Evidence(format!(
+        Error::evidence(format!(
             "{drive}: two writers have written to it apart from each other: one to {one}, without {other}, and one to {other}, \
-             without {one}; each has writes that the other lacks. It is not used until you decide: `cheetah repair {drive}.drive \
-             --keep {one}` or `--keep {other}` keeps the content of that side, and overwrites the other's"
+             without {one}; each has writes that the other lacks"
         ))
+        .next(next::Drive::Decide { drive: drive.clone(), one, other })
     }
 }
 
@@ -137,7 +137,7 @@ impl Divergence {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`], which names both sides.
+/// `Kind::Evidence`, which names both sides.
 pub(crate) fn agreed(set: &DriveSet, diverged: Option<&Divergence>) -> Result<()> {
     match diverged {
         Some(divergence) => Err(divergence.refusal(set)),

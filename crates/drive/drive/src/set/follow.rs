@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cheetah_device::DynDevice;
 use cheetah_device::layer::{Layer, Reads, Writes};
-use cheetah_error::Error;
+use cheetah_error::{Error, next};
 use cheetah_redundancy::{DynLink, MemberState, Members, ReadLease};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -158,11 +158,11 @@ impl Follow {
             }
             Ok(found) => {
                 let why = Error::failed(format!(
-                    "only {} of {} nodes answer, too few to be sure that these have the last writes; bring the others back, \
-                     or read what there is with --allow-lost",
+                    "only {} of {} nodes answer, too few to be sure that these have the last writes",
                     found.heard,
                     found.map.nodes.len()
-                ));
+                ))
+                .next(next::Drive::BringBackOrAllowLost);
                 Look::TooFew(Some(found.map), why)
             }
             Err(error) => Look::TooFew(None, error),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cheetah_device::DynDevice;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use cheetah_redundancy::engine::newest_of_writer;
 use cheetah_redundancy::{DynLink, MemberState, Members};
 use tokio::task::JoinHandle;
@@ -59,16 +59,13 @@ impl Holder {
                 Ok(token) => shared.places.lock()[index].token = token,
                 Err(error) if error.is_conflict() => {
                     shared.release().await;
-                    return Err(Error::failed(format!(
-                        "{} has a writer already ({error}); wait for it to end, open the drive read-only, or take it \
-                         over with --force-lease",
-                        set.drive.name
-                    )));
+                    return Err(Error::failed(format!("{} has a writer already ({error})", set.drive.name))
+                        .next(next::Lease::ForceLease));
                 }
                 Err(error) => {
-                    let why = trouble::sentence(&map.nodes[index].name, &error);
-                    tracing::debug!("no lease: {why}");
-                    without_lease[index] = Some(Trouble { fact: error.fact(), why });
+                    let trouble = Trouble::of_call(&map.nodes[index].name, &error);
+                    tracing::debug!("no lease: {trouble}");
+                    without_lease[index] = Some(trouble);
                 }
             }
         }
@@ -85,12 +82,13 @@ impl Holder {
         if !force && !decides {
             shared.release().await;
             return Err(Error::failed(format!(
-                "{}: only {count} of its {} nodes grant the write lease, too few to be sure that no other writer has it: \
-                 {}; bring nodes back, or use --force-lease if you know that nobody writes to it",
+                "{}: only {count} of its {} nodes grant the write lease, too few to be sure that no other writer has it: {}",
                 set.drive.name,
                 map.nodes.len(),
                 trouble::reasons(&troubles)
-            )));
+            ))
+            .advise(trouble::steps(&troubles))
+            .next(next::Lease::BringBackOrForceLease));
         }
         if decides {
             shared.confirmation.confirmed(begun);
@@ -108,8 +106,7 @@ impl Holder {
 
     /// Why there was no lease at a member's node when the leases were taken.
     pub fn no_lease(&self, member: usize) -> Option<Error> {
-        let Trouble { fact, why } = self.without_lease[member].clone()?;
-        Some(fact.map_or_else(|| Error::failed(why.clone()), |fact| Error::node(fact, why.clone())))
+        self.without_lease[member].clone().map(Error::from)
     }
 
     /// The environment of the recovery engine.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cheetah_device::DynDevice;
-use cheetah_error::{Error, Fact, Result};
+use cheetah_error::{Error, Fact, Next, Result, next};
 use cheetah_redundancy::{ArrayPlace, DynLink, Engine, MemberState, Members, ReadLease, Redundant};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
@@ -160,7 +160,8 @@ impl Opened {
             if !may_return || moved.elapsed() > REGAIN_PATIENCE {
                 let names: Vec<_> = behind().into_iter().map(|(index, _)| members.name(index).to_string()).collect();
                 tracing::warn!(
-                    "closed without full redundancy: {} missed writes; see cheetah repair",
+                    next = %Next::from(next::Drive::SeeRepair).record(),
+                    "closed without full redundancy: {} missed writes",
                     names.join(", ")
                 );
                 return;
@@ -309,11 +310,11 @@ pub(crate) async fn open_refetching(
 /// Refuses a set whose lost ranges are being fetched again.
 fn check_readable(set: &DriveSet, map: &DriveMap) -> Result<()> {
     match map.refetching {
-        true => Err(Error::Evidence(format!(
-            "{name}: lost ranges are being fetched again from the source of its image, and not all are there; if no \
-             process does so any more, go on with `cheetah repair {name}.drive --from-source`",
+        true => Err(Error::evidence(format!(
+            "{name}: lost ranges are being fetched again from the source of its image, and not all are there",
             name = set.drive.name
-        ))),
+        ))
+        .next(next::Drive::GoOnRefetching { drive: set.drive.name.clone() })),
         false => Ok(()),
     }
 }
@@ -372,11 +373,12 @@ fn assemble_reader(
             return Err(refusal);
         }
         return Err(Error::failed(format!(
-            "{}: a writer has not closed it, and too few nodes answer to be sure that these have its last writes: {}; \
-             bring them back, or read what there is with --allow-lost",
+            "{}: a writer has not closed it, and too few nodes answer to be sure that these have its last writes: {}",
             set.drive.name,
             trouble::reasons(&missing)
-        )));
+        ))
+        .advise(trouble::steps(&missing))
+        .next(next::Drive::BringBackOrAllowLost));
     }
     let lease = ReadLease::new(options.allow_lost);
     let members = Members::leased_reader(connected, &map.map, lease.clone());

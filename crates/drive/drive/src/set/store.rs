@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cheetah_control::api::NewMap;
-use cheetah_error::Error;
+use cheetah_error::{Error, Next, next};
 use cheetah_redundancy::{Cause, Map, NotStored};
 use tokio::sync::mpsc;
 
@@ -102,8 +102,8 @@ impl Shared {
     pub fn warn_if_file_is_behind(&self) {
         if let Some(why) = self.file_is_behind.lock().take() {
             tracing::warn!(
-                "the drive file does not have the last changes, which the nodes have recorded: {why}; make it writable, then \
-                 run cheetah repair"
+                next = %Next::from(next::Drive::RepairWritable).record(),
+                "the drive file does not have the last changes, which the nodes have recorded: {why}"
             );
         }
     }

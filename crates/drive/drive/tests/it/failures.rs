@@ -8,6 +8,7 @@ use cheetah_drive::load::load;
 use cheetah_drive::status::{NodeState, status};
 use cheetah_drive::verify::{Compared, VerifyOptions, verify};
 use cheetah_drive::{Drive, DriveFile, DriveSize, HashChoice, Hashes, ImageState, Layout, OpenOptions};
+use cheetah_error::next::Lease;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_node_loses_exactly_its_ranges() {
@@ -117,8 +118,8 @@ async fn one_writer_at_a_time_and_a_takeover_fences_the_first() {
     let first = Drive::open(&file, options(true)).await.unwrap();
     first.device().write(0, vec![1; 1 << 20].into(), false).await.unwrap();
 
-    let refusal = Drive::open(&file, options(true)).await.err().unwrap().to_string();
-    assert!(refusal.contains("has a writer already") && refusal.contains("--force-lease"), "{refusal}");
+    let refusal = Drive::open(&file, options(true)).await.err().unwrap();
+    assert!(refusal.has_next(Lease::ForceLease), "{refusal}");
     let reader = Drive::open(&file, options(false)).await.unwrap();
     assert!(reader.device().read(ByteRange::new(0, 10)).await.unwrap() == [1; 10][..], "readers are welcome");
     let refusal = destroy(&file, DestroyOptions { force: false, timeout: TIMEOUT }).await.unwrap_err().to_string();

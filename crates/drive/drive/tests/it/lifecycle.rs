@@ -14,6 +14,7 @@ use cheetah_drive::verify::Compared;
 use cheetah_drive::{
     AvailableNode, Drive, DriveFile, DriveSize, HashChoice, ImageState, Layout, NodeSpec, OpenOptions,
 };
+use cheetah_error::next;
 use cheetah_image::RawFile;
 use cheetah_node::{Node, NodeConfig};
 
@@ -157,7 +158,7 @@ async fn a_drive_with_redundancy_is_reserved_over_distinct_addresses() {
     let parity = Layout::Parity { unit: UNIT, parities: 1 };
     let size = DriveSize::Bytes(4 * MIB);
     let thin = create(CreateRequest { thin: true, ..lab.request(parity, size).await }).await.unwrap_err();
-    assert!(thin.exit_code() == 2 && thin.to_string().contains("--thin"), "{thin}");
+    assert!(thin.is_misuse() && thin.has_next(next::Layout::LeaveOutThin), "{thin}");
     let mut twice = lab.request(parity, size).await;
     twice.nodes[2].place = twice.nodes[0].place.clone();
     let twice = create(twice).await.unwrap_err();
@@ -291,8 +292,7 @@ fn multicast() -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn listening_for_joins_beyond_loopback_needs_insecure() {
     let error = JoinListener::listen("0.0.0.0:0".parse().unwrap(), 1, false).await.err().unwrap();
-    assert_eq!(error.exit_code(), 2);
-    assert!(error.to_string().contains("--insecure"), "{error}");
+    assert!(error.is_misuse() && error.has_next(next::Room::SayRoomOrInsecure), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,9 +304,6 @@ async fn duplicate_and_missing_nodes_are_errors() {
     let error = find(&twice, &options).await.unwrap_err().to_string();
     assert!(error.contains("are the same node"), "{error}");
     let absent = ["127.0.0.1:1".parse().unwrap()];
-    let error = find(&absent, &options).await.unwrap_err().to_string();
-    assert!(
-        error.contains("no node answers at 127.0.0.1:1 ") && error.contains("is `cheetah node` running there"),
-        "{error}"
-    );
+    let error = find(&absent, &options).await.unwrap_err();
+    assert!(error.fact().is_some() && error.has_next(next::Node::CheckNode), "{error}");
 }

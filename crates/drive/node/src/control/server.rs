@@ -287,6 +287,6 @@ impl From<ExportsError> for Refusal {
             | ExportsError::Store(_)
             | ExportsError::Lease(LeaseRefusal::BadTtl(_) | LeaseRefusal::BadHolder) => StatusCode::BAD_REQUEST,
         };
-        Self::new(status, error.to_string())
+        Self::new(status, error.to_string()).advise(error.next())
     }
 }

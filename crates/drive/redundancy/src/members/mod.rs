@@ -134,7 +134,7 @@ impl Failure {
     fn of(error: Error) -> Self {
         match error {
             Error::Lost { .. } => Self::Lost(error),
-            Error::Corrupt { .. } | Error::Unreadable { .. } => Self::Damaged(error),
+            Error::Corrupt { .. } | Error::Unreadable { .. } | Error::Withheld { .. } => Self::Damaged(error),
             Error::Io { errno, .. } if errno == cheetah_device::error::EIO => Self::Damaged(error),
             Error::Io { .. } => Self::Lost(error),
             _ => Self::Fatal(error),

@@ -162,9 +162,7 @@ impl FromStr for Recipient {
     fn from_str(text: &str) -> Result<Self, SealError> {
         match bech32_bytes(text, PUBLIC_PREFIX) {
             Some(bytes) => Ok(Self::Key(*bytes)),
-            None => Err(SealError::NoKey(format!(
-                "'{text}' is no recipient; give the age1… that `age-keygen` or `cheetah drive identity` printed"
-            ))),
+            None => Err(SealError::NoRecipient(text.to_owned())),
         }
     }
 }

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cheetah_device::error::Withheld;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error, Extent, Geometry, Io, Result, Zeroing};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
@@ -400,6 +401,11 @@ impl Inner {
             if is_hole { Extent::hole(piece.len) } else { Extent::data(piece.len) }.push(&mut extents);
         }
         extents
+    }
+
+    /// The error about a unit that is not handed out.
+    fn withheld(&self, index: u64, reason: Withheld) -> Error {
+        Error::Withheld { device: self.name.clone(), range: self.units.content_range(index, index + 1), reason }
     }
 
     /// An error about a unit.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cheetah_device::error::Withheld;
 use cheetah_device::{ByteRange, Data, Error, Result};
 use futures::future::try_join_all;
 
@@ -149,7 +150,9 @@ impl Inner {
         match (authentic, stamp < expected) {
             (false, _) => refused(NOT_AUTHENTIC, false),
             (true, true) => refused(OLD, false),
-            (true, false) if epoch.open => refused(UNVERIFIED, true),
+            (true, false) if epoch.open => {
+                Refused { error: self.withheld(index, Withheld::Unverified), is_unverified: true }
+            }
             (true, false) => refused(NEWER, false),
         }
     }
@@ -229,6 +232,4 @@ const NOT_AUTHENTIC: &str = "its seal is broken: a node altered, moved, zeroed o
 const UNKNOWN_EPOCH: &str = "its seal is that of a writer that the seal record does not list: a node returned an older version \
     or altered it, or the record is older than the drive";
 const OLD: &str = "it is an older version of this unit: a node returned what was overwritten since";
-const UNVERIFIED: &str = "it is newer than the last root, and its writer has not closed the drive, so it is unverified; \
-    --accept-unverified takes it";
 const NEWER: &str = "it is newer than this drive's seal record: use the newest .seal file of the drive";

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use cheetah_device::{Data, Error, Result};
+use cheetah_error::Next;
+use cheetah_error::next::Drive;
 use futures::{StreamExt as _, stream};
 
 use super::read::Refused;
@@ -71,8 +73,9 @@ impl Inner {
         *count += 1;
         if *count == 1 {
             tracing::warn!(
-                "{}: node {member} returned a unit wrong, and it was read without that node: {error}; others follow \
-                 without a message, see cheetah verify",
+                next = %Next::from(Drive::SeeVerify).record(),
+                "{}: node {member} returned a unit wrong, and it was read without that node: {error}; others follow without \
+                 a message",
                 self.name
             );
         }

@@ -51,7 +51,7 @@ struct DirectoryPlace {
 pub(super) fn entries(file: &dyn ImageFile) -> Result<Vec<Entry>> {
     let damaged = |why: &str| {
         let path = file.name();
-        Error::Evidence(format!(
+        Error::evidence(format!(
             "{path}: a ZIP archive, as AFF4 images are, but not a whole one ({why}): it is cut short or damaged"
         ))
     };

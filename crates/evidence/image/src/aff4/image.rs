@@ -40,7 +40,7 @@ impl Image {
         };
         check_version(volume)?;
         let facts = Facts::parse(&turtle)
-            .map_err(|why| Error::Evidence(format!("{}: information.turtle cannot be read: {why}", volume.path())))?;
+            .map_err(|why| Error::evidence(format!("{}: information.turtle cannot be read: {why}", volume.path())))?;
         let volume_urn = volume.whole("container.description", TEXT_LEN_MAX)?.unwrap_or_default();
         let volume_urn = String::from_utf8_lossy(&volume_urn).trim_matches(['\0', ' ', '\r', '\n']).to_owned();
         let (urn, stream) = choose(&facts).map_err(|why| refuse(&why))?;
@@ -49,7 +49,7 @@ impl Image {
 
     /// Reads the image's map, and returns it with the names of its streams.
     pub fn map(&self, volume: &Volume) -> Result<(Map, Vec<String>)> {
-        let damaged = |why: String| Error::Evidence(format!("{}: {why}", volume.path()));
+        let damaged = |why: String| Error::evidence(format!("{}: {why}", volume.path()));
         let size = self.facts.number(&self.stream, "size").filter(|size| *size > 0);
         let size = size.ok_or_else(|| damaged("its metadata has no image size, or a size of 0".into()))?;
         let claimed = self.facts.number(&self.urn, "size").unwrap_or(size);
@@ -81,13 +81,13 @@ impl Image {
         let path = paths.into_iter().find(|path| volume.find(path).is_some());
         let bytes = path.map(|path| volume.whole(&path, len_max)).transpose()?.flatten();
         let bytes = bytes.ok_or_else(|| {
-            Error::Evidence(format!("{}: the {name} of its map {} is not in this file", volume.path(), self.stream))
+            Error::evidence(format!("{}: the {name} of its map {} is not in this file", volume.path(), self.stream))
         })?;
         let stored = |datatype| self.facts.typed(&self.stream, predicate, datatype).map(str::to_ascii_lowercase);
         let sha512 = stored("SHA512").is_none_or(|digest| digest == hex(&Sha512::digest(&bytes)));
         let sha256 = stored("SHA256").is_none_or(|digest| digest == hex(&Sha256::digest(&bytes)));
         if !sha512 || !sha256 {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{}: the {name} of its map does not match its hash: the file is damaged",
                 volume.path()
             )));

@@ -66,7 +66,7 @@ impl Aff4 {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the file is damaged or truncated; [`Error::Failed`] if it is not an AFF4 image, is
+    /// `Kind::Evidence` if the file is damaged or truncated; `Kind::Failed` if it is not an AFF4 image, is
     /// encrypted, or spans several files.
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(Arc::new(RawFile::open(path)?))
@@ -99,7 +99,7 @@ impl Aff4 {
                 }
             };
             if reach > stream.size() {
-                return Err(Error::Evidence(format!(
+                return Err(Error::evidence(format!(
                     "{}: its map takes {reach} bytes from the image stream {name}, which has {}",
                     volume.path(),
                     stream.size()

@@ -44,7 +44,7 @@ impl ImageStream {
     /// fails below 0.
     pub fn open(number: usize, urn: &str, image: &Image, volume: &Volume, bevies_left: &mut u64) -> Result<Self> {
         let Image { facts, volume_urn, .. } = image;
-        let refuse = |why: String| Error::Evidence(format!("{}: its image stream {urn} {why}", volume.path()));
+        let refuse = |why: String| Error::evidence(format!("{}: its image stream {urn} {why}", volume.path()));
         let size = facts.number(urn, "size").ok_or_else(|| refuse("has no size in the metadata".into()))?;
         let chunk_len = facts.number(urn, "chunkSize").filter(|len| (1..=CHUNK_LEN_MAX).contains(len));
         let chunk_len = chunk_len.ok_or_else(|| refuse("has chunks of no size, or of more than 8 MiB".into()))?;

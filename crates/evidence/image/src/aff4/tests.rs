@@ -222,7 +222,7 @@ async fn an_image_behind_a_link_that_is_cut_short_is_refused() {
     let cut = Arc::new(Memory::new(file[..file.len() - 9].to_vec()));
     let opened = crate::open_behind(cut, "https://lab/disk.aff4", "disk.aff4", None, &OpenOptions::default()).await;
     let error = opened.err().unwrap();
-    assert!(matches!(error, Error::Evidence(_)), "{error}");
+    assert!(error.is_evidence(), "{error}");
 }
 
 #[test]

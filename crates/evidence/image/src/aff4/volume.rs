@@ -61,7 +61,7 @@ impl Volume {
             let end =
                 member.header_start.checked_add(LOCAL_HEADER_LEN).and_then(|at| at.checked_add(member.packed_len));
             if end.is_none_or(|end| end > size) {
-                return Err(Error::Evidence(format!(
+                return Err(Error::evidence(format!(
                     "{}: its member {name} lies beyond the end of the file: the file is cut short or damaged",
                     file.name()
                 )));
@@ -101,7 +101,7 @@ impl Volume {
     pub fn whole(&self, name: &str, len_max: u64) -> Result<Option<Vec<u8>>> {
         let Some(member) = self.find(name) else { return Ok(None) };
         let found = &self.members[member];
-        let fail = |why: &str| Error::Evidence(format!("{}: its member {name} {why}", self.path()));
+        let fail = |why: &str| Error::evidence(format!("{}: its member {name} {why}", self.path()));
         if found.len.max(found.packed_len) > len_max {
             return Err(Error::failed(format!("{}: its member {name} has more than {len_max} bytes", self.path())));
         }

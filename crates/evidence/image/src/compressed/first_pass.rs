@@ -65,7 +65,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if no frame of the file is sound.
+/// `Kind::Evidence` if no frame of the file is sound.
 pub(super) fn find(
     file: &SharedFile,
     compression: Compression,
@@ -100,7 +100,7 @@ pub(super) fn find(
             Err(why) => why,
         };
         let refused = refusal(file, compression, start, found.frames.size(), why);
-        if !matches!(refused, Error::Evidence(_)) {
+        if !refused.is_evidence() {
             return Err(refused);
         }
         damaged += 1;
@@ -165,7 +165,7 @@ fn go_around(
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if all of them are damaged.
+/// `Kind::Evidence` if all of them are damaged.
 pub(super) fn check(image: &mut Image) -> Result<Ends> {
     let (mut ends, mut buffer) = (Ends::default(), vec![0; BUFFER_BYTES]);
     for number in 0..image.frames.len() {
@@ -182,7 +182,7 @@ pub(super) fn check(image: &mut Image) -> Result<Ends> {
         let Err(why) = checked else { continue };
         let refused = refusal(&image.file, image.compression, frame.packed.offset, frame.content.offset, why);
         image.frames.mark_damaged(number);
-        if !matches!(refused, Error::Evidence(_)) || image.frames.is_lost() {
+        if !refused.is_evidence() || image.frames.is_lost() {
             return Err(refused);
         }
     }
@@ -230,7 +230,7 @@ fn refusal(file: &SharedFile, compression: Compression, offset: u64, content: u6
         Why::TooLarge => "a frame is too large".to_owned(),
     };
     let program = compression.program();
-    Error::Evidence(format!(
+    Error::evidence(format!(
         "{name} is damaged: {program} data at offset {offset} of the file, from byte {content} of the content on: {why}; \
          copy it again, or save what can be decompressed with {program} -dc, and open that"
     ))

@@ -27,7 +27,7 @@ const END: [u8; 28] = *b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0\x42\x43\x02\0\x1b\
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the file's end is missing.
+/// `Kind::Evidence` if the file's end is missing.
 pub(super) fn index(file: &dyn ImageFile, together_max: u64) -> Result<Option<Frames>> {
     let (mut frames, mut at) = (Frames::together(together_max), 0);
     let mut header = read_some(file, 0, HEADER_READ)?;
@@ -46,7 +46,7 @@ pub(super) fn index(file: &dyn ImageFile, together_max: u64) -> Result<Option<Fr
         at += len;
     }
     if read_some(file, file.len().saturating_sub(END.len() as u64), END.len() as u64)? != END[..] {
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{} lacks the end mark of its format (BGZF), so its end is probably missing; copy it again, or, if it is \
              complete, decompress it with gzip -d",
             file.name()

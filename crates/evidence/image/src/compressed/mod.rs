@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Geometry, Io, Result as DeviceResult, Size};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 use parking_lot::Mutex;
 
 use crate::detect::{self, Compression, END_LEN, Format, START_LEN};
@@ -85,8 +85,8 @@ impl Compressed {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the file is damaged or incomplete, [`Error::Misuse`] if it must be read in order and
-    /// `in_order` is not set, [`Error::Failed`] if its content is not a raw image.
+    /// `Kind::Evidence` if the file is damaged or incomplete, `Kind::Misuse` if it must be read in order and
+    /// `in_order` is not set, `Kind::Failed` if its content is not a raw image.
     pub(crate) fn open(file: SharedFile, compression: Compression, in_order: bool) -> Result<Self> {
         Self::of(file, compression, in_order, FRAME_MAX)
     }
@@ -95,8 +95,8 @@ impl Compressed {
     ///
     /// # Errors
     ///
-    /// [`Error::Evidence`] if the bytes are damaged or incomplete, [`Error::Misuse`] if they must be read in order and
-    /// `in_order` is not set, [`Error::Failed`] if their content is not a raw image.
+    /// `Kind::Evidence` if the bytes are damaged or incomplete, `Kind::Misuse` if they must be read in order and
+    /// `in_order` is not set, `Kind::Failed` if their content is not a raw image.
     pub fn from_memory(bytes: Vec<u8>, compression: Compression, in_order: bool, frame_max: u64) -> Result<Self> {
         Self::of(Arc::new(InMemory(bytes.into())), compression, in_order, frame_max)
     }
@@ -173,11 +173,10 @@ fn needs_order(file: &SharedFile, compression: Compression) -> Error {
     let (name, program) = (file.name(), compression.program());
     Error::misuse(format!(
         "{name}: its {program} data can be decompressed only from start to end, in pieces larger than {}, and this command \
-         reads at random; acquire it to a drive, a raw image or an E01 first (cheetah acquire {name} case.drive), or \
-         compress it again in blocks ({})",
-        Size(FRAME_MAX),
-        compression.in_blocks()
+         reads at random",
+        Size(FRAME_MAX)
     ))
+    .next(next::Source::AcquireOrRepack { name: name.to_owned(), command: compression.in_blocks().to_owned() })
 }
 
 fn limits(largest: u64) -> Limits {

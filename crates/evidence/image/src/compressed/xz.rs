@@ -49,10 +49,10 @@ struct Stream {
 ///
 /// # Errors
 ///
-/// [`Error::Evidence`] if the file is damaged, or its end is missing.
+/// `Kind::Evidence` if the file is damaged, or its end is missing.
 pub(super) fn index(file: &SharedFile) -> Result<(Frames, Streams)> {
     let wrong = |why: &str| {
-        Error::Evidence(format!(
+        Error::evidence(format!(
             "{}: {why}, so its end is missing or damaged; copy it again, or save what can be decompressed with xz -dc",
             file.name()
         ))

@@ -209,7 +209,7 @@ impl EwfRecord {
             )));
         }
         if size == 0 {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{}: the image in it is empty; was it written completely?",
                 whole.name()
             )));

@@ -213,7 +213,7 @@ impl Segment<'_> {
 
     /// The error for a damaged segment.
     pub(super) fn fault(&self, what: impl std::fmt::Display) -> Error {
-        Error::Evidence(format!("{}: {what}; the image is damaged, look for another copy of it", self.name()))
+        Error::evidence(format!("{}: {what}; the image is damaged, look for another copy of it", self.name()))
     }
 
     /// The error for an unsupported segment.

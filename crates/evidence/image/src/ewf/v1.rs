@@ -42,7 +42,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
     let mut reader = Reader { record: EwfRecord::new(EwfFormat::E01), broken: None, broken_header: None, headers: 0 };
     for number in 0.. {
         if number == segments.count() {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{} is missing: {} is followed by another segment; put it beside the others",
                 segments.name(number),
                 segments.name(number - 1)
@@ -127,7 +127,7 @@ impl Reader {
             "header" => self.header(segment, section, 1),
             "header2" => self.header(segment, section, 2),
             "table" => match self.table(segment, section) {
-                Err(error @ Error::Evidence(_)) => {
+                Err(error) if error.is_evidence() => {
                     self.broken = Some(error);
                     Ok(())
                 }

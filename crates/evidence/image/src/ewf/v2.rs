@@ -55,7 +55,7 @@ pub(super) fn read(segments: &dyn Segments) -> Result<EwfRecord> {
     let mut reader = Reader { record: EwfRecord::new(EwfFormat::Ex01), device: None, case: None };
     for number in 0.. {
         if number == segments.count() {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{} is missing: {} is followed by another segment; put it beside the others",
                 segments.name(number),
                 segments.name(number - 1)

@@ -248,7 +248,7 @@ async fn find(
                 (Some(device), None) => files.push((folder.location(name), device)),
                 (Some(_), Some(gap)) => {
                     let there = folder.location(name);
-                    return Err(Error::Evidence(format!(
+                    return Err(Error::evidence(format!(
                         "{gap} is missing, and {there} is there; upload all of the image"
                     )));
                 }

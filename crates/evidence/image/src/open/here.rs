@@ -45,8 +45,8 @@ impl Here {
 
     /// Fails if it is an image that is being acquired.
     pub fn check_finished(&self) -> Result<()> {
-        side_file::unfinished(&self.path).map_or(Ok(()), |unfinished| {
-            Err(Error::Evidence(format!("{unfinished} (its own bytes are read as raw:{})", self.spec)))
+        side_file::unfinished(&self.path).map_or(Ok(()), |(unfinished, next)| {
+            Err(Error::evidence(format!("{unfinished} (its own bytes are read as raw:{})", self.spec)).next(next))
         })
     }
 }
@@ -124,7 +124,7 @@ impl Place for Here {
             return Err(Error::misuse(format!("{refusal} (its own bytes are read as raw:{spec})")));
         }
         claimed_format(&self.path).map_or(Ok(()), |claimed| {
-            Err(Error::Evidence(format!(
+            Err(Error::evidence(format!(
                 "{spec} has the name of {claimed}, but not its signature: it is damaged, or in another format; to read its \
                  bytes as they are, give raw:{spec}"
             )))

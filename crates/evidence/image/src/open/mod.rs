@@ -42,8 +42,8 @@ use cheetah_error::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] for a path that is not a source, [`Error::Evidence`] for an image that is incomplete or damaged,
-/// [`Error::Failed`] for everything else, such as a format that cannot be read.
+/// `Kind::Misuse` for a path that is not a source, `Kind::Evidence` for an image that is incomplete or damaged,
+/// `Kind::Failed` for everything else, such as a format that cannot be read.
 pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
     let (named, how) = (spec.to_owned(), options.clone());
     let look = move || {
@@ -63,7 +63,7 @@ pub async fn open(spec: &str, options: &OpenOptions) -> Result<Source> {
 ///
 /// # Errors
 ///
-/// [`Error::Failed`] for a file in another format, which is named; otherwise as [`open`](fn@crate::open).
+/// `Kind::Failed` for a file in another format, which is named; otherwise as [`open`](fn@crate::open).
 pub async fn open_behind(
     device: DynDevice,
     location: &str,

@@ -121,7 +121,7 @@ pub(super) fn check(path: &Path, format: Virtual) -> Result<Checked> {
 /// Checks the footer; a dynamic or differencing VHD has a copy at its start, and either is enough. `header` is behind that copy.
 fn vhd(end: &[u8], start: &[u8], header: &[u8], path: &dyn fmt::Display) -> Result<()> {
     match Footer::parse(end).or_else(|| Footer::parse(start)) {
-        None => Err(Error::Evidence(format!(
+        None => Err(Error::evidence(format!(
             "{path}: a VHD image whose footers are damaged; its end may be missing: the file may be cut short"
         ))),
         Some(Footer { differencing: true, .. }) => {

@@ -56,7 +56,7 @@ enum Form {
 /// and not checked.
 pub(super) fn check(file: &RawFile) -> Result<Option<String>> {
     let start = read(file, 0, SECTOR)?;
-    let damaged = |why: &str| Error::Evidence(format!("{}: an extent of a VMDK {why}", file.path()));
+    let damaged = |why: &str| Error::evidence(format!("{}: an extent of a VMDK {why}", file.path()));
     let directory = match () {
         () if start.starts_with(SPARSE) => hosted(file, &start)?,
         () if start.starts_with(VMFS_SPARSE) => vmfs(&start),

@@ -19,7 +19,7 @@ pub(super) fn read(file: &RawFile, offset: u64, len: u64) -> Result<Vec<u8>> {
 
 /// Returns the refusal of a file that ends before the bytes that `what` names, at `offset`.
 pub(super) fn cut(file: &RawFile, what: &str, offset: u64) -> Error {
-    Error::Evidence(format!(
+    Error::evidence(format!(
         "{}: the file is cut short or damaged: it has {} bytes, and {what} is at offset {offset}; copy it again, completely",
         file.path(),
         size(file)

@@ -40,7 +40,7 @@ struct Header {
 impl Header {
     fn parse(file: &RawFile) -> Result<Self> {
         let bytes = read(file, 0, HEADER_LEN)?;
-        let damaged = |why: &str| Error::Evidence(format!("{}: a QCOW2 image {why}", file.path()));
+        let damaged = |why: &str| Error::evidence(format!("{}: a QCOW2 image {why}", file.path()));
         let is_new = bytes.get(4..8).is_some_and(|version| version > &[0, 0, 0, 2][..]);
         if bytes.len() < if is_new { HEADER_LEN as usize } else { 72 } {
             return Err(damaged("that is cut short"));
@@ -136,7 +136,7 @@ fn extension(file: &RawFile, header: &Header, wanted: u32) -> Result<Option<Stri
 fn l2_tables(file: &RawFile, header: &Header) -> Result<Vec<u64>> {
     let (entries, at) = (header.u32(36), header.u64(40));
     if entries > L1_ENTRIES_MAX {
-        return Err(Error::Evidence(format!(
+        return Err(Error::evidence(format!(
             "{}: a QCOW2 image with a table of {entries} tables: it is damaged",
             file.path()
         )));

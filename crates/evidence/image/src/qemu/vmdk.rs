@@ -75,7 +75,7 @@ fn embedded(file: &RawFile, header: &[u8]) -> Result<Vec<u8>> {
     }
     // qemu's product wraps around; ours must not differ.
     let start = offset.checked_mul(SECTOR).filter(|start| *start < size(file)).ok_or_else(|| {
-        Error::Evidence(format!(
+        Error::evidence(format!(
             "{}: a VMDK whose descriptor lies beyond its end: it is cut short or damaged",
             file.path()
         ))
@@ -245,7 +245,7 @@ impl Extent<'_> {
             // A link could lead to any file of this machine.
             Ok(_) => return Err(failed("is a link or no file at all; put the file itself beside the descriptor")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::Evidence(format!(
+                return Err(Error::evidence(format!(
                     "{}: its extent {name} is missing; put all files of the disk in one folder",
                     descriptor.display()
                 )));
@@ -260,7 +260,7 @@ impl Extent<'_> {
         }
         let start = read(&file, 0, SECTOR)?;
         if !self.magics.iter().any(|magic| start.starts_with(magic)) {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{}: its extent {name} has no signature of an extent: it is damaged, or in another format",
                 descriptor.display()
             )));

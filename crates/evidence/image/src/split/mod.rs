@@ -54,7 +54,7 @@ impl Split {
         let others = &files[..files.len() - 1];
         let is_odd = |part: &&SourceFile| part.size != first.size;
         if let Some(odd) = others.iter().find(is_odd).or((last.size > first.size).then_some(last)) {
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{} has {} bytes, but the first part has {}: one of them is cut short, or belongs to another image; \
                  if they do belong together, join them with cat",
                 odd.path.display(),

@@ -32,7 +32,7 @@ pub enum Found {
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if it is a later part, or may be one of several; [`Error::Evidence`] if a part is missing.
+/// `Kind::Misuse` if it is a later part, or may be one of several; `Kind::Evidence` if a part is missing.
 pub fn look(path: &Path) -> Result<Found> {
     let mut doubt = None;
     for name in PartName::all_of(path) {
@@ -182,7 +182,7 @@ fn in_order(mut names: Vec<PartName>) -> std::result::Result<Vec<PartName>, Vec<
 
 fn first_missing(path: &Path) -> Error {
     let path = path.display();
-    Error::Evidence(format!(
+    Error::evidence(format!(
         "{path} is a later part of a split image, and the first part is missing; to read this file alone, say raw:{path}"
     ))
 }
@@ -202,7 +202,7 @@ fn gap(path: &Path, names: &[PartName]) -> Error {
     let path = path.display();
     if missing.is_empty() {
         let shown: Vec<_> = names.iter().take(NAMED_MAX).map(|name| name.file_name().display().to_string()).collect();
-        return Error::Evidence(format!(
+        return Error::evidence(format!(
             "{path}: the order of the parts is not certain ({}, {} files in all); join them with cat, or say raw:{path} \
              to read this file alone",
             shown.join(", "),
@@ -211,7 +211,7 @@ fn gap(path: &Path, names: &[PartName]) -> Error {
     }
     let more = count - missing.len() as u64;
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    Error::Evidence(format!(
+    Error::evidence(format!(
         "{path}: {}{more} missing; put all parts of the image in one folder, and move files away that are none, or say \
          raw:{path} to read this file alone",
         list(&missing)

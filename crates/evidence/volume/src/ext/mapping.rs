@@ -99,7 +99,7 @@ impl Mapped {
             match self.runs.last_mut() {
                 Some(run)
                     if run.block + u64::from(run.count) == block
-                        && u64::from(run.at) + u64::from(run.count) == at.into() =>
+                        && u64::from(run.at) + u64::from(run.count) == u64::from(at) =>
                 {
                     run.count += 1;
                 }

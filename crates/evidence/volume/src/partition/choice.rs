@@ -6,6 +6,7 @@
 //! the first.
 
 use cheetah_device::{ByteRange, Device, Size};
+use cheetah_error::next::Measure;
 
 use super::mbr::Record;
 use super::{
@@ -195,7 +196,7 @@ async fn order_by_formats(
         Some(_) => None,
         None if best == rival => Some(format!(
             "The size of the source's sectors is not recorded, and the MBR is possible in sectors of {size} and of \
-             {other}: {} It is counted in {size}; --sector-size decides.",
+             {other}: {} It is counted in {size}",
             if best == 0 { "no place holds a known format." } else { "both lead to known formats." }
         )),
         None if rival > 0 || size != usual => Some(format!(
@@ -204,7 +205,8 @@ async fn order_by_formats(
         )),
         None => None,
     };
-    remarks.extend(sentence.map(Remark::note));
+    let next = (known.is_none() && best == rival).then(|| Measure::GiveSectorSize.into());
+    remarks.extend(sentence.map(|sentence| Remark { next, ..Remark::note(sentence) }));
     candidates.extend(weighed.into_iter().map(|(_, one)| one));
 }
 

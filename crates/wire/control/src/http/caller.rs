@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cheetah_device::error::{EACCES, EHOSTUNREACH, EKEYREVOKED};
+use cheetah_device::error::EHOSTUNREACH;
 use cheetah_device::{os_error, visible};
-use cheetah_error::Fact;
+use cheetah_error::{Fact, Next};
 use cheetah_tls::{ClientTls, Identity, Refusal, Transport};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
@@ -92,6 +92,8 @@ pub enum CallError {
         status: StatusCode,
         /// The server's message, safe to print; `None` if it sent none.
         error: Option<String>,
+        /// The next steps that the server names.
+        next: Vec<Next>,
     },
 }
 
@@ -110,6 +112,14 @@ impl CallError {
     /// The reason for which TLS was refused, if it was.
     pub fn refusal(&self) -> Option<Refusal> {
         self.io().and_then(Refusal::of_error)
+    }
+
+    /// The next steps, if there are some.
+    pub fn steps(&self) -> Vec<Next> {
+        match self {
+            Self::Refused { next, .. } => next.clone(),
+            _ => self.refusal().and_then(|refusal| Next::of_connection(refusal.errno())).into_iter().collect(),
+        }
     }
 
     /// What the error says about a node at the address.
@@ -143,8 +153,7 @@ fn refused(status: StatusCode, error: Option<&str>) -> String {
 /// What an error of a connection says about the node.
 fn fact_of(error: &io::Error) -> Fact {
     Fact::of_errno(match (Refusal::of_error(error), error.raw_os_error(), error.kind()) {
-        (Some(Refusal::Revoked), ..) => EKEYREVOKED,
-        (Some(_), ..) => EACCES,
+        (Some(refusal), ..) => refusal.errno(),
         // The operating system's time-out is that of a connection that nobody accepts.
         (None, Some(errno), kind) if kind != io::ErrorKind::TimedOut => errno,
         _ => EHOSTUNREACH,
@@ -266,8 +275,11 @@ impl Caller {
         };
         let status = response.status();
         let body = whole(response, REFUSAL_BYTES_MAX, deadline).await?.into_body();
-        let error = serde_json::from_slice::<ErrorBody>(&body).ok().map(|body| words(&body.error));
-        Err(CallError::Refused { status, error })
+        let (error, next) = match serde_json::from_slice::<ErrorBody>(&body) {
+            Ok(body) => (Some(words(&body.error)), body.next),
+            Err(_) => (None, Vec::new()),
+        };
+        Err(CallError::Refused { status, error, next })
     }
 
     /// Sends a request, and returns the whole answer, of at most `answer_bytes_max` bytes.
@@ -357,9 +369,9 @@ mod tests {
     #[tokio::test]
     async fn a_servers_words_are_one_short_line_without_escapes() {
         let error = "\u{1b}[2J\nnode pc7: ok\r\u{202e}".to_owned() + &"x".repeat(1000);
-        let refuse = || async { (StatusCode::CONFLICT, Json(ErrorBody { error })) };
+        let refuse = || async { (StatusCode::CONFLICT, Json(ErrorBody { error, next: Vec::new() })) };
         let at = server(Router::new().route("/", get(refuse))).await;
-        let Err(CallError::Refused { status: StatusCode::CONFLICT, error: Some(words) }) =
+        let Err(CallError::Refused { status: StatusCode::CONFLICT, error: Some(words), .. }) =
             get_from(&at, PATIENCE, 10).await
         else {
             panic!("it refuses");

@@ -272,7 +272,7 @@ impl Refused {
                 (true, "the write lease is not ours any more".into())
             }
             Failure::NotGranted(_) | Failure::UnknownExport { .. } => (false, format!("it came back, but {failure}")),
-            Failure::Forbidden(_) | Failure::Refused(_) | Failure::Violation(_) => return None,
+            Failure::Forbidden(_) | Failure::TlsOnly | Failure::Refused(_) | Failure::Violation(_) => return None,
         };
         Some(Self { fenced, why: why.into() })
     }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, EKEYREVOKED, ENOENT, ESTALE, ETIMEDOUT};
+use cheetah_device::error::{EACCES, EHOSTUNREACH, EIO, ENOENT, ENOKEY, ESTALE, ETIMEDOUT};
 use cheetah_device::fatal_reads::ByAddress;
 use cheetah_device::reconnect::Losses;
 use cheetah_device::{ByteRange, Data, Device, Error, Extent, Geometry, Io, Result, Zeroing};
@@ -58,6 +58,7 @@ use self::stream::Destination;
 use crate::handshake::client::{Agreement, ExportRequest, Failure};
 use crate::packing::{Method, Packing};
 use crate::proto::{PAYLOAD_LEN_MAX, TransmissionFlags, X_CHEETAH};
+use crate::starttls::NoTls;
 use crate::uri::{Address, NbdUri, PORT};
 
 pub use self::counters::ClientStats;
@@ -373,15 +374,15 @@ fn cannot_connect(config: &ClientConfig, error: &OpenError) -> Error {
         false => format!("{} ({})", config.name, config.uri),
     };
     let errno = match error {
-        OpenError::Io(error) => match Refusal::of_error(error) {
-            Some(Refusal::Revoked) => EKEYREVOKED,
-            Some(_) => EACCES,
+        OpenError::Io(error) => match Refusal::of_error(error).map(Refusal::errno).or_else(|| NoTls::errno_of(error)) {
+            Some(errno) => errno,
             // The operating system's time-out is that of a connection that nobody accepts.
             None if error.kind() == std::io::ErrorKind::TimedOut => EHOSTUNREACH,
             None => error.raw_os_error().unwrap_or(EIO),
         },
         OpenError::Silent(_) => ETIMEDOUT,
         OpenError::NoConnection(_) => EHOSTUNREACH,
+        OpenError::Negotiation(Failure::TlsOnly) => ENOKEY,
         OpenError::Negotiation(Failure::Forbidden(_)) => EACCES,
         OpenError::Negotiation(Failure::UnknownExport { .. }) => ENOENT,
         OpenError::Negotiation(Failure::NotGranted(name)) if name.starts_with("x-cheetah:instance/") => ESTALE,

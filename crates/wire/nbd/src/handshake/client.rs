@@ -62,6 +62,9 @@ pub enum Failure {
     /// The server does not let this client have the export.
     #[error("the server refused: {0}")]
     Forbidden(String),
+    /// The server refuses connections in clear.
+    #[error("the server refused: it speaks TLS only, with members of its room")]
+    TlsOnly,
     /// The server refused for another reason.
     #[error("the server refused: {0}")]
     Refused(String),
@@ -141,17 +144,15 @@ impl OptionReply {
     /// Why the server refuses.
     fn refusal(&self) -> Failure {
         match self.kind {
-            option::ERR_POLICY | option::ERR_TLS_REQD => Failure::Forbidden(self.message()),
+            // The server's own text does not know our options.
+            option::ERR_TLS_REQD => Failure::TlsOnly,
+            option::ERR_POLICY => Failure::Forbidden(self.message()),
             _ => Failure::Refused(self.message()),
         }
     }
 
     /// The message of an error reply.
     fn message(&self) -> String {
-        if self.kind == option::ERR_TLS_REQD {
-            // The server's own text does not know our options.
-            return "it speaks TLS only, with members of its room; say which room with --room".into();
-        }
         let text = String::from_utf8_lossy(&self.data);
         if !text.trim().is_empty() {
             return text.trim().to_owned();

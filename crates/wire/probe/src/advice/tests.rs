@@ -62,9 +62,6 @@ fn a_disk_over_a_slow_link_takes_as_long_as_its_bits_and_headers() {
     assert_eq!(advice.connections, 1);
     // The bandwidth-delay product is 240 KiB.
     assert!(advice.window_bytes >= 480 << 10 && advice.window_bytes <= 1 << 20, "{advice:?}");
-    let text = advice.to_string();
-    assert!(text.starts_with("A disk of 500GiB takes 12 h 28 min uncompressed"), "{text}");
-    assert!(!text.ends_with('\n') && text.contains("--compress zstd"), "{text}");
 }
 
 #[test]
@@ -198,7 +195,7 @@ proptest! {
         }
         prop_assert!(tuning.rate_bits_per_s.is_none_or(|rate| rate.is_finite() && rate > 0.0));
         if let Some(advice) = advise(&report, disk_bytes) {
-            prop_assert!(advice.raw_s >= 0.0 && advice.compressed_s >= 0.0 && !advice.to_string().is_empty());
+            prop_assert!(advice.raw_s >= 0.0 && advice.compressed_s >= 0.0);
         }
     }
 }

@@ -194,10 +194,10 @@ impl FarClient {
         let address = self.address;
         match error {
             // Older nodes answer this for every unknown path.
-            CallError::Refused { status: StatusCode::NOT_FOUND, error: Some(_) } => {
+            CallError::Refused { status: StatusCode::NOT_FOUND, error: Some(_), .. } => {
                 FarError::NotOne { address, why: "it knows nothing of measurements".to_owned() }
             }
-            CallError::Refused { status, error: Some(error) } => {
+            CallError::Refused { status, error: Some(error), .. } => {
                 FarError::Refused { address, status: status.as_u16(), error }
             }
             CallError::Refused { .. } | CallError::Malformed(_) | CallError::Ended(_) => {

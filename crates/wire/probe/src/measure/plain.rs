@@ -128,7 +128,7 @@ fn connect(
     if found.is_none() && ended.is_ok() {
         let why = refused.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
         let port = options.tcp_port;
-        problems.push(format!("Connecting to port {port} gave no round trip ({why}): name an open port with --port."));
+        problems.push(format!("Connecting to port {port} gave no round trip ({why})."));
     }
     (found, ended)
 }

@@ -1,5 +1,6 @@
 //! Runs all measurements, one after the other.
 
+use cheetah_error::next::Measure;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
@@ -8,7 +9,7 @@ use super::stop::Stop;
 use super::wire::{Watch, Wire};
 use super::{available, capacity, hops, mtu, plain, plain_mtu, probers, round_trip};
 use crate::limits::Budget;
-use crate::path::PathReport;
+use crate::path::{Method, PathReport};
 
 /// Measures the path to one host.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +44,7 @@ impl Probe {
                 report.interface = Some(wire.route.interface.clone());
                 report.backend = Some(wire.backend());
                 let ended = self.measure(&mut wire, &mut report);
+                report.next.extend(ended.as_ref().err().and_then(Stop::next));
                 let cause = ended.err().map(|stop| format!("Nothing more was measured: {stop}."));
                 report.trains = wire.trains;
                 report.problems.extend(cause);
@@ -111,13 +113,17 @@ impl Probe {
     /// Measures with ordinary sockets.
     fn plain(&self, report: &mut PathReport, mut watch: Watch<'_>) {
         let mut budget = Budget::new(self.options.limits);
-        let PathReport { problems, .. } = report;
+        let PathReport { problems, next, .. } = report;
         for aspect in Aspect::ALL.into_iter().filter(|aspect| self.options.aspects.contains(aspect)) {
             (watch.tell)(Event::Begins(aspect));
             let (options, budget) = (&self.options, &mut budget);
             let ended = match aspect {
                 Aspect::RoundTrip => {
                     let (found, ended) = plain::round_trip(self.address, options, &mut watch, budget, problems);
+                    let is_by_connecting = matches!(options.method, None | Some(Method::Tcp | Method::TcpConnect));
+                    if found.is_none() && ended.is_ok() && is_by_connecting {
+                        next.push(Measure::NameOpenPort.into());
+                    }
                     report.round_trip = found;
                     ended
                 }
@@ -130,6 +136,7 @@ impl Probe {
                 }
             };
             if let Err(stop) = ended {
+                next.extend(stop.next());
                 problems.push(format!("Measuring {} ended early: {stop}.", aspect.noun()));
                 if stop.is_final() {
                     break;

@@ -3,6 +3,8 @@
 use crate::capture::CaptureError;
 use crate::route::RouteError;
 use crate::send::SendError;
+use cheetah_error::Next;
+use cheetah_error::next::Measure;
 
 /// The reason a measurement ended early.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +25,7 @@ pub(super) enum Stop {
     #[error(transparent)]
     Capture(#[from] CaptureError),
     /// The limits are reached.
-    #[error("the limit of packets and bytes is reached; allow more with --packets-max")]
+    #[error("the limit of packets and bytes is reached")]
     Exhausted,
     /// An ordinary socket does not send, e.g. because the interface is down.
     #[error("packets cannot be sent any more: {0}")]
@@ -43,6 +45,11 @@ impl Stop {
                 | Self::Send(SendError::NotPermitted)
                 | Self::Capture(CaptureError::NotPermitted)
         )
+    }
+
+    /// What the user can do, if there is something.
+    pub(super) fn next(&self) -> Option<Next> {
+        matches!(self, Self::Exhausted).then(|| Measure::AllowMorePackets.into())
     }
 
     /// Returns whether other methods would fail as well.

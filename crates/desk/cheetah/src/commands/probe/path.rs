@@ -153,6 +153,7 @@ pub async fn run(
     }
     drop(shown);
     report.advice = advise(&report, args.disk.0);
+    let report = show::in_words(report);
     ui.answer(show::report(&report), &report);
     if report.is_empty() {
         return Err(Failure::failed(format!(

@@ -1,7 +1,8 @@
 //! The report on a path as text.
 
-use cheetah_probe::path::{Available, Capacity, FarEnd, Hop, Method, Mtu, PathReport, RoundTrip};
-use cheetah_probe::units::BitRate;
+use cheetah_device::Size;
+use cheetah_probe::path::{Advice, Available, Capacity, FarEnd, Hop, Method, Mtu, PathReport, RoundTrip};
+use cheetah_probe::units::{BitRate, Span};
 use comfy_table::Table;
 
 use crate::commands::compared::wrapped;
@@ -31,11 +32,36 @@ pub fn report(report: &PathReport) -> String {
         text.push_str(&format!("\n{}", wrapped(&format!("- {problem}"), 0)));
     }
     if let Some(advice) = &report.advice {
-        let advice = advice.to_string();
+        let advice = describe_advice(advice);
         let lines = advice.lines().map(|line| wrapped(line, line.len() - line.trim_start().len()));
         text.push_str(&format!("\n\n{}", lines.collect::<Vec<_>>().join("\n")));
     }
     text
+}
+
+/// The problems, and what the user can do about them, a sentence each.
+pub fn in_words(mut report: PathReport) -> PathReport {
+    for step in std::mem::take(&mut report.next) {
+        let clause = cheetah_words::clause(&step);
+        let (first, rest) = clause.split_at(1);
+        report.problems.push(format!("{}{rest}.", first.to_uppercase()));
+    }
+    report
+}
+
+fn describe_advice(advice: &Advice) -> String {
+    let (disk, raw, packed) = (Size(advice.disk_bytes), Span(advice.raw_s), Span(advice.compressed_s));
+    let mut lines = vec![format!("A disk of {disk} takes {raw} uncompressed, and about {packed} compressed.")];
+    lines.push(match advice.compress {
+        true => format!("Compress on the way: --compress {}, or auto.", advice.method),
+        false => "Do not compress on the way: --compress none.".to_owned(),
+    });
+    let plural = if advice.connections == 1 { "" } else { "s" };
+    let (window, prefetch) = (Size(advice.window_bytes), Size(advice.prefetch_bytes));
+    let connections = advice.connections;
+    lines.push(format!("Use {connections} connection{plural}, {window} in flight, and up to {prefetch} of prefetch."));
+    lines.extend(advice.why.iter().map(|why| format!("  {why}")));
+    lines.join("\n")
 }
 
 fn heading(report: &PathReport) -> String {

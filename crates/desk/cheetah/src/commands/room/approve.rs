@@ -72,7 +72,7 @@ pub fn run(args: &Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let code = Code::parse(&args.code)
         .ok_or_else(|| Failure::misused(format!("'{}' is not a code; type its 8 digits", args.code)))?;
     let place = room.change_pending(|pending| {
-        pending.approve(code, args.role, now_s()).map_err(|error| Error::failed(error.to_string()))
+        pending.approve(code, args.role, now_s()).map_err(|error| Error::failed(error.to_string()).next(error.next()))
     })?;
     let value = Approve { address: &place.address, name: &place.name, role: place.role.name(), room: room.name() };
     ui.answer(format_args!("{} at {} is let in as {}", place.name, place.address, place.role), &value);

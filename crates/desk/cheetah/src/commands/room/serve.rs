@@ -9,6 +9,7 @@ use cheetah_room::announce::announce;
 use cheetah_room::machine::PORT;
 use cheetah_room::server::{CLOCK_TOLERANCE_S, Event, serve};
 use cheetah_room::{Room, Serving};
+use cheetah_words::sentence;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
@@ -77,7 +78,7 @@ pub async fn run(args: Args, room: Option<&str>, ui: Ui) -> Result<()> {
     let watched = Room::open(&name)?;
     let announced = args.announce || !(args.no_announce || at.ip().is_loopback());
     let _announcement = announced.then(|| announce(&room, at)).transpose().unwrap_or_else(|error| {
-        ui.warn(format_args!("the room is not announced on the local network: {error}"));
+        ui.warn(format_args!("the room is not announced on the local network: {}", sentence(&error)));
         None
     });
     tokio::select! {
@@ -164,8 +165,9 @@ fn report(event: &Event, ui: Ui) {
             );
             ui.event(text, &value);
         }
-        Event::Refused { address, why } => {
-            ui.event(format_args!("refused {address}: {why}"), &answers::Serve::Refused { address, why });
+        Event::Refused { address, why, next } => {
+            let why = cheetah_words::with(why, &next);
+            ui.event(format_args!("refused {address}: {why}"), &answers::Serve::Refused { address, why: &why });
         }
     }
 }

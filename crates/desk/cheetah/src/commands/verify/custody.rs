@@ -6,12 +6,14 @@ use cheetah_custody::{CustodyEvent, CustodyLog, LogReport, State, Verified, Wipe
 use cheetah_device::Size;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
+use cheetah_error::Error;
+use cheetah_words::sentence;
 use serde_json::Value;
 
 use super::Keys;
 use crate::answers::verify::VerifyLog;
 use crate::commands::compared::wrapped;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::ui::Ui;
 
 /// Checks the log at `path` and prints its problems.
@@ -28,7 +30,7 @@ pub fn run(path: &Path, keys: &Keys, ui: Ui) -> Result<()> {
     ui.answer(lines.join("\n"), &value);
     match problems.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::evidence(format!("{name}: {first}"))),
+        Some(first) => Err(Error::evidence(format!("{name}: {first}")).advise(report.steps()).into()),
     }
 }
 
@@ -137,6 +139,6 @@ fn append(path: &Path, log: &LogReport, keys: &Keys, event: &CustodyEvent, ui: U
     let Some(key) = keys.own_in(log).filter(|_| log.problem.is_none() && is_known) else { return };
     let noted = CustodyLog::open_existing(path, key).and_then(|mut log| log.append(event).map(drop));
     if let Err(error) = noted {
-        ui.warn(format_args!("the result is not recorded in the custody log: {error}"));
+        ui.warn(format_args!("the result is not recorded in the custody log: {}", sentence(&error)));
     }
 }

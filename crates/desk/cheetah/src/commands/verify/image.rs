@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use cheetah_custody::{Audit, AuditOptions, audit};
+use cheetah_custody::{Audit, AuditOptions, LogReport, audit};
 use cheetah_device::Size;
+use cheetah_error::Error;
 use cheetah_image::HashKind;
 use cheetah_source::{LinkUse, SourceOptions, doubts, open};
 
@@ -49,7 +50,9 @@ pub async fn run(args: &Args, path: Option<PathBuf>, keys: &Keys, ui: Ui) -> Res
     }
     match found.problems.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::evidence(format!("{name}: {first}"))),
+        Some(first) => {
+            Err(Error::evidence(format!("{name}: {first}")).advise(found.log.iter().flat_map(LogReport::steps)).into())
+        }
     }
 }
 

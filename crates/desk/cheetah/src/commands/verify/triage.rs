@@ -4,11 +4,12 @@ use std::path::Path;
 
 use cheetah_custody::{Triaged, Verified, verify_log};
 use cheetah_device::path_text::path_to_text;
+use cheetah_error::Error;
 
 use super::{Args, Keys, custody};
 use crate::answers::verify::VerifyTriage;
 use crate::commands::compared::wrapped;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::ui::Ui;
 
 /// Whether `folder` holds a triage with a log.
@@ -44,6 +45,6 @@ pub fn run(folder: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     }
     match problems.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::evidence(format!("{name}: {first}"))),
+        Some(first) => Err(Error::evidence(format!("{name}: {first}")).advise(report.steps()).into()),
     }
 }

@@ -64,7 +64,7 @@ fn an_agent_with_another_disk_is_refused_without_same_source() {
 
     let report = report(&examiner.again(&args, &["--same-source", "--verify"]).ok());
     assert!(examiner.read("x.raw") == other);
-    let vouched = |text: &str| text.contains("--same-source") && text.contains("other.img");
+    let vouched = |text: &str| text.contains("vouched for the source") && text.contains("other.img");
     assert!(report["notes"].as_array().unwrap().iter().any(|note| vouched(note.as_str().unwrap())), "{report}");
     assert!(vouched(&String::from_utf8(examiner.read("x.raw.report.txt")).unwrap()));
     assert!(vouched(&examiner.log()));

@@ -28,7 +28,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if it names no object.
+    /// `Kind::Misuse` if it names no object.
     pub fn parse(text: &str, settings: Settings) -> Result<Self> {
         let wrong = |why: &str| Error::misuse(format!("s3://{text}: {why}; write s3://BUCKET/KEY"));
         let (bucket, key) = text.split_once('/').ok_or_else(|| wrong("this names no object"))?;
@@ -132,7 +132,7 @@ mod tests {
     fn a_text_that_names_no_object_is_a_misuse() {
         for bad in ["", "lab", "lab/", "/key", "lab@evil/key", "lab#/key", "lab/folder/", "lab/a\nb"] {
             let error = object(bad, None).unwrap_err();
-            assert!(matches!(error, Error::Misuse(_)) && error.to_string().contains("s3://BUCKET/KEY"), "{error}");
+            assert!(error.is_misuse() && error.to_string().contains("s3://BUCKET/KEY"), "{error}");
         }
     }
 }

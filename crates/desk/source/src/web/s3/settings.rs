@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Result, next};
 
 /// Where the object store is, and the credentials for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if there are no credentials, or they are of a kind that is not supported; [`Error::Failed`] if
+    /// `Kind::Misuse` if there are no credentials, or they are of a kind that is not supported; `Kind::Failed` if
     /// a file of them cannot be read.
     pub fn of_user() -> Result<Self> {
         Self::read(&|name| std::env::var(name).ok())
@@ -70,15 +70,14 @@ fn credentials(variable: &dyn Fn(&str) -> Option<String>, profile: &Profile) -> 
     }
     let name = &profile.name;
     let other = ["role_arn", "sso_session", "sso_start_url", "credential_process"];
-    Err(Error::misuse(match other.iter().find(|key| profile.value(key).is_some()) {
-        Some(key) => format!(
-            "profile {name} has {key}, which is not supported; export its key first: \
-             eval \"$(aws configure export-credentials --profile {name} --format env)\""
+    Err(match other.iter().find(|key| profile.value(key).is_some()) {
+        Some(key) => Error::misuse(format!("profile {name} has {key}, which is not supported"))
+            .next(next::Source::ExportKey { profile: name.to_owned() }),
+        None => Error::misuse(
+            "there are no credentials for the object store; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+             AWS_PROFILE, or AWS_NO_SIGN_REQUEST=true for a public bucket",
         ),
-        None => "there are no credentials for the object store; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
-                 AWS_PROFILE, or AWS_NO_SIGN_REQUEST=true for a public bucket"
-            .to_owned(),
-    }))
+    })
 }
 
 /// A section of the user's files.
@@ -187,7 +186,7 @@ mod tests {
     fn missing_credentials_are_a_misuse_that_says_what_to_set() {
         let refused = |variables: &[(&str, &str)], config: &str, why: &str| {
             let error = read(variables, "", config).unwrap_err();
-            assert!(matches!(error, Error::Misuse(_)) && error.to_string().contains(why), "{error}");
+            assert!(error.is_misuse() && error.to_string().contains(why), "{error}");
         };
         refused(&[], "", "AWS_ACCESS_KEY_ID");
         refused(&[("AWS_PROFILE", "absent")], "[default]\n", "no profile absent");

@@ -17,7 +17,7 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 ///
 /// # Errors
 ///
-/// [`Error::Failed`] if the credentials have characters that a header cannot have.
+/// `Kind::Failed` if the credentials have characters that a header cannot have.
 pub(super) fn sign(
     credentials: &Credentials,
     region: &str,

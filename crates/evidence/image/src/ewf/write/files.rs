@@ -17,7 +17,8 @@ use crate::ewf::v1::SIGNATURE;
 use crate::own_file::{FileId, not_following_links};
 use crate::publish::{Unpublished, publish};
 use crate::regular;
-use cheetah_error::{Error, Result};
+use cheetah_error::next::Acquisition;
+use cheetah_error::{Error, Result, next};
 
 /// The maximum number of finished segments that wait to be synced, which bounds open files.
 const UNSYNCED_MAX: usize = 8;
@@ -102,7 +103,7 @@ impl Files {
             Current::open(names.partial(1)?).or_else(|error| Current::open(names.whole(1)?).map_err(|_| error))?;
         if walk::guid(&first.file) != Some(guid) {
             let path = first.path.display();
-            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to resume")));
+            return Err(Error::evidence(format!("{path}: belongs to another image than the one to resume")));
         }
         let lock = lock(&first)?;
         for number in number.saturating_add(1).. {
@@ -114,7 +115,7 @@ impl Files {
         let len = current.file.metadata().map_err(|error| current.failed("looking at", &error))?.len();
         if len < end {
             let path = current.path.display();
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{path}: has {len} bytes, but {end} were on stable storage; it was truncated, so start again"
             )));
         }
@@ -160,10 +161,7 @@ impl SegmentFiles for Files {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
                     let path = self.current.path.display();
-                    Error::failed(format!(
-                        "writing {path}: {}; run the same command to resume",
-                        os_error::describe(&error)
-                    ))
+                    Error::failed(format!("writing {path}: {}", os_error::describe(&error))).next(Acquisition::Resume)
                 }
                 _ => self.current.failed("writing", &error),
             }
@@ -323,12 +321,12 @@ fn has_no_content(file: &File) -> bool {
 }
 
 fn foreign(path: &Path, is: &str) -> Error {
-    Error::misuse(format!("{} {is}, and is left alone; move it away, and run the same command again", path.display()))
+    Error::misuse(format!("{} {is}, and is left alone", path.display())).next(next::Files::MoveAway)
 }
 
 fn refusal(path: &Path) -> Error {
     let path = path.display();
-    Error::misuse(format!("{path} already exists; move it away, choose another name or use --force"))
+    Error::misuse(format!("{path} already exists")).next(next::Files::MoveAwayOrReplace)
 }
 
 /// Whether any file has this name.
@@ -348,10 +346,7 @@ pub fn discard(names: &Names) -> Result<()> {
         })?;
         check_only_name(&file, &path)?;
         if walk::is_done(&file) {
-            return Err(foreign(
-                &path,
-                "is the end of a finished image, which the same command without --restart names",
-            ));
+            return Err(foreign(&path, "is the end of a finished image"));
         }
         let is_own = has_beginning_only(&file)
             || match number {

@@ -101,7 +101,7 @@ impl E01Writer {
         shape.check(size, &options)?;
         let at_a_chunk = offset.is_multiple_of(shape.chunk_bytes()) || *offset == size;
         if *offset > size || !at_a_chunk || open.section > open.end {
-            return Err(Error::Evidence(format!("an image of {size} bytes cannot be resumed at {offset}")));
+            return Err(Error::evidence(format!("an image of {size} bytes cannot be resumed at {offset}")));
         }
         let volume = sections::volume(&options, shape)?;
         let files = Files::resume(Names::new(path)?, open.segment, open.end, shape.guid, options.force)?;

@@ -65,7 +65,7 @@ impl Partial {
     pub fn open(path: &Path, checkpoint: &Checkpoint) -> Result<Self> {
         let names = Names::new(path)?;
         if !(1..=CHUNK_BYTES_MAX).contains(&checkpoint.shape.chunk_bytes()) {
-            return Err(Error::Evidence("the checkpoint is damaged; start again".to_owned()));
+            return Err(Error::evidence("the checkpoint is damaged; start again".to_owned()));
         }
         let mut inner = Inner {
             size: checkpoint.offset,
@@ -90,7 +90,7 @@ impl Partial {
         }
         if chunk != inner.size.div_ceil(inner.chunk_bytes) {
             let path = path.display();
-            return Err(Error::Evidence(format!(
+            return Err(Error::evidence(format!(
                 "{path}: the partial image does not match the checkpoint; start again"
             )));
         }
@@ -112,7 +112,7 @@ impl Inner {
         let segment = Segment::open(names, number)?;
         if walk::guid(&segment.file) != Some(checkpoint.shape.guid) {
             let path = segment.path.display();
-            return Err(Error::Evidence(format!("{path}: belongs to another image than the one to resume")));
+            return Err(Error::evidence(format!("{path}: belongs to another image than the one to resume")));
         }
         let mut sectors_end = 0;
         for found in walk(&segment.file).take_while(|found| end.is_none_or(|end| found.next <= end)) {
@@ -125,7 +125,7 @@ impl Inner {
                     let count = le(&header[..4]);
                     if adler32(&header[..20]) as u64 != le(&header[20..]) || count > ENTRIES_MAX as u64 {
                         let path = segment.path.display();
-                        return Err(Error::Evidence(format!("{path}: a table is damaged; start again")));
+                        return Err(Error::evidence(format!("{path}: a table is damaged; start again")));
                     }
                     let entries = Entries::At(found.content + TABLE_HEADER_BYTES);
                     let (segment, base) = (self.segments.len(), le(&header[8..16]));

@@ -1,0 +1,196 @@
+//! What a user can do after a failure: the facts, without a verb or an option of the command line.
+
+mod acquisition;
+mod attach;
+mod drive;
+mod files;
+mod layout;
+mod lease;
+mod measure;
+mod node;
+mod room;
+mod seal;
+mod source;
+
+use std::error::Error as StdError;
+use std::io;
+
+use cheetah_device::Error as DeviceError;
+use cheetah_device::error::{EKEYREJECTED, EKEYREVOKED, ENOKEY, ENONET, EPROTONOSUPPORT, Withheld};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use acquisition::Acquisition;
+pub use attach::Attach;
+pub use drive::Drive;
+pub use files::Files;
+pub use layout::Layout;
+pub use lease::Lease;
+pub use measure::Measure;
+pub use node::Node;
+pub use room::Room;
+pub use seal::Seal;
+pub use source::Source;
+
+/// A step that a user can take after a failure. As JSON, it is an object with the name of the `step`, and what it is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Next {
+    /// What can be done about an acquisition, and about what it writes.
+    Acquisition(Acquisition),
+    /// What can be done about files that are in the way, or do not fit.
+    Files(Files),
+    /// What can be done about a source that cannot be used as it was asked for.
+    Source(Source),
+    /// What can be done if another process has the right to write to a drive, or to fill it.
+    Lease(Lease),
+    /// What can be done if a drive cannot be laid out over its nodes.
+    Layout(Layout),
+    /// What can be done about a drive.
+    Drive(Drive),
+    /// What can be done about a node.
+    Node(Node),
+    /// What can be done about the key of a sealed drive.
+    Seal(Seal),
+    /// What can be done about a room, and about membership in it.
+    Room(Room),
+    /// What can be done about a mount or a block device.
+    Attach(Attach),
+    /// What can be done about a measurement.
+    Measure(Measure),
+}
+
+impl Next {
+    /// The next step for a device's error, if it has one.
+    pub fn of_device(error: &DeviceError) -> Option<Self> {
+        match error {
+            DeviceError::Withheld { reason: Withheld::BeyondLayout, .. } => Some(Drive::RefetchOrRewrite.into()),
+            DeviceError::Withheld { reason: Withheld::Unverified, .. } => Some(Seal::TakeUnverified.into()),
+            _ => None,
+        }
+    }
+
+    /// The next step for a connection that failed with this error of the operating system, if it has one.
+    pub fn of_connection(errno: i32) -> Option<Self> {
+        match errno {
+            EKEYREVOKED => Some(Room::RejoinByInvitation.into()),
+            EKEYREJECTED | ENOKEY | ENONET => Some(Room::SayRoom.into()),
+            EPROTONOSUPPORT => Some(Room::StartWithRoom.into()),
+            _ => None,
+        }
+    }
+
+    /// The name of the step in JSON.
+    pub fn name(&self) -> String {
+        let step = serde_json::to_value(self).unwrap_or_default();
+        step.get("step").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// The step as JSON, for an event of the log.
+    pub fn record(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The next steps of an error of the operating system, or of a connection, that wraps an error of ours.
+    pub fn of_io(error: &io::Error) -> Vec<Self> {
+        let mut cause = error.get_ref().map(|inner| inner as &(dyn StdError + 'static));
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<crate::Error>() {
+                return error.steps().to_vec();
+            }
+            // An error of the system shows the error that it wraps as itself.
+            cause = match error.downcast_ref::<io::Error>() {
+                Some(error) => error.get_ref().map(|inner| inner as &(dyn StdError + 'static)),
+                None => error.source(),
+            };
+        }
+        Vec::new()
+    }
+}
+
+/// Reads next steps that another program sent, without those that this one does not know.
+///
+/// # Errors
+///
+/// If it is no list.
+pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Next>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Step {
+        Known(Next),
+        Other(IgnoredAny),
+    }
+    let steps = Vec::<Step>::deserialize(deserializer)?;
+    let known = steps.into_iter().filter_map(|step| match step {
+        Step::Known(next) => Some(next),
+        Step::Other(_) => None,
+    });
+    Ok(known.collect())
+}
+
+impl From<Acquisition> for Next {
+    fn from(step: Acquisition) -> Self {
+        Self::Acquisition(step)
+    }
+}
+
+impl From<Files> for Next {
+    fn from(step: Files) -> Self {
+        Self::Files(step)
+    }
+}
+
+impl From<Source> for Next {
+    fn from(step: Source) -> Self {
+        Self::Source(step)
+    }
+}
+
+impl From<Lease> for Next {
+    fn from(step: Lease) -> Self {
+        Self::Lease(step)
+    }
+}
+
+impl From<Layout> for Next {
+    fn from(step: Layout) -> Self {
+        Self::Layout(step)
+    }
+}
+
+impl From<Drive> for Next {
+    fn from(step: Drive) -> Self {
+        Self::Drive(step)
+    }
+}
+
+impl From<Node> for Next {
+    fn from(step: Node) -> Self {
+        Self::Node(step)
+    }
+}
+
+impl From<Seal> for Next {
+    fn from(step: Seal) -> Self {
+        Self::Seal(step)
+    }
+}
+
+impl From<Room> for Next {
+    fn from(step: Room) -> Self {
+        Self::Room(step)
+    }
+}
+
+impl From<Attach> for Next {
+    fn from(step: Attach) -> Self {
+        Self::Attach(step)
+    }
+}
+
+impl From<Measure> for Next {
+    fn from(step: Measure) -> Self {
+        Self::Measure(step)
+    }
+}
