@@ -7,7 +7,7 @@ use cheetah_iscsi::pdu::request::Numbers;
 use cheetah_iscsi::pdu::{Digests, Sequence};
 use cheetah_iscsi::scsi::{Capacity, Cdb, Standard, serial_number};
 use cheetah_iscsi::session::{OTHER_LEN_MAX, Outcome, Session};
-use cheetah_iscsi::{Credentials, IscsiUri, Password};
+use cheetah_iscsi::{Credentials, IscsiUri, LoginKeys, Password};
 
 const ISID: [u8; 6] = [0x80, 0, 0, 0, 0, 0];
 const READS: [u32; 4] = [64, 512, 40_000, 1 << 20];
@@ -30,13 +30,13 @@ pub fn run(data: &[u8]) {
 
 fn agreement(digests: Digests) -> NegotiatedLogin {
     let sequence = Sequence { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 31 };
-    NegotiatedLogin { digests, numbers: Numbers::default(), sequence }
+    NegotiatedLogin { digests, keys: LoginKeys::default(), numbers: Numbers::default(), sequence }
 }
 
 fn log_in(data: &[u8], known: bool) {
     let credentials = known.then(|| Credentials { user: "ann".into(), password: Some(Password::new("secret")) });
-    let parameters =
-        LoginParameters { initiator: "iqn.x:me".into(), target: Some("iqn.x:disk".into()), credentials, isid: ISID };
+    let (initiator, target) = ("iqn.x:me".into(), Some("iqn.x:disk".into()));
+    let parameters = LoginParameters { initiator, target, credentials, isid: ISID, keys: LoginKeys::default() };
     let (mut input, mut out) = (BytesMut::from(data), BytesMut::new());
     let mut login = Login::start(parameters, &mut out);
     if let Ok(Step::Done(agreement)) = login.advance(&mut input, &mut out) {

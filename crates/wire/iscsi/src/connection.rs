@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::login::{Discovery, Login, LoginError, LoginParameters, Step};
+use crate::options::LoginKeys;
 use crate::scsi::Cdb;
 use crate::session::{Outcome, Session, SessionEnd};
 use crate::uri::IscsiUri;
@@ -47,6 +48,8 @@ pub(crate) enum ConnectionError {
 pub(crate) struct IscsiConnection {
     stream: TcpStream,
     pub session: Session,
+    /// The keys the target agreed to.
+    pub keys: LoginKeys,
     input: BytesMut,
     pub out: BytesMut,
     /// Completed commands; the caller of `poll` drains it.
@@ -87,7 +90,7 @@ impl IscsiConnection {
             exchange(&mut stream, &mut input, &mut out).await?;
             if let Step::Done(agreement) = login.advance(&mut input, &mut out)? {
                 let session = Session::new(&agreement, lun, in_flight_max);
-                return Ok(Self { stream, session, input, out, ended: Vec::new() });
+                return Ok(Self { stream, session, keys: agreement.keys, input, out, ended: Vec::new() });
             }
         }
     }

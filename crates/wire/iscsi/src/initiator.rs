@@ -1,6 +1,7 @@
 //! A logical unit of an iSCSI target as a [`Device`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,14 +17,13 @@ use crate::connection::{ConnectionError, IscsiConnection};
 use crate::connection_task::{Call, ConnectionTask, Unanswered, UnitAddress};
 use crate::inquiry::Inquiry;
 use crate::login::{LoginParameters, TARGETS_MAX};
+use crate::options::LoginKeys;
 use crate::scsi::{self, Cdb, NotReadyReason, Sense, SenseKey};
 use crate::session::Outcome;
 use crate::uri::IscsiUri;
 
 /// The initiator's default name, under the reserved domain `invalid`.
 const NAME: &str = "iqn.2026-01.invalid.cheetah:initiator";
-/// The maximum number of outstanding commands.
-const IN_FLIGHT_MAX: usize = 256;
 /// The number of times a command is repeated after an abort or a unit attention.
 const REPEATS_MAX: u32 = 8;
 /// The pause before a command to a busy target is repeated.
@@ -43,18 +43,16 @@ pub struct IscsiConfig {
     /// The time without progress, over any number of connections, after which a read fails with [`Error::Lost`]; also
     /// the time limit for connecting.
     pub timeout: Duration,
-    /// The maximum number of outstanding commands: 1 to 256. The target may allow fewer.
-    pub in_flight_max: usize,
     /// Whether a lost connection is replaced. The new one leads to a logical unit that describes itself as before,
     /// which may be another disk. If not, all reads fail with [`Error::Lost`] from then on.
     pub trust_reconnects: bool,
 }
 
 impl IscsiConfig {
-    /// Returns the default configuration: up to 32 outstanding commands, and a time-out of 10 s.
+    /// Returns the default configuration: the options of the URI, and a time-out of 10 s.
     pub fn new(uri: IscsiUri) -> Self {
         let name = uri.to_string().into();
-        Self { uri, name, timeout: Duration::from_secs(10), in_flight_max: 32, trust_reconnects: true }
+        Self { uri, name, timeout: Duration::from_secs(10), trust_reconnects: true }
     }
 }
 
@@ -64,9 +62,15 @@ pub struct Initiator {
     inquiry: Inquiry,
     /// The maximum number of blocks in one command.
     transfer_blocks_max: u32,
+    /// The maximum number of outstanding commands, of all sessions together.
     in_flight_max: usize,
     timeout: Duration,
-    calls: mpsc::UnboundedSender<Call>,
+    /// One channel to the task of each session.
+    calls: Vec<mpsc::UnboundedSender<Call>>,
+    /// The number of calls so far: the sessions take turns.
+    called: AtomicUsize,
+    /// The keys that the target agreed to at the first login.
+    agreed: LoginKeys,
     fatal: Arc<FatalReads>,
     trust_reconnects: bool,
     /// The reads that failed because the target is lost.
@@ -74,48 +78,69 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Connects, logs in and identifies the logical unit. The connection's task runs on the calling runtime.
+    /// Connects, logs in and identifies the logical unit, with as many sessions as the URI asks for. Their tasks run on
+    /// the calling runtime.
     ///
     /// # Errors
     ///
-    /// If the target cannot be reached, refuses the login, or has no such logical unit; if the URI names no logical
+    /// If the target cannot be reached, refuses a login, or has no such logical unit; if the URI names no logical
     /// unit, the error lists the targets the host has.
     pub async fn connect(config: IscsiConfig) -> Result<Self> {
-        let IscsiConfig { uri, name, timeout: limit, in_flight_max, trust_reconnects } = config;
+        let IscsiConfig { uri, name, timeout: limit, trust_reconnects } = config;
         let fail = |error: ConnectionError| cannot_connect(&name, &uri, &error);
-        let parameters = LoginParameters {
-            initiator: uri.initiator.clone().unwrap_or_else(|| NAME.to_owned()),
-            target: uri.unit.as_ref().map(|unit| unit.target.clone()),
-            credentials: uri.credentials.clone(),
-            isid: isid().map_err(|error| fail(error.into()))?,
-        };
+        let parameters = login_parameters(&uri).map_err(fail)?;
         let Some(unit) = uri.unit.clone() else {
             let asked = timeout(limit, IscsiConnection::discover(&uri, parameters))
                 .await
                 .unwrap_or(Err(ConnectionError::Silent(limit)));
             return Err(fail(ConnectionError::Unusable(listing(&asked.map_err(fail)?))));
         };
-        let in_flight_max = in_flight_max.clamp(1, IN_FLIGHT_MAX);
-        let route =
-            UnitAddress { uri: uri.clone(), unit, parameters, name: Arc::clone(&name), timeout: limit, in_flight_max };
+        let commands = usize::from(uri.options.commands);
+        let route = UnitAddress {
+            uri: uri.clone(),
+            unit,
+            parameters,
+            name: Arc::clone(&name),
+            timeout: limit,
+            in_flight_max: commands,
+        };
         let (connection, identity) = route.open(limit).await.map_err(fail)?;
-        let (calls, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(ConnectionTask::new(route, identity.clone(), trust_reconnects, receiver).run(connection));
-        let (inquiry, transfer_blocks_max) = (identity.inquiry, identity.transfer_blocks_max);
+        let agreed = connection.keys;
+        tracing::info!("{name}: logged in with {agreed}, {commands} commands, sessions: {}", uri.options.sessions);
+        let start = |route, connection| {
+            let (calls, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(ConnectionTask::new(route, identity.clone(), trust_reconnects, receiver).run(connection));
+            calls
+        };
+        let mut calls = vec![start(route.clone(), connection)];
+        while calls.len() < usize::from(uri.options.sessions) {
+            let route = UnitAddress { parameters: login_parameters(&uri).map_err(fail)?, ..route.clone() };
+            let (connection, another) = route.open(limit).await.map_err(fail)?;
+            if let Some(difference) = identity.inquiry.difference(&another.inquiry) {
+                let why = format!("another logical unit answers a further session: {difference}");
+                return Err(fail(ConnectionError::Unusable(why)));
+            }
+            calls.push(start(route, connection));
+        }
         let fatal = FATAL.of(uri.to_string());
-        let failures = Losses::default();
-        let timeout = limit;
         Ok(Self {
+            inquiry: identity.inquiry.clone(),
+            transfer_blocks_max: identity.transfer_blocks_max,
+            in_flight_max: commands * calls.len(),
             name,
-            inquiry,
-            transfer_blocks_max,
-            in_flight_max,
-            timeout,
+            timeout: limit,
             calls,
+            called: AtomicUsize::new(0),
+            agreed,
             fatal,
             trust_reconnects,
-            failures,
+            failures: Losses::default(),
         })
+    }
+
+    /// The keys that the target agreed to at the first login.
+    pub fn agreed(&self) -> LoginKeys {
+        self.agreed
     }
 
     /// The properties the logical unit reports.
@@ -225,7 +250,8 @@ impl Initiator {
     async fn call(&self, cdb: Cdb, len: u32) -> std::result::Result<Outcome, Unanswered> {
         let (reply, answer) = oneshot::channel();
         let gone = || Unanswered::Lost("the task that keeps the connection is gone".into());
-        self.calls.send(Call { cdb, len, reply }).map_err(|_| gone())?;
+        let turn = self.called.fetch_add(1, Ordering::Relaxed) % self.calls.len();
+        self.calls[turn].send(Call { cdb, len, reply }).map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -311,6 +337,17 @@ impl Device for Initiator {
             Ok(()) => Io::later(self.read_any(range)),
         }
     }
+}
+
+/// The parameters of a session's login.
+fn login_parameters(uri: &IscsiUri) -> std::result::Result<LoginParameters, ConnectionError> {
+    Ok(LoginParameters {
+        initiator: uri.initiator.clone().unwrap_or_else(|| NAME.to_owned()),
+        target: uri.unit.as_ref().map(|unit| unit.target.clone()),
+        credentials: uri.credentials.clone(),
+        isid: isid()?,
+        keys: uri.options.keys,
+    })
 }
 
 /// A random session identifier (RFC 7143, 11.12.5).

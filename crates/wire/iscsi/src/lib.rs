@@ -14,6 +14,7 @@ mod connection_task;
 mod initiator;
 mod inquiry;
 pub mod login;
+mod options;
 pub mod pdu;
 pub mod scsi;
 pub mod session;
@@ -23,4 +24,5 @@ mod uri;
 
 pub use initiator::{Initiator, IscsiConfig};
 pub use inquiry::Inquiry;
+pub use options::{COMMANDS_MAX, LoginKeys, SESSIONS_MAX, SessionOptions};
 pub use uri::{BadUri, Credentials, IscsiUri, LUN_MAX, NAME_LEN_MAX, PORT, Password, Unit};

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use bytes::{Buf, Bytes, BytesMut};
 use cheetah_device::receive::{DIRECT_LEN_MIN, HEAD_LEN, INPUT_LEN, SURPLUS_LEN, Target, split_surplus};
 
-use crate::login::{NegotiatedLogin, SEGMENT_LEN_MAX};
+use crate::login::NegotiatedLogin;
 use crate::pdu::request::{self, Numbers};
 use crate::pdu::{Digests, NO_TAG, Response, Sequence, Violation, frame, serial};
 use crate::scsi::{CHECK_CONDITION, Cdb, GOOD, Sense};
@@ -70,6 +70,8 @@ pub struct Session {
     ping: Option<u32>,
     segment: Option<Segment>,
     segment_len_last: usize,
+    /// The longest data segment of a command's data, in bytes.
+    segment_len_max: usize,
 }
 
 impl Session {
@@ -86,6 +88,7 @@ impl Session {
             ping: None,
             segment: None,
             segment_len_last: 0,
+            segment_len_max: agreement.keys.segment_len_max as usize,
         }
     }
 
@@ -196,7 +199,7 @@ impl Session {
                 let why = format!("data out of sequence: piece {data_sn} where {} was due", task.data_sn);
                 return Err(Violation::new(why));
             }
-            if offset as usize != start || len > task.len - start || len > SEGMENT_LEN_MAX {
+            if offset as usize != start || len > task.len - start || len > self.segment_len_max {
                 let why = format!("{len} bytes at {offset} of a command of {}, of which {start} had arrived", task.len);
                 return Err(Violation::new(why));
             }

@@ -1,4 +1,5 @@
-//! The URI of a disk: `iscsi://[user%password@]host[:port]/target/lun[?initiator=name]`, as libiscsi writes it.
+//! The URI of a disk: `iscsi://[user%password@]host[:port]/target/lun[?initiator=name][&OPTION=VALUE]`, as libiscsi
+//! writes it but for the options, which are ours.
 //!
 //! The first percent sign before the `@` ends the user's name. In the password, the target and the initiator, `%XX`
 //! encodes a byte, so a password may hold any bytes.
@@ -7,6 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use cheetah_kit::percent::{AsciiSet, COMPONENT, decode, encode};
+
+use crate::options::SessionOptions;
 
 /// The port that IANA assigned to iSCSI.
 pub const PORT: u16 = 3260;
@@ -31,6 +34,8 @@ pub struct IscsiUri {
     pub credentials: Option<Credentials>,
     /// The initiator's name, for targets that restrict access by name.
     pub initiator: Option<String>,
+    /// Options of the sessions.
+    pub options: SessionOptions,
 }
 
 /// A logical unit.
@@ -96,12 +101,12 @@ fn parse(text: &str) -> Result<IscsiUri, &'static str> {
     };
     let (host, port) = parse_address(address)?;
     let unit = if path.is_empty() { None } else { Some(parse_unit(path)?) };
-    let mut initiator = None;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let name = pair.strip_prefix("initiator=").ok_or("the only parameter is initiator")?;
-        initiator = Some(name_of(name)?);
-    }
-    Ok(IscsiUri { host, port, unit, credentials, initiator })
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs: Vec<_> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
+    let is_initiator = |(key, _): &&(&str, &str)| *key == "initiator";
+    let initiator = pairs.iter().rfind(is_initiator).map(|(_, name)| name_of(name)).transpose()?;
+    let options = SessionOptions::parse(pairs.iter().filter(|pair| !is_initiator(pair)).copied())?;
+    Ok(IscsiUri { host, port, unit, credentials, initiator, options })
 }
 
 fn parse_credentials(text: &str) -> Result<Credentials, &'static str> {
@@ -176,21 +181,25 @@ impl fmt::Display for IscsiUri {
         if let Some(unit) = &self.unit {
             write!(f, "/{}/{}", encode(&unit.target, NAME), unit.lun)?;
         }
-        if let Some(initiator) = &self.initiator {
-            write!(f, "?initiator={}", encode(initiator, NAME))?;
+        let initiator = self.initiator.as_ref().map(|initiator| format!("initiator={}", encode(initiator, NAME)));
+        let parameters: Vec<_> = initiator.into_iter().chain(self.options.parameters()).collect();
+        match parameters.is_empty() {
+            true => Ok(()),
+            false => write!(f, "?{}", parameters.join("&")),
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::tests::any_options;
     use proptest::prelude::*;
 
     fn uri(host: &str, port: u16, target: &str, lun: u16) -> IscsiUri {
         let unit = Some(Unit { target: target.into(), lun });
-        IscsiUri { host: host.into(), port, unit, credentials: None, initiator: None }
+        let options = SessionOptions::default();
+        IscsiUri { host: host.into(), port, unit, credentials: None, initiator: None, options }
     }
 
     fn by(mut uri: IscsiUri, user: &str, password: Option<&str>) -> IscsiUri {
@@ -209,6 +218,8 @@ mod tests {
         assert_eq!(format!("iscsi://ann@san/{iqn}/1").parse(), Ok(by(uri("san", PORT, iqn, 1), "ann", None)));
         let named = IscsiUri { initiator: Some("iqn.x:me".into()), ..uri("san", PORT, iqn, 1) };
         assert_eq!(format!("iscsi://san/{iqn}/1?initiator=iqn.x:me").parse(), Ok(named));
+        let tuned: IscsiUri = format!("iscsi://san/{iqn}/1?commands=8&initiator=iqn.x:me&sessions=2").parse().unwrap();
+        assert_eq!((tuned.options.commands, tuned.options.sessions, tuned.initiator), (8, 2, Some("iqn.x:me".into())));
         for host_only in ["iscsi://san", "iscsi://san/", "iscsi://san:3260"] {
             assert_eq!(host_only.parse::<IscsiUri>().unwrap().unit, None);
         }
@@ -234,10 +245,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prints_what_it_reads(target in "[^\\p{Cc}]{1,20}", lun in 0..=LUN_MAX, port in 1u16.., user in "[a-z:@]{1,9}") {
+        fn prints_what_it_reads(
+            target in "[^\\p{Cc}]{1,20}",
+            lun in 0..=LUN_MAX,
+            port in 1u16..,
+            user in "[a-z:@]{1,9}",
+            named in any::<bool>(),
+            options in any_options(),
+        ) {
             for host in ["host", "fe80::1"] {
                 let uri = by(uri(host, port, &target, lun), &user, None);
-                let uri = IscsiUri { initiator: Some(target.clone()), ..uri };
+                let uri = IscsiUri { initiator: named.then(|| target.clone()), options, ..uri };
                 prop_assert_eq!(uri.to_string().parse(), Ok(uri));
             }
         }

@@ -1,21 +1,24 @@
 //! Negotiation of session parameters (RFC 7143, section 13): the offers, and the allowed answers.
 
+use std::borrow::Cow;
+
 use bytes::BytesMut;
 
 use super::LoginError;
+use crate::options::{LoginKeys, yes_no};
 use crate::pdu::{Digests, Violation, text};
 
-/// The longest data segment the target may send, in bytes.
+/// The longest data segment the target may send in a discovery session, in bytes.
 pub const SEGMENT_LEN_MAX: usize = 256 << 10;
 
 /// The rule that determines a key's value.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Rule {
     /// The target chooses one of the offered values.
     Choice,
     /// A number between this and the offered one.
     Minimum(u32),
-    /// Yes only if both sides say Yes; the offer is No.
+    /// Yes only if both sides say Yes.
     And,
     /// Yes if either side says Yes; the offer is Yes.
     Or,
@@ -23,52 +26,59 @@ enum Rule {
     Declared,
 }
 
-/// Keys, their offers and their rules. Digests are preferred to none, since nothing else between the target's memory
+/// A key, its offered value and its rule.
+type Offer = (&'static str, Cow<'static, str>, Rule);
+
+/// The offers for a normal session. Digests are preferred to none, since nothing else between the target's memory
 /// and ours reliably detects a flipped bit: TCP's checksum is weak, and network cards and middleboxes recompute it.
-const OFFERS: [(&str, &str, Rule); 14] = [
-    ("HeaderDigest", "CRC32C,None", Rule::Choice),
-    ("DataDigest", "CRC32C,None", Rule::Choice),
-    ("MaxRecvDataSegmentLength", "262144", Rule::Declared),
-    ("MaxBurstLength", "1048576", Rule::Minimum(512)),
-    ("FirstBurstLength", "65536", Rule::Minimum(512)),
-    ("InitialR2T", "Yes", Rule::Or),
-    ("ImmediateData", "No", Rule::And),
-    ("MaxConnections", "1", Rule::Minimum(1)),
-    ("MaxOutstandingR2T", "1", Rule::Minimum(1)),
-    ("ErrorRecoveryLevel", "0", Rule::Minimum(0)),
-    ("DefaultTime2Wait", "0", Rule::Declared),
-    ("DefaultTime2Retain", "0", Rule::Minimum(0)),
-    ("DataPDUInOrder", "Yes", Rule::Or),
-    ("DataSequenceInOrder", "Yes", Rule::Or),
-];
+fn normal_offers(keys: &LoginKeys) -> Vec<Offer> {
+    let number = |value: u32| Cow::Owned(value.to_string());
+    vec![
+        ("HeaderDigest", "CRC32C,None".into(), Rule::Choice),
+        ("DataDigest", "CRC32C,None".into(), Rule::Choice),
+        ("MaxRecvDataSegmentLength", number(keys.segment_len_max), Rule::Declared),
+        ("MaxBurstLength", number(keys.burst_len_max), Rule::Minimum(512)),
+        ("FirstBurstLength", number(keys.first_burst_len_max), Rule::Minimum(512)),
+        ("InitialR2T", "Yes".into(), Rule::Or),
+        ("ImmediateData", yes_no(keys.immediate_data).into(), Rule::And),
+        ("MaxConnections", "1".into(), Rule::Minimum(1)),
+        ("MaxOutstandingR2T", "1".into(), Rule::Minimum(1)),
+        ("ErrorRecoveryLevel", "0".into(), Rule::Minimum(0)),
+        ("DefaultTime2Wait", "0".into(), Rule::Declared),
+        ("DefaultTime2Retain", "0".into(), Rule::Minimum(0)),
+        ("DataPDUInOrder", "Yes".into(), Rule::Or),
+        ("DataSequenceInOrder", "Yes".into(), Rule::Or),
+    ]
+}
 
 /// The offers for a discovery session.
-const DISCOVERY: [(&str, &str, Rule); 3] = [
-    ("HeaderDigest", "None", Rule::Choice),
-    ("DataDigest", "None", Rule::Choice),
-    ("MaxRecvDataSegmentLength", "262144", Rule::Declared),
-];
+fn discovery_offers() -> Vec<Offer> {
+    vec![
+        ("HeaderDigest", "None".into(), Rule::Choice),
+        ("DataDigest", "None".into(), Rule::Choice),
+        ("MaxRecvDataSegmentLength", SEGMENT_LEN_MAX.to_string().into(), Rule::Declared),
+    ]
+}
 
 /// One side of the negotiation.
 #[derive(Debug)]
 pub struct Negotiation {
-    discovery: bool,
+    offers: Vec<Offer>,
     digests: Digests,
+    keys: LoginKeys,
 }
 
 impl Negotiation {
-    /// Starts a negotiation for a normal or a discovery session.
-    pub fn new(discovery: bool) -> Self {
-        Self { discovery, digests: Digests::default() }
-    }
-
-    fn offers(&self) -> &'static [(&'static str, &'static str, Rule)] {
-        if self.discovery { &DISCOVERY } else { &OFFERS }
+    /// Starts the negotiation of a normal session that offers these keys, or of a discovery session.
+    pub fn new(keys: Option<&LoginKeys>) -> Self {
+        let offers = keys.map_or_else(discovery_offers, normal_offers);
+        let segment_len_max = keys.map_or(SEGMENT_LEN_MAX as u32, |keys| keys.segment_len_max);
+        Self { offers, digests: Digests::default(), keys: LoginKeys { segment_len_max, ..LoginKeys::UNMENTIONED } }
     }
 
     /// Appends all offers.
     pub fn offer(&self, out: &mut BytesMut) {
-        self.offers().iter().for_each(|(key, value, _)| text::put(out, key, value));
+        self.offers.iter().for_each(|(key, value, _)| text::put(out, key, value));
     }
 
     /// Handles the target's answer or unsolicited declaration; appends the reply, if any, to `out`.
@@ -77,7 +87,7 @@ impl Negotiation {
     ///
     /// If the answer is not allowed.
     pub fn take(&mut self, key: &str, value: &str, out: &mut BytesMut) -> Result<(), LoginError> {
-        let Some((_, offered, rule)) = self.offers().iter().find(|(offer, ..)| *offer == key) else {
+        let Some((_, offered, rule)) = self.offers.iter().find(|(offer, ..)| *offer == key) else {
             // TargetAlias and similar keys are declarations.
             let declared = ["TargetAlias", "TargetAddress", "TargetPortalGroupTag", "TargetName"].contains(&key);
             if !declared && !matches!(value, "NotUnderstood" | "Irrelevant" | "Reject") {
@@ -94,7 +104,7 @@ impl Negotiation {
                 let most = offered.parse().unwrap_or(u32::MAX);
                 number().is_some_and(|number| (*least..=most).contains(&number))
             }
-            Rule::And => value == "No",
+            Rule::And => value == "No" || value == offered && value == "Yes",
             Rule::Or => value == "Yes",
             Rule::Declared => number().is_some(),
         };
@@ -104,14 +114,23 @@ impl Negotiation {
         match key {
             "HeaderDigest" => self.digests.header = value == "CRC32C",
             "DataDigest" => self.digests.data = value == "CRC32C",
+            "MaxBurstLength" => self.keys.burst_len_max = number().unwrap_or(self.keys.burst_len_max),
+            "FirstBurstLength" => self.keys.first_burst_len_max = number().unwrap_or(self.keys.first_burst_len_max),
+            "ImmediateData" => self.keys.immediate_data = value == "Yes",
             _ => {}
         }
         Ok(())
     }
 
-    /// The negotiated parameters; an unmentioned key keeps its default, which is no digest.
+    /// The negotiated digests; an unmentioned key keeps its default, which is no digest.
     pub fn digests(&self) -> Digests {
         self.digests
+    }
+
+    /// The negotiated keys; one that the target does not mention keeps its default. The segment's length is what this
+    /// side declares.
+    pub fn keys(&self) -> LoginKeys {
+        self.keys
     }
 }
 
@@ -132,7 +151,7 @@ mod tests {
     use crate::pdu::text::parse;
 
     fn answer(key: &str, value: &str) -> (Result<(), LoginError>, Digests, BytesMut) {
-        let (mut negotiation, mut out) = (Negotiation::new(false), BytesMut::new());
+        let (mut negotiation, mut out) = (Negotiation::new(Some(&LoginKeys::default())), BytesMut::new());
         (negotiation.take(key, value, &mut out), negotiation.digests(), out)
     }
 
@@ -169,10 +188,30 @@ mod tests {
     }
 
     #[test]
-    fn what_we_declare_is_what_we_take() {
+    fn every_key_is_offered_as_chosen() {
+        let keys =
+            LoginKeys { segment_len_max: 4096, burst_len_max: 8192, first_burst_len_max: 2048, immediate_data: true };
         let mut out = BytesMut::new();
-        Negotiation::new(false).offer(&mut out);
-        let declared = ("MaxRecvDataSegmentLength", &*SEGMENT_LEN_MAX.to_string());
-        assert!(parse(&out).unwrap().contains(&declared));
+        let mut negotiation = Negotiation::new(Some(&keys));
+        negotiation.offer(&mut out);
+        let offers = parse(&out).unwrap();
+        for pair in [
+            ("MaxRecvDataSegmentLength", "4096"),
+            ("MaxBurstLength", "8192"),
+            ("FirstBurstLength", "2048"),
+            ("ImmediateData", "Yes"),
+        ] {
+            assert!(offers.contains(&pair), "{pair:?}");
+        }
+        for (key, value) in [("MaxBurstLength", "1024"), ("ImmediateData", "Yes"), ("FirstBurstLength", "512")] {
+            negotiation.take(key, value, &mut BytesMut::new()).unwrap();
+        }
+        assert_eq!(negotiation.keys(), LoginKeys { burst_len_max: 1024, first_burst_len_max: 512, ..keys });
+    }
+
+    #[test]
+    fn keys_that_the_target_does_not_mention_have_their_defaults() {
+        let keys = Negotiation::new(Some(&LoginKeys::default())).keys();
+        assert_eq!((keys.segment_len_max, keys.burst_len_max, keys.immediate_data), (256 << 10, 256 << 10, true));
     }
 }

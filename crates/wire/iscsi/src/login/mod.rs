@@ -10,6 +10,7 @@ pub use self::discovery::{Discovery, TARGETS_MAX};
 use self::keys::Negotiation;
 pub use self::keys::SEGMENT_LEN_MAX;
 use self::keys::shown;
+use crate::options::LoginKeys;
 use crate::pdu::request::{Numbers, Stage};
 use crate::pdu::{Digests, Response, Sequence, Violation, frame, request, text};
 use crate::uri::Credentials;
@@ -33,6 +34,8 @@ pub struct LoginParameters {
     /// The initiator's part of the session identifier. The target ends an older session with the same one, which a lost
     /// connection may have left.
     pub isid: [u8; 6],
+    /// The keys to offer.
+    pub keys: LoginKeys,
 }
 
 /// The result of a login.
@@ -40,6 +43,8 @@ pub struct LoginParameters {
 pub struct NegotiatedLogin {
     /// The digests on all following PDUs.
     pub digests: Digests,
+    /// The negotiated keys.
+    pub keys: LoginKeys,
     /// The next command number, and the next expected status number.
     pub numbers: Numbers,
     /// The target's latest command window.
@@ -108,7 +113,7 @@ pub struct Login {
 impl Login {
     /// Appends the first request to `out`.
     pub fn start(parameters: LoginParameters, out: &mut BytesMut) -> Self {
-        let negotiation = Negotiation::new(parameters.target.is_none());
+        let negotiation = Negotiation::new(parameters.target.as_ref().map(|_| &parameters.keys));
         let mut login = Self {
             parameters,
             stage: Stage::Security,
@@ -192,7 +197,8 @@ impl Login {
                     return Err(Violation::new("a session without an identifier").into());
                 }
                 let numbers = Numbers { cmd_sn: 0, exp_stat_sn: self.exp_stat_sn };
-                return Ok(Step::Done(NegotiatedLogin { digests: self.negotiation.digests(), numbers, sequence }));
+                let (digests, keys) = (self.negotiation.digests(), self.negotiation.keys());
+                return Ok(Step::Done(NegotiatedLogin { digests, keys, numbers, sequence }));
             }
             if self.stage == Stage::Operational && !std::mem::replace(&mut self.offered, true) {
                 self.negotiation.offer(&mut answers);

@@ -8,7 +8,8 @@ const ISID: [u8; 6] = [0x80, 1, 2, 3, 4, 5];
 fn parameters(user: Option<(&str, &str)>) -> LoginParameters {
     let credentials =
         user.map(|(user, password)| Credentials { user: user.into(), password: Some(Password::new(password)) });
-    LoginParameters { initiator: "iqn.x:me".into(), target: Some("iqn.x:disk".into()), credentials, isid: ISID }
+    let (initiator, target) = ("iqn.x:me".into(), Some("iqn.x:disk".into()));
+    LoginParameters { initiator, target, credentials, isid: ISID, keys: LoginKeys::default() }
 }
 
 /// A target's response: flags (bits of transit, more, stage, next) and keys.
@@ -153,7 +154,8 @@ fn an_invalid_login_response_fails_the_login() {
 }
 
 fn numbers() -> NegotiatedLogin {
-    NegotiatedLogin { digests: Digests::default(), numbers: Numbers::default(), sequence: Sequence::default() }
+    let (numbers, sequence) = (Numbers::default(), Sequence::default());
+    NegotiatedLogin { digests: Digests::default(), keys: LoginKeys::default(), numbers, sequence }
 }
 
 #[test]

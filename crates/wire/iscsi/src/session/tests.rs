@@ -1,10 +1,12 @@
 use super::*;
+use crate::options::LoginKeys;
 use crate::pdu::{Header, Opcode};
 use proptest::prelude::*;
 
 fn session(digests: Digests, in_flight_max: usize) -> Session {
     let sequence = Sequence { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 63 };
-    Session::new(&NegotiatedLogin { digests, numbers: Numbers::default(), sequence }, 3, in_flight_max)
+    let keys = LoginKeys::default();
+    Session::new(&NegotiatedLogin { digests, keys, numbers: Numbers::default(), sequence }, 3, in_flight_max)
 }
 
 /// Feeds the session the target's bytes, at most `at_once` at a time.

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use cheetah_device::{ByteRange, Device};
-use cheetah_iscsi::Initiator;
 use cheetah_iscsi::login::{Login, LoginParameters, NegotiatedLogin, Step};
 use cheetah_iscsi::pdu::Digests;
+use cheetah_iscsi::{Initiator, LoginKeys};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -107,6 +107,7 @@ impl Tgtd {
             target: Some(TARGET.into()),
             credentials: None,
             isid: [0x80, 1, 2, 3, 4, 5],
+            keys: LoginKeys::default(),
         };
         let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
@@ -190,6 +191,23 @@ async fn digests_are_used_if_the_target_supports_them() {
     tgtd.unit(1, &content, &[]);
     assert_eq!(tgtd.log_in().await.digests, Digests { header: true, data: true });
     read_all_over(tgtd.connect(1).await, content).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_sessions_are_those_of_the_uri() {
+    let Some(tgtd) = Tgtd::start() else { return };
+    tgtd.target();
+    let content = pattern(8 << 20);
+    tgtd.unit(1, &content, &[]);
+    let lens = "MaxRecvDataSegmentLength=4096&MaxBurstLength=16384&FirstBurstLength=8192";
+    let uri = format!("{}?commands=2&sessions=3&{lens}&ImmediateData=Yes", tgtd.uri(1));
+    let device = connect(&uri, TIMEOUT).await.unwrap();
+    let keys =
+        LoginKeys { segment_len_max: 4096, burst_len_max: 16384, first_burst_len_max: 8192, immediate_data: true };
+    assert_eq!(device.agreed(), keys);
+    let connections = tgtd.admin("conn", "show", &["--tid", "1"]);
+    assert_eq!(connections.matches("Session: ").count(), 3, "{connections}");
+    read_all_over(device, content).await;
 }
 
 #[tokio::test]
