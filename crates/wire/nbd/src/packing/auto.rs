@@ -32,6 +32,8 @@ const GAIN_MIN: f64 = 0.93;
 const IDLE_MIN: f64 = 16.0;
 /// The index of that level.
 const LIGHT: usize = 2;
+/// A client on this machine that takes more bytes a second than this is not at the other end of a tunnel.
+const TUNNEL_RATE_MAX: f64 = 150e6;
 
 /// The conditions of a choice, besides the content.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +44,9 @@ pub struct Conditions {
     pub processors: f64,
     /// Whether other pieces are packed or sent meanwhile. A lone piece takes the time of packing *and* sending.
     pub overlaps: bool,
+    /// Whether the clients are on this machine, so that unpacking and hashing take the same processors as packing, and
+    /// memory is faster than both. The end of a tunnel to a client looks the same, but is slower.
+    pub shared: bool,
 }
 
 /// The estimates of all methods.
@@ -86,6 +91,9 @@ impl Default for Auto {
 impl Auto {
     /// Chooses the method for content with this sample.
     pub fn choose(&mut self, sample: Sample, conditions: Conditions) -> Compression {
+        if conditions.shared && conditions.link_rate > TUNNEL_RATE_MAX {
+            return Compression::Stored;
+        }
         if sample.is_hopeless() {
             let light = &self.known[LIGHT];
             let idle = light.speed * conditions.processors > IDLE_MIN * conditions.link_rate;
@@ -117,8 +125,12 @@ impl Auto {
         if conditions.overlaps { wire.max(work) } else { wire + 1.0 / way.speed }
     }
 
-    /// Records that one processor packed `len` bytes into `packed_len`, in this time.
+    /// Records that one processor packed `len` bytes into `packed_len`, in this time. Pieces with a hopeless sample say
+    /// nothing about others: compressors skip noise several times as fast as they pack content.
     pub fn learn(&mut self, how: Compression, sample: Sample, len: usize, packed_len: usize, took: Duration) {
+        if sample.is_hopeless() {
+            return;
+        }
         let (len, packed_len) = (len as f64, packed_len as f64);
         for known in self.known.iter_mut().filter(|known| known.how == how) {
             known.pieces = (known.pieces + 1).min(MEMORY_PIECES);
@@ -126,7 +138,7 @@ impl Auto {
             let seen = len / took.as_secs_f64().max(1e-6);
             // Times are averaged, not speeds: a piece that took ten times as long counts as ten.
             known.speed = 1.0 / ((1.0 - learning) / known.speed + learning / seen);
-            if let Some(size) = of_sample(how, sample).filter(|size| *size > 0.0 && !sample.is_hopeless()) {
+            if let Some(size) = of_sample(how, sample).filter(|size| *size > 0.0) {
                 let seen = (packed_len / len / (size * known.scale)).clamp(0.1, 2.0);
                 self.correction += (seen - self.correction) / f64::from(MEMORY_PIECES);
             }
@@ -185,7 +197,8 @@ mod tests {
             let (mut auto, mut link) = (Auto::default(), LinkRate::default());
             let (mut total, mut how) = (0.0, Compression::Stored);
             for _ in 0..pieces {
-                let conditions = Conditions { link_rate: link.rate(), processors: self.processors, overlaps: true };
+                let conditions =
+                    Conditions { link_rate: link.rate(), processors: self.processors, overlaps: true, shared: false };
                 how = auto.choose(TEXT, conditions);
                 let packed = (PIECE as f64 * self.ratio(how)) as usize;
                 let took = Duration::from_secs_f64(PIECE as f64 / self.speed(how));
@@ -226,7 +239,7 @@ mod tests {
 
     #[test]
     fn noise_is_stored_unless_the_processors_are_idle() {
-        let conditions = Conditions { link_rate: 118e6, processors: 4.0, overlaps: true };
+        let conditions = Conditions { link_rate: 118e6, processors: 4.0, overlaps: true, shared: false };
         assert_eq!(Auto::default().choose(NOISE, conditions), Compression::Stored);
         // Idle processors compress it lightly.
         let idle = Conditions { link_rate: 12e6, ..conditions };
@@ -237,9 +250,29 @@ mod tests {
     }
 
     #[test]
+    fn noise_on_a_fast_link_is_stored_however_fast_noise_is_packed() {
+        let conditions = Conditions { link_rate: 118e6, processors: 4.0, overlaps: true, shared: false };
+        let mut auto = Auto::default();
+        for how in [Compression::Lz4, Compression::Zstd(1), Compression::Zstd(3)] {
+            (0..100).for_each(|_| auto.learn(how, NOISE, PIECE, PIECE, Duration::from_micros(300)));
+        }
+        (0..200).for_each(|_| assert_eq!(auto.choose(NOISE, conditions), Compression::Stored));
+    }
+
+    #[test]
+    fn clients_on_this_machine_get_content_stored_unless_a_tunnel_is_slow() {
+        let conditions = |link_rate| Conditions { link_rate, processors: 2.0, overlaps: true, shared: true };
+        for sample in [TEXT, NOISE] {
+            let mut auto = Auto::default();
+            (0..200).for_each(|_| assert_eq!(auto.choose(sample, conditions(400e6)), Compression::Stored));
+        }
+        assert!(matches!(Auto::default().choose(TEXT, conditions(12e6)), Compression::Zstd(_)));
+    }
+
+    #[test]
     fn without_overlap_packing_time_adds_to_sending_time() {
         // With overlap, a piece is packed while another is sent; without, storing is faster.
-        let conditions = |overlaps| Conditions { link_rate: 600e6, processors: 2.0, overlaps };
+        let conditions = |overlaps| Conditions { link_rate: 600e6, processors: 2.0, overlaps, shared: false };
         assert!(Auto::default().choose(TEXT, conditions(true)) != Compression::Stored);
         assert_eq!(Auto::default().choose(TEXT, conditions(false)), Compression::Stored);
     }

@@ -14,6 +14,9 @@ pub(crate) struct Meter(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     link: LinkRate,
+    /// The number of sockets, and of those whose clients are on this machine.
+    sockets: usize,
+    here: usize,
     /// The number of sockets that are full.
     full: usize,
     /// The time up to which waiting is accounted for.
@@ -32,18 +35,30 @@ impl Meter {
     pub fn is_full(&self) -> bool {
         self.0.lock().full > 0
     }
+
+    /// Whether all clients are on this machine.
+    pub fn is_here(&self) -> bool {
+        let state = self.0.lock();
+        state.sockets > 0 && state.here == state.sockets
+    }
 }
 
 /// One socket's side of a [`Meter`].
 #[derive(Debug)]
 pub(crate) struct Gauge {
     meter: Arc<Meter>,
+    here: bool,
     full: bool,
 }
 
 impl Gauge {
-    pub fn new(meter: Arc<Meter>) -> Self {
-        Self { meter, full: false }
+    /// `here` says whether the client, or the end of a tunnel to it, is on this machine.
+    pub fn new(meter: Arc<Meter>, here: bool) -> Self {
+        let mut state = meter.0.lock();
+        state.sockets += 1;
+        state.here += usize::from(here);
+        drop(state);
+        Self { meter, here, full: false }
     }
 
     /// Notes that the socket is full.
@@ -75,8 +90,28 @@ impl Gauge {
 
 impl Drop for Gauge {
     fn drop(&mut self) {
-        if self.full {
-            self.meter.0.lock().full -= 1;
-        }
+        let mut state = self.meter.0.lock();
+        state.full -= usize::from(self.full);
+        state.here -= usize::from(self.here);
+        state.sockets -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_clients_are_here_only_while_none_is_elsewhere() {
+        let meter = Arc::new(Meter::default());
+        assert!(!meter.is_here());
+        let here = Gauge::new(Arc::clone(&meter), true);
+        assert!(meter.is_here());
+        let elsewhere = Gauge::new(Arc::clone(&meter), false);
+        assert!(!meter.is_here());
+        drop(elsewhere);
+        assert!(meter.is_here());
+        drop(here);
+        assert!(!meter.is_here());
     }
 }

@@ -205,7 +205,8 @@ impl Shared {
         // While a socket is full, packing overlaps with sending.
         let waits = self.meter.is_full() || self.rate_max.is_some();
         let overlaps = waits || self.under_way.load(Ordering::Relaxed) > 1;
-        let conditions = Conditions { link_rate, processors: self.processors, overlaps };
+        let shared = self.meter.is_here();
+        let conditions = Conditions { link_rate, processors: self.processors, overlaps, shared };
         let how = self.auto.lock().choose(sample, conditions);
         let began = Instant::now();
         let (head, packed) = compressor.pack(offset, content, how);

@@ -58,18 +58,19 @@ pub(super) async fn run(
     entered: impl FnOnce() + Send,
 ) -> io::Result<()> {
     let mut greeting = BytesMut::new();
+    let here = stream.is_here();
     match (stream, &limits.tls) {
         (Stream::Tcp(stream), Some(tls)) => {
             let (stream, handshake, peer, _slot) = secure(stream, slot, tls).await?;
-            let client = Greeted { stream, handshake, greeting, peer };
+            let client = Greeted { stream, handshake, greeting, peer, here };
             run_on(client, opening, exports, limits, entered).await
         }
         (Stream::Tcp(stream), None) => {
-            let client = Greeted::in_clear(stream, &mut greeting);
+            let client = Greeted::in_clear(stream, here, &mut greeting);
             run_on(client, opening, exports, limits, entered).await
         }
         (Stream::Unix(stream), _) => {
-            let client = Greeted::in_clear(stream, &mut greeting);
+            let client = Greeted::in_clear(stream, here, &mut greeting);
             run_on(client, opening, exports, limits, entered).await
         }
     }
@@ -81,12 +82,14 @@ struct Greeted<S> {
     handshake: ServerHandshake,
     greeting: BytesMut,
     peer: Peer,
+    /// Whether the client, or the end of a tunnel to it, is on this machine.
+    here: bool,
 }
 
 impl<S> Greeted<S> {
-    fn in_clear(stream: S, greeting: &mut BytesMut) -> Self {
+    fn in_clear(stream: S, here: bool, greeting: &mut BytesMut) -> Self {
         let handshake = ServerHandshake::new(greeting);
-        Self { stream, handshake, greeting: greeting.split(), peer: Peer::UNKNOWN }
+        Self { stream, handshake, greeting: greeting.split(), peer: Peer::UNKNOWN, here }
     }
 }
 
@@ -147,7 +150,7 @@ async fn run_on<S: AsyncRead + AsyncWrite + Arrivals + Unpin>(
     limits: &Limits,
     entered: impl FnOnce() + Send,
 ) -> io::Result<()> {
-    let Greeted { mut stream, handshake, mut greeting, peer } = client;
+    let Greeted { mut stream, handshake, mut greeting, peer, here } = client;
     let mut received = BytesMut::new();
     let exports = Lookup { exports, peer: peer.clone() };
     if opening == Opening::Called {
@@ -167,7 +170,7 @@ async fn run_on<S: AsyncRead + AsyncWrite + Arrivals + Unpin>(
         packs: packs(&session),
         others: session.contexts.iter().filter(|context| context.name != BASE_ALLOCATION).map(|c| c.id).collect(),
     };
-    let gauge = terms.packs.as_ref().map(|packs| Gauge::new(packs.packer.meter()));
+    let gauge = terms.packs.as_ref().map(|packs| Gauge::new(packs.packer.meter(), here));
     let mut wire = Wire::new(stream, gauge, limits.rate.clone());
     let allowance = Allowance::new(Arc::clone(&limits.memory));
     let device = &*session.export.device;

@@ -80,6 +80,16 @@ pub(super) enum Stream {
     Unix(UnixStream),
 }
 
+impl Stream {
+    /// Whether the client, or the end of a tunnel to it, is on this machine.
+    pub(super) fn is_here(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback()),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
 impl Accepted {
     /// Whether it is a TCP client.
     pub(super) fn is_tcp(&self) -> bool {
