@@ -7,7 +7,7 @@ import typing
 from typing import Any
 
 from bench.probe import tables as probe_tables
-from bench.report import documents, prefetching, storage_tables
+from bench.report import documents, grid, prefetching, storage_tables
 from bench.report.matrix import transfer_table, triage_tables
 from cheetah.bench.figure import Figure
 from cheetah.bench.sheet import spread
@@ -237,6 +237,79 @@ PARTS = (
         "and several extracting at once, from cold caches. Listing and extracting an NTFS image over 1 Gbit/s, delays "
         "one way. The peers of ours are the fixed sizes.",
         prefetching.report,
+    ),
+    Part(
+        "remote-readahead",
+        "Read-ahead and read-behind over iSCSI, and a second read",
+        "The same over iSCSI (tgtd, the initiator of libiscsi) and over NBD, one request at a time. What is read ahead or behind is fetched by one "
+        "larger read, or, as in the code of 2016, by a second read after the first.",
+        grid.report("remote-readahead"),
+        "bench.remote.readahead",
+        long=True,
+    ),
+    Part(
+        "remote-triage",
+        "`cheetah triage` over NBD and iSCSI, by workers, delay, loss, and in the field",
+        "`cheetah triage --quick` of NTFS and ext4 images by 1 to 16 workers over delayed links (one way), over links that lose packets in "
+        "each direction, over a geostationary satellite and over a mobile link; beside the same triage through the peers' clients and after a full copy. "
+        "The emulated links are those of lab/README.md.",
+        grid.report("remote-triage"),
+        "bench.remote.triage",
+        long=True,
+    ),
+    Part(
+        "remote-loss",
+        "Acquiring and listing over links that lose packets",
+        "0 to 1 % of packets lost in each direction, at each delay (one way), over NBD with one connection and eight and over iSCSI with one session "
+        "and eight; beside nbdcopy, qemu-img with libiscsi, and nbdfuse.",
+        grid.report("remote-loss"),
+        "bench.remote.loss",
+        long=True,
+    ),
+    Part(
+        "remote-tuning",
+        "Tuning of an acquisition: `--tune`, TCP, and the keys of iSCSI",
+        "`cheetah acquire` from an agent with `--tune` off, auto and from a file, by congestion control and the greatest window, and over one connection from "
+        "nbdkit; and from tgtd with one key of the login changed at a time.",
+        grid.report("remote-tuning"),
+        "bench.remote.tuning",
+        long=True,
+    ),
+    Part(
+        "remote-blocks",
+        "Short blocks over iSCSI, and sequential writes over a delay",
+        "Reads at random of 512 B to 64 KiB of an iSCSI unit through `cheetah export` and through qemu-nbd with libiscsi; and writes of a drive over NBD "
+        "beside an iSCSI unit written by qemu-img.",
+        grid.report("remote-blocks"),
+        "bench.remote.blocks",
+        long=True,
+    ),
+    Part(
+        "transfer-contents",
+        "An image to another machine: when each end is done",
+        "Images of zeros, random bytes and files (ext4) of 1 MiB to 10 GiB: made on a slow disk and on this machine's, and sent between two such disks over "
+        "1 Gbit/s. `auto` beside the fixed methods of compression.",
+        grid.report("transfer-contents"),
+        "bench.remote.contents",
+        long=True,
+    ),
+    Part(
+        "transfer-receivers",
+        "An image to another machine: what receives it",
+        "`cat | nc` into `dd`, `dd bs=1M`, `cat`, and `cheetah acquire`, over 1 Gbit/s, cold and warm, onto a slow disk and this machine's; and an image larger "
+        "than the memory of each end.",
+        grid.report("transfer-receivers"),
+        "bench.remote.receivers",
+        long=True,
+    ),
+    Part(
+        "transfer-compressed",
+        "An image to another machine: compressed before",
+        "gzip, bzip2, xz and zstd: sizes, times and equality of two runs on two disks; the compressed files sent by a pipe that unpacks, and acquired; "
+        "compressed in flight; and what the buffers hold meanwhile.",
+        grid.report("transfer-compressed"),
+        "bench.remote.compressed",
+        long=True,
     ),
     Part(
         "findings",

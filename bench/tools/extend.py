@@ -2,10 +2,12 @@
 """An NBD server in front of another one, which extends every read by fixed amounts before and after it, and caches all
 it has read: read-ahead and read-behind of a fixed size, as they were added to a copy-on-read file system in 2016.
 
-`extend.py HOST PORT SOCKET AHEAD BEHIND` serves the default export of the server at HOST:PORT on a Unix socket, and
-says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains. AHEAD may be two
+`extend.py HOST PORT SOCKET AHEAD BEHIND [second]` serves the default export of the server at HOST:PORT on a Unix socket,
+and says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains. AHEAD may be two
 sizes, as in `4096-131072`: the read-ahead of the thesis of 2005, which begins with the first, doubles with each read
 that follows the one before, up to the second, and begins anew after any other.
+With `second`, what is read ahead or behind is a read of its own, after that of the client and before the answer to it,
+as in 2016; otherwise one larger read. A HOST that begins with a slash is a Unix socket.
 """
 
 from __future__ import annotations
@@ -47,8 +49,12 @@ class Remote:
     """A connection to the server behind this one."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._connection = socket.create_connection((host, port))
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if host.startswith("/"):
+            self._connection = socket.socket(socket.AF_UNIX)
+            self._connection.connect(host)
+        else:
+            self._connection = socket.create_connection((host, port))
+            self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         receive(self._connection, 18)
         flags = struct.pack("!I", FIXED_NEWSTYLE | NO_ZEROES)
         self._connection.sendall(flags + struct.pack("!QII", IHAVEOPT, OPT_EXPORT_NAME, 0))
@@ -114,13 +120,28 @@ class Window:
         return self._next
 
 
+def reads_of(span: tuple[int, int], offset: int, length: int, second: bool) -> list[tuple[int, int]]:
+    """Returns the reads that fetch a span, as first and last byte: one, or first the part with the client's range, then each
+    other part."""
+    first, end = span
+    if not second:
+        return [span]
+    # Whole pages, as the span itself.
+    low = max(first, offset // PAGE_BYTES * PAGE_BYTES)
+    high = min(end, -(-(offset + length) // PAGE_BYTES) * PAGE_BYTES)
+    if low >= high:
+        return [span]
+    return [part for part in ((low, high), (high, end), (first, low)) if part[0] < part[1]]
+
+
 class Extender:
     """Serves clients, each in a thread with its own connection."""
 
-    def __init__(self, host: str, port: int, ahead: tuple[int, int], behind: int) -> None:
+    def __init__(self, host: str, port: int, ahead: tuple[int, int], behind: int, second: bool = False) -> None:
         self._address = (host, port)
         self._ahead = ahead
         self._behind = behind
+        self._second = second
         self._kept = PageStore(Remote(host, port).size)
 
     def serve(self, client: socket.socket) -> None:
@@ -164,17 +185,17 @@ class Extender:
             client.sendall(struct.pack("!IIQ", SIMPLE_REPLY, EINVAL, cookie))
             return True
         span = self._kept.missing(offset, length, window.ahead(offset, length), self._behind)
-        if span:
-            self._kept.put(span[0], remote.read(span[0], span[1] - span[0]))
+        for first, end in reads_of(span, offset, length, self._second) if span else []:
+            self._kept.put(first, remote.read(first, end - first))
         client.sendall(struct.pack("!IIQ", SIMPLE_REPLY, 0, cookie) + self._kept.get(offset, length))
         return True
 
 
 def main() -> None:
     """Entry point."""
-    host, port, path, ahead, behind = sys.argv[1:]
+    host, port, path, ahead, behind, *mode = sys.argv[1:]
     first, _, most = ahead.partition("-")
-    extender = Extender(host, int(port), (int(first), int(most or first)), int(behind))
+    extender = Extender(host, int(port), (int(first), int(most or first)), int(behind), mode == ["second"])
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()

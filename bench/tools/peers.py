@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from bench.harness.process import answers, free_port
@@ -120,8 +121,27 @@ def _unmount(directory: str) -> None:
         time.sleep(0.02)
 
 
-def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> str:
-    """Starts a private tgtd that serves the image read-only; returns the iSCSI URI of the logical unit."""
+def nbdkit_file(
+    scratch: Scratch,
+    image: str,
+    address: str,
+    port: int,
+    enter: Enter = list,
+    filters: Sequence[str] = (),
+    options: Sequence[str] = (),
+) -> str:
+    """Starts nbdkit's file plugin on a machine of a lab, read-only; returns the NBD URI."""
+    argv = ["nbdkit", "--foreground", "--exit-with-parent", "--readonly", f"--ipaddr={address}", f"--port={port}"]
+    argv += [f"--filter={name}" for name in filters]
+    server = scratch.start("nbdkit file", enter([*argv, "file", image, *options]))
+    listening = enter(["ss", "--no-header", "--listening", "--tcp", f"sport = :{port}"])
+    server.wait_until(lambda: run(listening).strip(), "sign of listening")
+    return f"nbd://{address}:{port}/"
+
+
+def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list, writable: bool = False) -> str:
+    """Starts a private tgtd that serves the image, read-only unless `writable`; returns the iSCSI URI of the logical
+    unit."""
     target = "iqn.2026-11.org.example:bench"
     control = str(os.getpid() % 30000 + 1000)
     argv = ["tgtd", "--foreground", f"--control-port={control}", "--iscsi", f"portal={address}:3260"]
@@ -141,6 +161,7 @@ def tgtd(scratch: Scratch, image: Any, address: str, enter: Enter = list) -> str
     admin("--op", "new", "--mode", "target", "--tid", "1", "--targetname", target)
     unit = ["--mode", "logicalunit", "--tid", "1", "--lun", "1"]
     admin("--op", "new", *unit, "--backing-store", image)
-    admin("--op", "update", *unit, "--params", "readonly=1")
+    if not writable:
+        admin("--op", "update", *unit, "--params", "readonly=1")
     admin("--op", "bind", "--mode", "target", "--tid", "1", "--initiator-address", "ALL")
     return f"iscsi://{address}:3260/{target}/1"

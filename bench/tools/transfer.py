@@ -3,8 +3,11 @@ receiver has written all of it, flushed it to its disk and hashed it."""
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,15 +22,24 @@ from cheetah.bench.verbs import Enter
 from lab.network import Lab
 
 PORT = 10809
+# An hour and a half: 10 GiB to a disk of 25 MB/s take seven minutes, by bzip2 twenty.
+LIMIT_S = 5400.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipe:
-    """`pack IMAGE | nc` at one end, `nc | unpack` at the other."""
+    """`pack IMAGE | nc` at one end, `nc | unpack | tee TARGET | md5sum` at the other; or `nc | write`, which is hashed only
+    after its time was taken."""
 
     name: str
     pack: str
     unpack: str = "cat"
+    write: str | None = None
+
+    def receives(self, target: str) -> str:
+        """Returns what the receiver does with the stream."""
+        write = f"{self.unpack} | tee {target} | md5sum" if self.write is None else self.write.format(target=target)
+        return f"{write} && sync {target}"
 
 
 PIPES = (
@@ -80,8 +92,9 @@ def ends(scratch: Scratch, rate: Any, rtt: Any) -> Iterator[Any]:
         yield TransferEnds(node.command, node.address, lab.examiner.command, lab.examiner_address, lab)
 
 
-def _figures(image: Any, seconds: float, sent_before: Any, sent_after: Any) -> Any:
-    sample = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds}
+def _figures(image: Any, seconds: float, sent_before: Any, sent_after: Any, sender_s: float) -> Any:
+    """Returns the figures of a transfer: `seconds` until the receiver's end, `sender` until the sender's."""
+    sample = {"rate": image.size_bytes / MIB / seconds, "seconds": seconds, "sender": sender_s}
     if sent_before is not None:
         sample["wire"] = (sent_after - sent_before) / MIB / seconds
     return sample
@@ -92,38 +105,60 @@ def _check(name: str, image: Any, md5: Any) -> None:
         raise BenchError(f"{name}: the receiver's MD5 of {image.path} is {md5}, not {image.md5}")
 
 
-def by_pipe(scratch: Scratch, between: Any, pipe: Any, image: Any) -> Any:
-    """Sends the image through the pipe; the receiver hashes while it writes."""
+def by_pipe(
+    scratch: Scratch, between: Any, pipe: Pipe, image: Any, folder: str | None = None, sent_file: str | None = None
+) -> Any:
+    """Sends the image, or a file that unpacks to it, through the pipe into a folder, by default on this machine's disk."""
     with scratch.child() as turn:
-        target = os.path.join(turn.disk_dir, "received.raw")
+        target = _target(turn, folder)
         port = between.free_port()
-        receive = f"nc -d -l {between.receiver_address} {port} | {pipe.unpack} | tee {target} | md5sum && sync {target}"
+        receive = f"nc -d -l {between.receiver_address} {port} | {pipe.receives(target)}"
         receiver = turn.start(f"receiver of {pipe.name}", between.receiver(_shell(receive)))
         listening = between.receiver(["ss", "--no-header", "--listening", "--tcp", f"sport = :{port}"])
         receiver.wait_until(lambda: run(listening).strip(), "sign of listening")
         sent = between.sent_bytes()
         start = time.perf_counter()
-        send = f"{pipe.pack.format(image=image.path)} | nc -N {between.receiver_address} {port}"
-        run(between.sender(_shell(send)))
-        receiver.wait_end()
-        seconds = time.perf_counter() - start
-        _check(pipe.name, image, receiver.printed()[:32])
-        return _figures(image, seconds, sent, between.sent_bytes())
+        send = f"{pipe.pack.format(image=sent_file or image.path)} | nc -N {between.receiver_address} {port}"
+        run(between.sender(_shell(send)), LIMIT_S)
+        sender_s = time.perf_counter() - start
+        receiver.wait_end(LIMIT_S)
+        seconds, sent_after = time.perf_counter() - start, between.sent_bytes()
+        _check(pipe.name, image, receiver.printed()[:32] if pipe.write is None else md5_of(target))
+        return _figures(image, seconds, sent, sent_after, sender_s)
+
+
+def _target(turn: Scratch, folder: str | None) -> str:
+    """Returns where a turn receives the image: in a directory of its own, which is removed with all that is beside it."""
+    directory = turn.disk_dir
+    if folder is not None:
+        directory = tempfile.mkdtemp(prefix="received-", dir=folder)
+        turn.at_exit(shutil.rmtree, directory)
+    return os.path.join(directory, "received.raw")
+
+
+def md5_of(path: str) -> str:
+    """Returns the MD5 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _shell(line: Any) -> Any:
     return ["bash", "-c", f"set -o pipefail; {line}"]
 
 
-def by_cheetah(scratch: Scratch, between: Any, method: str, image: Any) -> Any:
-    """Acquires the image from a running agent; `method` is the agent's compression."""
+def by_cheetah(
+    scratch: Scratch, between: Any, method: str, image: Any, folder: str | None = None, sent_file: str | None = None
+) -> Any:
+    """Acquires the image from a running agent into a folder, by default on this machine's disk; `method` is the agent's
+    compression. Both ends are done at the same time: the agent only answers. With `sent_file`, the agent reads the image
+    from that file, which may be compressed."""
     with scratch.child() as turn:
-        target = os.path.join(turn.disk_dir, "received.raw")
+        target = _target(turn, folder)
         address = f"{between.sender_address}:{between.free_port()}"
-        cheetah.agent(turn, image.path, address, between.sender)
+        cheetah.agent(turn, sent_file or image.path, address, between.sender)
         sent = between.sent_bytes()
         start = time.perf_counter()
         report = cheetah.acquire(f"nbd://{address}/", target, "md5", ["--compress", method], between.receiver)
         seconds = time.perf_counter() - start
         _check(f"cheetah acquire --compress {method}", image, report["hashes"]["md5"])
-        return _figures(image, seconds, sent, between.sent_bytes())
+        return _figures(image, seconds, sent, between.sent_bytes(), seconds)
