@@ -1,7 +1,7 @@
 //! The drives, as their data sheets describe them.
 //!
-//! A figure that no data sheet states is an estimate, and `sources` says from what. Rates are sustained rates, which
-//! include the time for changing heads and tracks.
+//! A figure that no data sheet states is an estimate, and `sources` says from what; it also says which figures are known from
+//! data sheets that could not be read again. Rates are sustained rates, which include the time for changing heads and tracks.
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -79,7 +79,7 @@ pub const IDE: Model = Model {
 pub const DESKTOP: Model = Model {
     name: "desktop",
     drive: "Seagate Barracuda 7200.11 (ES.2), 1 TB, 7,200 rpm, SATA 300",
-    sources: "Seagate's data sheet: 105 MB/s sustained at the outer edge, seek 8.5 ms (reads) and 9.5 ms (writes), track \
+    sources: "Seagate's data sheet, which could not be read again: 105 MB/s sustained at the outer edge, seek 8.5 ms (reads) and 9.5 ms (writes), track \
               to track 0.8 and 1.0 ms, buffer 32 MB, NCQ; inner rate: from the 85.5 MB/s that HD Tach measured on average \
               over the drive (Computerworld, 2008); full stroke: as 17.35 to 8.0 ms in the manual of Seagate's \
               Constellation; command overhead 0.2 ms as there; division of the buffer: estimate",
@@ -103,7 +103,7 @@ pub const DESKTOP: Model = Model {
 pub const VELOCIRAPTOR: Model = Model {
     name: "velociraptor",
     drive: "WD VelociRaptor WD3000GLFS, 300 GB, 10,000 rpm, SATA 300",
-    sources: "WD's data sheet: seek 4.2 ms (reads) and 4.7 ms (writes), buffer 16 MB, NCQ; 120 MB/s at the outer edge, \
+    sources: "WD's data sheet, which could not be read again: seek 4.2 ms (reads) and 4.7 ms (writes), buffer 16 MB, NCQ; 120 MB/s at the outer edge, \
               which agrees with the document's own md5sum of 38 GB in 351 s; track to track 0.3 and 0.56 ms and the \
               relation of full stroke to average, 7.81 to 3.8 ms: from the manual of Seagate's Savvio 10K.4, also 10,000 \
               rpm and 2.5 inches, as is the command overhead of 0.2 ms; inner rate and division of the buffer: estimates",
