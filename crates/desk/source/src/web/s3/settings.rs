@@ -190,7 +190,8 @@ mod tests {
         };
         refused(&[], "", "AWS_ACCESS_KEY_ID");
         refused(&[("AWS_PROFILE", "absent")], "[default]\n", "no profile absent");
-        refused(&[("AWS_PROFILE", "lab")], "[profile lab]\nrole_arn = arn:x\n", "export-credentials --profile lab");
+        let error = read(&[("AWS_PROFILE", "lab")], "", "[profile lab]\nrole_arn = arn:x\n").unwrap_err();
+        assert!(error.is_misuse() && error.has_next(next::Source::ExportKey { profile: "lab".into() }), "{error}");
         assert_eq!(read(&[("AWS_NO_SIGN_REQUEST", "YES")], "", "").unwrap().credentials, None);
     }
 }
