@@ -108,8 +108,6 @@ impl SealArgs {
     }
 }
 
-/// The keys that may open a drive.
-
 /// The failure for a key that cannot be used.
 pub fn unusable(error: &SealError) -> Failure {
     Error::misuse(error.to_string()).advise(error.next()).into()
@@ -120,6 +118,7 @@ pub fn recipient(text: &str) -> std::result::Result<Recipient, String> {
     text.parse().map_err(|error: SealError| cheetah_words::with(&error, error.next().as_slice()))
 }
 
+/// The keys that may open a drive.
 const KEYS: &str = "--identity FILE (make one with cheetah drive identity FILE), --recipient age1…, --passphrase-file FILE, \
     or a room (cheetah room init)";
 

@@ -166,7 +166,7 @@ fn report(event: &Event, ui: Ui) {
             ui.event(text, &value);
         }
         Event::Refused { address, why, next } => {
-            let why = cheetah_words::with(why, &next);
+            let why = cheetah_words::with(why, next);
             ui.event(format_args!("refused {address}: {why}"), &answers::Serve::Refused { address, why: &why });
         }
     }
