@@ -202,25 +202,25 @@ fn a_full_disk_is_reported_and_the_acquisition_can_be_resumed() {
 
 #[test]
 fn a_forged_journal_and_partial_image_are_not_resumed() {
-    let dir = tempdir().unwrap();
-    let key = SigningKey::load_or_make(&dir.path().join("key")).unwrap();
+    let home = tempdir().unwrap();
+    let key = SigningKey::load_or_make(&home.path().join("key")).unwrap();
     let disk = Arc::new(Disk::noisy(12 * MIB));
-    let wanted = |cuts| Request {
+    let wanted_in = |dir: &Path, cuts| Request {
         key: Some(key.clone()),
         source: opener_with_cuts(&disk, cuts),
-        ..request(&disk, dir.path(), &["x.raw"])
+        ..request(&disk, dir, &["x.raw"])
     };
-    let journal = dir.path().join("x.raw.acquire");
-    while !std::fs::read_to_string(&journal).is_ok_and(|text| text.contains("{\"checkpoint\"")) {
-        // Nothing was stored before the cut: it begins anew.
-        for made in std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap()) {
-            if made.file_name().to_string_lossy().starts_with("x.raw") {
-                std::fs::remove_file(made.path()).unwrap();
-            }
+    // If nothing was stored before the cut, the source need not be recognised, and a run goes on to its end.
+    let dir = loop {
+        let dir = tempdir().unwrap();
+        let _ = run(wanted_in(dir.path(), vec![6 * MIB]));
+        let journal = std::fs::read_to_string(dir.path().join("x.raw.acquire"));
+        if journal.is_ok_and(|text| text.contains("{\"checkpoint\"")) {
+            break dir;
         }
-        // It goes on to its end if nothing was stored, since the source need not be recognised then.
-        let _ = run(wanted(vec![6 * MIB]));
-    }
+    };
+    let wanted = |cuts| wanted_in(dir.path(), cuts);
+    let journal = dir.path().join("x.raw.acquire");
     // A byte of the image is altered, and the journal says what the image holds now, with a check that fits.
     let partial = dir.path().join("x.raw.partial");
     let (image, honest) = (std::fs::read(&partial).unwrap(), std::fs::read_to_string(&journal).unwrap());
