@@ -17,6 +17,7 @@ use std::io;
 
 use cheetah_device::Error as DeviceError;
 use cheetah_device::error::{EKEYREJECTED, EKEYREVOKED, ENOKEY, ENONET, EPROTONOSUPPORT, Withheld};
+use cheetah_device::visible::is_control;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -87,6 +88,13 @@ impl Next {
         step.get("step").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
     }
 
+    /// Whether all names in it are short and safe to print.
+    fn can_be_shown(&self) -> bool {
+        let fields = serde_json::to_value(self).unwrap_or_default();
+        let mut names = fields.as_object().into_iter().flatten().filter_map(|(_, field)| field.as_str());
+        names.all(|name| name.chars().take(NAME_CHARS_MAX + 1).count() <= NAME_CHARS_MAX && !name.contains(is_control))
+    }
+
     /// The step as JSON, for an event of the log.
     pub fn record(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -109,7 +117,13 @@ impl Next {
     }
 }
 
-/// Reads next steps that another program sent, without those that this one does not know.
+/// The most next steps of another program that are shown.
+const STEPS_MAX: usize = 4;
+/// The most characters of a name in one of them.
+const NAME_CHARS_MAX: usize = 200;
+
+/// Reads next steps that another program sent, without those that this one does not know. That program may be hostile: no
+/// more than 4 are taken, and none with a name that is longer than 200 characters or changes how text is shown.
 ///
 /// # Errors
 ///
@@ -126,7 +140,7 @@ pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Next>, D:
         Step::Known(next) => Some(next),
         Step::Other(_) => None,
     });
-    Ok(known.collect())
+    Ok(known.filter(Next::can_be_shown).take(STEPS_MAX).collect())
 }
 
 impl From<Acquisition> for Next {
@@ -192,5 +206,26 @@ impl From<Attach> for Next {
 impl From<Measure> for Next {
     fn from(step: Measure) -> Self {
         Self::Measure(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(steps: &serde_json::Value) -> Vec<Next> {
+        known(steps).unwrap()
+    }
+
+    #[test]
+    fn steps_of_a_hostile_program_are_few_short_and_safe_to_print() {
+        let unmount = |dir: &str| serde_json::json!({ "step": "unmount", "dir": dir });
+        let good = [Next::from(Attach::Unmount { dir: "/mnt".into() })];
+        assert_eq!(read(&serde_json::json!([{ "step": "of tomorrow" }, unmount("/mnt")])), good);
+        for bad in ["/mnt\nerror: forged", "/mnt\u{202e}", &"x".repeat(NAME_CHARS_MAX + 1)] {
+            assert_eq!(read(&serde_json::json!([unmount(bad), unmount("/mnt")])), good, "{bad:?}");
+        }
+        let many: Vec<_> = (0..1000).map(|_| unmount("/mnt")).collect();
+        assert_eq!(read(&many.into()).len(), STEPS_MAX);
     }
 }
