@@ -57,7 +57,7 @@ impl FromStr for NotedHead {
             Some(Self { records: records.parse().ok().filter(|records| *records > 0)?, sha256 })
         });
         parsed.filter(|head| is_hex(&head.sha256, 64)).ok_or_else(|| {
-            format!("'{text}' is no head of a log; `cheetah custody` prints one: 12:3f5a…, with 64 digits")
+            format!("'{text}' is no head of a log, which is RECORDS:SHA256, as 12:3f5a…, with 64 digits")
         })
     }
 }
