@@ -211,14 +211,13 @@ fn a_forged_journal_and_partial_image_are_not_resumed() {
         ..request(&disk, dir, &["x.raw"])
     };
     // If nothing was stored before the cut, the source need not be recognised, and a run goes on to its end.
-    let dir = loop {
+    let stored_in_part = || {
         let dir = tempdir().unwrap();
         let _ = run(wanted_in(dir.path(), vec![6 * MIB]));
         let journal = std::fs::read_to_string(dir.path().join("x.raw.acquire"));
-        if journal.is_ok_and(|text| text.contains("{\"checkpoint\"")) {
-            break dir;
-        }
+        journal.is_ok_and(|text| text.contains("{\"checkpoint\"")).then_some(dir)
     };
+    let dir = (0..100).find_map(|_| stored_in_part()).expect("a run that was stored in part");
     let wanted = |cuts| wanted_in(dir.path(), cuts);
     let journal = dir.path().join("x.raw.acquire");
     // A byte of the image is altered, and the journal says what the image holds now, with a check that fits.
