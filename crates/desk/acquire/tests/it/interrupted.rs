@@ -213,6 +213,8 @@ fn a_forged_journal_and_partial_image_are_not_resumed() {
     // If nothing was stored before the cut, the source need not be recognised, and a run goes on to its end.
     let stored_in_part = || {
         let dir = tempdir().unwrap();
+        // The link is cut at the first opening only.
+        disk.opened.store(0, Ordering::SeqCst);
         let _ = run(wanted_in(dir.path(), vec![6 * MIB]));
         let journal = std::fs::read_to_string(dir.path().join("x.raw.acquire"));
         journal.is_ok_and(|text| text.contains("{\"checkpoint\"")).then_some(dir)
