@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -88,6 +88,11 @@ def drop_caches() -> None:
     os.sync()
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3")
+
+
+def warmest(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> float:
+    """Returns the largest share of an image that was in memory when a turn began."""
+    return max(float(sample["resident"]) for turns in results.values() for sample in turns)
 
 
 def write_random(path: str, size_bytes: int) -> str:

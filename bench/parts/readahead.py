@@ -15,7 +15,7 @@ from bench.images import examined
 from bench.images.examined import ExaminedImage
 from bench.images.site import OURS, PORT, Attach, CutOff, Line, Site, by_cheetah, resident_share
 from bench.report import prefetching
-from bench.scratch import Scratch, drop_caches
+from bench.scratch import Scratch, drop_caches, warmest
 from bench.settings import Settings
 from bench.tools import examiner, extend, peers
 from bench.tools.endpoint import Endpoint
@@ -101,7 +101,7 @@ def _figures(key: str, what: str, ours: str, results: dict[str, list[dict[str, f
     seconds = {name: [sample["seconds"] for sample in rounds] for name, rounds in results.items()}
     rates = {name: [sample["rate"] for sample in rounds if "rate" in sample] for name, rounds in results.items()}
     rates = {name: values for name, values in rates.items() if values}
-    warm = max(sample["resident"] for rounds in results.values() for sample in rounds)
+    warm = warmest(results)
     note = (
         f"Caches were dropped before every turn: at most {warm:.1%} of the image was in memory when one began "
         "(fincore), and no mount lived longer than a turn. "

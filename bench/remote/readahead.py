@@ -15,7 +15,7 @@ from bench.images.site import PORT, Site, by_cheetah
 from bench.parts import readahead
 from bench.remote import lines
 from bench.report import grid, prefetching
-from bench.scratch import Scratch
+from bench.scratch import Scratch, warmest
 from bench.settings import Settings
 from bench.tools import cheetah, extend, peers
 from bench.tools.endpoint import Endpoint
@@ -92,7 +92,7 @@ def measure_delay(delay_ms: float, settings: Settings) -> list[Figure]:
                 for name, attach in ways(iscsi, settings.quick).items()
             }
             results = interleave(f"{group}, {line.name}", rounds, turns, ("seconds", "rate"))
-        warm = max(sample["resident"] for found in results.values() for sample in found)
+        warm = warmest(results)
         note = (
             f"{group}: `fls -r -m /` and {readahead.FILES} × `icat` of ntfs, {iec(image.size_bytes)}, over {lines.RATES[RATE]}, in up to "
             f"{rounds} rounds. Caches were dropped before every turn: at most {warm:.1%} of the image was in memory when one began. A "

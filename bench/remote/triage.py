@@ -18,7 +18,7 @@ from bench.parts.findings import command
 from bench.remote import lines
 from bench.remote.lines import FarLine
 from bench.report import grid
-from bench.scratch import Scratch, drop_caches
+from bench.scratch import Scratch, drop_caches, warmest
 from bench.settings import Settings
 from bench.tools.limited import run_limited
 from cheetah.bench.figure import Figure
@@ -92,7 +92,7 @@ def measure_column(
         site = Site(scratch, lab, image, iscsi=True)
         rows = contenders(site, counts, limit_s)
         results = interleave(f"{group}, {line.name}", rounds, rows, ("seconds", "rate"))
-    warm = max(sample["resident"] for found in results.values() for sample in found)
+    warm = warmest(results)
     note = (
         f"In up to {rounds} rounds. `--quick --hash md5`; peers with {USUAL} workers. The site has nbdkit file and tgtd. Caches "
         f"were dropped before every turn: at most {warm:.1%} of the image was in memory when one began (fincore). A turn was cut off "
