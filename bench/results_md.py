@@ -241,8 +241,8 @@ PARTS = (
     Part(
         "remote-readahead",
         "Read-ahead and read-behind over iSCSI, and a second read",
-        "The same over iSCSI (tgtd, the initiator of libiscsi) and over NBD, one request at a time. What is read ahead or behind is fetched by one "
-        "larger read, or, as in the code of 2016, by a second read after the first.",
+        "The same over iSCSI (tgtd, the initiator of libiscsi) and over NBD, one request at a time. One larger read fetches "
+        "the bytes ahead or behind; or, as in the code of 2016, a second read after the first does.",
         grid.report("remote-readahead"),
         "bench.remote.readahead",
         long=True,

@@ -6,8 +6,8 @@ it has read: read-ahead and read-behind of a fixed size, as they were added to a
 and says `ready`. Resident ranges are not requested again; with AHEAD and BEHIND 0 only that remains. AHEAD may be two
 sizes, as in `4096-131072`: the read-ahead of the thesis of 2005, which begins with the first, doubles with each read
 that follows the one before, up to the second, and begins anew after any other.
-With `second`, what is read ahead or behind is a read of its own, after that of the client and before the answer to it,
-as in 2016; otherwise one larger read. A HOST that begins with a slash is a Unix socket.
+With `second`, a second read fetches the bytes ahead or behind, before the client's read is answered, as in 2016;
+otherwise one larger read fetches all. A HOST that begins with a slash is a Unix socket.
 """
 
 from __future__ import annotations

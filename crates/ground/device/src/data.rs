@@ -83,7 +83,7 @@ impl Data {
         self.parts.into_iter()
     }
 
-    /// Returns the bytes in order, as runs of which none is empty; zeros are runs of at most 64 KiB. Copies nothing.
+    /// Returns the bytes in order, in runs of at least one byte, without copying them. A run of zeros has at most 64 KiB.
     pub fn runs(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().flat_map(|part| {
             let (bytes, zeros) = match part {

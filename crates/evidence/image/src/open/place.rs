@@ -25,11 +25,10 @@ pub(super) trait Place: Send + Sync {
     /// The first file, for the list of the files that an image is read from.
     fn only_file(&self) -> Vec<SourceFile>;
 
-    /// The first file, of which little pieces will be read, and the hashes that are made of what is read if the image is read
-    /// `in_order`.
+    /// The first file, for small reads. If the image is read `in_order`, its bytes are hashed as they pass.
     fn hashed_file(&self, in_order: bool) -> (SharedFile, Option<Arc<HashedFiles>>);
 
-    /// Opens the E01 image that begins with the first file, with the hashes that are made of what is read.
+    /// Opens the E01 image that begins with the first file. If it is read `in_order`, the files are hashed as they pass.
     fn ewf(&self, in_order: bool) -> Result<(Ewf, Option<Arc<HashedFiles>>)>;
 
     /// Looks for further parts of a raw image.
