@@ -56,13 +56,12 @@ impl<T: Unpin> Body for Bulk<T> {
     }
 }
 
-/// Reads and discards a body until it ends, `bytes_max` were read, or time is up.
-pub async fn swallow<B>(mut body: B, bytes_max: u64, for_at_most: Duration) -> Rate
+/// Reads and discards a body until it ends, `bytes_max` were read, or time is up; `rate` counts the bytes.
+pub async fn swallow<B>(mut body: B, mut rate: Rate, bytes_max: u64, for_at_most: Duration) -> Rate
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let until = Instant::now() + for_at_most;
-    let mut rate = Rate::default();
     while rate.bytes() < bytes_max {
         let Ok(Some(Ok(frame))) = timeout_at(until, body.frame()).await else { break };
         if let Some(data) = frame.data_ref() {

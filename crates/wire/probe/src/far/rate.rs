@@ -13,10 +13,14 @@ const LEAST: Duration = Duration::from_millis(2);
 /// The growth from the second third of a transfer to the last that shows slow start, in which TCP doubles its rate each
 /// round trip.
 const GROWTH: f64 = 1.7;
+/// The most round trips of slow start. From 10 segments, 24 doublings make 240 GB a round trip, more than any window.
+const SLOW_START_TRIPS: u32 = 24;
 
 /// Counts the bytes of a transfer. No I/O, and no clock of its own.
 #[derive(Debug, Clone, Default)]
 pub struct Rate {
+    /// The upper limit of the path's round trip, if it is known.
+    round_trip: Option<Duration>,
     bytes: u64,
     /// Times with the bytes received by then; the first mark is at the first bytes.
     marks: Vec<(Nanos, u64)>,
@@ -24,6 +28,12 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// Counts a transfer over a path whose round trip takes at most this long.
+    #[must_use]
+    pub fn over(round_trip: Duration) -> Self {
+        Self { round_trip: Some(round_trip), ..Self::default() }
+    }
+
     /// Notes that `bytes` more were transferred by `now`.
     pub fn note(&mut self, now: Nanos, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
@@ -63,10 +73,14 @@ impl Rate {
     }
 
     /// Returns whether the rate was still growing at the end, as in slow start over a long path: the path then carries
-    /// more than [`bits_per_s`](Self::bits_per_s).
+    /// more than [`bits_per_s`](Self::bits_per_s). A transfer of many round trips is not in slow start: if its rate grows,
+    /// a busy machine delayed it before.
     #[must_use]
     pub fn is_growing(&self) -> bool {
         let Some((begun, _)) = self.marks.first() else { return false };
+        if self.round_trip.is_some_and(|trip| self.took() > trip * SLOW_START_TRIPS) {
+            return false;
+        }
         let came_by =
             |at: Nanos| self.marks.iter().take_while(|(mark, _)| *mark <= at).last().map_or(0, |(_, sum)| *sum);
         let (first, second) = (came_by(*begun + self.took() / 3), came_by(*begun + self.took() * 2 / 3));
@@ -109,6 +123,17 @@ mod tests {
         assert!(of(150, 18_750_000).is_growing() && of(50, 6_250_000).is_growing());
         assert!(!of(10, 1_250_000).is_growing() && !of(50, 62_500).is_growing());
         assert!(!Rate::default().is_growing());
+    }
+
+    #[test]
+    fn many_round_trips_after_slow_start_a_growing_rate_is_not_slow_start() {
+        let delayed = |round_trip_ms: u64| {
+            let mut rate = Rate::over(Duration::from_millis(round_trip_ms));
+            (0..600).for_each(|ms| rate.note(at(ms), if ms < 400 { 100 + ms as usize } else { 10_000 }));
+            rate
+        };
+        assert!(delayed(50).is_growing());
+        assert!(!delayed(5).is_growing());
     }
 
     #[test]

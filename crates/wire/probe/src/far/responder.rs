@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use super::api::{Arrivals, BulkReceived, FarInfo, ReceiveRequest, Receiving, SendReply, SendRequest, Token};
 use super::bulk::{self, Bulk};
 use super::limits::{CallerLimits, LIMITS};
+use super::rate::Rate;
 use super::receive::{Receivers, Refused};
 use super::{routes, tag, train};
 use crate::clock::Nanos;
@@ -185,7 +186,7 @@ async fn bulk_from(State(far): Far, uri: Uri, headers: HeaderMap) -> Answer<Resp
 async fn bulk_to(State(far): Far, request: Request) -> Answer<Json<BulkReceived>> {
     let _permit = far.caller_limits.bulk().ok_or_else(|| busy("other callers are measuring"))?;
     let for_at_most = Duration::from_secs(LIMITS.bulk_seconds_max.into());
-    let rate = bulk::swallow(request.into_body(), LIMITS.bulk_bytes_max, for_at_most).await;
+    let rate = bulk::swallow(request.into_body(), Rate::default(), LIMITS.bulk_bytes_max, for_at_most).await;
     let (bytes, seconds, bits_per_s) = (rate.bytes(), rate.took().as_secs_f64(), rate.bits_per_s());
     Ok(Json(BulkReceived { bytes, seconds, bits_per_s }))
 }
