@@ -180,9 +180,11 @@ fn an_acquisition_killed_at_random_resumes_to_an_identical_image() {
     }
     slow.kill();
     let _agent = serve(&[]);
+    // On a busy machine all three may have ended before anything was signed or acquired: then it begins again.
+    let has_more_than_its_beginning = examiner.read("x.raw.acquire").split(|byte| *byte == b'\n').count() > 2;
     let ran = examiner.acquire(&[&args[..], &["--verify"]].concat()).ok();
     let report = report(&ran);
-    assert!(number(&report, "interruptions") >= 1, "{report}");
+    assert!(number(&report, "interruptions") >= u64::from(has_more_than_its_beginning), "{report}");
     assert!(examiner.read("x.raw") == content);
     assert_eq!(text(&report["hashes"], "md5"), md5(&disk));
     assert!(tool("ewfverify", &[&e01]).ok().out().contains("SUCCESS"));
