@@ -6,6 +6,8 @@
 //! It is computed from a buffer before the bytes are stored, or, where they are received in place, at once after that, while
 //! they are in the processor's cache: defective memory changes them only later.
 
+use cheetah_kit::crc64_nvme;
+
 use crate::arena::PAGE_BYTES;
 
 /// CRC-64/NVME of [`PAGE_BYTES`] zeros.
@@ -14,7 +16,7 @@ const ZERO_PAGE: u64 = 0x6482_d367_eb22_b64e;
 /// The digest of one page, [`PAGE_BYTES`] long.
 pub(crate) fn digest(page: &[u8]) -> u64 {
     debug_assert_eq!(page.len(), PAGE_BYTES);
-    crc_fast::crc64_nvme(page) ^ ZERO_PAGE
+    crc64_nvme(page) ^ ZERO_PAGE
 }
 
 #[cfg(test)]
@@ -23,6 +25,6 @@ mod tests {
 
     #[test]
     fn a_zero_page_has_digest_zero() {
-        assert_eq!(digest(&[0; PAGE_BYTES]), 0, "CRC of a zero page: {:#x}", crc_fast::crc64_nvme(&[0; PAGE_BYTES]));
+        assert_eq!(digest(&[0; PAGE_BYTES]), 0, "CRC of a zero page: {:#x}", crc64_nvme(&[0; PAGE_BYTES]));
     }
 }

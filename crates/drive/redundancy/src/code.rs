@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use cheetah_device::{Error, Result};
+use cheetah_kit::crc64_nvme;
 use smallvec::SmallVec;
 
 use crate::geometry::{DIGEST_BYTES, PAGE_BYTES};
@@ -96,7 +97,7 @@ fn page_of(unit: &[u8], page: usize) -> &[u8] {
 }
 
 fn digest(page: &[u8]) -> u64 {
-    crc_fast::crc64_nvme(page) ^ ZERO_PAGE
+    crc64_nvme(page) ^ ZERO_PAGE
 }
 
 #[cfg(test)]

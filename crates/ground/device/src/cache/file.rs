@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cheetah_kit::crc64_nvme;
 use rustix::fs::FallocateFlags;
 
 use super::GRAIN;
@@ -74,5 +75,5 @@ impl CacheFile {
 
 fn digests(bytes: &[u8]) -> Arc<[u64]> {
     // Not truncated: a constant.
-    bytes.chunks(GRAIN as usize).map(crc_fast::crc64_nvme).collect()
+    bytes.chunks(GRAIN as usize).map(crc64_nvme).collect()
 }
