@@ -12,7 +12,7 @@ BINARY       ?= target/static/cheetah
 TARGET       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static deb rpm live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ test-rust: ## run the tests of the Rust crates and of the command line (SKIP=…
 test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
 	@scripts/install-deps --build --demo --test --live
 	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env; }
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder boot/tests/test_start.py lab/tests python/tests bench/tests boot/tests/test_modules.py
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder boot/tests/test_start.py lab/tests python/tests bench/tests packaging/tests boot/tests/test_modules.py
 
 test-others: ## build for aarch64 and armv7, quickly, and run the binaries in emulators
 	@scripts/install-deps --build --cross
@@ -79,15 +79,17 @@ test-boot: static ## start the boot image in emulated machines (about ten minute
 	@scripts/python-env --tools
 	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml boot/tests
 
-install: ## install the static binary, man pages, shell completions and the udev rule below PREFIX (/usr/local)
-	@[[ -x $(BINARY) ]] || $(MAKE) --no-print-directory static
-	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/cheetah
-	install -D -m 644 scripts/udev/59-cheetah.rules $(DESTDIR)$(PREFIX)/lib/udev/rules.d/59-cheetah.rules
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
-	$(BINARY) generate man --out $(DESTDIR)$(PREFIX)/share/man/man1
-	$(BINARY) generate bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cheetah
-	$(BINARY) generate zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cheetah
-	$(BINARY) generate fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cheetah.fish
+$(BINARY):
+	@$(MAKE) --no-print-directory static
+
+deb: $(BINARY) ## pack the static binary and what belongs to it for Debian: target/packages
+	@packaging/deb $(BINARY)
+
+rpm: $(BINARY) ## pack the static binary and what belongs to it for Fedora and its kin: target/packages (needs rpmbuild)
+	@packaging/rpm $(BINARY)
+
+install: $(BINARY) ## install the static binary, man pages, completions, units of systemd and the udev rule below PREFIX (/usr/local)
+	@packaging/tree $(BINARY) $(PREFIX) $(DESTDIR)
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-deps --build

@@ -21,7 +21,7 @@ DRIVERS = {"nbd": "nbd", "ublk": "ublk_drv"}
 # After this time, requests to a device whose process is dead fail: the kernel's time-out for an answer, and for a new process.
 # Devices of ublk have neither: they fail at once.
 GRACE = {"nbd": "--timeout 2 --grace 3", "ublk": "--timeout 2"}
-UDEV_RULES = str(Path(__file__).resolve().parents[2] / "scripts" / "udev" / "59-cheetah.rules")
+UDEV_RULES = str(Path(__file__).resolve().parents[2] / "packaging" / "udev" / "59-cheetah.rules")
 
 
 def why_not(programs: Sequence[str]) -> str | None:

@@ -1,0 +1,58 @@
+"""What tests of the packages share: the binary in its smallest form, and the packages made of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, binary, program, run
+
+__all__ = ["binary"]
+
+
+@pytest.fixture(scope="session")
+def stripped(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binary without symbols, which make up most of one that is built for tests."""
+    made = tmp_path_factory.mktemp("binary") / "cheetah"
+    run(program("strip"), "-s", "-o", made, binary)
+    return made
+
+
+@pytest.fixture(scope="session")
+def pack(stripped: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a package of the binary, with settings of the script; returns its path."""
+
+    def made(kind: str, **settings: str) -> Path:
+        out = tmp_path_factory.mktemp("packages")
+        return Path(run(ROOT / "packaging" / kind, stripped, env=os.environ | settings | {"OUT": str(out)}).strip())
+
+    return made
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[Path]:
+    """A system to install into: this one, or that in the folder CHEETAH_CHROOT. Changes are kept apart, in memory."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to install packages")
+    changes, root = tmp_path / "changes", tmp_path / "root"
+    changes.mkdir()
+    root.mkdir()
+    run(program("mount"), "-t", "tmpfs", "tmpfs", changes)
+    try:
+        for folder in ("upper", "work"):
+            (changes / folder).mkdir()
+        lower = os.environ.get("CHEETAH_CHROOT", "/")
+        options = f"lowerdir={lower},upperdir={changes}/upper,workdir={changes}/work"
+        argv = [program("mount"), "-t", "overlay", "overlay", "-o", options, root]
+        made = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"needs overlay file systems: {made.stderr.strip()}")
+        try:
+            yield root
+        finally:
+            run(program("umount"), root)
+    finally:
+        run(program("umount"), changes)

@@ -1,0 +1,79 @@
+"""The packages for Debian and Fedora: installed, used and purged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import PATIENCE_S, program, run
+
+# What a package has beside the binary, on Debian.
+FILES = {
+    "usr/bin/cheetah",
+    "usr/lib/systemd/system/cheetah-node.service",
+    "usr/lib/systemd/system/cheetah-serve@.service",
+    "usr/lib/udev/rules.d/59-cheetah.rules",
+    "usr/share/bash-completion/completions/cheetah",
+    "usr/share/fish/vendor_completions.d/cheetah.fish",
+    "usr/share/man/man1/cheetah-mount.1.gz",
+    "usr/share/man/man1/cheetah.1.gz",
+}
+NAME = "cheetah-forensics"
+
+
+@pytest.fixture(scope="module")
+def deb(pack: Callable[..., Path]) -> Path:
+    """The package for Debian, compressed quickly."""
+    program("dpkg-deb")
+    return pack("deb", COMPRESSION="-Zgzip -z1")
+
+
+def test_lintian_finds_nothing_wrong_with_the_package_for_debian(deb: Path) -> None:
+    found = subprocess.run(
+        [program("lintian"), "--allow-root", "--fail-on", "error,warning", deb],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_the_package_for_debian_is_installed_used_and_purged(deb: Path, system: Path, tmp_path: Path) -> None:
+    dpkg, chroot = program("dpkg"), (program("chroot"), system)
+    run(dpkg, f"--root={system}", "--install", deb)
+    assert {name for name in FILES if not (system / name).is_file()} == set()
+    assert (system / "usr/share/zsh/vendor-completions/_cheetah").is_file()
+
+    (system / "etc/cheetah").mkdir()
+    (system / "etc/cheetah/room").write_text("an invitation")
+    credentials = system / "var/lib/private/cheetah-node"
+    credentials.mkdir(parents=True)
+    assert run(*chroot, "cheetah", "--version").startswith("cheetah ")
+    assert "cheetah mount" in run(*chroot, "cheetah", "mount", "--help")
+    (system / "var/tmp/disk.raw").write_bytes(os.urandom(3 << 20))
+    use = "cd /var/tmp && cheetah acquire disk.raw copy.raw && cheetah verify copy.raw && cmp disk.raw copy.raw"
+    run(*chroot, "sh", "-c", use, env={"HOME": "/root", "PATH": "/usr/bin:/bin"})
+
+    run(dpkg, f"--root={system}", "--remove", NAME)
+    assert {name for name in FILES if (system / name).exists()} == set()
+    assert (system / "etc/cheetah/room").exists() and credentials.exists()
+    run(dpkg, f"--root={system}", "--purge", NAME)
+    assert not (system / "etc/cheetah").exists() and not credentials.exists()
+
+
+def test_the_package_for_fedora_is_whole_and_has_the_same_files(
+    stripped: Path, pack: Callable[..., Path], tmp_path: Path
+) -> None:
+    program("rpmbuild")
+    rpm = pack("rpm", PAYLOAD="w1.gzdio")
+    assert "digests OK" in run(program("rpm"), "--dbpath", tmp_path, "-K", rpm)
+    listed = run(program("rpm"), "--dbpath", tmp_path, "-qlp", rpm).splitlines()
+    assert {f"/{name}" for name in FILES} | {"/usr/share/zsh/site-functions/_cheetah"} <= set(listed)
+    archive = tmp_path / "archive"
+    archive.write_bytes(subprocess.run([program("rpm2cpio"), rpm], capture_output=True, check=True).stdout)
+    run(program("cpio"), "--quiet", "-i", "-d", "-I", archive, cwd=tmp_path)
+    assert (tmp_path / "usr/bin/cheetah").read_bytes() == stripped.read_bytes()
