@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, program, run
+from conftest import PATIENCE_S, ROOT, program, run
 
 # What a package has beside the binary, on Debian.
 FILES = {
@@ -22,6 +22,8 @@ FILES = {
     "usr/share/man/man1/cheetah.1.gz",
 }
 NAME = "cheetah-forensics"
+# Crates that the program is linked with, and one that only its tests are.
+LINKED, NOT_LINKED = ("tokio", "zstd-sys"), "proptest"
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +79,11 @@ def test_the_package_for_fedora_is_whole_and_has_the_same_files(
     archive.write_bytes(subprocess.run([program("rpm2cpio"), rpm], capture_output=True, check=True).stdout)
     run(program("cpio"), "--quiet", "-i", "-d", "-I", archive, cwd=tmp_path)
     assert (tmp_path / "usr/bin/cheetah").read_bytes() == stripped.read_bytes()
+
+
+def test_the_packages_have_the_licences_of_what_is_linked() -> None:
+    program("cargo")
+    licences = run(ROOT / "packaging/licences")
+    listed = {line.partition(" ")[0] for line in licences.split("\n\n")[1].splitlines()}
+    assert set(LINKED) <= listed and NOT_LINKED not in listed
+    assert "Copyright (c) Tokio Contributors" in licences
