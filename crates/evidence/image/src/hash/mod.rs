@@ -1,5 +1,6 @@
 //! Hashes of a whole image: one pass over the bytes, each hash in a thread of its own.
 
+mod md5;
 mod parts;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 
 use cheetah_error::{Error, Result};
 
+use self::md5::Md5;
 use self::parts::Parts;
 
 /// The queue depth of a hashing thread, in chunks. Bounds memory (all threads share the chunks), and lets a slow hash
@@ -261,7 +263,7 @@ impl Thread {
 
 /// The state of one hash.
 enum Hasher {
-    Md5(md5::Md5),
+    Md5(Md5),
     Sha1(sha1::Sha1),
     Sha256(sha2::Sha256),
     Blake3(Box<blake3::Hasher>),
@@ -270,7 +272,7 @@ enum Hasher {
 impl Hasher {
     fn new(kind: HashKind) -> Self {
         match kind {
-            HashKind::Md5 => Self::Md5(md5::Md5::new()),
+            HashKind::Md5 => Self::Md5(Md5::new()),
             HashKind::Sha1 => Self::Sha1(sha1::Sha1::new()),
             HashKind::Sha256 => Self::Sha256(sha2::Sha256::new()),
             HashKind::Blake3 => Self::Blake3(Box::default()),
