@@ -32,7 +32,7 @@ test-rust: ## run the tests of the Rust crates and of the command line (SKIP=…
 test-python: ## run the tests of the Python package, the lab and the benchmarks (BUILT=1: with what is built)
 	@scripts/install-deps --build --demo --test --live
 	@[[ -n "$(BUILT)" ]] || { scripts/test-rust --build && scripts/python-env; }
-	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder boot/tests/test_start.py lab/tests python/tests bench/tests packaging/tests boot/tests/test_modules.py
+	CHEETAH_STATIC=$$(scripts/test-rust --binary) CHEETAH_LIVE_LEVEL=3 target/venv/bin/python -m pytest -c python/pyproject.toml -n 3 --dist loadfile --no-loadscope-reorder workshop/boot/tests/test_start.py workshop/lab/tests python/tests workshop/bench/tests packaging/tests workshop/boot/tests/test_modules.py
 
 test-others: ## build for aarch64 and armv7, quickly, and run the binaries in emulators
 	@scripts/install-deps --build --cross
@@ -44,14 +44,14 @@ lint-house: ## count circles of files, untyped answers and the like, which may o
 	@scripts/house
 
 # Crates outside of the workspace: programs that only the lab and the benchmarks need, and the libFuzzer targets.
-APART = bench/packets lab/relay lab/disk fuzz
+APART = workshop/bench/packets workshop/lab/relay workshop/lab/disk workshop/fuzz
 
 lint-rust:
 	@scripts/install-deps --build --python
 	cargo fmt --all --check
 	$(foreach crate,$(APART),cargo fmt --manifest-path $(crate)/Cargo.toml --check && ) true
 	cargo clippy --workspace --all-targets --features cheetah/ublk -- -D warnings
-	$(foreach crate,$(filter-out fuzz,$(APART)),cargo clippy --locked --manifest-path $(crate)/Cargo.toml --target-dir target/apart --all-targets -- -D warnings && ) true
+	$(foreach crate,$(filter-out workshop/fuzz,$(APART)),cargo clippy --locked --manifest-path $(crate)/Cargo.toml --target-dir target/apart --all-targets -- -D warnings && ) true
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --quiet --workspace --no-deps --document-private-items --features cheetah/ublk
 
 lint-dependencies:
@@ -64,7 +64,7 @@ lint-python:
 	@scripts/python-env --tools
 	target/venv/bin/ruff check --quiet
 	target/venv/bin/ruff format --quiet --check
-	target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah lab bench attack boot
+	MYPYPATH=workshop target/venv/bin/mypy --config-file python/pyproject.toml --exclude /tests/ python/cheetah workshop/lab workshop/bench workshop/attack workshop/boot
 
 static: ## build one static binary for any Linux: target/static/cheetah (TARGET=aarch64-unknown-linux-musl: for another processor)
 	@scripts/install-deps --build $(if $(TARGET),--cross)
@@ -72,12 +72,12 @@ static: ## build one static binary for any Linux: target/static/cheetah (TARGET=
 
 live: static ## build the boot image: target/live/cheetah.iso, and target/live/pxe for network boot (Debian 12)
 	@scripts/install-deps --live
-	@python3 -m boot
+	@PYTHONPATH=workshop python3 -m boot
 
 test-boot: static ## start the boot image in emulated machines (about ten minutes; needs root)
 	@scripts/install-deps --build --demo --test --live
 	@scripts/python-env --tools
-	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml boot/tests
+	CHEETAH_STATIC=$(CURDIR)/target/static/cheetah target/venv/bin/python -m pytest -c python/pyproject.toml workshop/boot/tests
 
 $(BINARY):
 	@$(MAKE) --no-print-directory static
@@ -104,10 +104,10 @@ attack: ## attack every server on loopback, for some minutes (ATTACK=quick: abou
 	@scripts/install-deps --build --python
 	@scripts/build-static
 	@scripts/python-env
-	@python3 -m attack
+	@PYTHONPATH=workshop python3 -m attack
 
-bench: ## measure against the peers, and write bench/RESULTS.md (PART=node: one part)
+bench: ## measure against the peers, and write workshop/bench/RESULTS.md (PART=node: one part)
 	@scripts/install-deps --build --demo --test --bench
 	@scripts/build-static
 	@scripts/python-env --release
-	@bench/run $(PART)
+	@workshop/bench/run $(PART)

@@ -12,7 +12,7 @@
 //!
 //! Connections are a [`Secured`] stream, or the two directions of a [`Channel`]. The handshake and the keys are rustls's.
 //!
-//! The cryptography is `ring`'s; bench/RESULTS.md has its speed beside aws-lc's. Only TLS 1.3 is spoken, without early data.
+//! The cryptography is `ring`'s; workshop/bench/RESULTS.md has its speed beside aws-lc's. Only TLS 1.3 is spoken, without early data.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Block devices: what needs no kernel module. `boot/tests/test_attach.py` tests the rest in a guest.
+//! Block devices: what needs no kernel module. `workshop/boot/tests/test_attach.py` tests the rest in a guest.
 
 use crate::support::run::cheetah_plain;
 

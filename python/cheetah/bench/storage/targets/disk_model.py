@@ -59,7 +59,9 @@ def program() -> str | None:
 def require_programs(more: Sequence[str] = ()) -> None:
     """Raises Missing without the program, or one of `more`; BenchError without FUSE."""
     if program() is None:
-        raise Missing(f"models of disks need {NAME} of the sources (cargo build in lab/disk): name it in ${PROGRAM}")
+        raise Missing(
+            f"models of disks need {NAME} of the sources (cargo build in workshop/lab/disk): name it in ${PROGRAM}"
+        )
     for name in more:
         if shutil.which(name) is None:
             raise Missing(f"an array of models of disks needs {name}, which is not installed")

@@ -54,7 +54,7 @@ class DriveTarget:
         # owner.
         drive = work.directory / f"{work.directory.name}.drive"
         work.at_exit(_destroy, drive)
-        # A seal has its own measurement (bench/run seal); it would also need a key.
+        # A seal has its own measurement (workshop/bench/run seal); it would also need a key.
         argv = ["create", str(drive), "--nodes", ",".join(nodes), "--layout", self.plan.layout, "--no-seal"]
         argv += ["--unit", iec(self.plan.unit_bytes)] if self.plan.has_unit else []
         with uninterrupted():

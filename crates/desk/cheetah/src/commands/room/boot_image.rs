@@ -22,7 +22,7 @@ use crate::commands::listen;
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
-/// The length of the archive and of its place (boot/initrd.py).
+/// The length of the archive and of its place (workshop/boot/initrd.py).
 const ARCHIVE_LEN: usize = 64 << 10;
 /// The first entry of the archive. Files on a disc begin at multiples of a sector.
 const MARK: &[u8] = b"cheetah: the archive of a laboratory\n";

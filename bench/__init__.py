@@ -1,1 +1,0 @@
-"""Every published figure, reproducible: `bench/run`."""

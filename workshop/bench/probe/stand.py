@@ -1,0 +1,145 @@
+"""The stand for measuring senders: two machines with a wire between them, and a receiver at its far end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from bench.probe.trains import Arrivals, TrainRequest, read_arrivals
+from bench.scratch import Scratch
+from cheetah.bench.failure import BenchError
+from cheetah.bench.process import run
+from lab import crate
+from lab.namespace import Namespace
+from lab.network import Lab
+
+PACKETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "packets")
+"""The crate of the programs that send and receive."""
+PORT = 40_000
+INTERFACE = "wire0"
+# How the judge is kept from waiting: plain, rps or threaded.
+PLAIN, JUDGE_VARIABLE = "plain", "BENCH_JUDGE"
+SENDER, RECEIVER = "10.78.0.1", "10.78.0.2"
+# Packets to this address arrive at the receiver's interface and are dropped there as another host's, so that the processor
+# that sends them does not have to answer them in between.
+SINK, SINK_MAC = "10.78.0.3", "02:00:00:00:00:03"
+
+
+def packets_program() -> str:
+    """Returns `workshop/bench/packets`, built if necessary."""
+    return crate.build(PACKETS, "bench-packets")
+
+
+class Judge:
+    """Reports when packets arrived at an interface; see `workshop/bench/packets/src/receive.rs`."""
+
+    def __init__(self, machine: Namespace, interface: str, port: int = PORT) -> None:
+        argv = ["setpriv", "--pdeathsig", "KILL", packets_program(), "receive", interface, str(port)]
+        self._process = subprocess.Popen(
+            machine.command(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        if self._line() != "ready":
+            raise BenchError(f"the receiver at {interface} did not start")
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def collect(self, ip_bytes: int) -> list[int]:
+        """Returns when packets of that size arrived since the last call; lost counts are an error."""
+        return self.arrivals(ip_bytes).arrived
+
+    def arrivals(self, ip_bytes: int) -> Arrivals:
+        """Returns the same, and when the kernel began to process them."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        lines = []
+        while line := self._line():
+            lines.append(line)
+            if line.startswith("dropped"):
+                break
+        else:
+            raise BenchError("the receiver has ended")
+        found = read_arrivals(lines, ip_bytes)
+        if found.dropped:
+            raise BenchError(f"the receiver lost {found.dropped} packets")
+        return found
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+class Stand:
+    """A sending and a receiving machine with a veth pair between them, whose far end stamps packets on arrival. It
+    stands in for a network card and a capture card on its wire."""
+
+    def __init__(self, scratch: Scratch, lab: Lab) -> None:
+        self.scratch = scratch
+        self.sender, self.receiver = lab.examiner, lab.nodes[0].namespace
+        argv = ["ip", "link", "add", INTERFACE, "numtxqueues", "1", "type", "veth", "peer", "name", INTERFACE]
+        self.sender.run([*argv, "netns", self.receiver.name])
+        for machine, address in ((self.sender, SENDER), (self.receiver, RECEIVER)):
+            machine.run(["ip", "address", "add", f"{address}/24", "dev", INTERFACE])
+            machine.run(["ip", "link", "set", INTERFACE, "up"])
+        self.judged_by = isolate(scratch, self.receiver, INTERFACE, os.environ.get(JUDGE_VARIABLE, PLAIN))
+        self.judge = Judge(self.receiver, INTERFACE)
+        scratch.at_exit(self.judge.stop)
+        self.sender.run(["ip", "neigh", "replace", SINK, "lladdr", SINK_MAC, "dev", INTERFACE])
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """Returns the command line that runs `argv` on the sending machine."""
+        return self.sender.command(argv)
+
+    def program(self, way: str, asked: TrainRequest, interval_us: int = 1000) -> str:
+        """Sends trains by `workshop/bench/packets`; returns its output."""
+        numbers = (asked.ip_bytes, asked.packets, asked.gap_ns, asked.trains, interval_us)
+        return str(run(self.enter([packets_program(), way, f"{SINK}:{PORT}", *map(str, numbers)]), 120))
+
+
+def isolate(scratch: Scratch, machine: Namespace, interface: str, way: str) -> str:
+    """Keeps the processing of arrivals from waiting behind busy loops; returns how, for the row."""
+    queue, last = f"/sys/class/net/{interface}", (os.cpu_count() or 1) - 1
+    described, script = {
+        PLAIN: ("arrivals are processed where they come", ""),
+        "rps": (
+            f"arrivals are processed on processor {last} (RPS), whose ksoftirqd has SCHED_FIFO 45",
+            f"echo {1 << last:x} > {queue}/queues/rx-0/rps_cpus",
+        ),
+        "threaded": (
+            "arrivals are processed by a kernel thread with SCHED_FIFO 45 (threaded NAPI)",
+            f"ethtool -K {interface} gro on && echo 1 > {queue}/threaded",
+        ),
+    }.get(way, ("", ""))
+    if not described:
+        raise BenchError(f"{JUDGE_VARIABLE} is '{way}'; there are {PLAIN}, rps, threaded")
+    if script:
+        # The files of interfaces are those of a namespace only where sysfs was mounted in it.
+        run(["ip", "netns", "exec", machine.name, "sh", "-c", script])
+        for thread in run(["pgrep", f"^ksoftirqd/{last}$" if way == "rps" else f"^napi/{interface}-"]).split():
+            run(["chrt", "--fifo", "--pid", "45", thread])
+            if way == "rps":
+                scratch.at_exit(lambda thread=thread: run(["chrt", "--other", "--pid", "0", thread]))
+    return described
+
+
+@contextlib.contextmanager
+def stand() -> Iterator[Stand]:
+    """Sets up a stand for the `with` block."""
+    with Scratch() as scratch, Lab(1, None) as lab:
+        yield Stand(scratch, lab)
+
+
+@contextlib.contextmanager
+def burners(count: int | None = None) -> Iterator[None]:
+    """Runs busy loops, one a processor by default."""
+    argv = [sys.executable, "-S", "-c", "while True: pass"]
+    with Scratch() as scratch:
+        for _ in range(os.cpu_count() or 1 if count is None else count):
+            scratch.start("burner", argv)
+        yield

@@ -1,0 +1,106 @@
+"""Every part of the benchmark can be started, and every section of the report says something."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import shutil
+
+import pytest
+
+import bench
+from bench import results_md
+from bench.probe import stand
+from bench.report import pages
+from cheetah.bench.figure import Figure
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+MADE = tuple(
+    os.path.join(ROOT, name)
+    for name in (
+        "target",
+        "workshop/bench/out",
+        "workshop/bench/RESULTS.md",
+        "workshop/bench/results",
+        "workshop/bench/plots",
+        "workshop/bench/guard/history.tsv",
+    )
+)
+"""What a build or a run makes."""
+
+
+def modules() -> list[str]:
+    """Every module of the benchmarks, but for their tests."""
+    found = [one.name for one in pkgutil.walk_packages(bench.__path__, "bench.")]
+    return [name for name in found if ".tests" not in name]
+
+
+@pytest.mark.parametrize("key", [part.key for part in results_md.PARTS])
+def test_each_part_has_a_module_that_measures_it(key: str) -> None:
+    assert callable(importlib.import_module(results_md.module_of(key)).measure)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_each_path_that_a_module_names_in_the_checkout_exists(name: str) -> None:
+    for constant, value in vars(importlib.import_module(name)).items():
+        if isinstance(value, str) and value.startswith(ROOT + os.sep) and not constant.startswith("__"):
+            assert value.startswith(MADE) or os.path.exists(value), f"{name}.{constant} = {value}"
+
+
+def test_the_stand_of_the_probe_is_set_up_and_its_programs_send() -> None:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc", "cargo", "setpriv"))):
+        pytest.skip("needs root, ip, tc, setpriv and cargo")
+    with stand.stand() as made:
+        assert os.access(stand.packets_program(), os.X_OK)
+        asked = stand.TrainRequest(10, 1_000_000, 1)
+        assert made.program("mmsg", asked) is not None
+
+
+def test_each_page_of_the_published_results_has_a_row() -> None:
+    found = pages.pages()
+    assert [page.part.key for page in found if not re.search(r"^\| .*\d", page.text, re.M)] == []
+    assert [page.part.key for page in found if not page.text.startswith(f"# {page.part.title}\n")] == []
+    there = {name.removesuffix(".md") for name in os.listdir(pages.PAGES_DIR)}
+    assert there == {page.part.key for page in found} | {pages.MACHINE}
+
+
+def test_the_summary_is_that_of_the_pages_and_fits_on_a_screen() -> None:
+    with open(pages.SUMMARY, encoding="utf-8") as file:
+        text = file.read()
+    assert text == pages.summary(pages.pages())
+    assert text.count("\n") < 60
+    linked = re.findall(r"\]\(((?:results|plots)/[^)]+)\)", text)
+    assert linked and [path for path in linked if not os.path.exists(os.path.join(results_md.BENCH, path))] == []
+
+
+def test_the_charts_and_texts_that_pages_link_to_exist() -> None:
+    for page in pages.pages():
+        for path in re.findall(r"\]\((\.\./[^)#]+)", page.text):
+            assert os.path.exists(os.path.join(pages.PAGES_DIR, path)), f"{page.part.key}: {path}"
+
+
+def test_the_readme_names_the_rounds_that_were_run() -> None:
+    with open(pages.README, encoding="utf-8") as file:
+        text = file.read()
+    assert text == pages.with_rounds(text, pages.pages())
+    assert [page.part.key for page in pages.pages() if page.rounds == 0] == []
+
+
+def test_parts_without_a_page_are_named_and_a_quick_run_is_marked() -> None:
+    done, other = results_md.PARTS[0], results_md.PARTS[1]
+    text = f"# {done.title}\n\n*2026-01-02T03:04, 3 rounds, x.* **A quick run: not to be quoted.**\n\n"
+    text += "| a, b (MiB/s) | 1 | 2 peer | **0.50** [0.5 – 0.5] | ≥ 1 | **no** | |\n"
+    lines = pages.summary([pages.Page(done, text)]).splitlines()
+    assert f"| [{done.title}](results/{done.key}.md) | 0 of 1 | 0.50 × a, b | 3, quick | 2026-01-02 |" in lines
+    assert any(line.startswith("Not measured yet: ") and other.title in line for line in lines)
+
+
+def test_equal_candidates_without_a_table_of_their_own_have_rows() -> None:
+    part = results_md.Part("x", "Title", "About.")
+    figure = Figure("x/1", "delay 0 ms", "MiB/s", None, {"one": [1.0, 2.0, 3.0], "two": [4.0]})
+    content = {"finished": "2026", "rounds": 3, "machine": {"cheetah": "0"}, "quick": False, "figures": [figure]}
+    lines = results_md.page(part, content, {})
+    assert "| what | one | two |" in lines
+    assert any(line.startswith("| delay 0 ms (MiB/s) | 2") for line in lines)
