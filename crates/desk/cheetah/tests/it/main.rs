@@ -60,6 +60,7 @@ mod sources;
 mod space;
 mod static_binary;
 mod survive;
+mod thin;
 mod triage;
 mod unwritable;
 mod web;
