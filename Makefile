@@ -10,9 +10,10 @@ PREFIX       ?= /usr/local
 DESTDIR      ?=
 BINARY       ?= target/static/cheetah
 TARGET       ?=
+WHEEL        ?= $(firstword $(wildcard target/wheels/*.whl))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static deb rpm live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,14 +83,19 @@ test-boot: static ## start the boot image in emulated machines (about ten minute
 $(BINARY):
 	@$(MAKE) --no-print-directory static
 
+wheel: $(BINARY) ## build one wheel of the Python package and the static binary: target/wheels
+	@scripts/install-deps --build --python
+	@packaging/wheel $(BINARY)
+
 deb: $(BINARY) ## pack the static binary and what belongs to it for Debian: target/packages
 	@packaging/deb $(BINARY)
 
 rpm: $(BINARY) ## pack the static binary and what belongs to it for Fedora and its kin: target/packages (needs rpmbuild)
 	@packaging/rpm $(BINARY)
 
-install: $(BINARY) ## install the static binary, man pages, completions, units of systemd and the udev rule below PREFIX (/usr/local)
+install: $(BINARY) ## install all of it below PREFIX (/usr/local): make static wheel && sudo make install (WITHOUT_PYTHON=1: without triage and bench)
 	@packaging/tree $(BINARY) $(PREFIX) $(DESTDIR)
+	@[[ -n "$(WITHOUT_PYTHON)" ]] || packaging/python "$(if $(WHEEL),$(WHEEL),$$(packaging/wheel $(BINARY)))" $(PREFIX) $(DESTDIR)
 
 fuzz: ## fuzz each target for FUZZ_SECONDS (10)
 	@scripts/install-deps --build

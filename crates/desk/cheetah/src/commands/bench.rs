@@ -4,7 +4,8 @@ use super::python::{Verb, Words};
 use crate::failure::Result;
 use crate::ui::Ui;
 
-const VERB: Verb = Verb { name: "bench", module: "cheetah.bench", packages: &["jinja2", "rich"] };
+/// The verb, as Python implements it.
+pub const VERB: Verb = Verb { name: "bench", module: "cheetah.bench", packages: &["jinja2", "rich"] };
 
 /// The help page, which the Python package prints as well.
 pub const HELP: &str = include_str!("../../../../../python/cheetah/bench/help.txt");

@@ -1,14 +1,17 @@
 //! Verbs that the Python package implements. Cheetah replaces itself by Python (`exec`).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
+
+use cheetah_device::os_error;
 
 use crate::failure::{Context, Failure, Result};
 use crate::ui::Ui;
 
-/// Names another Python than the first on the PATH.
+/// Names another Python than the installed one.
 const PYTHON: &str = "CHEETAH_PYTHON";
 
 /// Prints which of the module and the packages in its arguments a Python lacks, one per line.
@@ -30,6 +33,27 @@ else:
 /// inherit that.
 const SAFE_PATH: &str = "-P";
 
+/// The Python that the variable names; else that of the environment which was installed with this program; else the first
+/// on the PATH.
+fn python() -> OsString {
+    let named = std::env::var_os(PYTHON).filter(|path| !path.is_empty());
+    let installed = || std::env::current_exe().ok().and_then(|program| installed_with(&program));
+    named.or_else(installed).unwrap_or_else(|| "python3".into())
+}
+
+/// Returns the Python of the environment that was installed with the program. `make install` makes one for it; pip puts the
+/// program into the environment in which it installs the package.
+fn installed_with(program: &Path) -> Option<OsString> {
+    let bin = program.parent()?;
+    let prefix = bin.parent()?;
+    let own = prefix.join("lib/cheetah/venv/bin/python");
+    let shared = bin.join("python");
+    if own.exists() {
+        return Some(own.into());
+    }
+    (prefix.join("pyvenv.cfg").is_file() && shared.exists()).then(|| shared.into())
+}
+
 /// The arguments of such a verb.
 #[derive(Debug, clap::Args)]
 pub struct Words {
@@ -47,7 +71,7 @@ pub struct Words {
 /// A verb that Python implements.
 #[derive(Debug)]
 pub struct Verb {
-    /// Its name, and that of the extra of the Python package with its dependencies.
+    /// Its name.
     pub name: &'static str,
     /// The module that Python runs.
     pub module: &'static str,
@@ -60,8 +84,7 @@ impl Verb {
     /// started.
     pub fn run(&self, words: Words, room: Option<&str>, ui: Ui) -> Result<()> {
         crate::ui::stdout::check()?;
-        let python = std::env::var_os(PYTHON).filter(|path| !path.is_empty()).unwrap_or_else(|| "python3".into());
-        self.check(&python)?;
+        let python = self.usable()?;
         let mut command = Command::new(&python);
         command.args([SAFE_PATH, "-m", self.module]).args(words.words);
         // clap has consumed a --json before the verb.
@@ -80,30 +103,73 @@ impl Verb {
         Err(command.exec()).context(format_args!("cannot start {}", python.display()))
     }
 
-    /// Checks that this Python has the module and packages of the verb, so that a missing one is reported in one
-    /// sentence and not by a traceback.
-    fn check(&self, python: &OsStr) -> Result<()> {
+    /// Returns the Python, if it has the module and packages of the verb, so that a missing one is reported in one sentence
+    /// and not by a traceback.
+    pub fn usable(&self) -> Result<OsString, Unusable> {
+        let python = python();
         let (shown, name) = (python.display(), self.name);
-        let probed = Command::new(python).args([SAFE_PATH, "-c", PROBE, self.module]).args(self.packages).output();
+        let unusable =
+            |why: String, next: String| Unusable { finding: format!("cheetah {name} runs in Python, and {why}"), next };
+        let probed = Command::new(&python).args([SAFE_PATH, "-c", PROBE, self.module]).args(self.packages).output();
         let probed = match probed {
             // The operating system says that permission is denied if a folder of PATH cannot be read.
-            Err(error) if error.kind() == ErrorKind::NotFound || cheetah_device::program::find(python).is_none() => {
-                return Err(Failure::failed(format!(
-                    "cheetah {name} runs in Python, and there is no {shown}; install Python 3.11 or later, or set {PYTHON} \
-                     to its path"
-                )));
+            Err(error) if error.kind() == ErrorKind::NotFound || cheetah_device::program::find(&python).is_none() => {
+                let next = format!("install Python 3.11 or later, or set {PYTHON} to its path");
+                return Err(unusable(format!("there is no {shown}"), next));
             }
-            probed => probed.context(format_args!("cannot start {shown}"))?,
+            Err(error) => {
+                let why = format!("{shown} cannot be started: {}", os_error::describe(&error));
+                return Err(unusable(why, format!("set {PYTHON} to another Python")));
+            }
+            Ok(probed) => probed,
         };
         let said = String::from_utf8_lossy(&probed.stdout);
         let missing: Vec<_> = said.split_whitespace().collect();
         if missing.is_empty() && probed.status.success() {
-            return Ok(());
+            return Ok(python);
         }
         let what = if missing.is_empty() { "a working package cheetah".to_owned() } else { missing.join(", ") };
-        Err(Failure::failed(format!(
-            "cheetah {name} runs in Python, and {shown} lacks {what}; in a checkout of Cheetah, run \
-             {shown} -m pip install './python[{name}]', or set {PYTHON} to a Python that has it"
-        )))
+        let next = format!(
+            "in a checkout of Cheetah, run {shown} -m pip install ./python, or set {PYTHON} to a Python that has it"
+        );
+        Err(unusable(format!("{shown} lacks {what}"), next))
+    }
+}
+
+/// Why a verb cannot run in Python.
+#[derive(Debug)]
+pub struct Unusable {
+    /// What is missing.
+    pub finding: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+impl From<Unusable> for Failure {
+    fn from(why: Unusable) -> Self {
+        Self::failed(format!("{}; {}", why.finding, why.next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_python_is_that_of_the_environment_installed_with_the_program() {
+        let prefix = tempfile::tempdir().unwrap();
+        let at = |name: &str| prefix.path().join(name);
+        for folder in ["bin", "lib/cheetah/venv/bin"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        let program = at("bin/cheetah");
+        fs::write(at("bin/python"), "").unwrap();
+        assert_eq!(installed_with(&program), None, "/usr/bin has a Python, too");
+        fs::write(at("pyvenv.cfg"), "").unwrap();
+        assert_eq!(installed_with(&program), Some(at("bin/python").into()));
+        fs::write(at("lib/cheetah/venv/bin/python"), "").unwrap();
+        assert_eq!(installed_with(&program), Some(at("lib/cheetah/venv/bin/python").into()));
     }
 }

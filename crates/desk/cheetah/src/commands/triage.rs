@@ -4,7 +4,8 @@ use super::python::{Verb, Words};
 use crate::failure::Result;
 use crate::ui::Ui;
 
-const VERB: Verb = Verb {
+/// The verb, as Python implements it.
+pub const VERB: Verb = Verb {
     name: "triage",
     module: "cheetah.triage",
     packages: &["pytsk3", "pyarrow", "numpy", "yara_x", "jinja2", "rich"],

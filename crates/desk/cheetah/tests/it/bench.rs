@@ -23,7 +23,7 @@ fn help_is_printed_without_python() {
         "--sweep KEY=A,B",
         "tsk_recover,tar,sorter,fio\n",
         "compare A",
-        "pip install './python[bench]'",
+        "pip install ./python",
         "CHEETAH_PYTHON",
     ] {
         assert!(help.contains(word), "no {word} in {help}");

@@ -83,14 +83,14 @@ fn completions_know_every_verb_and_flag() {
 }
 
 #[test]
-fn make_install_installs_the_binary_man_pages_completions_and_the_udev_rule() {
+fn make_install_installs_the_binary_man_pages_completions_units_and_the_udev_rule() {
     if !need::programs(&["make", "install"]) {
         return;
     }
     let desk = Desk::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let mut command = Command::new("make");
-    command.current_dir(root).args(["--no-print-directory", "install", "PREFIX=/opt"]);
+    command.current_dir(root).args(["--no-print-directory", "install", "PREFIX=/opt", "WITHOUT_PYTHON=1"]);
     command.arg(format!("DESTDIR={}", desk.path().display())).arg(concat!("BINARY=", env!("CARGO_BIN_EXE_cheetah")));
     run(command).ok();
     for path in [
@@ -100,9 +100,13 @@ fn make_install_installs_the_binary_man_pages_completions_and_the_udev_rule() {
         "share/bash-completion/completions/cheetah",
         "share/zsh/site-functions/_cheetah",
         "share/fish/vendor_completions.d/cheetah.fish",
+        "lib/systemd/system/cheetah-node.service",
+        "lib/systemd/system/cheetah-serve@.service",
         "lib/udev/rules.d/59-cheetah.rules",
     ] {
         assert!(desk.at("opt").join(path).is_file(), "{path}");
     }
+    let unit = std::fs::read_to_string(desk.at("opt/lib/systemd/system/cheetah-node.service")).unwrap();
+    assert!(unit.contains("\nExecStart=/opt/bin/cheetah node "), "{unit}");
     tool(desk.at("opt/bin/cheetah").to_str().unwrap(), &["--version"]).ok();
 }

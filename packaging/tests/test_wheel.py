@@ -1,0 +1,107 @@
+"""The wheel in a clean environment, and what `make install` makes of it: every verb works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, program, run
+
+BUILD_S = 900
+# What triage imports, and bench in part, as the command line checks it.
+IMPORTED = re.findall(r"packages: &\[(.*?)\]", (ROOT / "crates/desk/cheetah/src/commands/triage.rs").read_text())
+
+
+@pytest.fixture(scope="module")
+def wheel(pack: Callable[..., Path]) -> Path:
+    """The wheel, with the extension as scripts/python-env builds it, so that it need not be built again."""
+    program("cargo")
+    pytest.importorskip("maturin")
+    pytest.importorskip("wheel")
+    os.environ.pop("SOURCE_DATE_EPOCH", None)
+    return pack("wheel", PROFILE="dev", TOOLS=sys.prefix, VIRTUAL_ENV=sys.prefix)
+
+
+def lent_dependencies(environment: Path) -> None:
+    """Makes what the wheel needs importable: the packages of the tests, which need not be downloaded again."""
+    packages = next(environment.glob("lib/python3*/site-packages"))
+    (packages / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+def bare(**more: str) -> dict[str, str]:
+    """An environment in which nothing names a Python."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("CHEETAH_PYTHON", "VIRTUAL_ENV")}
+    return kept | {"PATH": "/usr/bin:/bin"} | more
+
+
+def lists_an_image(cheetah: Path, folder: Path, image: Path) -> None:
+    """Runs triage, by the program alone."""
+    run(cheetah, "triage", image, "--out", folder / "out", env=bare(XDG_STATE_HOME=str(folder)))
+    assert (folder / "out/report.html").is_file()
+
+
+def disk(folder: Path) -> Path:
+    """An image with a file system and a file."""
+    (folder / "files").mkdir()
+    (folder / "files/letter.txt").write_text("a letter")
+    image = folder / "disk.raw"
+    image.touch()
+    os.truncate(image, 4 << 20)
+    run(program("mkfs.ext4"), "-q", "-d", folder / "files", image)
+    return image
+
+
+def test_the_wheel_needs_what_its_verbs_import(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    needed = set(re.findall(r"^Requires-Dist: ([\w-]+)$", metadata, re.MULTILINE))
+    imported = set(re.findall(r'"(\w+)"', IMPORTED[0]))
+    assert {name.replace("-", "_") for name in needed} == imported and len(imported) > 3
+    assert re.match(r"cheetah_forensics-[\d.]+-cp311-abi3-manylinux_\w+\.whl", wheel.name), wheel.name
+
+
+@pytest.mark.timeout(BUILD_S)
+def test_pip_install_of_the_wheel_gives_every_verb(wheel: Path, tmp_path: Path) -> None:
+    environment, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
+    venv.create(environment, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    run(*pip, "--python", environment / "bin/python", "install", "--no-deps", wheel)
+    lent_dependencies(environment)
+    # As tools that keep each program in an environment of its own do.
+    elsewhere.mkdir()
+    (elsewhere / "cheetah").symlink_to(environment / "bin/cheetah")
+    lists_an_image(elsewhere / "cheetah", tmp_path, disk(tmp_path))
+    said = subprocess.run(
+        [elsewhere / "cheetah", "bench", "storage"], env=bare(), capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 2 and "runs in Python" not in said.stderr, said.stderr
+    code = "import cheetah, sys; print(cheetah.open(sys.argv[1]).size)"
+    assert run(environment / "bin/python", "-c", code, tmp_path / "disk.raw", cwd=tmp_path) == f"{4 << 20}\n"
+
+
+@pytest.mark.timeout(BUILD_S)
+def test_make_install_gives_every_verb_also_in_another_place(wheel: Path, stripped: Path, tmp_path: Path) -> None:
+    settings = (f"DESTDIR={tmp_path}/stage", "PREFIX=/opt", f"BINARY={stripped}", f"WHEEL={wheel}")
+    environment = bare(PIP_OPTIONS="--no-deps", PYTHON=sys.executable)
+    run(program("make"), "-C", ROOT, "--no-print-directory", "install", *settings, env=environment)
+    lent_dependencies(tmp_path / "stage/opt/lib/cheetah/venv")
+    # A package is made in one place, and installed in another.
+    prefix = Path(shutil.move(tmp_path / "stage/opt", tmp_path / "opt"))
+    lists_an_image(prefix / "bin/cheetah", tmp_path, disk(tmp_path))
+    assert {path.name for path in (prefix / "lib/cheetah/venv/bin").iterdir()} <= {
+        "python",
+        "python3",
+        f"python3.{sys.version_info.minor}",
+    }
+    if man := shutil.which("man"):
+        assert "cheetah-triage.1" in run(man, "-M", prefix / "share/man", "-w", "cheetah-triage")
