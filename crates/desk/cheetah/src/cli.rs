@@ -10,8 +10,8 @@ use cheetah_seal::{SealError, keyring};
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    acquire, attach, bench, create, custody, demo, destroy, detach, drain, drive, enlarge, export, generate, load,
-    mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
+    acquire, attach, bench, create, custody, demo, destroy, detach, doctor, drain, drive, enlarge, export, generate,
+    load, mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
 };
 use crate::desk::Desk;
 use crate::failure::Result;
@@ -79,6 +79,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Demo(demo::Args),
+    Doctor(doctor::Args),
     Acquire(acquire::Args),
     Node(node::Args),
     Create(create::Args),
@@ -200,6 +201,7 @@ impl Command {
             Self::Custody(_)
             | Self::Room(_)
             | Self::Demo(_)
+            | Self::Doctor(_)
             | Self::Generate(_)
             | Self::Bench(_)
             | Self::Unmount(_)
@@ -212,6 +214,7 @@ impl Command {
         let room = desk.room.as_deref();
         match self {
             Self::Demo(args) => demo::run(args, ui).await,
+            Self::Doctor(args) => doctor::run(&args, ui),
             Self::Acquire(args) => acquire::run(args, ui).await,
             Self::Node(args) => node::run(args, &desk, ui).await,
             Self::Create(args) => create::run(args, ui).await,

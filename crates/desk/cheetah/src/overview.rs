@@ -30,7 +30,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Evidence", &["acquire", "serve", "verify", "custody", "triage"]),
     ("A room of machines", &["room", "node"]),
     ("Measurements", &["probe", "bench"]),
-    ("Other", &["demo", "generate", "help"]),
+    ("Other", &["demo", "doctor", "generate", "help"]),
 ];
 
 /// The verb that clap adds.

@@ -8,6 +8,7 @@ pub mod care;
 pub mod content;
 pub mod create;
 pub mod demo;
+pub mod doctor;
 pub mod failure;
 pub mod generate;
 pub mod keys;
@@ -53,6 +54,7 @@ answers! {
     "demo": demo::Demo<'_>, "demo", "at the end";
     "destroy": cheetah_drive::destroy::Destroyed, "destroy", "at the end";
     "detach": access::Detach<'_>, "detach", "at the end";
+    "doctor": doctor::Doctor<'_>, "doctor", "at the end";
     "drain": care::Drain<'_>, "drain", "at the end";
     "undrain": care::Undrain<'_>, "drain --undrain", "at the end";
     "recipient": keys::Recipient<'_>, "drive identity", "at the end";

@@ -11,6 +11,7 @@ pub mod custody;
 pub mod demo;
 pub mod destroy;
 pub mod detach;
+pub mod doctor;
 pub mod drain;
 pub mod drive;
 pub mod enlarge;

@@ -20,6 +20,7 @@ mod custody;
 mod degraded;
 mod demo;
 mod diverged;
+mod doctor;
 mod drain;
 mod evidence;
 mod export;
