@@ -106,12 +106,12 @@ pub fn identify(
     size: u64,
     start: u64,
     length: u64,
-) -> (Vec<(&'static str, &'static str)>, Option<String>) {
+) -> (Vec<(String, &'static str)>, Option<String>) {
     let source = PythonSource { pread, size };
     let volume = ByteRange::new(0, size).intersection(ByteRange::new(start, length));
     let Some(volume) = volume else { return (Vec::new(), None) };
     let found = py.detach(|| block_on(formats::identify(&source, volume)));
-    (found.formats.iter().map(|format| (format.name, format.family)).collect(), found.unread)
+    (found.formats.iter().map(|format| (format.to_string(), format.family)).collect(), found.unread)
 }
 
 /// A source that a function of Python reads.

@@ -20,8 +20,8 @@ const PARTITIONS_MAX: usize = 64;
 pub struct UnreadVolume {
     /// The number of the partition; `None` for the source as a whole.
     pub partition: Option<u32>,
-    /// The formats' names; empty if it could not be examined.
-    formats: Vec<&'static str>,
+    /// The formats, in words; empty if it could not be examined.
+    formats: Vec<String>,
     /// Why it could not be examined.
     unread: String,
 }
@@ -67,7 +67,7 @@ async fn look(source: &Source) -> Vec<UnreadVolume> {
 /// Returns the volume, unless triage lists it or nothing is known of it.
 fn unread(partition: Option<u32>, found: Identified) -> Option<UnreadVolume> {
     let formats: Vec<_> =
-        found.formats.iter().filter(|format| format.family.is_empty()).map(|format| format.name).collect();
+        found.formats.iter().filter(|format| format.family.is_empty()).map(ToString::to_string).collect();
     let unread = found.unread.filter(|_| found.formats.is_empty());
     (!formats.is_empty() || unread.is_some()).then(|| UnreadVolume {
         partition,

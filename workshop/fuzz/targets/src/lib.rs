@@ -16,6 +16,7 @@ pub mod compressed;
 pub mod control;
 pub mod custody;
 pub mod ewf;
+pub mod formats;
 pub mod iscsi;
 pub mod parity;
 pub mod partition_table;
@@ -63,7 +64,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
@@ -72,6 +73,7 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("control", control::run),
     ("custody", custody::run),
     ("ewf", ewf::run),
+    ("formats", formats::run),
     ("iscsi", iscsi::run),
     ("parity", parity::run),
     ("partition_table", partition_table::run),

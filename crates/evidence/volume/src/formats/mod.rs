@@ -4,12 +4,16 @@
 //! (`signatures`) are those of libblkid and a few more; formats whose number is short are decided by more of their
 //! structure (`structure`).
 
+mod lock;
 mod signatures;
 mod structure;
 
+use std::fmt;
+
 use cheetah_device::{ByteRange, Device};
 
-use self::signatures::{At, SIGNATURES, Signature};
+pub use self::lock::{Lock, Protector};
+use self::signatures::{At, BITLOCKER, LUKS, SIGNATURES, Signature};
 use crate::nearby::Nearby;
 
 /// The start of a volume that is examined: up to and including the superblocks at 64 KiB.
@@ -31,13 +35,22 @@ const PROMISE: &[u8] = b"Promise Technology, Inc.";
 const DDF_ANCHOR_SECTOR: u64 = 257;
 
 /// A format that a volume may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
     /// Its name, for people.
     pub name: &'static str,
     /// The kind of file system, if it is one that triage lists: `ntfs`, `fat`, `exfat`, `ext`, `ufs`, `hfs` or
     /// `iso9660`; else empty.
     pub family: &'static str,
+    /// How it is locked, if it is encrypted in a way that is known here.
+    pub lock: Option<Lock>,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.lock.as_ref().map_or(Ok(()), |lock| write!(f, " ({lock})"))
+    }
 }
 
 /// The outcome of an examination.
@@ -52,7 +65,7 @@ pub struct Identified {
 impl Identified {
     fn add(&mut self, name: &'static str, family: &'static str) {
         if !self.formats.iter().any(|known| known.name == name) {
-            self.formats.push(Format { name, family });
+            self.formats.push(Format { name, family, lock: None });
         }
     }
 }
@@ -84,7 +97,32 @@ pub async fn identify(device: &dyn Device, volume: ByteRange) -> Identified {
     if found.formats.is_empty() {
         search_further(&pieces, &mut found).await;
     }
+    describe_locks(&pieces, &head, &mut found).await;
     found
+}
+
+/// Adds how encrypted volumes are locked.
+async fn describe_locks(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified) {
+    for index in 0..found.formats.len() {
+        found.formats[index].lock = match found.formats[index].name {
+            LUKS => {
+                let header = pieces.read(0, lock::header_bytes(head), found).await;
+                lock::parse_luks(&header)
+            }
+            BITLOCKER => describe_bitlocker(pieces, head, found).await,
+            _ => None,
+        };
+    }
+}
+
+async fn describe_bitlocker(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified) -> Option<Lock> {
+    for block in lock::find_bitlocker(head) {
+        let bytes = pieces.read(block.at, lock::Block::BYTES, found).await;
+        if let Some(lock) = lock::Block::parse(&bytes) {
+            return Some(lock);
+        }
+    }
+    None
 }
 
 /// Looks in the places that only few formats use.

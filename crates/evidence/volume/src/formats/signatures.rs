@@ -29,8 +29,8 @@ const fn listed(at: usize, magic: &'static [u8], name: &'static str, family: &'s
     Signature { at: At::Start(at), magic, name, family }
 }
 
-const LUKS: &str = "LUKS, encrypted";
-const BITLOCKER: &str = "BitLocker, encrypted";
+pub(super) const LUKS: &str = "LUKS, encrypted";
+pub(super) const BITLOCKER: &str = "BitLocker, encrypted";
 const LVM2: &str = "LVM2 physical volume";
 const SWAP: &str = "Linux swap";
 const HIBERNATED: &str = "Linux swap with a hibernated system";

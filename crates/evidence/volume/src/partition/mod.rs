@@ -23,6 +23,7 @@ use cheetah_error::Next;
 
 use cheetah_device::le::{u16_at, u32_at, u64_at};
 
+pub(crate) use self::kinds::guid_text;
 use crate::nearby::Nearby;
 
 /// The maximum number of partitions: more than any tool creates, and few enough for a directory.

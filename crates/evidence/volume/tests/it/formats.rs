@@ -5,6 +5,8 @@ use cheetah_device::{ByteRange, Data, Device, Error, Geometry, Io};
 use cheetah_volume::formats::{Identified, identify};
 use proptest::prelude::*;
 
+use crate::walk::evidence;
+
 const SIZE: usize = 4 << 20;
 
 fn identified(bytes: Vec<u8>, volume: ByteRange) -> Identified {
@@ -83,6 +85,70 @@ fn a_part_that_cannot_be_read_is_noted_and_the_rest_is_examined() {
     let found = futures::executor::block_on(identify(&Damaged, ByteRange::new(0, SIZE as u64)));
     assert_eq!(found.formats.len(), 1);
     assert!(found.unread.is_some_and(|why| why.contains("bad sector")));
+}
+
+/// How a locked volume of the folder of real images is described; `None` if the folder is missing.
+fn described(name: &str) -> Option<String> {
+    let bytes = evidence(&format!("locked/{name}.bin.gz"))?;
+    let whole = ByteRange::new(0, bytes.len() as u64);
+    Some(identified(bytes, whole).formats.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "))
+}
+
+#[test]
+fn locked_volumes_are_named_with_their_identifiers_and_what_opens_them() {
+    let expected = [
+        (
+            "aes-xts_128",
+            "19540fda-3072-4554-9ddc-9df7343ef068, \"DESKTOP-QNI1MMF TestVolume 10/8/2021\", AES-XTS 128; opened by: \
+             password (55faeded-603a-459f-8f6b-325cf781f971)",
+        ),
+        (
+            "aes_128_diffuser",
+            "2210b6bd-080e-4c5c-aa34-123fac7e138a, \"USER-PC TestVolume 10/24/2021\", AES-CBC 128 with diffuser; opened by: \
+             password (026194ab-364b-4e7a-a692-8eae6db079f9)",
+        ),
+        (
+            "recovery_password",
+            "8e6909f1-6ba3-49ea-bf8d-ec83fab656cd, \"DESKTOP-QNI1MMF TestVolume 10/8/2021\", AES-XTS 128; opened by: \
+             recovery password (3c116b76-c67b-484e-b439-ce2ed68b561e), password (6dd54bcd-633d-4836-9ebc-44fa02f1776d)",
+        ),
+        (
+            "startup_key",
+            "81fb9ffe-0199-47f6-9779-ebf07bd69fc6, \"DESKTOP-QNI1MMF TestVolume 10/8/2021\", AES-XTS 128; opened by: \
+             startup key (b3411a58-3400-420a-8b7e-9b5f706425c0), password (ee7a5fdb-3aca-4126-b09b-35873e92dcc8)",
+        ),
+        (
+            "suspended",
+            "2d07ad36-231d-4ae6-b995-21f7e5fbdc34, \"DESKTOP-QNI1MMF TestVolume 10/24/2021\", AES-XTS 128; opened by: \
+             clear key (62472a91-12f9-40d4-81b5-4c1567e40d0e)",
+        ),
+        ("decrypted", "5990e160-faf6-4ad6-becd-2ced35d2b4d5, not encrypted any more"),
+        ("luks1-sha1", "99b82e69-daca-4472-8523-d23f33aae7ab, aes-ecb; opened by: key slot (0)"),
+        (
+            "luks2-aes-cbc-essiv",
+            "76b0ce9c-e47f-4183-a121-a936b11b103e, aes-cbc-essiv:sha256; opened by: key slot (0, argon2id)",
+        ),
+    ];
+    for (name, words) in expected {
+        let Some(found) = described(name) else { continue };
+        let kind = if name.starts_with("luks") { "LUKS, encrypted" } else { "BitLocker, encrypted" };
+        assert_eq!(found, format!("{kind} ({words})"), "{name}");
+    }
+}
+
+#[test]
+fn a_locked_volume_whose_first_metadata_are_damaged_is_described_by_the_next() {
+    let Some(mut bytes) = evidence("locked/suspended.bin.gz") else { return };
+    let whole = ByteRange::new(0, bytes.len() as u64);
+    let intact = identified(bytes.clone(), whole);
+    let first = u64::from_le_bytes(bytes[176..184].try_into().unwrap()) as usize;
+    bytes[first..first + 4096].fill(0xee);
+    assert_eq!(identified(bytes.clone(), whole), intact);
+    for at in [184, 192] {
+        bytes[at..at + 8].fill(0xff);
+    }
+    let named = identified(bytes, whole);
+    assert_eq!((named.formats[0].name, &named.formats[0].lock), ("BitLocker, encrypted", &None));
 }
 
 proptest! {
