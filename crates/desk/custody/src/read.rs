@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cheetah_device::error::EIO;
+use cheetah_device::around::{Piece, read_around, reason};
 use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Error as DeviceError};
 use cheetah_drive::digests::{CHUNK_BYTES, Digests, digest};
 use cheetah_error::{Error, Result};
@@ -15,8 +15,6 @@ use crate::event::Span;
 
 /// The number of reads in flight.
 const READ_AHEAD: usize = 8;
-/// The lengths of the smaller reads that replace a failed one, in turn, down to a sector.
-const RETRY_BYTES: [u64; 3] = [64 << 10, 4 << 10, 512];
 
 /// A range that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,18 +50,14 @@ pub async fn read_in_full(
     let mut found = FullRead { hashes: Hashes::default(), root: None, unreadable: Vec::new(), damaged: Vec::new() };
     let read = |range: ByteRange| {
         let device = device.clone();
-        let task = tokio::spawn(async move { device.read(range).await });
+        let task = tokio::spawn(async move { read_around(&device, range).await });
         async move { (range, task.await) }
     };
     let whole = ByteRange::new(0, device.geometry().size);
     let mut reads = std::pin::pin!(stream::iter(whole.split_at_multiples(CHUNK_BYTES)).map(read).buffered(READ_AHEAD));
     while let Some((range, read)) = reads.next().await {
-        let read = read.map_err(|error| Error::failed(format!("reading {range}: {error}")))?;
-        let data = match read {
-            Ok(data) => Some(data),
-            Err(error) if is_local(&error) => found.read_in_pieces(device, range).await?,
-            Err(error) => return Err(Error::device("reading the image")(error)),
-        };
+        let pieces = read.map_err(|error| Error::failed(format!("reading {range}: {error}")))?;
+        let data = found.joined(pieces.map_err(Error::device("reading the image"))?);
         if let (Some(data), Some(digests)) = (&data, &mut digests) {
             digests.set(range.offset, digest(data));
         }
@@ -82,40 +76,20 @@ pub async fn read_in_full(
     Ok(found)
 }
 
-/// Whether an error concerns only the range, and not the rest of the device.
-fn is_local(error: &DeviceError) -> bool {
-    match error {
-        DeviceError::Unreadable { .. } | DeviceError::Withheld { .. } | DeviceError::Corrupt { .. } => true,
-        DeviceError::Io { errno, .. } => *errno == EIO,
-        _ => false,
-    }
-}
-
 impl FullRead {
-    /// The content of `range`, with zeros for unreadable bytes; `None` if part of it is damaged.
-    async fn read_in_pieces(&mut self, device: &DynDevice, range: ByteRange) -> Result<Option<Data>> {
+    /// The content of the pieces, with zeros for unreadable bytes; `None` if part of it is damaged.
+    fn joined(&mut self, pieces: Vec<Piece>) -> Option<Data> {
         let (mut content, mut whole) = (Data::new(), true);
-        // A stack of the ranges still to be read, each with the number of times it was split.
-        let mut todo = vec![(range, 0)];
-        while let Some((range, cuts)) = todo.pop() {
-            match device.read(range).await {
+        for (range, read) in pieces {
+            match read {
                 Ok(data) => content.append(data),
-                Err(error) if !is_local(&error) => return Err(Error::device("reading the image")(error)),
-                Err(error) => match RETRY_BYTES.get(cuts) {
-                    Some(piece) => {
-                        let mut pieces: Vec<_> =
-                            range.split_at_multiples(*piece).map(|piece| (piece, cuts + 1)).collect();
-                        pieces.reverse();
-                        todo.extend(pieces);
-                    }
-                    None => {
-                        content.append(Data::zeros(range.len));
-                        whole &= self.give_up(range, &error);
-                    }
-                },
+                Err(error) => {
+                    content.append(Data::zeros(range.len));
+                    whole &= self.give_up(range, &error);
+                }
             }
         }
-        Ok(whole.then_some(content))
+        whole.then_some(content)
     }
 
     /// Notes a range that cannot be read; whether zeros may stand for it.
@@ -127,16 +101,12 @@ impl FullRead {
             }
             return true;
         }
-        let why = match error {
-            DeviceError::Corrupt { .. } => "it does not match its checksum".to_owned(),
-            DeviceError::Io { why, .. } => why.to_string(),
-            other => other.to_string(),
-        };
+        let why = reason(error);
         match self.damaged.last_mut() {
-            Some(last) if last.range.offset + last.range.len == range.offset && *last.why == why => {
+            Some(last) if last.range.offset + last.range.len == range.offset && last.why == why => {
                 last.range.len += range.len;
             }
-            _ => self.damaged.push(Damage { range: range.into(), why: why.into() }),
+            _ => self.damaged.push(Damage { range: range.into(), why }),
         }
         false
     }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod around;
 pub mod buffers;
 pub mod cache;
 pub mod copy_on_read;
