@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     acquire, attach, bench, create, custody, demo, destroy, detach, doctor, drain, drive, enlarge, export, generate,
-    load, mount, node, probe, rebalance, repair, room, save, serve, status, triage, unmount, verify,
+    load, mount, node, probe, rebalance, repair, room, save, search, serve, status, triage, unmount, verify,
 };
 use crate::desk::Desk;
 use crate::failure::Result;
@@ -102,6 +102,7 @@ pub enum Command {
     Export(export::Args),
     Serve(serve::Args),
     Triage(triage::Args),
+    Search(search::Args),
     Probe(probe::Args),
     Bench(bench::Args),
     Generate(generate::Args),
@@ -179,6 +180,7 @@ impl Command {
             Self::Drain(args) => args.drive.iter_mut().map(Named::Path).collect(),
             Self::Verify(args) => vec![Named::Text(&mut args.target)],
             Self::Mount(args) => vec![Named::Text(&mut args.source)],
+            Self::Search(args) => vec![Named::Text(&mut args.source)],
             Self::Export(args) => vec![Named::Text(&mut args.source)],
             Self::Attach(args) => vec![Named::Text(&mut args.source)],
             Self::Acquire(args) => args.places.iter_mut().map(Named::Text).collect(),
@@ -237,6 +239,7 @@ impl Command {
             Self::Export(args) => export::run(args, ui).await,
             Self::Serve(args) => serve::run(args, &desk, ui).await,
             Self::Triage(args) => triage::run(args, room, ui).await,
+            Self::Search(args) => search::run(args, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
             Self::Bench(args) => bench::run(args, room, ui).await,
             Self::Generate(args) => generate::run(&args, Cli::described(), ui),

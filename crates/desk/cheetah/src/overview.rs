@@ -27,7 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "destroy",
         ],
     ),
-    ("Evidence", &["acquire", "serve", "verify", "custody", "triage"]),
+    ("Evidence", &["acquire", "serve", "verify", "custody", "triage", "search"]),
     ("A room of machines", &["room", "node"]),
     ("Measurements", &["probe", "bench"]),
     ("Other", &["demo", "doctor", "generate", "help"]),

@@ -17,6 +17,7 @@ pub mod probe;
 #[cfg(test)]
 mod reference;
 pub mod room;
+pub mod search;
 pub mod verify;
 
 use serde::Serialize;
@@ -91,6 +92,8 @@ answers! {
     "room-serve": room::Serve<'_>, "room serve", "once machines can join, and when one joins, waits or is refused";
     "save": content::Save<'_>, "save", "at the end";
     "save-partial": content::SavePartial<'_>, "save --partial", "at the end";
+    "search-hit": search::Found, "search", "without `--out`, for each hit";
+    "search": search::Search<'_>, "search", "at the end";
     "serve": access::Serve<'_>, "serve", "once the disk can be read";
     "status": cheetah_drive::status::DriveStatus, "status", "at the end";
     "unmount": access::Unmount<'_>, "unmount", "at the end";

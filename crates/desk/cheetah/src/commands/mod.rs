@@ -31,6 +31,7 @@ pub mod repair;
 pub mod room;
 pub mod save;
 pub mod seal;
+pub mod search;
 pub mod serve;
 pub mod status;
 pub mod triage;

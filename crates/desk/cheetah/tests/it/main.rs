@@ -53,6 +53,7 @@ mod room;
 mod sealed;
 mod sealed_keys;
 mod sealed_use;
+mod search;
 mod secured;
 mod serve;
 mod slow_links;

@@ -1,0 +1,83 @@
+//! The answers of `search`.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+/// The event of `search` without a folder for the result.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Found {
+    /// A hit.
+    Hit {
+        /// The text around it, itself included; control characters and bytes that are no text as `\xNN`.
+        context: String,
+        /// The encoding in which it was found.
+        encoding: String,
+        /// Its length in bytes.
+        len: u64,
+        /// The offset of its first byte in the source.
+        offset: u64,
+        /// The word, the expression, or the kind of data.
+        pattern: String,
+        /// Its text.
+        text: String,
+    },
+}
+
+/// The answer of `search`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Search<'a> {
+    /// Whether every byte of the source was searched. Without that, nothing is known of the rest.
+    pub complete: bool,
+    /// Whether the search came to its end; otherwise it was stopped, or the source failed.
+    pub finished: bool,
+    /// The ranges that were not searched, in order; not those that were not reached.
+    pub gaps: Vec<Gap<'a>>,
+    /// The number of hits.
+    pub hits: u64,
+    /// The folder of the result, if there is one.
+    pub out: Option<Cow<'a, str>>,
+    /// What was searched for, in the order in which it was given.
+    pub patterns: Vec<Pattern<'a>>,
+    /// Bytes that were searched.
+    pub searched_bytes: u64,
+    /// The size of the source, in bytes.
+    pub size_bytes: u64,
+    /// The source, as the user wrote it.
+    pub source: &'a str,
+    /// Bytes that cannot be read.
+    pub unreadable_bytes: u64,
+    /// Bytes that were not searched for another reason: the source does not have them yet, or they were not reached.
+    pub unsearched_bytes: u64,
+}
+
+/// A range that was not searched.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Gap<'a> {
+    /// Its length in bytes.
+    pub len: u64,
+    /// The offset of its first byte.
+    pub offset: u64,
+    /// `unreadable`, or `unread`: the source does not have it yet.
+    pub state: &'static str,
+    /// Why, as a clause.
+    pub why: &'a str,
+}
+
+/// Something that was searched for.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Pattern<'a> {
+    /// The encodings in which it was searched; none if it cannot be written in any that was chosen.
+    pub encodings: Vec<String>,
+    /// The number of its hits.
+    pub hits: u64,
+    /// `word`, `regex` or `find`.
+    pub kind: &'static str,
+    /// The word, the expression, or the kind of data.
+    pub pattern: &'a str,
+}

@@ -1,0 +1,68 @@
+//! The folder of a result. It gets its name when everything is in it.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use cheetah_device::Coverage;
+use cheetah_kit::rename_new;
+use cheetah_search::{Hit, HitTable, Search};
+use tempfile::TempDir;
+
+use crate::answers::search::Search as Answer;
+use crate::commands::options::must_not_exist;
+use crate::failure::{Context as _, Result};
+
+/// The name of the table, and that of one that is not finished.
+const TABLE: [&str; 2] = ["hits.csv", "hits.unfinished.csv"];
+/// The name of the coverage, in the format of GNU ddrescue.
+const COVERAGE: &str = "coverage.map";
+/// The name of the answer.
+const ANSWER: &str = "search.json";
+
+/// A folder that is being made.
+pub struct Folder {
+    path: PathBuf,
+    made: TempDir,
+    table: HitTable<File>,
+}
+
+impl Folder {
+    /// Begins a folder that will have this path.
+    pub fn create(path: &Path) -> Result<Self> {
+        must_not_exist(path, "name a new folder for the result")?;
+        let writing = format!("cannot write {}", path.display());
+        let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let made = tempfile::Builder::new().prefix(".cheetah-search-").tempdir_in(beside).context(&writing)?;
+        let table = File::create_new(made.path().join(TABLE[0])).and_then(HitTable::new).context(&writing)?;
+        Ok(Self { path: path.to_owned(), made, table })
+    }
+
+    /// Adds a hit to the table.
+    pub fn add(&mut self, hit: &Hit, search: &Search) -> Result<()> {
+        self.table.add(hit, search).context(format_args!("cannot write {}", self.path.display()))
+    }
+
+    /// Completes the folder, and gives it its name.
+    pub fn publish(self, answer: &Answer<'_>, coverage: &Coverage) -> Result<()> {
+        let writing = format!("cannot write {}", self.path.display());
+        let place = |name: &str| self.made.path().join(name);
+        self.table.finish().and_then(|table| table.sync_all()).context(&writing)?;
+        if !answer.finished {
+            rename_new(&place(TABLE[0]), &place(TABLE[1])).context(&writing)?;
+        }
+        let answer = serde_json::to_string_pretty(answer).context(&writing)? + "\n";
+        for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer)] {
+            let written = File::create_new(place(name)).and_then(|mut file| {
+                file.write_all(content.as_bytes())?;
+                file.sync_all()
+            });
+            written.context(&writing)?;
+        }
+        File::open(self.made.path()).and_then(|folder| folder.sync_all()).context(&writing)?;
+        rename_new(self.made.path(), &self.path).context(&writing)?;
+        // It has another name now, so there is nothing to remove.
+        let _ = self.made.keep();
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! `cheetah search`: finds words, expressions and well-known kinds of data in a drive or an image.
+
+mod folder;
+mod options;
+mod show;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cheetah_custody::FillLog;
+use cheetah_device::ByteRange;
+use cheetah_device::coverage::State;
+use cheetah_image::coverage::{map_path, read_map};
+use cheetah_image::spec;
+use cheetah_search::{Batch, Outcome, RunOptions, Search, run as search_device};
+use cheetah_source::{Access, OpenedSource, is_drive};
+use futures::StreamExt as _;
+
+use self::folder::Folder;
+use self::options::OrderArgs;
+use crate::commands::options::{TimeoutArgs, source, warn_of};
+use crate::failure::{Context as _, Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// The arguments of `search`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Find words, expressions, addresses and numbers in the bytes")]
+#[command(
+    long_about = "Searches every byte of a drive or an image: words, regular expressions, and well-known kinds of data, \
+such as e-mail addresses and the numbers of payment cards. Files, deleted files and unallocated space are searched \
+alike; a file in several fragments is searched fragment by fragment, and compressed content as it is stored.
+
+Words are searched in each encoding. A regular expression is searched in the bytes as they are, and in the UTF-16 among the \
+encodings if it has ASCII characters only and no assertions such as \\b. Its matches must have a greatest length: {1,64} in \
+place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode.
+
+Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
+are none. With --out, the hits are written to the new folder DIR: hits.csv with the columns offset, length, pattern, \
+encoding, text and context, in the order of their offsets, and the coverage. Otherwise they are printed.
+
+Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
+
+  cheetah search case42.drive words.txt --ignore-case --out hits42
+  cheetah search disk.E01 --word Geheim --encoding utf-8,utf-16le,cp1252
+  cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits"
+)]
+pub struct Args {
+    /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
+    /// iscsi://, https:// or s3:// URI
+    #[arg(value_parser = source())]
+    pub source: String,
+
+    #[command(flatten)]
+    order: OrderArgs,
+
+    /// New folder for the result
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Parts of the source that are searched at once [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Runs it.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let mut stop = Stop::catch()?;
+    let order = args.order.read()?;
+    let compiling = tokio::task::spawn_blocking(move || Search::new(&order));
+    let search = Arc::new(compiling.await.context("cannot compile the patterns")??);
+    show::unsearched_encodings(&search, ui);
+    let folder = args.out.as_deref().map(Folder::create).transpose()?;
+    let opened =
+        stop.unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args))).await?;
+    warn_of(&opened, args.timeout.get(), ui);
+    let searched = search_source(&args, (&opened, &search), folder, &mut stop, ui).await;
+    searched.and(opened.close().await.map_err(Failure::from))
+}
+
+/// How the source is opened: read once from start to end; a drive that is not full yet is filled meanwhile.
+fn access(args: &Args) -> Access {
+    Access { fill: Some(|drive| Arc::new(FillLog::beside(drive))), ..Access::read_once(args.timeout.get()) }
+}
+
+/// Searches the source, and shows and stores the result, whatever ends the search.
+async fn search_source(
+    args: &Args,
+    (opened, search): (&OpenedSource, &Arc<Search>),
+    folder: Option<Folder>,
+    stop: &mut Stop,
+    ui: Ui,
+) -> Result<()> {
+    let options = RunOptions { absent: never_read(&args.source)?, ..RunOptions::new(workers(args)) };
+    let mut outcome = Outcome::new(opened.size(), search.patterns().len());
+    let mut sink = Sink { search, folder, ui };
+    let progress = ui.progress(format!("searching {}", args.source), opened.size());
+    let mut batches = search_device(search, &opened.device, &options);
+    let ended = loop {
+        let batch = tokio::select! {
+            batch = batches.next() => batch,
+            signal = stop.asked() => break Err(Failure::failed(format!("stopped by {signal}"))),
+        };
+        match batch {
+            None => break Ok(()),
+            Some(Err(error)) => break Err(error.into()),
+            Some(Ok(batch)) => {
+                sink.take(&batch)?;
+                outcome.add(&batch);
+                progress.set(batch.range.end());
+            }
+        }
+    };
+    drop((batches, progress));
+    let shown = show::Shown { source: &args.source, search, outcome: &outcome, out: args.out.as_deref() };
+    let answer = shown.answer(ended.is_ok());
+    if let Some(folder) = sink.folder {
+        folder.publish(&answer, outcome.coverage())?;
+    }
+    ui.answer(shown.text(), &answer);
+    ended.map_err(|failure| shown.unfinished(failure))?;
+    shown.complete()
+}
+
+/// Takes hits as they are found.
+struct Sink<'a> {
+    search: &'a Search,
+    folder: Option<Folder>,
+    ui: Ui,
+}
+
+impl Sink<'_> {
+    /// Writes the hits to the folder, or prints them.
+    fn take(&mut self, batch: &Batch) -> Result<()> {
+        for hit in &batch.hits {
+            match &mut self.folder {
+                Some(folder) => folder.add(hit, self.search)?,
+                None => show::hit(hit, self.search, self.ui),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn workers(args: &Args) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    args.workers.map_or_else(processors, usize::from)
+}
+
+/// The ranges that the coverage map beside an image calls never read.
+fn never_read(source: &str) -> Result<Vec<ByteRange>> {
+    let Some((path, _)) = spec::path_of(source).filter(|(path, _)| !is_drive(path)) else { return Ok(Vec::new()) };
+    let map = read_map(&map_path(&path))?;
+    Ok(map.iter().flat_map(|map| map.in_state(State::Unread)).collect())
+}

@@ -1,0 +1,165 @@
+//! How a search and its result are shown.
+
+use std::path::Path;
+
+use cheetah_device::Size;
+use cheetah_device::coverage::State;
+use cheetah_device::path_text::path_to_text;
+use cheetah_device::visible::OneLine;
+use cheetah_search::{Gap, Hit, Outcome, PatternKind, Search};
+
+use crate::answers::search as answers;
+use crate::commands::compared::{range_lines, wrapped};
+use crate::failure::{Failure, Result};
+use crate::ui::Ui;
+
+/// Patterns that are printed with the number of their hits; `--json` has them all.
+const PATTERNS_SHOWN_MAX: usize = 20;
+
+/// Warns of patterns that are not searched in an encoding that was chosen.
+pub fn unsearched_encodings(search: &Search, ui: Ui) {
+    let (mut unwritable, mut assertions) = (Vec::new(), Vec::new());
+    for pattern in search.patterns() {
+        if pattern.encodings.is_empty() {
+            unwritable.push(pattern.name.as_str());
+        }
+        if pattern.has_assertions {
+            assertions.push(pattern.name.as_str());
+        }
+    }
+    let some = |names: &[&str]| match names {
+        [first, rest @ ..] if !rest.is_empty() => format!("'{first}' and {} more", rest.len()),
+        names => format!("'{}'", names.concat()),
+    };
+    if !unwritable.is_empty() {
+        ui.warn(format_args!("not searched, because no chosen encoding can write it: {}", some(&unwritable)));
+    }
+    if !assertions.is_empty() {
+        ui.warn(format_args!("not searched in UTF-16, because of its assertions: {}", some(&assertions)));
+    }
+}
+
+/// Prints a hit.
+pub fn hit(hit: &Hit, search: &Search, ui: Ui) {
+    let pattern = search.patterns().get(hit.pattern).map_or_else(String::new, |pattern| pattern.name.clone());
+    let (offset, len, encoding) = (hit.offset, hit.len(), hit.encoding.name());
+    let (text, context) = (hit.text(), hit.context());
+    let line = format!("{offset}  {}  {encoding}  {context}", OneLine(&pattern));
+    ui.event(line, &answers::Found::Hit { context, encoding, len, offset, pattern, text });
+}
+
+/// A search that has ended.
+pub struct Shown<'a> {
+    /// The source, as the user wrote it.
+    pub source: &'a str,
+    /// What was searched for.
+    pub search: &'a Search,
+    /// What was found.
+    pub outcome: &'a Outcome,
+    /// The folder of the result.
+    pub out: Option<&'a Path>,
+}
+
+impl Shown<'_> {
+    fn bytes(&self, state: State) -> u64 {
+        self.outcome.coverage().bytes(state)
+    }
+
+    /// The answer for programs.
+    pub fn answer(&self, finished: bool) -> answers::Search<'_> {
+        let patterns = self.search.patterns().iter().zip(self.outcome.hits_by_pattern());
+        let patterns = patterns.map(|(pattern, hits)| answers::Pattern {
+            encodings: pattern.encodings.iter().map(|encoding| encoding.name()).collect(),
+            hits: *hits,
+            kind: match pattern.kind {
+                PatternKind::Word => "word",
+                PatternKind::Expression => "regex",
+                PatternKind::Finder => "find",
+            },
+            pattern: &pattern.name,
+        });
+        answers::Search {
+            complete: self.outcome.coverage().is_whole(),
+            finished,
+            gaps: self.outcome.gaps().iter().map(gap).collect(),
+            hits: self.outcome.hits(),
+            out: self.out.map(path_to_text),
+            patterns: patterns.collect(),
+            searched_bytes: self.bytes(State::Read),
+            size_bytes: self.outcome.coverage().size(),
+            source: self.source,
+            unreadable_bytes: self.bytes(State::Unreadable),
+            unsearched_bytes: self.bytes(State::Unread),
+        }
+    }
+
+    /// The answer for people.
+    pub fn text(&self) -> String {
+        let hits = match self.outcome.hits() {
+            0 => "no hits".to_owned(),
+            1 => "1 hit".to_owned(),
+            hits => format!("{hits} hits"),
+        };
+        let size = Size(self.outcome.coverage().size());
+        let place = match self.outcome.coverage().is_whole() {
+            true => format!("in all {size}"),
+            false => format!("in the {} of {size} that were searched", Size(self.bytes(State::Read))),
+        };
+        let mut lines = vec![wrapped(&format!("{}: {hits} {place}", self.source), 0)];
+        lines.extend(self.pattern_lines());
+        for (state, what) in [(State::Unreadable, "unreadable"), (State::Unread, "not there yet")] {
+            let gaps = self.outcome.gaps().iter().filter(|gap| gap.state == state);
+            lines.extend(range_lines(what, gaps.map(|gap| (gap.range, &gap.why))));
+        }
+        lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
+        lines.join("\n")
+    }
+
+    /// The patterns with the most hits.
+    fn pattern_lines(&self) -> Vec<String> {
+        let counted = self.search.patterns().iter().zip(self.outcome.hits_by_pattern().iter().copied());
+        let mut counted: Vec<_> = counted.filter(|(_, hits)| *hits > 0).collect();
+        counted.sort_by_key(|(_, hits)| std::cmp::Reverse(*hits));
+        let shown = counted.iter().take(PATTERNS_SHOWN_MAX);
+        let mut lines: Vec<_> =
+            shown.map(|(pattern, hits)| format!("  {hits:>9}  {}", OneLine(&pattern.name))).collect();
+        if let rest @ 1.. = counted.len().saturating_sub(PATTERNS_SHOWN_MAX) {
+            lines.push(format!("  and hits of {rest} more; --json lists them all"));
+        }
+        lines
+    }
+
+    /// The failure of a search that did not come to its end.
+    pub fn unfinished(&self, failure: Failure) -> Failure {
+        let (searched, size) = (Size(self.bytes(State::Read)), Size(self.outcome.coverage().size()));
+        let next = match self.out {
+            Some(out) => format!("the hits so far are in {}; to search all, name another folder", out.display()),
+            None => "run it again to search all".to_owned(),
+        };
+        let message = format!("{}, after {searched} of {size} were searched; {next}", failure.message);
+        Failure { message, ..failure }.while_doing(self.source)
+    }
+
+    /// Fails if part of the source was not searched.
+    pub fn complete(&self) -> Result<()> {
+        let coverage = self.outcome.coverage();
+        if coverage.is_whole() {
+            return Ok(());
+        }
+        let missing = Size(coverage.size() - self.bytes(State::Read));
+        Err(Failure::evidence(format!(
+            "{}: {missing} of {} were not searched, because they cannot be read; see above",
+            self.source,
+            Size(coverage.size())
+        )))
+    }
+}
+
+fn gap(gap: &Gap) -> answers::Gap<'_> {
+    answers::Gap {
+        len: gap.range.len,
+        offset: gap.range.offset,
+        state: if gap.state == State::Unreadable { "unreadable" } else { "unread" },
+        why: &gap.why,
+    }
+}

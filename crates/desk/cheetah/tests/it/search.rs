@@ -1,0 +1,227 @@
+//! Searching drives and images; hits are confirmed by grep.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::run::{Ran, cheetah_plain, program, run};
+use crate::support::{Desk, KIB, MIB, Service, cheetah, need, noise, number, text, three, until};
+
+const SIZE: u64 = 6 * MIB;
+const WORD: &str = "Geheimnis";
+
+/// Places of the word: at both ends, across the seams of parts and of stripe units, and side by side.
+const PLACES: [u64; 8] =
+    [0, 64 * KIB - 4, MIB - 8, 2 * MIB - 1, 2 * MIB + 30, 2 * MIB + 39, 5 * MIB + 13, SIZE - WORD.len() as u64];
+
+/// An image with the word at its places, once in UTF-16, and an e-mail address.
+fn image(desk: &Desk) -> String {
+    let mut bytes = noise(SIZE, 45);
+    let mut put = |at: u64, what: &[u8]| bytes[at as usize..at as usize + what.len()].copy_from_slice(what);
+    PLACES.iter().for_each(|at| put(*at, WORD.as_bytes()));
+    put(3 * MIB - 7, &WORD.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>());
+    put(4 * MIB - 9, b" <john.doe@example.com>, ");
+    desk.file("disk.raw", &bytes)
+}
+
+/// The rows of a table of hits, without the names of its columns.
+fn rows(folder: &Path) -> Vec<String> {
+    let table = fs::read_to_string(folder.join("hits.csv")).unwrap();
+    let mut lines = table.lines().map(str::to_owned);
+    assert_eq!(lines.next().as_deref(), Some("offset,length,pattern,encoding,text,context"));
+    lines.collect()
+}
+
+fn offsets(rows: &[String]) -> Vec<u64> {
+    rows.iter().map(|row| row.split(',').next().unwrap().parse().unwrap()).collect()
+}
+
+/// Where grep finds the text in a file.
+fn grep(word: &str, file: &str) -> Vec<u64> {
+    let mut command = std::process::Command::new("grep");
+    command.env("LC_ALL", "C").args(["-aboF", "--", word, file]);
+    run(command).out().lines().map(|line| line.split(':').next().unwrap().parse().unwrap()).collect()
+}
+
+/// Searches a source for what is in [`image`], and returns the rows.
+fn searched(desk: &Desk, source: &str, name: &str) -> Vec<String> {
+    let args = ["search", source, "--word", WORD, "--find", "email", "--workers", "2", "--out", &desk.arg(name)];
+    let answer = cheetah(&args).ok().json();
+    assert_eq!((&answer["complete"], &answer["finished"]), (&Value::Bool(true), &Value::Bool(true)), "{answer}");
+    assert_eq!((number(&answer, "searched_bytes"), number(&answer, "hits")), (SIZE, 10), "{answer}");
+    rows(&desk.at(name))
+}
+
+#[test]
+fn hits_in_a_raw_image_are_those_of_grep_and_an_e01_and_drives_have_the_same() {
+    if !need::programs(&["grep"]) {
+        return;
+    }
+    let (desk, nodes) = (Desk::new(), three("8MiB"));
+    let raw = image(&desk);
+    let found = searched(&desk, &raw, "of-raw");
+    let words: Vec<_> = found.iter().filter(|row| row.contains(",utf-8,Geheimnis,")).cloned().collect();
+    assert_eq!(offsets(&words), grep(WORD, &raw));
+    assert_eq!(offsets(&words), PLACES);
+    let of = |start: String| {
+        found.iter().find(|row| row.starts_with(&start)).unwrap_or_else(|| panic!("{start}: {found:?}"))
+    };
+    of(format!("{},18,Geheimnis,utf-16le,Geheimnis,", 3 * MIB - 7));
+    let mail = of(format!("{},20,email,utf-8,john.doe@example.com,", 4 * MIB - 7));
+    assert!(mail.contains(" <john.doe@example.com>, "), "{mail}");
+
+    let e01 = desk.arg("disk.E01");
+    cheetah(&["acquire", &raw, &e01]).ok();
+    assert_eq!(searched(&desk, &e01, "of-e01"), found);
+    let striped = desk.drive("striped", &nodes.each_ref(), &raw, &[]);
+    assert_eq!(searched(&desk, &striped, "of-stripe"), found);
+    cheetah(&["destroy", &striped]).ok();
+    let drive = desk.drive("parity", &nodes.each_ref(), &raw, &["--layout", "parity"]);
+    assert_eq!(searched(&desk, &drive, "of-parity"), found);
+    let [first, second, third] = nodes;
+    second.kill();
+    assert_eq!(searched(&desk, &drive, "degraded"), found);
+    drop((first, third));
+}
+
+#[test]
+fn a_lazy_drive_is_searched_while_it_fills() {
+    let (desk, nodes) = (Desk::new(), three("8MiB"));
+    let raw = image(&desk);
+    let agent = Service::start(&["serve", &raw, "--listen", "127.0.0.1:0"]);
+    let drive = desk.arg("lazy.drive");
+    let list = crate::support::node::list(&nodes.each_ref());
+    cheetah(&["create", &drive, "--nodes", &list, "--from", text(&agent.ready, "uri"), "--lazy"]).ok();
+    assert_eq!(searched(&desk, &drive, "of-lazy"), searched(&desk, &raw, "of-raw"));
+}
+
+/// Writes the map of an image: a range that cannot be read, and one that was never read.
+fn write_map(raw: &str, unreadable: (u64, u64), unread: (u64, u64)) {
+    let mut map = "# Mapfile\n0x0  ?  1\n".to_owned();
+    let mut at = 0;
+    for ((offset, len), state) in [(unreadable, '-'), (unread, '?')] {
+        map.push_str(&format!("{at:#x} {:#x} +\n{offset:#x} {len:#x} {state}\n", offset - at));
+        at = offset + len;
+    }
+    map.push_str(&format!("{at:#x} {:#x} +\n", SIZE - at));
+    fs::write(format!("{raw}.map"), map).unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_the_rest_is_searched() {
+    let desk = Desk::new();
+    let raw = image(&desk);
+    write_map(&raw, (2 * MIB, 512), (5 * MIB, 64 * KIB));
+    let out = desk.arg("hits");
+    let args = ["search", &raw, "--word", WORD, "--encoding", "utf-8", "--out", &out];
+    let ran = cheetah(&args).says(3, &["64.5KiB of 6MiB were not searched"]);
+    let answer: Value = serde_json::from_str(ran.out().lines().next().unwrap()).unwrap();
+    assert_eq!((&answer["complete"], &answer["finished"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert_eq!((number(&answer, "unreadable_bytes"), number(&answer, "unsearched_bytes")), (512, 64 * KIB));
+    let gap = |index: usize| {
+        let gap = &answer["gaps"][index];
+        (text(gap, "state"), number(gap, "offset"), number(gap, "len"))
+    };
+    assert_eq!((gap(0), gap(1)), (("unreadable", 2 * MIB, 512), ("unread", 5 * MIB, 64 * KIB)));
+    let bytes = [0, 64 * KIB - 4, MIB - 8, SIZE - WORD.len() as u64];
+    assert_eq!(offsets(&rows(&desk.at("hits"))), bytes);
+    assert_eq!(crate::support::mapped(&desk.at("hits/coverage.map"), "-"), [(2 * MIB, 512)]);
+    // "No hits" is said of what was searched only.
+    let none = || {
+        let ran = cheetah_plain(&["search", &raw, "--word", "nothing like it"]);
+        (ran.code, ran.out().split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (code, said) = none();
+    assert!(code == Some(3) && said.contains("no hits in the 5.9MiB of 6MiB that were searched"), "{said}");
+    fs::remove_file(format!("{raw}.map")).unwrap();
+    let (code, said) = none();
+    assert!(code == Some(0) && said.contains("no hits in all 6MiB"), "{said}");
+}
+
+#[test]
+fn a_search_that_is_stopped_keeps_its_hits_under_another_name_and_says_what_was_searched() {
+    let desk = Desk::new();
+    // It takes half a minute to read, and begins with a hit.
+    let mut bytes = noise(64 * MIB, 46);
+    bytes[..WORD.len()].copy_from_slice(WORD.as_bytes());
+    let raw = desk.file("large.raw", &bytes);
+    let agent = Service::start(&["serve", &raw, "--listen", "127.0.0.1:0", "--rate-max", "2MiB"]);
+    let uri = text(&agent.ready, "uri");
+    let hits = Service::start_on(&["search", uri, "--word", WORD], "hit");
+    assert_eq!(number(&hits.ready, "offset"), 0);
+    hits.signal(Signal::INT);
+    let lines: Vec<String> = std::iter::from_fn(|| hits.next_line()).collect();
+    let values: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [.., answer, failed] = &values[..] else { panic!("{lines:?}") };
+    assert_eq!((&answer["finished"], number(failed, "exit_code")), (&Value::Bool(false), 1));
+    let searched = number(answer, "searched_bytes");
+    assert_eq!(searched + number(answer, "unsearched_bytes"), 64 * MIB);
+    assert!(searched > 0 && searched < 64 * MIB, "{answer}");
+
+    let mut command = program();
+    let stderr = desk.at("stderr");
+    command.args(["search", uri, "--word", WORD, "--out", &desk.arg("out")]).stderr(File::create(&stderr).unwrap());
+    let mut child = command.stdout(File::create(desk.at("stdout")).unwrap()).spawn().unwrap();
+    until("it searches", || fs::read_to_string(&stderr).unwrap().contains("searching"));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let names = |folder: &Path| {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&desk.at("out")), ["coverage.map", "hits.unfinished.csv", "search.json"]);
+    let answer: Value = serde_json::from_slice(&fs::read(desk.at("out/search.json")).unwrap()).unwrap();
+    assert_eq!((&answer["complete"], &answer["finished"]), (&Value::Bool(false), &Value::Bool(false)));
+    assert!(!names(desk.path()).iter().any(|name| name.to_string_lossy().starts_with('.')));
+}
+
+#[test]
+fn words_of_a_list_are_found_in_any_case_and_code_page_and_shown_around() {
+    let desk = Desk::new();
+    let list = desk.file("words.txt", "Übergabe\r\n\r\n  Straße \r\n".as_bytes());
+    let source = desk.file("disk.raw", &[b"x" as &[u8], b"\xfcBERGABE,", "STRAßE\"".as_bytes(), &[0; 600]].concat());
+    let args = ["search", &source, &list, "--ignore-case", "--encoding", "utf-8,cp1252", "--context", "3", "--out"];
+    cheetah(&[&args[..], &[&desk.arg("hits")]].concat()).ok();
+    let expected =
+        ["1,8,Übergabe,windows-1252,üBERGABE,\"xüBERGABE,ST\"", "10,7,Straße,utf-8,STRAßE,\"BE,STRAßE\"\"\\x00\\x00\""];
+    assert_eq!(rows(&desk.at("hits")), expected);
+}
+
+#[test]
+fn addresses_in_a_real_image_are_those_of_grep() {
+    let Some(e01) = need::evidence("nps-2010-emails.E01") else { return };
+    if !need::programs(&["grep"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let raw = desk.arg("emails.raw");
+    cheetah(&["acquire", e01.to_str().unwrap(), &raw]).ok();
+    cheetah(&["search", e01.to_str().unwrap(), "--find", "email", "--out", &desk.arg("hits")]).ok();
+    let found = rows(&desk.at("hits"));
+    assert!(found.iter().any(|row| row.contains("plain_text@textedit.com")), "{found:?}");
+    assert!(found.iter().any(|row| row.contains(",utf-16le,")), "{found:?}");
+    for row in found.iter().filter(|row| row.contains(",email,utf-8,")) {
+        let columns: Vec<_> = row.split(',').collect();
+        assert!(grep(columns[4], &raw).contains(&columns[0].parse().unwrap()), "{row}");
+    }
+}
+
+#[test]
+fn an_order_that_makes_no_sense_is_refused_before_anything_is_written() {
+    let desk = Desk::new();
+    let source = desk.file("disk.raw", &[0; 4096]);
+    let out = desk.arg("hits");
+    let search = |more: &[&str]| -> Ran { cheetah(&[&["search", &source, "--out", &out], more].concat()) };
+    search(&[]).says(2, &["--word", "--regex"]);
+    search(&["--regex", "a+"]).says(2, &["'a+'", "{1,64}"]);
+    search(&["--regex", "("]).says(2, &["unclosed group"]);
+    search(&["--find", "mail"]).ended_with(2);
+    search(&["--word", "x", "--encoding", "cp9999"]).ended_with(2);
+    search(&[&desk.file("empty.txt", b"\n")]).says(2, &["empty.txt", "no words"]);
+    assert!(!desk.at("hits").exists());
+    search(&["--word", "x"]).ok();
+    search(&["--word", "x"]).says(2, &["already exists", "new folder"]);
+}

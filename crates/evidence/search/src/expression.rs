@@ -1,0 +1,227 @@
+//! Regular expressions over bytes, whose matches have a maximum length.
+
+use cheetah_error::{Error, Result};
+use regex_automata::meta::{Config, Regex};
+use regex_automata::{Input, util::syntax};
+use regex_syntax::hir::{Hir, Look};
+
+use crate::encoding::TextEncoding;
+use crate::found::{Found, MATCH_BYTES_MAX};
+use crate::wide::widened;
+
+/// The maximum size of a compiled expression, in bytes.
+const COMPILED_BYTES_MAX: usize = 32 << 20;
+/// The maximum size of the memory in which one expression keeps what it learned of a search, in bytes.
+const CACHE_BYTES_MAX: usize = 4 << 20;
+/// The depth of nested groups.
+const DEPTH_MAX: u32 = 100;
+
+/// Decides about a match of a finder's expression: returns the length of the part of `text` that is a hit, in characters.
+pub type Check = fn(&Candidate<'_>) -> Option<usize>;
+
+/// A match of a finder's expression, in ASCII.
+pub struct Candidate<'a> {
+    /// The match.
+    pub text: &'a [u8],
+    /// The character before it; `None` if it is none of ASCII.
+    pub before: Option<u8>,
+    /// The character after it.
+    pub after: Option<u8>,
+}
+
+impl Candidate<'_> {
+    /// The character after the first `len`.
+    pub fn follower(&self, len: usize) -> Option<u8> {
+        self.text.get(len).copied().or(self.after)
+    }
+
+    /// Whether a letter or a digit stands before it.
+    pub fn continues_a_word(&self) -> bool {
+        self.before.is_some_and(|byte| byte.is_ascii_alphanumeric())
+    }
+}
+
+/// An expression in an encoding, compiled.
+pub struct Expression {
+    pattern: u32,
+    encoding: TextEncoding,
+    regex: Regex,
+    check: Option<Check>,
+    /// The length of the longest match.
+    pub bytes_max: usize,
+}
+
+/// An expression that was parsed and has a maximum length.
+pub struct Parsed<'a> {
+    text: &'a str,
+    hir: Hir,
+}
+
+impl<'a> Parsed<'a> {
+    /// Parses an expression.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Misuse` if it is none, if its matches have no maximum length, or if it matches nothing at all.
+    pub fn new(text: &'a str, ignore_case: bool) -> Result<Self> {
+        let refuse = |why: std::fmt::Arguments<'_>| Err(Error::misuse(format!("the expression '{text}' {why}")));
+        let config =
+            syntax::Config::new().unicode(false).utf8(false).case_insensitive(ignore_case).nest_limit(DEPTH_MAX);
+        let hir = match syntax::parse_with(text, &config) {
+            Ok(hir) => hir,
+            Err(error) => return refuse(format_args!("is none: {}", first_line(&error))),
+        };
+        let properties = hir.properties();
+        let looks = properties.look_set();
+        match (properties.minimum_len(), properties.maximum_len()) {
+            _ if looks.contains(Look::Start) || looks.contains(Look::End) => refuse(format_args!(
+                "begins or ends at an end of the whole text, and evidence has none: begin it with (?m), for lines"
+            )),
+            (None, _) => refuse(format_args!("can match nothing: correct it")),
+            (Some(0), _) => {
+                refuse(format_args!("matches the empty text, which is everywhere: let it begin with a character"))
+            }
+            (_, None) => refuse(format_args!(
+                "can match without limit: give the greatest number of repetitions, as in {{1,64}} in place of + or {{0,64}} in \
+                 place of *"
+            )),
+            (_, Some(len)) if len > MATCH_BYTES_MAX => {
+                refuse(format_args!("can match {len} bytes, which is more than {MATCH_BYTES_MAX}: repeat less"))
+            }
+            _ => Ok(Self { text, hir }),
+        }
+    }
+
+    /// Compiles it for an encoding; `None` if it cannot be searched there. In any but UTF-16, it is searched as it is.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Misuse` if it is too large.
+    pub fn compiled(&self, pattern: u32, encoding: TextEncoding, check: Option<Check>) -> Result<Option<Expression>> {
+        let hir = match encoding {
+            TextEncoding::Utf16Le | TextEncoding::Utf16Be => match widened(&self.hir, encoding) {
+                Some(hir) => hir,
+                None => return Ok(None),
+            },
+            TextEncoding::Utf8 | TextEncoding::CodePage(_) => self.hir.clone(),
+        };
+        let text = self.text;
+        let bytes_max = hir.properties().maximum_len().filter(|len| *len <= MATCH_BYTES_MAX).ok_or_else(|| {
+            Error::misuse(format!(
+                "the expression '{text}' can match more than {MATCH_BYTES_MAX} bytes of {encoding}: repeat less"
+            ))
+        })?;
+        let config = Config::new()
+            .utf8_empty(false)
+            .nfa_size_limit(Some(COMPILED_BYTES_MAX))
+            .hybrid_cache_capacity(CACHE_BYTES_MAX);
+        let regex = Regex::builder()
+            .configure(config)
+            .build_from_hir(&hir)
+            .map_err(|error| Error::misuse(format!("the expression '{text}' is too large: repeat less ({error})")))?;
+        Ok(Some(Expression { pattern, encoding, regex, check, bytes_max }))
+    }
+
+    /// Whether it is text with assertions, which are not searched in UTF-16.
+    pub fn has_assertions(&self) -> bool {
+        !self.hir.properties().look_set().is_empty()
+    }
+}
+
+/// What an error of the parser says, without the drawing before it.
+fn first_line(error: &regex_syntax::Error) -> String {
+    match error {
+        regex_syntax::Error::Parse(error) => error.kind().to_string(),
+        regex_syntax::Error::Translate(error) => error.kind().to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl Expression {
+    /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it.
+    pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
+        let (mut at, mut furthest) = (0, 0);
+        while let Some(matched) = self.regex.search(&Input::new(bytes).range(at..)) {
+            let start = matched.start();
+            at = start + 1;
+            let Some(len) = self.accepted(bytes, start, matched.end()) else { continue };
+            if start + len > furthest {
+                furthest = start + len;
+                found(Found { start, len, pattern: self.pattern, encoding: self.encoding })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The length of the hit in a match, if there is one.
+    fn accepted(&self, bytes: &[u8], start: usize, end: usize) -> Option<usize> {
+        let Some(check) = self.check else { return Some(end - start) };
+        let unit = self.encoding.unit_bytes();
+        let narrow: Vec<u8>;
+        let text = match self.encoding {
+            TextEncoding::Utf16Le => {
+                narrow = bytes.get(start..end)?.iter().step_by(2).copied().collect();
+                &narrow[..]
+            }
+            TextEncoding::Utf16Be => {
+                narrow = bytes.get(start..end)?.iter().skip(1).step_by(2).copied().collect();
+                &narrow[..]
+            }
+            TextEncoding::Utf8 | TextEncoding::CodePage(_) => bytes.get(start..end)?,
+        };
+        let before = start.checked_sub(unit).and_then(|from| self.ascii(bytes.get(from..start)?));
+        let after = bytes.get(end..end + unit).and_then(|bytes| self.ascii(bytes));
+        check(&Candidate { text, before, after }).map(|len| len * unit)
+    }
+
+    /// The ASCII character of a unit of the encoding.
+    fn ascii(&self, unit: &[u8]) -> Option<u8> {
+        let byte = match (self.encoding, unit) {
+            (TextEncoding::Utf16Le, [byte, 0]) | (TextEncoding::Utf16Be, [0, byte]) | (_, [byte]) => *byte,
+            _ => return None,
+        };
+        byte.is_ascii().then_some(byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Parsed::new(text, false).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_expression_whose_matches_have_no_maximum_length_is_refused_with_the_next_step() {
+        for (text, why) in [
+            ("a+", "{1,64} in place of +"),
+            ("a.*b", "without limit"),
+            ("a{0,3}", "the empty text"),
+            ("^a", "begin it with (?m)"),
+            ("a\\z", "begin it with (?m)"),
+            ("a{9000}", "repeat less"),
+            ("[^\\x00-\\xff]", "can match nothing"),
+            ("(", "is none: unclosed group"),
+        ] {
+            assert!(refusal(text).contains(why), "{text}: {}", refusal(text));
+        }
+        for text in ["a{1,64}", "(?m)^a$", "\\bfoo\\b", "\\xff\\x00[^\\x00]{1,9}", "(?u:ü)"] {
+            assert_eq!(refusal(text), "");
+        }
+    }
+
+    #[test]
+    fn matches_within_an_earlier_one_are_left_out_and_others_may_overlap() {
+        let expression =
+            |text| Parsed::new(text, false).unwrap().compiled(0, TextEncoding::Utf8, None).unwrap().unwrap();
+        let matches = |text, bytes: &[u8]| {
+            let mut all = Vec::new();
+            expression(text).scan(bytes, |found| Ok(all.push((found.start, found.len)))).unwrap();
+            all
+        };
+        assert_eq!(matches("a{2,3}", b"aaaa b aa"), [(0, 3), (1, 3), (7, 2)]);
+        assert_eq!(matches("ab?", b"ab a"), [(0, 2), (3, 1)]);
+        assert_eq!(matches("(?-u:\\b)a{1,9}(?-u:\\b)", b"aaa baaa aa"), [(0, 3), (9, 2)]);
+    }
+}

@@ -1,0 +1,108 @@
+//! Well-known kinds of data: each is an expression, and a check of its matches.
+
+mod address;
+mod bank;
+mod bitcoin;
+mod card;
+mod domains;
+mod network;
+mod telephone;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::expression::Check;
+
+/// A well-known kind of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Finder {
+    /// E-mail addresses whose domain has a known top level.
+    Email,
+    /// URLs.
+    Url,
+    /// Names of hosts and domains with a known top level.
+    Domain,
+    /// IPv4 addresses, with four decimal numbers.
+    Ipv4,
+    /// IPv6 addresses.
+    Ipv6,
+    /// Telephone numbers: international ones, which begin with +, and North American ones.
+    Telephone,
+    /// Numbers of payment cards: a known issuer, its length, and the check digit (Luhn).
+    Card,
+    /// International bank account numbers: a known country, its length, and the check digits.
+    Iban,
+    /// Bitcoin addresses whose checksum is right.
+    Bitcoin,
+}
+
+/// A text that names no kind of data.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no kind of data that can be found: use {names}", names = names())]
+pub struct UnknownFinder(String);
+
+impl Finder {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Email,
+        Self::Url,
+        Self::Domain,
+        Self::Ipv4,
+        Self::Ipv6,
+        Self::Telephone,
+        Self::Card,
+        Self::Iban,
+        Self::Bitcoin,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Url => "url",
+            Self::Domain => "domain",
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
+            Self::Telephone => "telephone",
+            Self::Card => "card",
+            Self::Iban => "iban",
+            Self::Bitcoin => "bitcoin",
+        }
+    }
+
+    /// The expression of its candidates, over ASCII, and the check of each.
+    pub(crate) const fn rule(self) -> (&'static str, Check) {
+        match self {
+            Self::Email => (address::EMAIL, address::email),
+            Self::Url => (address::URL, address::url),
+            Self::Domain => (domains::DOMAIN, domains::domain),
+            Self::Ipv4 => (network::IPV4, network::ipv4),
+            Self::Ipv6 => (network::IPV6, network::ipv6),
+            Self::Telephone => (telephone::NUMBER, telephone::number),
+            Self::Card => (card::NUMBER, card::number),
+            Self::Iban => (bank::IBAN, bank::iban),
+            Self::Bitcoin => (bitcoin::ADDRESS, bitcoin::address),
+        }
+    }
+}
+
+fn names() -> String {
+    cheetah_error::list(&Finder::ALL.map(Finder::name))
+}
+
+impl FromStr for Finder {
+    type Err = UnknownFinder;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFinder> {
+        Self::ALL.into_iter().find(|finder| finder.name() == text).ok_or_else(|| UnknownFinder(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use super::*;
+use crate::encoding::TextEncoding;
+use crate::expression::Parsed;
+
+/// The hits of a finder in a text, in an encoding.
+fn found_in(finder: Finder, bytes: &[u8], encoding: TextEncoding) -> Vec<(usize, usize)> {
+    let (expression, check) = finder.rule();
+    let parsed = Parsed::new(expression, false).unwrap();
+    let mut all = Vec::new();
+    let compiled = parsed.compiled(0, encoding, Some(check)).unwrap().unwrap();
+    compiled.scan(bytes, |found| Ok(all.push((found.start, found.len)))).unwrap();
+    all
+}
+
+#[track_caller]
+fn assert_found(finder: Finder, text: &str, expected: &[&str]) {
+    let hits = found_in(finder, text.as_bytes(), TextEncoding::Utf8);
+    let hits: Vec<_> = hits.into_iter().map(|(start, len)| &text[start..start + len]).collect();
+    assert_eq!(hits, expected, "{finder} in {text}");
+    // The same text in UTF-16 has the same hits.
+    for (encoding, bytes) in
+        [(TextEncoding::Utf16Le, u16::to_le_bytes as fn(u16) -> [u8; 2]), (TextEncoding::Utf16Be, u16::to_be_bytes)]
+    {
+        let wide: Vec<u8> = text.encode_utf16().flat_map(bytes).collect();
+        let hits = found_in(finder, &wide, encoding);
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let hits: Vec<_> = hits
+            .into_iter()
+            .map(|(start, len)| String::from_utf16(&units[start / 2..(start + len) / 2]).unwrap())
+            .collect();
+        assert_eq!(hits, expected, "{finder} in {text} in {encoding}");
+    }
+}
+
+#[test]
+fn addresses_of_mail_are_found_in_the_text_around_them() {
+    assert_found(Finder::Email, "write to john.doe+x@mail.example.co.uk, or", &["john.doe+x@mail.example.co.uk"]);
+    assert_found(Finder::Email, "<a@b.de>;b@c.com.", &["a@b.de", "b@c.com"]);
+    assert_found(Finder::Email, "a@example.com.The next", &["a@example.com"]);
+    assert_found(Finder::Email, "..a@b.org a..b@c.org ü@b.de", &["a@b.org", "b@c.org"]);
+    assert_found(Finder::Email, "a@b a@b.dll @b.de a@b.com1 a@-b.de", &[]);
+}
+
+#[test]
+fn urls_end_before_the_punctuation_of_the_sentence() {
+    assert_found(Finder::Url, "(see HTTPS://a.de/x_(y)?q=1#f).", &["HTTPS://a.de/x_(y)?q=1#f"]);
+    assert_found(Finder::Url, "file:///etc/passwd, ftp://u:p@h:21/", &["file:///etc/passwd", "ftp://u:p@h:21/"]);
+    assert_found(Finder::Url, "xhttp://a.de http://. http:/a.de", &[]);
+}
+
+#[test]
+fn domains_have_a_known_top_level() {
+    assert_found(Finder::Domain, "at www.example.com and x.y.museum.", &["www.example.com", "x.y.museum"]);
+    assert_found(Finder::Domain, "kernel32.dll a.b.c 1.5 -a.de _b.de a-.de", &[]);
+}
+
+#[test]
+fn addresses_of_ip_are_whole_and_valid() {
+    assert_found(Finder::Ipv4, "from 10.0.0.7, 255.255.255.255.", &["10.0.0.7", "255.255.255.255"]);
+    assert_found(Finder::Ipv4, "256.1.1.1 1.2.3 v1.2.3.4 1.3.6.1.4.1 01.2.3.4", &[]);
+    assert_found(Finder::Ipv6, "[2001:db8::1]:80 fe80::1: up", &["2001:db8::1", "fe80::1"]);
+    assert_found(Finder::Ipv6, "::ffff:10.0.0.7 1:2:3:4:5:6:7:8", &["::ffff:10.0.0.7", "1:2:3:4:5:6:7:8"]);
+    assert_found(Finder::Ipv6, "12:34:56 a::b std::dec 1:2:3:4:5:6:7:8:9", &[]);
+}
+
+#[test]
+fn telephone_numbers_are_international_or_north_american() {
+    assert_found(Finder::Telephone, "call +49 (0)30 901820 or (202) 555-0143", &["+49 (0)30 901820", "(202) 555-0143"]);
+    assert_found(Finder::Telephone, "202-555-0143 +1.202.555.0143", &["202-555-0143", "+1.202.555.0143"]);
+    assert_found(Finder::Telephone, "2026-11-27 1202-555-01432 +12 +1234567890123456", &[]);
+}
+
+#[test]
+fn numbers_of_cards_have_an_issuer_its_length_and_their_check_digit() {
+    assert_found(Finder::Card, "4111 1111 1111 1111 12/29", &["4111 1111 1111 1111"]);
+    assert_found(
+        Finder::Card,
+        "%B4111111111111111^DOE ;5500005555555559=29",
+        &["4111111111111111", "5500005555555559"],
+    );
+    assert_found(Finder::Card, "3782-822463-10005, 30569309025904", &["3782-822463-10005", "30569309025904"]);
+    assert_found(Finder::Card, "4111111111111112 0000000000000000 0.4111111111111111", &[]);
+    assert_found(Finder::Card, "a4111111111111111 41111111111111110 4111-1111 1111-1111", &[]);
+}
+
+#[test]
+fn numbers_of_bank_accounts_have_the_length_of_their_country_and_their_check_digits() {
+    assert_found(Finder::Iban, "IBAN DE89 3704 0044 0532 0130 00 Bank", &["DE89 3704 0044 0532 0130 00"]);
+    assert_found(
+        Finder::Iban,
+        "GB82WEST12345698765432, NO9386011117947",
+        &["GB82WEST12345698765432", "NO9386011117947"],
+    );
+    assert_found(Finder::Iban, "DE88370400440532013000 XX82WEST12345698765432 DE893704004405320130001", &[]);
+}
+
+#[test]
+fn addresses_of_bitcoin_have_their_checksum() {
+    for address in [
+        "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
+        "3J98t1WpEZ73CNmQviecrnyiWrnqRhWNLy",
+        "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+    ] {
+        assert_found(Finder::Bitcoin, &format!("pay {address}."), &[address]);
+    }
+    assert_found(Finder::Bitcoin, "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb", &[]);
+    assert_found(Finder::Bitcoin, "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t5", &[]);
+}
+
+#[test]
+fn each_kind_is_known_by_its_name() {
+    assert!(Finder::ALL.iter().all(|finder| finder.name().parse() == Ok(*finder)));
+    assert_eq!("mail".parse::<Finder>(), Err(UnknownFinder("mail".into())));
+}

@@ -1,0 +1,43 @@
+//! A hit.
+
+use crate::encoding::TextEncoding;
+use crate::text::shown;
+
+/// A place in the device where a pattern matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The offset of its first byte.
+    pub offset: u64,
+    /// Its pattern, as an index of [`Search::patterns`](crate::Search::patterns).
+    pub pattern: usize,
+    /// The encoding in which it was searched.
+    pub encoding: TextEncoding,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The bytes before it that could be read, up to those asked for.
+    pub before: Vec<u8>,
+    /// The bytes after it that could be read, up to those asked for.
+    pub after: Vec<u8>,
+}
+
+impl Hit {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Always false: a hit has at least one byte.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Its text. Control characters, and bytes that are no text, are shown as `\xNN`.
+    pub fn text(&self) -> String {
+        shown(&self.bytes, self.encoding)
+    }
+
+    /// The text around it, itself included.
+    pub fn context(&self) -> String {
+        shown(&[self.before.as_slice(), &self.bytes, &self.after].concat(), self.encoding)
+    }
+}

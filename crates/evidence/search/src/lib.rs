@@ -1,0 +1,49 @@
+//! Searches a device for words, regular expressions and well-known kinds of data.
+//!
+//! The device is read in parts, each once, and the parts are searched side by side. Neighbouring parts overlap by the longest
+//! possible match ([`seam`]), so that a hit at a seam is found, and found once: the hits depend neither on the size of the parts
+//! nor on the number of workers. What cannot be read is skipped, and the [`Outcome`] says where: "nothing was found" means
+//! something only with its coverage.
+//!
+//! | part | purpose |
+//! |---|---|
+//! | [`Order`] | what is searched for, as an examiner says it |
+//! | [`Search`] | an order, compiled |
+//! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards … |
+//! | [`run()`] | searches a device |
+//! | [`Hit`], [`HitTable`] | what was found, and its table |
+//!
+//! # What a hit is
+//!
+//! * A word: each place where its bytes stand, in each of the encodings. Hits may overlap.
+//! * An expression or a finder: each match that does not lie within another match of the same expression that begins before it.
+//!   Matches may overlap otherwise. So it depends on the bytes near it alone whether a match is a hit.
+
+#![forbid(unsafe_code)]
+
+mod encoding;
+mod expression;
+mod finder;
+mod found;
+mod hit;
+mod literal;
+mod order;
+mod outcome;
+mod run;
+pub mod seam;
+mod search;
+mod table;
+mod text;
+mod wide;
+mod words;
+
+pub use encoding::{TextEncoding, UnknownEncoding};
+pub use finder::{Finder, UnknownFinder};
+pub use found::MATCH_BYTES_MAX;
+pub use hit::Hit;
+pub use order::{Order, WORDS_MAX};
+pub use outcome::{Gap, Outcome};
+pub use run::{Batch, RunOptions, run};
+pub use search::{CONTEXT_BYTES_MAX, Pattern, PatternKind, Search};
+pub use table::HitTable;
+pub use words::read_words;

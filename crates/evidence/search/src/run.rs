@@ -1,0 +1,171 @@
+//! Searches a device: reads it in parts, and searches these side by side.
+
+use std::sync::Arc;
+
+use cheetah_device::around::{self, Piece, SECTOR_BYTES, read_around};
+use cheetah_device::coverage::State;
+use cheetah_device::{ByteRange, DynDevice, coalesce};
+use cheetah_error::{Error, Result};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, future};
+
+use crate::hit::Hit;
+use crate::seam::{Seams, Window};
+use crate::search::Search;
+
+/// The number of reads in flight.
+const READ_AHEAD: usize = 8;
+
+/// The maximum size of a part.
+const PART_BYTES_MAX: u64 = 64 << 20;
+
+/// How a device is searched. The result does not depend on it, but for `absent`.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The size of a part, in bytes; rounded up to sectors.
+    pub part_bytes: u64,
+    /// The number of parts that are searched at once.
+    pub workers: usize,
+    /// Ranges that are not read: the source does not have them yet.
+    pub absent: Vec<ByteRange>,
+}
+
+impl RunOptions {
+    /// The usual size of a part: large enough that requests cost little, and small enough for a processor's cache.
+    pub const PART_BYTES: u64 = 1 << 20;
+
+    /// Parts of the usual size, all of them there.
+    pub const fn new(workers: usize) -> Self {
+        Self { part_bytes: Self::PART_BYTES, workers, absent: Vec::new() }
+    }
+}
+
+/// The result for a range. Batches follow each other without gaps from the start of the device to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The range.
+    pub range: ByteRange,
+    /// Whether it was searched: `Read`, or else it is a gap.
+    pub state: State,
+    /// Why it was not searched.
+    pub why: Option<Arc<str>>,
+    /// The hits that begin in it, in order.
+    pub hits: Vec<Hit>,
+}
+
+impl Batch {
+    fn gap(range: ByteRange, state: State, why: Arc<str>) -> Self {
+        Self { range, state, why: Some(why), hits: Vec::new() }
+    }
+}
+
+/// A range to search, or to leave out.
+enum Part {
+    There(ByteRange),
+    Absent(ByteRange),
+}
+
+/// A part of the work, in order.
+enum Step {
+    Scan(Window),
+    Gap(Batch),
+    Fail(Error),
+}
+
+/// Searches a device. Ranges that cannot be read are gaps. The stream ends after an error: the device failed as a whole, or there
+/// are too many hits. It may be dropped at any time; what it has returned by then is final.
+pub fn run(search: &Arc<Search>, device: &DynDevice, options: &RunOptions) -> BoxStream<'static, Result<Batch>> {
+    let (search, device) = (search.clone(), device.clone());
+    let parts = stream::iter(parts(device.geometry().size, options));
+    let reads = parts.map(move |part| read(device.clone(), part)).buffered(READ_AHEAD).map(Some);
+    let steps = reads
+        .chain(stream::iter([None]))
+        .scan(Seams::new(search.overlap()), |seams, read| future::ready(Some(stream::iter(steps(seams, read)))));
+    let batches = steps.flatten().map(move |step| carry_out(search.clone(), step)).buffered(options.workers.max(1));
+    let mut has_failed = false;
+    let until_failed = move |batch: &Result<Batch>| {
+        let goes_on = !has_failed;
+        has_failed |= batch.is_err();
+        future::ready(goes_on)
+    };
+    batches.take_while(until_failed).boxed()
+}
+
+/// The parts of a device, in order.
+fn parts(size: u64, options: &RunOptions) -> impl Iterator<Item = Part> + Send + use<> {
+    let whole = ByteRange::new(0, size);
+    let absent = options.absent.iter().filter_map(|range| range.intersection(whole)).collect();
+    let part_bytes = options.part_bytes.clamp(1, PART_BYTES_MAX).next_multiple_of(SECTOR_BYTES);
+    let mut at = 0;
+    let stretches = coalesce(absent, 0).into_iter().chain([ByteRange::new(size, 0)]).map(move |absent| {
+        let there = ByteRange::between(at, absent.offset);
+        at = absent.end();
+        (there, absent)
+    });
+    stretches.flat_map(move |(there, absent)| {
+        let absent = (!absent.is_empty()).then_some(Part::Absent(absent));
+        there.split_at_multiples(part_bytes).map(Part::There).chain(absent)
+    })
+}
+
+/// What is read of a part.
+enum Read {
+    Pieces(Vec<Piece>),
+    Absent(ByteRange),
+    Failed(Error),
+}
+
+async fn read(device: DynDevice, part: Part) -> Read {
+    let range = match part {
+        Part::There(range) => range,
+        Part::Absent(range) => return Read::Absent(range),
+    };
+    // A task of its own, so that it goes on while the parts before it are searched.
+    match tokio::spawn(async move { read_around(&device, range).await }).await {
+        Ok(Ok(pieces)) => Read::Pieces(pieces),
+        Ok(Err(error)) => Read::Failed(Error::device("reading the source")(error)),
+        Err(error) => Read::Failed(Error::failed(format!("reading {range}: {error}"))),
+    }
+}
+
+/// What to do after a read; `None` stands for the end of the device.
+fn steps(seams: &mut Seams, read: Option<Read>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let interrupt = |seams: &mut Seams, steps: &mut Vec<Step>| steps.extend(seams.finish().map(Step::Scan));
+    match read {
+        None => interrupt(seams, &mut steps),
+        Some(Read::Absent(range)) => {
+            interrupt(seams, &mut steps);
+            let why = "it was never read from its source".into();
+            steps.push(Step::Gap(Batch::gap(range, State::Unread, why)));
+        }
+        Some(Read::Failed(error)) => {
+            interrupt(seams, &mut steps);
+            steps.push(Step::Fail(error));
+        }
+        Some(Read::Pieces(pieces)) => {
+            for (range, read) in pieces {
+                match read {
+                    Ok(data) => steps.extend(seams.push(range.offset, &data).into_iter().map(Step::Scan)),
+                    Err(error) => {
+                        interrupt(seams, &mut steps);
+                        steps.push(Step::Gap(Batch::gap(range, State::Unreadable, around::reason(&error))));
+                    }
+                }
+            }
+        }
+    }
+    steps
+}
+
+async fn carry_out(search: Arc<Search>, step: Step) -> Result<Batch> {
+    let window = match step {
+        Step::Gap(gap) => return Ok(gap),
+        Step::Fail(error) => return Err(error),
+        Step::Scan(window) => window,
+    };
+    let range = window.own;
+    let task = tokio::task::spawn_blocking(move || search.scan(&window));
+    let hits = task.await.map_err(|error| Error::failed(format!("searching {range}: {error}")))??;
+    Ok(Batch { range, state: State::Read, why: None, hits })
+}

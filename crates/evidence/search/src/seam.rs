@@ -1,0 +1,119 @@
+//! Windows over a device that is read in parts: neighbours overlap, so that no match is cut, and each match begins in one
+//! window's own range.
+//!
+//! A window is a part that was read with the end of the bytes before it. Its own range ends before the part does: matches that
+//! begin later may reach into the next part, and belong to the next window. No byte is read twice.
+
+use cheetah_device::{ByteRange, Data};
+
+/// The bytes around a window's own range that decide about its matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// Bytes before it.
+    pub before: usize,
+    /// Bytes after it.
+    pub after: usize,
+}
+
+/// Consecutive bytes of the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The offset of the first byte.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Matches that begin here are this window's.
+    pub own: ByteRange,
+}
+
+/// Makes windows of parts that are read in order.
+pub struct Seams {
+    overlap: Overlap,
+    /// The last bytes that were read, which the next window begins with.
+    tail: Vec<u8>,
+    /// The offset after them.
+    end: u64,
+    /// The end of the last window's own range.
+    owned: u64,
+}
+
+impl Seams {
+    /// Begins before the first part.
+    pub const fn new(overlap: Overlap) -> Self {
+        Self { overlap, tail: Vec::new(), end: 0, owned: 0 }
+    }
+
+    /// Takes the part that was read at `offset`, after those before. Returns the windows that are complete now: up to two, if
+    /// the part does not follow the last one at once.
+    pub fn push(&mut self, offset: u64, data: &Data) -> Vec<Window> {
+        let mut windows = Vec::new();
+        if offset != self.end {
+            windows.extend(self.finish());
+            (self.end, self.owned) = (offset, offset);
+        }
+        let start = self.end - self.tail.len() as u64;
+        let mut bytes = std::mem::take(&mut self.tail);
+        data.runs().for_each(|run| bytes.extend_from_slice(run));
+        self.end += data.len();
+        let own = ByteRange::between(self.owned, self.end.saturating_sub(self.overlap.after as u64));
+        if own.is_empty() {
+            self.tail = bytes;
+            return windows;
+        }
+        self.owned = own.end();
+        let kept = self.owned.saturating_sub(self.overlap.before as u64).max(start);
+        // Not truncated: an index of the window.
+        self.tail = bytes.get((kept - start) as usize..).unwrap_or_default().to_vec();
+        windows.push(Window { offset: start, bytes, own });
+        windows
+    }
+
+    /// Returns the window that ends with the last part, if it has matches of its own.
+    pub fn finish(&mut self) -> Option<Window> {
+        let bytes = std::mem::take(&mut self.tail);
+        let own = ByteRange::between(self.owned, self.end);
+        self.owned = self.end;
+        (!own.is_empty()).then(|| Window { offset: self.end - bytes.len() as u64, bytes, own })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn each_byte_is_in_one_own_range_with_its_neighbours(
+            parts in prop::collection::vec((0u64..4, 1usize..40), 1..20),
+            before in 0usize..20,
+            after in 0usize..20,
+        ) {
+            let mut seams = Seams::new(Overlap { before, after });
+            let (mut at, mut runs, mut windows) = (0u64, Vec::<ByteRange>::new(), Vec::new());
+            for (gap, len) in parts {
+                at += gap.saturating_sub(1);
+                let bytes: Vec<u8> = (at..at + len as u64).map(|at| at as u8).collect();
+                match runs.last_mut() {
+                    Some(last) if last.end() == at => last.len += len as u64,
+                    _ => runs.push(ByteRange::new(at, len as u64)),
+                }
+                windows.extend(seams.push(at, &bytes.into()));
+                at += len as u64;
+            }
+            windows.extend(seams.finish());
+            prop_assert_eq!(cheetah_device::coalesce(windows.iter().map(|window| window.own).collect(), 0), runs.clone());
+            prop_assert!(windows.windows(2).all(|pair| pair[0].own.end() <= pair[1].own.offset));
+            for window in windows {
+                let range = ByteRange::new(window.offset, window.bytes.len() as u64);
+                prop_assert!(window.bytes.iter().zip(range.offset..).all(|(byte, at)| *byte == at as u8));
+                let run = runs.iter().find(|run| run.contains(window.own)).unwrap();
+                let wanted = ByteRange::between(
+                    window.own.offset.saturating_sub(before as u64), window.own.end() + after as u64);
+                prop_assert!(run.contains(range) && range.contains(wanted.intersection(*run).unwrap()));
+            }
+        }
+    }
+}

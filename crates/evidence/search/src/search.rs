@@ -1,0 +1,215 @@
+//! An order, compiled.
+
+use cheetah_device::ByteRange;
+use cheetah_device::data::is_zero;
+use cheetah_error::{Error, Result};
+
+use crate::encoding::TextEncoding;
+use crate::expression::{Expression, Parsed};
+use crate::found::Found;
+use crate::hit::Hit;
+use crate::literal::Literals;
+use crate::order::Order;
+use crate::seam::{Overlap, Window};
+
+/// The maximum number of bytes that are shown before and after a hit.
+pub const CONTEXT_BYTES_MAX: usize = 4096;
+/// The bytes beside a match at which an assertion may look: those of one character.
+const ASSERTED_BYTES: usize = 4;
+/// The maximum number of hits of a window: more are of no use, and take memory.
+const WINDOW_HITS_MAX: usize = 1 << 20;
+
+/// What kind of pattern is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatternKind {
+    /// A word.
+    Word,
+    /// A regular expression.
+    Expression,
+    /// A well-known kind of data.
+    Finder,
+}
+
+/// A pattern of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    /// What it is.
+    pub kind: PatternKind,
+    /// The word, the expression, or the name of the finder.
+    pub name: String,
+    /// The encodings in which it is searched; none if it cannot be written in any of those that were chosen.
+    pub encodings: Vec<TextEncoding>,
+    /// Whether it is not searched in UTF-16, although that was chosen, because it has assertions.
+    pub has_assertions: bool,
+}
+
+/// An order, compiled.
+pub struct Search {
+    patterns: Vec<Pattern>,
+    words: usize,
+    literals: Option<Literals>,
+    expressions: Vec<Expression>,
+    context_bytes: usize,
+    overlap: Overlap,
+    matches_zeros: bool,
+}
+
+impl Search {
+    /// Compiles an order.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Misuse` if it asks for nothing, for too much, or for an expression that is wrong or has no maximum length.
+    pub fn new(order: &Order) -> Result<Self> {
+        let order = order.checked()?;
+        let pattern =
+            |kind, name: &str| Pattern { kind, name: name.to_owned(), encodings: Vec::new(), has_assertions: false };
+        let mut patterns: Vec<_> = order.words.iter().map(|word| pattern(PatternKind::Word, word)).collect();
+        let literals = Literals::new(&order, |word, encoding| {
+            patterns.get_mut(word).into_iter().for_each(|pattern| pattern.encodings.push(encoding));
+        })?;
+        let words = patterns.len();
+        let mut expressions = Vec::new();
+        for text in &order.expressions {
+            let mut pattern = pattern(PatternKind::Expression, text);
+            compile_expression(&order, &mut pattern, patterns.len() - words, &mut expressions)?;
+            patterns.push(pattern);
+        }
+        for finder in &order.finders {
+            let mut pattern = pattern(PatternKind::Finder, finder.name());
+            let (text, check) = finder.rule();
+            let parsed = Parsed::new(text, false)?;
+            for encoding in narrow_and_wide(&order.encodings) {
+                expressions.extend(parsed.compiled(number(patterns.len() - words), encoding, Some(check))?);
+                pattern.encodings.push(encoding);
+            }
+            patterns.push(pattern);
+        }
+        let longest = expressions.iter().map(|expression| expression.bytes_max);
+        let longest = longest.chain(literals.iter().map(|literals| literals.bytes_max)).max().unwrap_or(1).max(1);
+        let context_bytes = order.context_bytes.min(CONTEXT_BYTES_MAX);
+        let overlap = Overlap {
+            before: context_bytes.max(longest - 1 + ASSERTED_BYTES),
+            after: longest - 1 + context_bytes.max(ASSERTED_BYTES),
+        };
+        let search = Self { patterns, words, literals, expressions, context_bytes, overlap, matches_zeros: false };
+        let matches_zeros = search.has_match(&vec![0; 2 * longest + 2 * ASSERTED_BYTES])?;
+        Ok(Self { matches_zeros, ..search })
+    }
+
+    /// The patterns: words, expressions and finders, in the order in which they were given.
+    pub fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
+    /// The overlap that neighbouring windows need.
+    pub const fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+
+    /// Finds the hits that begin in the own range of a window, ordered by offset, length and pattern. The window reaches beyond
+    /// that by the [`overlap`](Self::overlap), or to the end of what can be read.
+    ///
+    /// # Errors
+    ///
+    /// If there are more than a million.
+    pub fn scan(&self, window: &Window) -> Result<Vec<Hit>> {
+        if !self.matches_zeros && is_zero(&window.bytes) {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        self.each(&window.bytes, |match_| {
+            let is_own = window.own.contains(ByteRange::new(window.offset + match_.start as u64, 1));
+            if is_own {
+                found.push(match_);
+            }
+            if found.len() > WINDOW_HITS_MAX {
+                return Err(Error::misuse(format!(
+                    "more than {WINDOW_HITS_MAX} hits begin in {}: search for something longer or rarer",
+                    window.own
+                )));
+            }
+            Ok(())
+        })?;
+        let mut hits: Vec<_> = found.iter().filter_map(|found| self.hit(window, found)).collect();
+        hits.sort_by(|one, other| self.place(one).cmp(&self.place(other)));
+        Ok(hits)
+    }
+
+    /// What hits are ordered by.
+    fn place(&self, hit: &Hit) -> (u64, usize, usize, Option<usize>) {
+        let encodings = self.patterns.get(hit.pattern).map(|pattern| &pattern.encodings);
+        let encoding = encodings.and_then(|all| all.iter().position(|encoding| *encoding == hit.encoding));
+        (hit.offset, hit.bytes.len(), hit.pattern, encoding)
+    }
+
+    fn hit(&self, window: &Window, found: &Found) -> Option<Hit> {
+        let end = found.start + found.len;
+        // Characters of UTF-16 are whole.
+        let context = self.context_bytes - self.context_bytes % found.encoding.unit_bytes();
+        let from = found.start.saturating_sub(context);
+        let from = from + (found.start - from) % found.encoding.unit_bytes();
+        let to = (end + context).min(window.bytes.len());
+        Some(Hit {
+            offset: window.offset + found.start as u64,
+            pattern: found.pattern as usize,
+            encoding: found.encoding,
+            bytes: window.bytes.get(found.start..end)?.to_vec(),
+            before: window.bytes.get(from..found.start)?.to_vec(),
+            after: window.bytes.get(end..to)?.to_vec(),
+        })
+    }
+
+    /// Calls `found` for each match in `bytes`, with the index of its pattern among all.
+    fn each(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
+        if let Some(literals) = &self.literals {
+            literals.scan(bytes, &mut found)?;
+        }
+        for expression in &self.expressions {
+            expression.scan(bytes, |match_| found(Found { pattern: match_.pattern + number(self.words), ..match_ }))?;
+        }
+        Ok(())
+    }
+
+    fn has_match(&self, bytes: &[u8]) -> Result<bool> {
+        let mut any = false;
+        self.each(bytes, |_| {
+            any = true;
+            Ok(())
+        })?;
+        Ok(any)
+    }
+}
+
+/// Compiles an expression: as it is, and for the UTF-16 among the encodings.
+fn compile_expression(
+    order: &Order,
+    pattern: &mut Pattern,
+    index: usize,
+    expressions: &mut Vec<Expression>,
+) -> Result<()> {
+    let parsed = Parsed::new(&pattern.name, order.ignore_case)?;
+    let wide = order.encodings.iter().copied().filter(|encoding| encoding.unit_bytes() > 1);
+    for encoding in [TextEncoding::Utf8].into_iter().chain(wide) {
+        match parsed.compiled(number(index), encoding, None)? {
+            Some(expression) => {
+                expressions.push(expression);
+                pattern.encodings.push(encoding);
+            }
+            None => pattern.has_assertions |= parsed.has_assertions(),
+        }
+    }
+    Ok(())
+}
+
+/// The encodings of patterns over ASCII: they have the same bytes in all encodings but UTF-16.
+fn narrow_and_wide(encodings: &[TextEncoding]) -> Vec<TextEncoding> {
+    let is_narrow = |encoding: &TextEncoding| encoding.unit_bytes() == 1;
+    let narrow = encodings.iter().any(is_narrow).then_some(TextEncoding::Utf8);
+    narrow.into_iter().chain(encodings.iter().copied().filter(|encoding| !is_narrow(encoding))).collect()
+}
+
+/// An index as it is stored. Orders have a maximum size.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

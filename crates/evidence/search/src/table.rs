@@ -1,0 +1,51 @@
+//! The table of hits, as CSV (RFC 4180).
+
+use std::io::{self, Write};
+
+use csv::Writer;
+
+use crate::hit::Hit;
+use crate::search::Search;
+
+/// The names of the columns.
+const COLUMNS: [&str; 6] = ["offset", "length", "pattern", "encoding", "text", "context"];
+
+/// A table of hits that is written row by row.
+pub struct HitTable<W: Write> {
+    rows: Writer<W>,
+}
+
+impl<W: Write> HitTable<W> {
+    /// Begins a table, with the names of its columns.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn new(to: W) -> io::Result<Self> {
+        let mut rows = Writer::from_writer(to);
+        rows.write_record(COLUMNS)?;
+        Ok(Self { rows })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn add(&mut self, hit: &Hit, search: &Search) -> io::Result<()> {
+        let name = search.patterns().get(hit.pattern).map_or("", |pattern| pattern.name.as_str());
+        let (offset, length) = (hit.offset.to_string(), hit.len().to_string());
+        let (encoding, text, context) = (hit.encoding.name(), hit.text(), hit.context());
+        self.rows.write_record([offset.as_str(), &length, name, &encoding, &text, &context])?;
+        Ok(())
+    }
+
+    /// Writes what is left, and returns the writer below.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn finish(self) -> io::Result<W> {
+        self.rows.into_inner().map_err(csv::IntoInnerError::into_error)
+    }
+}
