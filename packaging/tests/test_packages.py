@@ -22,6 +22,7 @@ FILES = {
     "usr/share/man/man1/cheetah.1.gz",
 }
 NAME = "cheetah-forensics"
+FAST = "-Zgzip -z1"
 # Crates that the program is linked with, and one that only its tests are.
 LINKED, NOT_LINKED = ("tokio", "zstd-sys"), "proptest"
 
@@ -30,7 +31,11 @@ LINKED, NOT_LINKED = ("tokio", "zstd-sys"), "proptest"
 def deb(pack: Callable[..., Path]) -> Path:
     """The package for Debian, compressed quickly."""
     program("dpkg-deb")
-    return pack("deb", COMPRESSION="-Zgzip -z1")
+    return pack("deb", COMPRESSION=FAST)
+
+
+def test_the_package_for_debian_has_the_same_bytes_when_it_is_made_again(deb: Path, pack: Callable[..., Path]) -> None:
+    assert pack("deb", COMPRESSION=FAST).read_bytes() == deb.read_bytes()
 
 
 def test_lintian_finds_nothing_wrong_with_the_package_for_debian(deb: Path) -> None:

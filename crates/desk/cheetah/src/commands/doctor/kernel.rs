@@ -12,7 +12,7 @@ use crate::answers::doctor::{Check, State};
 pub struct Mounting {
     /// Whether `/dev/fuse` can be opened.
     device: io::Result<()>,
-    /// Whether this is root, who needs no helper.
+    /// Whether this is root, which needs no helper.
     is_root: bool,
     /// Whether the program that mounts for other users is there.
     has_helper: bool,
