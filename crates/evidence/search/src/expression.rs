@@ -217,7 +217,11 @@ mod tests {
             |text| Parsed::new(text, false).unwrap().compiled(0, TextEncoding::Utf8, None).unwrap().unwrap();
         let matches = |text, bytes: &[u8]| {
             let mut all = Vec::new();
-            expression(text).scan(bytes, |found| Ok(all.push((found.start, found.len)))).unwrap();
+            let note = |found: Found| {
+                all.push((found.start, found.len));
+                Ok(())
+            };
+            expression(text).scan(bytes, note).unwrap();
             all
         };
         assert_eq!(matches("a{2,3}", b"aaaa b aa"), [(0, 3), (1, 3), (7, 2)]);

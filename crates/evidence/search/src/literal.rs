@@ -226,7 +226,11 @@ mod tests {
         };
         let literals = Literals::new(&order, |_, _| {}).unwrap().unwrap();
         let mut starts = Vec::new();
-        literals.scan(b"\x83\x61\x83\x41", |found| Ok(starts.push(found.start))).unwrap();
+        let note = |found: Found| {
+            starts.push(found.start);
+            Ok(())
+        };
+        literals.scan(b"\x83\x61\x83\x41", note).unwrap();
         assert_eq!(starts, [2]);
     }
 }

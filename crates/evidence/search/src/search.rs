@@ -132,7 +132,7 @@ impl Search {
             Ok(())
         })?;
         let mut hits: Vec<_> = found.iter().filter_map(|found| self.hit(window, found)).collect();
-        hits.sort_by(|one, other| self.place(one).cmp(&self.place(other)));
+        hits.sort_by_cached_key(|hit| self.place(hit));
         Ok(hits)
     }
 

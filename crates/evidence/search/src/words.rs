@@ -16,7 +16,7 @@ pub fn read_words(bytes: &[u8]) -> Result<Vec<String>> {
     let text = text.ok_or_else(|| {
         Error::misuse("the list of words is no text: store it as UTF-8, or as UTF-16 with a byte order mark")
     })?;
-    let lines = text.split(|c: char| matches!(c, '\n' | '\r' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}'));
+    let lines = text.split(['\n', '\r', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}']);
     let mut words = Vec::new();
     for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
         if line.contains(is_control) {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::encoding::TextEncoding;
 use crate::expression::Parsed;
+use crate::found::Found;
 
 /// The hits of a finder in a text, in an encoding.
 fn found_in(finder: Finder, bytes: &[u8], encoding: TextEncoding) -> Vec<(usize, usize)> {
@@ -8,7 +9,11 @@ fn found_in(finder: Finder, bytes: &[u8], encoding: TextEncoding) -> Vec<(usize,
     let parsed = Parsed::new(expression, false).unwrap();
     let mut all = Vec::new();
     let compiled = parsed.compiled(0, encoding, Some(check)).unwrap().unwrap();
-    compiled.scan(bytes, |found| Ok(all.push((found.start, found.len)))).unwrap();
+    let note = |found: Found| {
+        all.push((found.start, found.len));
+        Ok(())
+    };
+    compiled.scan(bytes, note).unwrap();
     all
 }
 

@@ -24,7 +24,7 @@ pub fn hits(order: &Order, bytes: &[u8], runs: &[ByteRange]) -> Vec<Place> {
             expression(bytes, text, |start, len| add(start, len, order.words.len() + index, TextEncoding::Utf8));
         }
     }
-    all.sort_by(|one, other| (one.0, one.1, one.2).cmp(&(other.0, other.1, other.2)));
+    all.sort_by_key(|place| (place.0, place.1, place.2));
     all
 }
 
