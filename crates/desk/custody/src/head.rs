@@ -48,17 +48,20 @@ impl NotedHead {
     }
 }
 
-impl FromStr for NotedHead {
-    type Err = String;
+/// The error for a text that is no [`NotedHead`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no head of a log, which is RECORDS:SHA256, as 12:3f5a…, with 64 digits")]
+pub struct NotAHead(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for NotedHead {
+    type Err = NotAHead;
+
+    fn from_str(text: &str) -> Result<Self, NotAHead> {
         let parsed = text.split_once(':').and_then(|(records, sha256)| {
             let sha256 = sha256.to_ascii_lowercase();
             Some(Self { records: records.parse().ok().filter(|records| *records > 0)?, sha256 })
         });
-        parsed.filter(|head| is_hex(&head.sha256, 64)).ok_or_else(|| {
-            format!("'{text}' is no head of a log, which is RECORDS:SHA256, as 12:3f5a…, with 64 digits")
-        })
+        parsed.filter(|head| is_hex(&head.sha256, 64)).ok_or_else(|| NotAHead(text.to_owned()))
     }
 }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cheetah_device::os_error;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Kind, Result};
 use cheetah_image::hash::hex;
 use cheetah_image::regular;
 use ed25519_dalek::Signer as _;
@@ -114,12 +114,7 @@ impl SigningKey {
         let mut text = String::new();
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io(doing(), &error))?;
         let seed = pem_decode(&text, PRIVATE_LABEL).and_then(|der| strip(&der, &PRIVATE_BEGINS));
-        let seed = seed.ok_or_else(|| {
-            Error::failed(format!(
-                "{} holds no Ed25519 key in PEM (PKCS #8); move it away or name another",
-                path.display()
-            ))
-        })?;
+        let seed = seed.ok_or_else(|| Error::caused(Kind::Failed, NoKey(path.to_owned())))?;
         Ok(Some(Self(ed25519_dalek::SigningKey::from_bytes(&seed))))
     }
 
@@ -221,6 +216,11 @@ impl fmt::Display for PublicKey {
     }
 }
 
+/// A file holds no private key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} holds no Ed25519 key in PEM (PKCS #8); move it away or name another", .0.display())]
+struct NoKey(PathBuf);
+
 /// The error for a text that is not a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ed25519 public key in base64 of DER")]
@@ -313,7 +313,7 @@ mod tests {
         let path = dir.path().join("custody.key");
         std::fs::write(&path, "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(SigningKey::load(&path).unwrap_err().to_string().contains("holds no Ed25519 key"));
+        assert_eq!(SigningKey::load(&path).unwrap_err().cause(), Some(&NoKey(path.clone())));
         assert_eq!(PublicKey::named(path.to_str().unwrap()).unwrap_err().exit_code(), 2);
         assert_eq!(PublicKey::named("nonsense").unwrap_err().exit_code(), 2);
         // A point of small order: anything is signed by it.

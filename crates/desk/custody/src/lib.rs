@@ -44,7 +44,7 @@ pub use check::{Known, check, verify_log};
 pub use cheetah_image::coverage::map_path;
 pub use event::{CustodyEvent, FILES_LOGGED_TOGETHER, FileRead, Finished, Span, Started, Verified, source};
 pub use filling::FillLog;
-pub use head::{Head, NotedHead};
+pub use head::{Head, NotAHead, NotedHead};
 pub use key::{KeyId, PublicKey, SigningKey};
 pub use log::{CustodyLog, Receipt};
 pub use placed::PlacedHead;

@@ -235,6 +235,8 @@ pub struct Problem {
     pub why: String,
 }
 
+impl std::error::Error for Problem {}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.fault {

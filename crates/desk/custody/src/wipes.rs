@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cheetah_control::receipt::{Receipt, Statement};
+use cheetah_control::receipt::{BadReceipt, Receipt, Statement};
 use cheetah_device::visible::OneLine;
 use serde::Serialize;
 
@@ -23,6 +23,20 @@ pub struct Wipes {
     seen: BTreeMap<String, Statement>,
 }
 
+/// Why a receipt is not counted. Each has the name of its node.
+#[derive(Debug, thiserror::Error)]
+enum NotCounted {
+    /// Its signature is not valid.
+    #[error("the receipt of {0} is not valid: {1}")]
+    NotValid(String, #[source] BadReceipt),
+    /// It is of a room other than the one that the log is about.
+    #[error("the receipt of {0} is not of the room in which this record was written")]
+    OtherRoom(String),
+    /// Another receipt has its nonce.
+    #[error("the receipt of {0} has the nonce of another one")]
+    UsedNonce(String),
+}
+
 impl Wipes {
     /// Whether there is no receipt in the log.
     pub fn is_empty(&self) -> bool {
@@ -36,19 +50,18 @@ impl Wipes {
         }
     }
 
-    fn count(&mut self, receipt: Receipt, room: Option<&str>) -> Result<(), String> {
+    fn count(&mut self, receipt: Receipt, room: Option<&str>) -> Result<(), NotCounted> {
         let statement = &receipt.statement;
-        let node = OneLine(&statement.node);
-        let signer = receipt.signer();
-        let signer = signer.map_err(|error| format!("the receipt of {node} is not valid: {error}"))?;
+        let node = || OneLine(&statement.node).to_string();
+        let signer = receipt.signer().map_err(|error| NotCounted::NotValid(node(), error))?;
         let found = signer.map(|signer| signer.room.to_string());
         if room.is_some() && found.is_some() && found.as_deref() != room {
-            return Err(format!("the receipt of {node} is not of the room in which this record was written"));
+            return Err(NotCounted::OtherRoom(node()));
         }
         match self.seen.get(&statement.nonce) {
             // A drive that is destroyed in several attempts records the first receipts again.
             Some(seen) if seen == statement => return Ok(()),
-            Some(_) => return Err(format!("the receipt of {node} has the nonce of another one")),
+            Some(_) => return Err(NotCounted::UsedNonce(node())),
             None => {}
         }
         match found {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Kind, Result};
 use cheetah_tls::{Fingerprint, Identity, Role, RoomId};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
@@ -20,6 +20,11 @@ use crate::register::{Admission, Member, Register};
 
 /// Certificates are valid in all years that they can express: clocks are wrong, and revocation ends a membership.
 const YEARS: (i32, i32) = (1970, 9999);
+
+/// A certificate does not belong to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate is another key's")]
+struct OtherKey;
 
 /// A room's key and certificate.
 pub struct Authority {
@@ -78,7 +83,7 @@ impl Authority {
             CertificateDer::from_pem_slice(certificate).map_err(|_| Error::failed("the certificate is malformed"))?;
         match Fingerprint::of_certificate(&der) {
             Ok(found) if found == fingerprint => {}
-            Ok(_) => return Err(Error::failed("the certificate is another key's")),
+            Ok(_) => return Err(Error::caused(Kind::Failed, OtherKey)),
             Err(_) => return Err(Error::failed("the certificate is malformed")),
         }
         let certificate = String::from_utf8_lossy(certificate).into_owned();
@@ -297,7 +302,7 @@ mod tests {
     fn another_keys_certificate_is_refused() {
         let (one, other) = (Authority::generate("a").unwrap(), Authority::generate("a").unwrap());
         let mixed = Authority::from_pem("a", one.key_pem().as_bytes(), other.certificate_pem().as_bytes());
-        assert!(mixed.unwrap_err().to_string().contains("another key's"));
+        assert_eq!(mixed.unwrap_err().cause(), Some(&OtherKey));
         for bad in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
             assert!(Authority::from_pem("a", one.key_pem().as_bytes(), bad.as_bytes()).is_err());
             assert!(Authority::from_pem("a", bad.as_bytes(), one.certificate_pem().as_bytes()).is_err());

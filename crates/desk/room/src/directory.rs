@@ -23,6 +23,23 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
+/// Why something is not taken for the user's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotOwn {
+    /// A link, which could lead to any file.
+    #[error("it is a symbolic link")]
+    Link,
+    /// A pipe, a socket or a device, or a file in the place of a directory.
+    #[error("it is of another type")]
+    OtherType,
+    /// It belongs to another user.
+    #[error("it belongs to user {0}")]
+    OtherUser(u32),
+    /// Other users may read or write it.
+    #[error("it has the mode {0:03o}")]
+    Shared(u32),
+}
+
 /// An open directory of the user's own.
 #[derive(Debug)]
 pub struct OwnDirectory {
@@ -110,7 +127,8 @@ impl OwnDirectory {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => {
-                return Err(Error::failed(format!("{} is a symbolic link, and is not followed", path.display())));
+                let sentence = format!("{} is a symbolic link, and is not followed", path.display());
+                return Err(Error::failed(sentence).because(NotOwn::Link));
             }
             Err(errno) => return Err(failed("opening", &path, errno)),
         };
@@ -249,7 +267,8 @@ fn check(fd: impl AsFd, path: &Path, wanted: FileType) -> Result<()> {
     let shown = path.display();
     let stat = rustix::fs::fstat(fd).map_err(|errno| failed("reading", path, errno))?;
     if FileType::from_raw_mode(stat.st_mode) != wanted {
-        return Err(Error::failed(format!("{shown} is not a regular file; move it away")));
+        let sentence = format!("{shown} is not a regular file; move it away");
+        return Err(Error::failed(sentence).because(NotOwn::OtherType));
     }
     let user = rustix::process::geteuid();
     // Root may use the directory of the user who called sudo.
@@ -259,13 +278,15 @@ fn check(fd: impl AsFd, path: &Path, wanted: FileType) -> Result<()> {
              your own (XDG_CONFIG_HOME)",
             stat.st_uid,
             user.as_raw()
-        )));
+        ))
+        .because(NotOwn::OtherUser(stat.st_uid)));
     }
-    if stat.st_mode & OTHERS != 0 {
+    let mode = stat.st_mode & 0o777;
+    if mode & OTHERS != 0 {
         return Err(Error::failed(format!(
-            "others may read or write {shown} (mode {:03o}); if nobody did, run: chmod go= {shown}",
-            stat.st_mode & 0o777
-        )));
+            "others may read or write {shown} (mode {mode:03o}); if nobody did, run: chmod go= {shown}"
+        ))
+        .because(NotOwn::Shared(mode)));
     }
     Ok(())
 }
@@ -321,14 +342,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_read_is_refused_with_the_command_that_helps() {
+    fn what_others_may_read_is_refused() {
         let (_dir, own) = own();
         own.write("key", b"one").unwrap();
         set_mode(&own.at("key"), 0o640);
-        let why = own.read("key", 9).unwrap_err().to_string();
-        assert!(why.contains("mode 640") && why.contains("chmod go="), "{why}");
+        assert_eq!(own.read("key", 9).unwrap_err().cause(), Some(&NotOwn::Shared(0o640)));
         set_mode(own.path(), 0o750);
-        assert!(OwnDirectory::open(own.path()).unwrap_err().to_string().contains("mode 750"));
+        assert_eq!(OwnDirectory::open(own.path()).unwrap_err().cause(), Some(&NotOwn::Shared(0o750)));
     }
 
     #[test]
@@ -338,7 +358,7 @@ mod tests {
         std::fs::write(&outside, b"secret").unwrap();
         set_mode(&outside, 0o600);
         symlink(&outside, own.at("key")).unwrap();
-        assert!(own.read("key", 9).unwrap_err().to_string().contains("symbolic link"));
+        assert_eq!(own.read("key", 9).unwrap_err().cause(), Some(&NotOwn::Link));
         assert!(own.try_lock("key").is_err());
         own.write("key", b"new").unwrap();
         assert_eq!(std::fs::read(&outside).unwrap(), b"secret", "the link was replaced");
@@ -350,7 +370,7 @@ mod tests {
     fn a_pipe_is_refused_at_once() {
         let (_dir, own) = own();
         rustix::fs::mknodat(CWD, own.at("key"), FileType::Fifo, FILE_MODE, 0).unwrap();
-        assert!(own.read("key", 9).unwrap_err().to_string().contains("not a regular file"));
+        assert_eq!(own.read("key", 9).unwrap_err().cause(), Some(&NotOwn::OtherType));
     }
 
     #[test]

@@ -150,6 +150,20 @@ pub struct Place {
     pub approved: bool,
 }
 
+/// Why a table is not read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTable {
+    /// It is not such a table.
+    #[error("{}", .0.message().replace('\n', " "))]
+    Malformed(#[from] toml::de::Error),
+    /// It has more machines than there are places.
+    #[error("it has too many entries")]
+    TooMany,
+    /// It cannot be written as text.
+    #[error(transparent)]
+    Encode(#[from] toml::ser::Error),
+}
+
 /// Why a machine cannot wait, or cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -220,10 +234,10 @@ impl Pending {
     /// # Errors
     ///
     /// If it is malformed.
-    pub fn decode(text: &str) -> Result<Self, String> {
-        let table: Self = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
+    pub fn decode(text: &str) -> Result<Self, BadTable> {
+        let table: Self = toml::from_str(text)?;
         if table.places.len() > PLACES {
-            return Err("it has too many entries".into());
+            return Err(BadTable::TooMany);
         }
         Ok(table)
     }
@@ -233,8 +247,8 @@ impl Pending {
     /// # Errors
     ///
     /// If it cannot be encoded.
-    pub fn encode(&self) -> Result<String, String> {
-        toml::to_string(self).map_err(|error| error.to_string())
+    pub fn encode(&self) -> Result<String, BadTable> {
+        Ok(toml::to_string(self)?)
     }
 
     /// Reserves a place. `id` and `nonce` must be random.

@@ -80,6 +80,6 @@ mod tests {
         let options = SourceOptions::new(LinkUse::default(), Duration::from_secs(60));
         let error = open("ftp://host/disk.raw", &options).await.err().expect("no source");
         assert!(error.is_misuse(), "{error}");
-        assert!(error.to_string().contains("ftp") && error.to_string().contains("nbd://"), "{error}");
+        assert!(error.to_string().contains("nbd://"), "{error}");
     }
 }

@@ -344,7 +344,7 @@ fn id(file: &DriveFile) -> Result<[u8; ID_BYTES]> {
 fn error_of(file: &DriveFile, error: &SealError) -> Error {
     let text = format!("{}: {error}", file.path.display());
     match error {
-        SealError::NotAuthentic(_) | SealError::Malformed(_) => Error::evidence(text),
+        SealError::NotAuthentic(_) | SealError::OldRecord | SealError::Malformed(_) => Error::evidence(text),
         _ if error.is_misuse() => Error::misuse(text),
         _ => Error::failed(text),
     }

@@ -333,8 +333,7 @@ mod tests {
 
     #[test]
     fn more_memory_than_a_node_can_map_is_refused() {
-        let refused = Arena::new(LENT_BYTES_MAX + 1).err().unwrap().to_string();
-        assert!(refused.contains("lends between"), "{refused}");
+        assert!(Arena::new(LENT_BYTES_MAX + 1).is_err());
     }
 
     #[test]

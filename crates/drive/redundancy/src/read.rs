@@ -39,7 +39,7 @@ struct Rows {
     redundancy: Vec<Option<Bytes>>,
     digests: Vec<Option<Bytes>>,
     /// Parts that could not be read, with the last reason.
-    failed: Vec<Part>,
+    failed_parts: Vec<Part>,
     error: Option<Error>,
     /// A member answered too late.
     late: bool,
@@ -200,7 +200,7 @@ impl Inner {
             data: vec![None; k],
             redundancy: vec![None; m],
             digests: vec![None; m],
-            failed: Vec::new(),
+            failed_parts: Vec::new(),
             error: None,
             late: false,
         };
@@ -215,7 +215,7 @@ impl Inner {
         let mut remembered_digests = false;
         if next.iter().any(unready) {
             // Computing units needs other units, and all can be requested at once.
-            read.failed.extend(next.iter().copied().filter(unready));
+            read.failed_parts.extend(next.iter().copied().filter(unready));
             if let Some(cell) = self.digest_cells.get(group) {
                 read.digests[cell.index] = Some(self.digests_of_rows(&cell.digests, &rows));
                 remembered_digests = true;
@@ -270,7 +270,7 @@ impl Inner {
     /// nothing is left to read.
     fn next_parts(&self, group: u64, read: &Rows) -> Vec<Part> {
         let may_ask = |part: &Part| {
-            !read.has(*part) && !read.failed.contains(part) && self.members.is_ready(self.member_of(group, *part))
+            !read.has(*part) && !read.failed_parts.contains(part) && self.members.is_ready(self.member_of(group, *part))
         };
         let (digests, units): (Vec<Part>, Vec<Part>) =
             self.parts().filter(may_ask).partition(|part| matches!(part, Part::Digests(_)));
@@ -345,7 +345,7 @@ impl Inner {
     async fn fetch(self: &Arc<Self>, group: u64, rows: &Range<u64>, parts: &[Part], into: &mut Rows) -> Result<()> {
         let (ready, unready): (Vec<Part>, Vec<Part>) =
             parts.iter().partition(|part| self.members.is_ready(self.member_of(group, **part)));
-        into.failed.extend(unready);
+        into.failed_parts.extend(unready);
         for (part, answer) in join_all(ready.into_iter().map(|part| self.ask(group, rows, part, false))).await {
             self.take(group, rows, part, answer, into)?;
         }
@@ -381,7 +381,7 @@ impl Inner {
                     Failure::Late(_) => into.late = true,
                     _ => {}
                 }
-                into.failed.push(part);
+                into.failed_parts.push(part);
                 into.error = Some(failure.into_error());
             }
         }

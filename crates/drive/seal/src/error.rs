@@ -16,6 +16,12 @@ pub enum SealError {
     /// The bytes were made with another key, or were changed since.
     #[error("{0}")]
     NotAuthentic(&'static str),
+    /// The record lacks a writer that is known: it is that of an earlier time.
+    #[error("its seal record is older than the drive: put the newest .seal file beside the drive file")]
+    OldRecord,
+    /// Another process writes to the drive now.
+    #[error("another process has stored its seal record, and has taken the drive over; close it and open it again")]
+    TakenOver,
     /// No identity or passphrase opens the drive's key.
     #[error("{0}")]
     NoKey(String),

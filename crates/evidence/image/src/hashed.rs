@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use cheetah_device::{ByteRange, DynDevice};
+use cheetah_device::{ByteRange, DynDevice, Error as DeviceError};
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,20 @@ pub struct HashedStart {
     pub at: u64,
     /// The state of SHA-256 after them, in hexadecimal.
     pub state: String,
+}
+
+/// Why there is no hash of a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotHashed {
+    /// Too much of it was not read.
+    #[error("it is behind a link, and {missing_bytes} bytes of it did not pass, too many to read them for a hash")]
+    TooMuchMissing {
+        /// The number of bytes that were not read.
+        missing_bytes: u64,
+    },
+    /// What was missing cannot be read.
+    #[error("reading it for its hash: {0}")]
+    Read(#[from] DeviceError),
 }
 
 /// The hashes of the files of one image, while they are made.
@@ -131,21 +145,19 @@ impl HashedFiles {
     }
 
     /// The hash of each file, in order, or why there is none. Reads what was not read, unless it is too much.
-    pub async fn finish(&self) -> Vec<Result<String, String>> {
+    pub async fn finish(&self) -> Vec<Result<String, NotHashed>> {
         let shared = self.shared.lock().clone();
         let devices = shared.devices.lock().clone();
         let size: u64 = shared.files.iter().map(|file| file.lock().size).sum();
         let mut budget = READ_ONLY_FOR_HASHES_MAX.max(size / READ_ONLY_FOR_HASHES_SHARE);
         let finishing = devices.iter().zip(&shared.files).map(|(device, file)| {
-            let missing = file.lock().missing_bytes();
-            let left = budget.checked_sub(missing);
+            let missing_bytes = file.lock().missing_bytes();
+            let left = budget.checked_sub(missing_bytes);
             budget = left.unwrap_or(budget);
             async move {
                 match left {
                     Some(_) => finish(device, file).await,
-                    None => Err(format!(
-                        "it is behind a link, and {missing} bytes of it did not pass, too many to read them for a hash"
-                    )),
+                    None => Err(NotHashed::TooMuchMissing { missing_bytes }),
                 }
             }
         });
@@ -276,7 +288,7 @@ impl Progress {
 }
 
 /// Reads what is missing of a file.
-async fn finish(device: &DynDevice, file: &Mutex<Progress>) -> Result<String, String> {
+async fn finish(device: &DynDevice, file: &Mutex<Progress>) -> Result<String, NotHashed> {
     loop {
         let gap = {
             let progress = file.lock();
@@ -286,7 +298,7 @@ async fn finish(device: &DynDevice, file: &Mutex<Progress>) -> Result<String, St
             }
             ByteRange::new(gap.offset, gap.len.min(PIECE_BYTES))
         };
-        let read = device.read(gap).await.map_err(|error| format!("reading it for its hash: {error}"))?;
+        let read = device.read(gap).await?;
         file.lock().take(gap.offset, &read.into_bytes(), false);
     }
 }
@@ -312,7 +324,7 @@ mod tests {
         }
     }
 
-    fn expected(content: &[u8]) -> Vec<Result<String, String>> {
+    fn expected(content: &[u8]) -> Vec<Result<String, NotHashed>> {
         vec![Ok(hex(&Sha256::digest(content)))]
     }
 
@@ -423,7 +435,7 @@ mod tests {
             hashed.note(0, at, &piece, runtime.handle());
         }
         assert_eq!(hashed.shared.lock().held_bytes.load(Ordering::Relaxed), 0);
-        let why = runtime.block_on(hashed.finish()).remove(0).unwrap_err();
-        assert!(why.contains("did not pass"), "{why}");
+        let hash = runtime.block_on(hashed.finish()).remove(0);
+        assert!(matches!(hash, Err(NotHashed::TooMuchMissing { .. })), "{hash:?}");
     }
 }

@@ -160,6 +160,8 @@ pub struct Difference {
     pub is_final: bool,
 }
 
+impl std::error::Error for Difference {}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "its {} was {} and is now {}", self.what, self.then, self.now)

@@ -39,7 +39,7 @@ pub use bad_range::BadRange;
 pub use disk::AoeTarget;
 pub use evidence::{ConnectDigests, Evidence, LinkCounters};
 pub use hash::{HashChoice, HashKind, Hashes};
-pub use hashed::{HashedFiles, HashedStart};
+pub use hashed::{HashedFiles, HashedStart, NotHashed};
 pub use identity::{CaseData, Identity, Kind};
 pub use open::{Folder, claimed_format, open, open_behind};
 pub use raw::RawFile;

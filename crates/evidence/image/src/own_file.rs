@@ -63,6 +63,20 @@ impl Drop for LockedFile {
     }
 }
 
+/// What is in the place of a file of Cheetah's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotOurs {
+    /// A link, which could lead to any file.
+    #[error("is a symbolic link")]
+    Link,
+    /// A folder, a pipe, a socket or a device.
+    #[error("is not a regular file")]
+    NotRegular,
+    /// A file with another beginning.
+    #[error("is not a {0} of Cheetah's")]
+    OtherContent(&'static str),
+}
+
 /// A kind of file that Cheetah keeps beside evidence.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnFile {
@@ -216,28 +230,29 @@ impl OwnFile {
         };
         let failed = |error| self.failed("reading", path, &error);
         if !file.metadata().map_err(failed)?.is_file() {
-            return Err(self.refuse(path, "is not a regular file"));
+            return Err(self.refuse(path, NotOurs::NotRegular));
         }
         if !(self.begins)(&head(&file).map_err(failed)?) {
-            return Err(self.refuse(path, &format!("is not a {} of Cheetah's", self.name)));
+            return Err(self.refuse(path, NotOurs::OtherContent(self.name)));
         }
         Ok(Some(file))
     }
 
     fn cannot_open(self, path: &Path, error: &std::io::Error) -> Error {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::LOOP) => self.refuse(path, "is a symbolic link"),
-            Some(Errno::ISDIR | Errno::NXIO) => self.refuse(path, "is not a regular file"),
+            Some(Errno::LOOP) => self.refuse(path, NotOurs::Link),
+            Some(Errno::ISDIR | Errno::NXIO) => self.refuse(path, NotOurs::NotRegular),
             _ => self.failed("opening", path, error),
         }
     }
 
-    fn refuse(self, path: &Path, is: &str) -> Error {
+    fn refuse(self, path: &Path, is: NotOurs) -> Error {
         let (path, name) = (path.display(), self.name);
         Error::misuse(format!(
             "{path} {is}, and is left alone; Cheetah keeps its own {name} under that name: move it away, or choose \
              another name for the image"
         ))
+        .because(is)
     }
 
     fn failed(self, doing: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -316,9 +331,9 @@ mod tests {
 
     const NOTES: OwnFile = OwnFile { name: "notebook", begins: |head| head.is_empty() || head.starts_with(b"NOTES\n") };
 
-    fn refused<T: std::fmt::Debug>(result: Result<T>, word: &str) {
+    fn refused<T: std::fmt::Debug>(result: Result<T>, is: NotOurs) {
         let error = result.unwrap_err();
-        assert!(error.exit_code() == 2 && error.to_string().contains(word), "{error}");
+        assert!(error.is_misuse() && error.cause() == Some(&is), "{error}");
     }
 
     #[test]
@@ -378,19 +393,19 @@ mod tests {
             0,
         )
         .unwrap();
-        for (name, word) in [
-            ("diary", "is not a notebook of Cheetah's"),
-            ("link", "is a symbolic link"),
-            ("dangling", "is a symbolic link"),
-            ("folder", "is not a regular file"),
-            ("pipe", "is not a regular file"),
+        for (name, is) in [
+            ("diary", NotOurs::OtherContent("notebook")),
+            ("link", NotOurs::Link),
+            ("dangling", NotOurs::Link),
+            ("folder", NotOurs::NotRegular),
+            ("pipe", NotOurs::NotRegular),
         ] {
-            refused(NOTES.open(&at(name)), word);
-            refused(NOTES.open_or_create(&at(name)), word);
-            refused(NOTES.read(&at(name), 9), word);
-            refused(NOTES.check(&at(name)), word);
-            refused(NOTES.replace(&at(name), b"NOTES\n"), word);
-            refused(NOTES.remove(&at(name)), word);
+            refused(NOTES.open(&at(name)), is);
+            refused(NOTES.open_or_create(&at(name)), is);
+            refused(NOTES.read(&at(name), 9), is);
+            refused(NOTES.check(&at(name)), is);
+            refused(NOTES.replace(&at(name), b"NOTES\n"), is);
+            refused(NOTES.remove(&at(name)), is);
         }
         assert_eq!(fs::read(at("diary")).unwrap(), b"Dear diary");
         assert_eq!(fs::read(at("real")).unwrap(), b"NOTES\n");

@@ -14,6 +14,29 @@ use rustix::io::Errno;
 
 use crate::own_file::not_following_links;
 
+/// What is in the place of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAFile {
+    /// A folder.
+    #[error("it is a directory, not a file")]
+    Directory,
+    /// A pipe.
+    #[error("it is a named pipe, not a file")]
+    Pipe,
+    /// A socket.
+    #[error("it is a socket, not a file")]
+    Socket,
+    /// A link, which could lead to any file.
+    #[error("it is a symbolic link, which is not followed; put the file itself in its place")]
+    Link,
+    /// A device.
+    #[error("it is a device, not a file")]
+    Device,
+    /// A socket, or a device without a driver.
+    #[error("it is not a regular file")]
+    Other,
+}
+
 /// Opens the file or the disk that the user named for reading. A link is followed.
 ///
 /// # Errors
@@ -50,27 +73,25 @@ pub fn open_file(path: &Path) -> IoResult<File> {
 pub fn open_beside(path: &Path) -> IoResult<File> {
     let opened = not_following_links(OpenOptions::new().read(true)).open(path);
     let file = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP) => invalid("it is a symbolic link, which is not followed; put the file itself in its place"),
-        // A socket, or a device without a driver.
-        Some(Errno::NXIO) => invalid("it is not a regular file"),
+        Some(Errno::LOOP) => invalid(NotAFile::Link),
+        Some(Errno::NXIO) => invalid(NotAFile::Other),
         _ => error,
     })?;
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok(file) } else { Err(refusal(&metadata)) }
 }
 
-fn invalid(why: &str) -> IoError {
+fn invalid(why: NotAFile) -> IoError {
     IoError::new(ErrorKind::InvalidInput, why)
 }
 
 fn refusal(metadata: &Metadata) -> IoError {
     let kind = metadata.file_type();
     invalid(match () {
-        () if kind.is_dir() => "it is a directory, not a file",
-        () if kind.is_fifo() => "it is a named pipe, not a file",
-        () if kind.is_socket() => "it is a socket, not a file",
-        () if kind.is_symlink() => "it is a symbolic link, not a file",
-        () => "it is a device, not a file",
+        () if kind.is_dir() => NotAFile::Directory,
+        () if kind.is_fifo() => NotAFile::Pipe,
+        () if kind.is_socket() => NotAFile::Socket,
+        () => NotAFile::Device,
     })
 }
 
@@ -88,18 +109,25 @@ mod tests {
         mknodat(CWD, at("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         assert!(open_named(&at("file")).is_ok() && open_named(&at("link")).is_ok() && open_beside(&at("file")).is_ok());
-        for (path, word) in
-            [(at("pipe"), "pipe"), (at("socket"), ""), (dir.path().into(), "directory"), ("/dev/null".into(), "device")]
-        {
-            for refused in [open_named(&path), open_file(&path), open_beside(&path)] {
-                let error = refused.unwrap_err();
-                assert!(
-                    error.kind() == ErrorKind::InvalidInput && error.to_string().contains(word),
-                    "{path:?}: {error}"
-                );
+        let is = |opened: IoResult<File>| {
+            let error = opened.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            *error.get_ref().unwrap().downcast_ref::<NotAFile>().unwrap()
+        };
+        for (path, what) in [
+            (at("pipe"), NotAFile::Pipe),
+            (dir.path().into(), NotAFile::Directory),
+            ("/dev/null".into(), NotAFile::Device),
+        ] {
+            for opened in [open_named(&path), open_file(&path), open_beside(&path)] {
+                assert_eq!(is(opened), what, "{path:?}");
             }
         }
-        assert!(open_beside(&at("link")).unwrap_err().to_string().contains("symbolic link"));
+        assert_eq!(
+            [is(open_named(&at("socket"))), is(open_beside(&at("socket")))],
+            [NotAFile::Socket, NotAFile::Other]
+        );
+        assert_eq!(is(open_beside(&at("link"))), NotAFile::Link);
         assert_eq!(open_named(&at("absent")).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

@@ -22,6 +22,23 @@ use crate::watch::Watch;
 /// The maximum number of files for which the kernel is asked to report writes; the times of all are compared.
 const WATCHED_MAX: usize = 64;
 
+/// How a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Change {
+    /// There is no such file.
+    #[error("was removed")]
+    Removed,
+    /// Another file has its name.
+    #[error("was replaced")]
+    Replaced,
+    /// It has another size, or other times.
+    #[error("was written to (its size or its times say so)")]
+    Stamp,
+    /// The kernel says so.
+    #[error("was written to (a report of the kernel says so)")]
+    Reported,
+}
+
 /// The files of a source, watched until this is dropped.
 #[derive(Debug, Default)]
 pub struct Watching {
@@ -69,21 +86,18 @@ impl WatchedFile {
     }
 
     fn check(&self) -> Result<()> {
-        let changed = |how: &str| {
-            Error::evidence(format!(
-                "{} {how} while it was read; stop the program that writes to it, and start again",
-                self.path.display()
-            ))
+        let how = match std::fs::metadata(&self.path) {
+            Err(_) => Change::Removed,
+            Ok(now) if (now.dev(), now.ino()) != self.id => Change::Replaced,
+            Ok(now) if stamp_of(&now) != self.stamp => Change::Stamp,
+            Ok(_) if self.watch.as_ref().is_some_and(Watch::is_written) => Change::Reported,
+            Ok(_) => return Ok(()),
         };
-        match std::fs::metadata(&self.path) {
-            Err(_) => Err(changed("was removed")),
-            Ok(now) if (now.dev(), now.ino()) != self.id => Err(changed("was replaced")),
-            Ok(now) if stamp_of(&now) != self.stamp => Err(changed("was written to (its size or its times say so)")),
-            Ok(_) if self.watch.as_ref().is_some_and(Watch::is_written) => {
-                Err(changed("was written to (a report of the kernel says so)"))
-            }
-            Ok(_) => Ok(()),
-        }
+        let path = self.path.display();
+        Err(Error::evidence(format!(
+            "{path} {how} while it was read; stop the program that writes to it, and start again"
+        ))
+        .because(how))
     }
 }
 
@@ -114,20 +128,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk.raw");
         let fresh = || std::fs::write(&path, [7; 9000]).unwrap();
-        let changes: [(&str, &dyn Fn()); 4] = [
-            ("written to", &|| {
+        const WRITTEN: &[Change] = &[Change::Stamp, Change::Reported];
+        let changes: [(&[Change], &dyn Fn()); 4] = [
+            (WRITTEN, &|| {
                 // The time of modification is put back.
                 let file = File::options().write(true).open(&path).unwrap();
                 let then = file.metadata().unwrap().modified().unwrap();
                 file.write_all_at(b"x", 0).unwrap();
                 file.set_modified(then).unwrap();
             }),
-            ("written to", &|| File::options().write(true).open(&path).unwrap().set_len(1).unwrap()),
-            ("replaced", &|| {
+            (WRITTEN, &|| File::options().write(true).open(&path).unwrap().set_len(1).unwrap()),
+            (&[Change::Replaced], &|| {
                 std::fs::rename(&path, dir.path().join("away")).unwrap();
                 fresh();
             }),
-            ("removed", &|| std::fs::remove_file(&path).unwrap()),
+            (&[Change::Removed], &|| std::fs::remove_file(&path).unwrap()),
         ];
         for (how, change) in changes {
             fresh();
@@ -137,7 +152,7 @@ mod tests {
             watching.check().unwrap();
             change();
             let error = watching.check().unwrap_err();
-            assert!(error.exit_code() == 3 && error.to_string().contains(how), "{how}: {error}");
+            assert!(error.is_evidence() && error.cause().is_some_and(|change| how.contains(change)), "{error}");
         }
     }
 
@@ -167,7 +182,7 @@ mod tests {
         watching.check().unwrap();
         write(2);
         let error = watching.check().unwrap_err();
-        assert!(error.to_string().contains("its times say so"), "{error}");
+        assert_eq!(error.cause(), Some(&Change::Stamp), "{error}");
         // SAFETY: it was mapped above.
         unsafe { munmap(mapped, 8192) }.unwrap();
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::coverage::State;
+use crate::error::Withheld;
 use crate::layer::{Layer, Reads, Writes};
 use crate::{ByteRange, Coverage, Device, DynDevice, Error, Extent, Io, Result};
 
@@ -35,9 +36,11 @@ impl Layer for CoverageFilter {
     fn may_read(&self, range: ByteRange) -> Result<()> {
         let gap = self.coverage.runs(range).find(|(_, state)| *state != State::Read);
         gap.map_or(Ok(()), |(range, state)| {
-            let what = if state == State::Unread { "not read" } else { "unreadable" };
-            let why = format!("{what} {}", self.when).into();
-            Err(Error::Unreadable { device: self.name.clone(), range, why })
+            let reason = match state {
+                State::Unread => Withheld::NotRead(self.when),
+                _ => Withheld::WasUnreadable(self.when),
+            };
+            Err(Error::Withheld { device: self.name.clone(), range, reason })
         })
     }
 
@@ -76,8 +79,8 @@ mod tests {
         let filter = CoverageFilter::new(Arc::new(Memory::new(vec![0; 200])), coverage, "case42", "when it was filled");
         assert!(filter.read(ByteRange::new(0, 40)).await.is_ok() && filter.read(ByteRange::new(50, 150)).await.is_ok());
         let error = filter.read(ByteRange::new(0, 41)).await.unwrap_err();
-        assert!(matches!(error, Error::Unreadable { range, .. } if range == ByteRange::new(40, 1)), "{error}");
-        assert!(error.to_string().contains("unreadable when it was filled"), "{error}");
+        let reason = Withheld::WasUnreadable("when it was filled");
+        assert_eq!(error, Error::Withheld { device: "case42".into(), range: ByteRange::new(40, 1), reason });
         let extents = filter.extents(ByteRange::new(10, 190)).await.unwrap();
         assert_eq!(extents, [Extent::data(190)]);
         assert!(filter.write(0, Data::zeros(1), false).await.is_err());

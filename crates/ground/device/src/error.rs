@@ -94,6 +94,12 @@ pub enum Withheld {
     /// More of them was lost than the layout of the drive survives.
     #[error("more was lost here than the layout survives")]
     BeyondLayout,
+    /// They were never read from the source; the text says when they were not.
+    #[error("not read {0}")]
+    NotRead(&'static str),
+    /// The source could not read them; the text says when.
+    #[error("unreadable {0}")]
+    WasUnreadable(&'static str),
     /// Their writer has not closed the sealed drive.
     #[error("it is newer than the last root, and its writer has not closed the drive, so it is unverified")]
     Unverified,

@@ -37,8 +37,8 @@ mod tests {
 
     #[test]
     fn error_of_a_temporary_file_names_neither_it_nor_an_errno() {
-        let error = tempfile::Builder::new().prefix("secret").tempfile_in("/nonexistent").unwrap_err();
-        assert!(error.to_string().contains("secret"), "{error}");
+        let error = tempfile::Builder::new().prefix("secret-7").tempfile_in("/nonexistent").unwrap_err();
+        assert!(error.to_string().contains("secret-7"), "{error}");
         assert_eq!(describe(&error), "No such file or directory; check the path");
     }
 

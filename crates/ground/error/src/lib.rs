@@ -87,6 +87,11 @@ impl Error {
         Self::new(Kind::Evidence, sentence)
     }
 
+    /// An error of this kind with a source, which says what failed.
+    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(kind, source.to_string()).because(source)
+    }
+
     /// An error of [`Kind::Node`].
     pub fn node(fact: Fact, sentence: impl Into<String>) -> Self {
         Self::new(Kind::Node(fact), sentence)
@@ -192,9 +197,14 @@ impl Error {
         self.next.contains(&step.into())
     }
 
+    /// Its source, if that is of this type.
+    pub fn cause<T: StdError + 'static>(&self) -> Option<&T> {
+        self.source.as_deref()?.downcast_ref()
+    }
+
     /// The device's error, if a device reported one.
     pub fn device_error(&self) -> Option<&DeviceError> {
-        self.source.as_deref()?.downcast_ref()
+        self.cause()
     }
 
     /// What was being done when a device reported its error; otherwise the whole sentence.

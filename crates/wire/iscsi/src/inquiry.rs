@@ -96,8 +96,7 @@ pub(crate) async fn identify(connection: &mut IscsiConnection) -> Result<Identit
         true => optional(connection, &Cdb::ModeSense6 { page: 0x3F, len: 192 }, 192).await?,
         false => None,
     };
-    let inquiry =
-        describe(standard, capacity, serial.as_deref(), mode.as_deref()).map_err(ConnectionError::Unusable)?;
+    let inquiry = describe(standard, capacity, serial.as_deref(), mode.as_deref())?;
     let limit = limits.as_deref().and_then(BlockLimits::parse).map_or(0, |limits| limits.transfer_blocks_max);
     let fits = TRANSFER_LEN_MAX / inquiry.block_bytes;
     let transfer_blocks_max = if limit == 0 { fits } else { fits.min(limit) };
@@ -109,13 +108,14 @@ fn describe(
     capacity: Capacity,
     serial: Option<&[u8]>,
     mode: Option<&[u8]>,
-) -> Result<Inquiry, String> {
+) -> Result<Inquiry, ConnectionError> {
     let Capacity { last_lba, block_bytes, physical_exponent } = capacity;
     if !BLOCK_BYTES.contains(&block_bytes) {
-        return Err(format!("the logical unit claims blocks of {block_bytes} bytes"));
+        return Err(unusable(&format!("the logical unit claims blocks of {block_bytes} bytes")));
     }
     let blocks = last_lba.checked_add(1).filter(|blocks| blocks.checked_mul(block_bytes.into()).is_some());
-    let blocks = blocks.ok_or_else(|| format!("the logical unit claims {last_lba} blocks of {block_bytes} bytes"))?;
+    let claimed = || unusable(&format!("the logical unit claims {last_lba} blocks of {block_bytes} bytes"));
+    let blocks = blocks.ok_or_else(claimed)?;
     Ok(Inquiry {
         vendor: standard.vendor,
         product: standard.product,
@@ -239,8 +239,8 @@ mod tests {
             let capacity = Capacity { last_lba, block_bytes, physical_exponent: 15 };
             describe(standard(), capacity, None, None).map(|inquiry| inquiry.size())
         };
-        assert_eq!(of(7, 512), Ok(4096));
-        assert_eq!(of((1 << 48) - 2, 65536), Ok(((1 << 48) - 1) << 16));
+        assert_eq!(of(7, 512).unwrap(), 4096);
+        assert_eq!(of((1 << 48) - 2, 65536).unwrap(), ((1 << 48) - 1) << 16);
         for (last_lba, block_bytes) in [(u64::MAX, 512), (1 << 55, 512), (7, 0), (7, 255), (7, 1 << 17)] {
             assert!(of(last_lba, block_bytes).is_err(), "{last_lba} {block_bytes}");
         }

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::certificate;
 use crate::client::{ClientTls, Expected};
-use crate::error::TlsError;
+use crate::error::{BadCredential, TlsError};
 use crate::identity::{Fingerprint, Identity, RoomId};
 use crate::provider::provider;
 use crate::revocation::REVOCATIONS_BYTES_MAX;
@@ -30,6 +30,8 @@ const FILE_BYTES_MAX: usize = 2 * REVOCATIONS_BYTES_MAX;
 const SECRETS_SALT: &[u8] = b"cheetah credential secrets v1";
 /// The most certificates of a credential.
 const CERTIFICATES_MAX: usize = 8;
+/// The maximum number of peers that are known to have the list of revoked certificates.
+const INFORMED_MAX: usize = 4096;
 /// The maximum number of expectations whose sessions can be resumed.
 const CLIENTS_MAX: usize = 1024;
 
@@ -49,6 +51,8 @@ struct Inner {
     trust: Arc<Trust>,
     /// A client for each expectation, so that sessions are resumed.
     clients: Mutex<HashMap<Option<Expected>, ClientTls>>,
+    /// The peers that were given the list of revoked certificates, and the number of certificates in it.
+    informed: Mutex<HashMap<String, usize>>,
 }
 
 /// The sections of PEM files.
@@ -70,9 +74,9 @@ impl Credential {
         let mut sections = Sections::default();
         sections.add(pem)?;
         let (own, authority) = sections.split()?;
-        let key = sections.key.take().ok_or(TlsError::Malformed("the credential has no private key"))?;
+        let key = sections.key.take().ok_or(BadCredential::NoKey)?;
         if own.is_empty() {
-            return Err(TlsError::Malformed("the credential has no certificate beside its authority's"));
+            return Err(BadCredential::NoCertificate.into());
         }
         let identity = Identity::of_certificate(&own[0])?;
         let credential = Self::new(Some((own, key)), authority, Some(identity))?;
@@ -94,8 +98,7 @@ impl Credential {
         let mut file = open.map_err(failed)?;
         let mode = file.metadata().map_err(failed)?.mode();
         if mode & 0o077 != 0 {
-            let why = format!("other users may read this private key; run: chmod 600 {}", path.display());
-            return Err(failed(io::Error::other(why)));
+            return Err(TlsError::Readable(path.to_owned()));
         }
         Self::from_pem(&read(&mut file).map_err(failed)?)
     }
@@ -131,7 +134,7 @@ impl Credential {
                     if Identity::is_member(&own[0])? { Some(Identity::of_certificate(&own[0])?) } else { None };
                 (Some((own, key)), identity)
             }
-            _ => return Err(TlsError::Malformed("one of client-cert.pem and client-key.pem is missing")),
+            _ => return Err(BadCredential::HalfOfAPair.into()),
         };
         let credential = Self::new(own, authority, identity)?;
         credential.check_own()?;
@@ -151,7 +154,8 @@ impl Credential {
         let secrets = own.as_ref().map(|(_, key)| extract(key));
         let own = own.map(|(chain, key)| CertifiedKey::from_der(chain, key, provider())).transpose()?;
         let trust = Arc::new(Trust::new(authority)?);
-        Ok(Self(Arc::new(Inner { own: own.map(Arc::new), identity, secrets, trust, clients: Mutex::default() })))
+        let (own, clients, informed) = (own.map(Arc::new), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { own, identity, secrets, trust, clients, informed })))
     }
 
     /// Checks that the certificate is signed by the authority, and for its room.
@@ -160,9 +164,9 @@ impl Credential {
         let authority = certificate::parse(&self.0.trust.authority)?;
         certificate::parse(&own.cert[0])?
             .verify_signature(Some(authority.public_key()))
-            .map_err(|_| TlsError::Malformed("the credential's certificate is not signed by its authority"))?;
+            .map_err(|_| BadCredential::NotSigned)?;
         if identity.room != self.0.trust.room() {
-            return Err(TlsError::Malformed("the credential's certificate is for another room than its authority's"));
+            return Err(BadCredential::OtherRoom.into());
         }
         Ok(())
     }
@@ -275,6 +279,19 @@ impl Credential {
     pub fn revocations(&self) -> Option<Vec<u8>> {
         self.0.trust.revocations()
     }
+
+    /// The same for a peer, once: `None` if the peer was given a list as long before, or no certificate is revoked.
+    pub fn new_revocations(&self, peer: &str) -> Option<Vec<u8>> {
+        let count = Some(self.revoked()).filter(|count| *count > 0)?;
+        let mut informed = self.0.informed.lock();
+        if informed.len() >= INFORMED_MAX {
+            informed.clear();
+        }
+        // Certificates are never removed from the list.
+        let before = informed.insert(peer.to_owned(), count).unwrap_or(0);
+        drop(informed);
+        if before < count { self.revocations() } else { None }
+    }
 }
 
 impl PartialEq for Credential {
@@ -289,16 +306,16 @@ impl Sections {
     /// Adds the sections of a file.
     fn add(&mut self, pem: &[u8]) -> Result<(), TlsError> {
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-            let (kind, der) = section.map_err(|_| TlsError::Malformed("the PEM is malformed"))?;
+            let (kind, der) = section.map_err(|_| BadCredential::NotPem)?;
             match kind {
                 SectionKind::Certificate if self.certificates.len() == CERTIFICATES_MAX => {
-                    return Err(TlsError::Malformed("the credential has too many certificates"));
+                    return Err(BadCredential::TooManyCertificates.into());
                 }
                 SectionKind::Certificate => self.certificates.push(der.into()),
                 SectionKind::Crl => self.revocations = Some(der),
                 SectionKind::PrivateKey | SectionKind::EcPrivateKey | SectionKind::RsaPrivateKey => {
                     if self.key.is_some() {
-                        return Err(TlsError::Malformed("the credential has several private keys"));
+                        return Err(BadCredential::SeveralKeys.into());
                     }
                     self.key = PrivateKeyDer::from_pem(kind, der);
                 }
@@ -320,8 +337,7 @@ impl Sections {
                 chain.push(der);
             }
         }
-        let missing = TlsError::Malformed("the credential lacks the self-signed certificate of its authority");
-        Ok((chain, authority.ok_or(missing)?))
+        Ok((chain, authority.ok_or(BadCredential::NoAuthority)?))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::{Buf, BufMut, BytesMut};
 
-use crate::error::Refusal;
+use crate::error::{RecordError, Refusal};
 use crate::record::{Opened, Opener};
 
 /// Received bytes that are not taken yet.
@@ -109,10 +109,11 @@ impl Inbound {
     }
 }
 
-/// The same error again; [`Refusal::of_error`] recognises each.
+/// The same error again; [`Refusal::of_error`] and [`RecordError::of_error`] recognise each.
 fn repeated(error: &io::Error) -> io::Error {
-    match Refusal::of_error(error) {
-        Some(refusal) => io::Error::new(error.kind(), refusal),
-        None => io::Error::new(error.kind(), error.to_string()),
+    match (Refusal::of_error(error), RecordError::of_error(error)) {
+        (Some(refusal), _) => io::Error::new(error.kind(), refusal),
+        (None, Some(defect)) => io::Error::new(error.kind(), defect),
+        (None, None) => io::Error::new(error.kind(), error.to_string()),
     }
 }

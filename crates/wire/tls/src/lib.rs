@@ -42,7 +42,7 @@ pub use channel::{Channel, Receiver, Secured, Sender};
 pub use client::{ClientTls, Expected};
 pub use connection_slots::{ConnectionSlot, ConnectionSlots};
 pub use credential::Credential;
-pub use error::{Refusal, TlsError};
+pub use error::{BadCredential, RecordError, Refusal, TlsError};
 pub use handshake_slots::{HandshakeSlot, HandshakeSlots};
 pub use identity::{Fingerprint, Identity, NAME_LEN_MAX, NotHexadecimal, RoomId, Serial, is_name};
 pub use revocation::REVOCATIONS_BYTES_MAX;

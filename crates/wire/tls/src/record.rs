@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
 
-use crate::error::Refusal;
+use crate::error::{RecordError, Refusal};
 
 /// The most content of a record.
 const CONTENT_LEN_MAX: usize = 1 << 14;
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub key_wanted: AtomicBool,
 }
 
-fn broken(why: &'static str) -> io::Error {
+fn broken(why: RecordError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
@@ -77,10 +77,10 @@ impl Cipher {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
             ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
             ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
-            _ => return Err(broken("TLS: an unknown cipher")),
+            _ => return Err(broken(RecordError::UnknownCipher)),
         };
-        let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| broken("TLS: a key of the wrong length"))?;
-        let iv = iv.as_ref().try_into().map_err(|_| broken("TLS: a nonce of the wrong length"))?;
+        let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| broken(RecordError::KeyLength))?;
+        let iv = iv.as_ref().try_into().map_err(|_| broken(RecordError::NonceLength))?;
         Ok(Self { key: LessSafeKey::new(key), iv, sequence })
     }
 
@@ -90,7 +90,7 @@ impl Cipher {
         for (byte, sequence) in nonce[NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
             *byte ^= sequence;
         }
-        self.sequence = self.sequence.checked_add(1).ok_or(broken("TLS: too many records under one key"))?;
+        self.sequence = self.sequence.checked_add(1).ok_or(broken(RecordError::TooManyRecords))?;
         Ok(Nonce::assume_unique_for_key(nonce))
     }
 }
@@ -178,7 +178,7 @@ impl Sealer {
         let Ok(tag) = self.cipher.key.seal_in_place_separate_tag(nonce, Aad::from(header), body) else {
             // `out` will be sent: nothing in clear may stay in it.
             out.truncate(start);
-            return Err(broken("TLS: encryption failed"));
+            return Err(broken(RecordError::NotEncryptable));
         };
         out.put_slice(tag.as_ref());
         Ok(())
@@ -237,33 +237,33 @@ impl Opener {
     /// The length of the record at the start of `bytes`, header included; `None` if more must be received to know it.
     pub fn record_len(bytes: &[u8]) -> io::Result<Option<usize>> {
         let Some([_, 3, _, high, low]) = bytes.first_chunk() else {
-            return if bytes.len() < HEADER_LEN { Ok(None) } else { Err(broken("the peer does not speak TLS")) };
+            return if bytes.len() < HEADER_LEN { Ok(None) } else { Err(broken(RecordError::NotTls)) };
         };
         match usize::from(u16::from_be_bytes([*high, *low])) {
-            0 => Err(broken("TLS: an empty record")),
+            0 => Err(broken(RecordError::Empty)),
             len if len <= BODY_LEN_MAX => Ok(Some(HEADER_LEN + len)),
-            _ => Err(broken("TLS: a record is too long")),
+            _ => Err(broken(RecordError::TooLong)),
         }
     }
 
     /// Decrypts one record in its place. After an error, the connection must not be used any more: the number of the
     /// next record is not known.
     pub fn open(&mut self, record: &mut [u8]) -> io::Result<Opened> {
-        let (header, body) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(broken("TLS: a short record"))?;
+        let (header, body) = record.split_first_chunk_mut::<HEADER_LEN>().ok_or(broken(RecordError::Short))?;
         if header[0] != APPLICATION_DATA {
-            return Err(broken("TLS: a record that is not encrypted"));
+            return Err(broken(RecordError::Clear));
         }
         let nonce = self.cipher.nonce()?;
         let opened = self.cipher.key.open_in_place(nonce, Aad::from(*header), body);
-        let opened = opened.map_err(|_| broken("TLS: a record was changed or is out of order"))?;
+        let opened = opened.map_err(|_| broken(RecordError::Changed))?;
         if opened.len() > CONTENT_LEN_MAX + 1 {
-            return Err(broken("TLS: a record has too much content"));
+            return Err(broken(RecordError::TooMuchContent));
         }
         // Padding of zeros follows the type.
-        let end = opened.iter().rposition(|byte| *byte != 0).ok_or(broken("TLS: a record without a type"))?;
+        let end = opened.iter().rposition(|byte| *byte != 0).ok_or(broken(RecordError::NoType))?;
         let (kind, content) = (opened[end], &opened[..end]);
         if kind != HANDSHAKE && !self.message.is_empty() {
-            return Err(broken("TLS: a message is interrupted"));
+            return Err(broken(RecordError::Interrupted));
         }
         if kind == APPLICATION_DATA && !content.is_empty() {
             self.idle_records = 0;
@@ -271,19 +271,19 @@ impl Opener {
         }
         self.idle_records += 1;
         if self.idle_records > IDLE_RECORDS_MAX {
-            return Err(broken("TLS: too many records without content"));
+            return Err(broken(RecordError::Idle));
         }
         match (kind, content) {
             (APPLICATION_DATA, _) => Ok(Opened::Nothing),
             (ALERT, [_, CLOSE_NOTIFY]) => Ok(Opened::Closed),
             (ALERT, content) => Err(alert(content)),
-            (HANDSHAKE, []) => Err(broken("TLS: a message after the handshake is empty")),
+            (HANDSHAKE, []) => Err(broken(RecordError::EmptyMessage)),
             (HANDSHAKE, content) => {
                 self.message.extend_from_slice(content);
                 self.messages()?;
                 Ok(Opened::Nothing)
             }
-            _ => Err(broken("TLS: a record of an unknown type")),
+            _ => Err(broken(RecordError::UnknownType)),
         }
     }
 
@@ -294,7 +294,7 @@ impl Opener {
         while let Some([kind, a, b, c]) = rest.first_chunk() {
             let len = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
             if len > MESSAGE_LEN_MAX {
-                return Err(broken("TLS: a message after the handshake is too long"));
+                return Err(broken(RecordError::LongMessage));
             }
             let Some(body) = rest.get(4..4 + len) else { break };
             let after = &rest[4 + len..];
@@ -308,7 +308,7 @@ impl Opener {
                 (NEW_SESSION_TICKET, body) => {
                     self.shared.keys.lock().ticket(body).map_err(io::Error::other)?;
                 }
-                _ => return Err(broken("TLS: an unexpected message after the handshake")),
+                _ => return Err(broken(RecordError::UnexpectedMessage)),
             }
             rest = after;
         }
@@ -325,8 +325,8 @@ fn alert(content: &[u8]) -> io::Error {
     match content {
         [_, code] => match Refusal::of_alert(*code) {
             Some(refusal) => aborted(refusal.into()),
-            None => aborted(format!("the peer ended the connection with TLS alert {code}").into()),
+            None => aborted(RecordError::Alert(*code).into()),
         },
-        _ => aborted("the peer ended the connection with a malformed TLS alert".into()),
+        _ => aborted(RecordError::MalformedAlert.into()),
     }
 }

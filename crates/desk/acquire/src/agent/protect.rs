@@ -131,6 +131,6 @@ mod tests {
     #[test]
     fn a_file_is_not_protected() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(matches!(protect(file.path(), true), (Protection::Not(why), None) if why.contains("not a disk")));
+        assert!(matches!(protect(file.path(), true), (Protection::Not(_), None)));
     }
 }

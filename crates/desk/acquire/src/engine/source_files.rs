@@ -14,7 +14,9 @@ use cheetah_device::ByteRange;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::supervise;
 use cheetah_image::hash::hex;
-use cheetah_image::{BadRange, HashChoice, HashKind, HashedFiles, Hashes, Kind, Source, SourceFile, Watching, regular};
+use cheetah_image::{
+    BadRange, HashChoice, HashKind, HashedFiles, Hashes, Kind, NotHashed, Source, SourceFile, Watching, regular,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 
@@ -90,9 +92,10 @@ impl SourceFiles {
     }
 
     /// The files with their hashes, or with what kept them from being hashed.
-    fn of_files(&self, hashed: Vec<Result<String, String>>) -> Vec<FileRead> {
-        let read = |(file, hashed): (&SourceFile, Result<String, String>)| {
-            let (sha256, why_not) = hashed.map_or_else(|why| (None, Some(why)), |sha256| (Some(sha256), None));
+    fn of_files(&self, hashed: Vec<Result<String, NotHashed>>) -> Vec<FileRead> {
+        let read = |(file, hashed): (&SourceFile, Result<String, NotHashed>)| {
+            let (sha256, why_not) =
+                hashed.map_or_else(|why| (None, Some(why.to_string())), |sha256| (Some(sha256), None));
             FileRead { file: path_to_text(&file.path).into_owned(), size: file.size, sha256, why_not }
         };
         self.files.iter().zip(hashed).map(read).collect()

@@ -14,7 +14,7 @@ use cheetah_image::own_file::{Locked, LockedFile, OwnFile};
 use cheetah_image::publish::sync_directory_of;
 use sha2::{Digest as _, Sha256};
 
-use super::{AcquisitionState, JournalRecord, Start, VERSION};
+use super::{AcquisitionState, BadRecord, JournalRecord, Start, VERSION};
 
 /// The longest record in bytes: a checkpoint with a million unreadable ranges.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
@@ -35,7 +35,7 @@ const JOURNAL: OwnFile = OwnFile {
 };
 
 /// The state and the length of the valid part of a journal; or the number of the bad line, and why.
-type JournalScan = std::result::Result<(Option<AcquisitionState>, u64), (u64, String)>;
+type JournalScan = std::result::Result<(Option<AcquisitionState>, u64), (u64, BadRecord)>;
 
 /// Vouches for a journal after each record: gets the offset of its last checkpoint, and the SHA-256 of its bytes. The custody
 /// logs do that.
@@ -206,12 +206,12 @@ impl Journal {
             let Some(record) = parse(&line) else {
                 // A crash leaves an incomplete record at the end; elsewhere it is damage.
                 self.sha256 = sha256;
-                return Ok(if is_last { Ok((state, end)) } else { Err((number, "no record".into())) });
+                return Ok(if is_last { Ok((state, end)) } else { Err((number, BadRecord::NoRecord)) });
             };
             let applied = match (&mut state, record) {
-                (Some(state), record) => state.apply(record).map_err(str::to_owned),
+                (Some(state), record) => state.apply(record),
                 (None, JournalRecord::Start(start)) => begin(*start).map(|begun| state = Some(begun)),
-                (None, _) => Err("not the beginning".to_owned()),
+                (None, _) => Err(BadRecord::NotTheBeginning),
             };
             if let Err(why) = applied {
                 return Ok(Err((number, why)));
@@ -247,11 +247,11 @@ impl Journal {
     }
 }
 
-fn begin(start: Start) -> std::result::Result<AcquisitionState, String> {
+fn begin(start: Start) -> std::result::Result<AcquisitionState, BadRecord> {
     if !(1..=VERSION).contains(&start.version) {
-        return Err(format!("of version {}, which this program does not know", start.version));
+        return Err(BadRecord::Version(start.version));
     }
-    AcquisitionState::new(start).map_err(|error| error.to_string())
+    Ok(AcquisitionState::new(start)?)
 }
 
 fn parse(line: &[u8]) -> Option<JournalRecord> {

@@ -19,6 +19,7 @@
 //! record, the custody logs get the SHA-256 of all of the journal's bytes, and an acquisition is resumed from the part of the
 //! journal that the last such record vouches for.
 
+mod bad_record;
 mod file;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::order::{Destination, Form};
 
+pub use bad_record::BadRecord;
 pub use file::{Journal, Signed, Unread, Witness};
 
 /// The version of the format. Version 1 does not record how the source was recognised, and the custody logs of versions
@@ -270,9 +272,9 @@ impl AcquisitionState {
     }
 
     /// Applies the next record; fails with the reason if it does not fit.
-    fn apply(&mut self, record: JournalRecord) -> std::result::Result<(), &'static str> {
+    fn apply(&mut self, record: JournalRecord) -> std::result::Result<(), BadRecord> {
         match record {
-            JournalRecord::Start(_) => Err("a second beginning"),
+            JournalRecord::Start(_) => Err(BadRecord::SecondBeginning),
             JournalRecord::Resume { write_protected, opening, .. } => {
                 self.resumes += 1;
                 self.write_protected = both(self.write_protected, write_protected);
@@ -307,22 +309,22 @@ impl AcquisitionState {
         self.resumes + self.openings.iter().filter(|opening| opening.cause == Cause::Lost).count() as u64
     }
 
-    fn advance(&mut self, checkpoint: Checkpoint) -> std::result::Result<(), &'static str> {
+    fn advance(&mut self, checkpoint: Checkpoint) -> std::result::Result<(), BadRecord> {
         let Checkpoint { at, digests, bad, retries, links_lost, active_ms, files, marks } = checkpoint;
         let size = self.start.source.size;
-        let new = at.checked_sub(self.at).ok_or("a step back")?;
+        let new = at.checked_sub(self.at).ok_or(BadRecord::StepBack)?;
         if at > size || at != size && !at.is_multiple_of(CHUNK_BYTES) {
-            return Err("a step to where no chunk ends");
+            return Err(BadRecord::WithinChunk);
         }
         if digests.len() as u64 != new.div_ceil(CHUNK_BYTES) {
-            return Err("digests of more or fewer chunks than there are");
+            return Err(BadRecord::Digests);
         }
         if marks.len() != self.start.destinations.len() {
-            return Err("more or fewer destinations than there are");
+            return Err(BadRecord::Destinations);
         }
         let step = ByteRange::between(self.at, at);
         if !bad.iter().all(|bad| !bad.range().is_empty() && step.contains(bad.range())) {
-            return Err("unreadable ranges elsewhere");
+            return Err(BadRecord::Unreadable);
         }
         for (chunk, digest) in step.split_at_multiples(CHUNK_BYTES).zip(digests) {
             self.digests.set(chunk.offset, digest);

@@ -207,7 +207,7 @@ fn an_agent_that_never_calls_again_is_awaited_for_a_limited_time() {
     let source = opener_changed(&disk, 6 * MIB, |time, evidence| (time == 0).then_some(evidence));
     let retry_for = Duration::from_millis(100);
     let error = run(Request { source, retry_for, ..request(&disk, dir.path(), &["x.raw"]) }).unwrap_err();
-    assert!(error.exit_code() == 1 && error.to_string().contains("is lost"), "{error}");
+    assert!(error.exit_code() == 1 && error.has_next(Acquisition::Resume), "{error}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn an_agent_with_another_source_is_refused_and_the_right_one_awaited() {
     let retry_for = Duration::from_secs(1);
     run(Request { source: inbound(1..99, 4 * MIB), retry_for, ..wanted.clone() }).unwrap_err();
     let error = run(Request { source: inbound(0..99, u64::MAX), retry_for, ..wanted.clone() }).unwrap_err();
-    assert!(error.exit_code() == 1 && error.to_string().contains("did not call"), "{error}");
+    assert!(error.exit_code() == 1 && error.has_next(Acquisition::GoOn), "{error}");
     let retry_for = Duration::from_secs(60);
     let report = run(Request { source: inbound(0..1, u64::MAX), retry_for, ..wanted }).unwrap();
     check(&disk, dir.path(), &report);
@@ -260,7 +260,7 @@ fn write_protection_that_ended_is_not_claimed() {
             assert!(log.contains("it was write-protected in the beginning, and is not write-protected now"), "{log}");
         } else {
             // The image's own record cannot be revoked.
-            assert!(second.unwrap_err().to_string().contains("is not write-protected any more"));
+            assert!(second.unwrap_err().has_next(Acquisition::ProtectOrBeginAgain));
             assert!(run(Request { source: protected(&disk, &[true], u64::MAX), ..wanted }).unwrap().is_whole());
         }
     }

@@ -105,22 +105,31 @@ fn mount_by_helper(dir: &Path, request: &MountRequest<'_>) -> Result<OwnedFd> {
         command.args(["-o", &options, "--"]).arg(dir).env("_FUSE_COMMFD", &number).stderr(Stdio::piped());
     });
     drop(theirs);
-    let output = helper.map_err(|error| refused(dir, error))?;
+    let output = helper.map_err(|error| refused(dir, error.to_string()))?;
     if !output.status.success() {
         return Err(refused(dir, String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
     receive_file(&ours).map_err(io)?.ok_or_else(|| refused(dir, "fusermount3 sent no file".to_owned()))
 }
 
+/// Why no helper ran.
+#[derive(Debug, thiserror::Error)]
+enum HelperError {
+    /// None is installed.
+    #[error("there is no fusermount3 in PATH, without which only root may do it; install the package fuse3")]
+    Absent,
+    /// It cannot be run.
+    #[error("running {helper}: {}", os_error::describe(error), helper = .helper.display())]
+    NotRun { helper: PathBuf, error: io::Error },
+}
+
 /// Runs the first helper that exists, and waits for it.
-fn run_helper(prepare: impl Fn(&mut Command)) -> std::result::Result<std::process::Output, String> {
-    if let Some(helper) = HELPERS.into_iter().find_map(program::find) {
-        let mut command = Command::new(&helper);
-        prepare(&mut command);
-        let ran = command.stdin(Stdio::null()).stdout(Stdio::null()).output();
-        return ran.map_err(|error| format!("running {}: {}", helper.display(), os_error::describe(&error)));
-    }
-    Err("there is no fusermount3 in PATH, without which only root may do it; install the package fuse3".to_owned())
+fn run_helper(prepare: impl Fn(&mut Command)) -> std::result::Result<std::process::Output, HelperError> {
+    let helper = HELPERS.into_iter().find_map(program::find).ok_or(HelperError::Absent)?;
+    let mut command = Command::new(&helper);
+    prepare(&mut command);
+    let ran = command.stdin(Stdio::null()).stdout(Stdio::null()).output();
+    ran.map_err(|error| HelperError::NotRun { helper, error })
 }
 
 fn receive_file(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
@@ -171,10 +180,17 @@ fn unmount_by_helper(dir: &Path, lazily: bool) -> Result<Unmounted> {
     });
     let why = match output {
         Ok(output) if output.status.success() => return Ok(Unmounted::Yes),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        Err(why) => why,
+        Ok(output) => {
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            // The helper has one exit code for all failures.
+            if stderr.contains("busy") {
+                return Ok(Unmounted::Busy);
+            }
+            stderr
+        }
+        Err(error) => error.to_string(),
     };
-    if why.contains("busy") { Ok(Unmounted::Busy) } else { Err(Error::Unmount { dir: dir.to_owned(), why }) }
+    Err(Error::Unmount { dir: dir.to_owned(), why })
 }
 
 /// The kernel's default read-ahead in bytes.

@@ -35,6 +35,6 @@ mod tests {
         assert!(table.lines().all(|line| line.chars().count() < 60), "{table}");
         table.add_row(["x".repeat(100), "many words ".repeat(20), "0.12 s".into(), "0.10 s".into()]);
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-        assert!(table.to_string().contains("0.12 s"), "{table}");
+        assert!(table.lines().any(|line| line.contains("0.12 s")), "{table}");
     }
 }

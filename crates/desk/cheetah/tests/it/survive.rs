@@ -320,7 +320,7 @@ fn ranges_lost_with_too_many_nodes_are_fetched_again_from_the_source() {
     let spares = node::list(&[&one, &other]);
     // Two of three nodes do not answer: another process might be writing there.
     let refused = cheetah(&["repair", &drive, "--nodes", &spares, "--from-source"]).ended_with(1);
-    assert!(refused.out().contains("--force-lease"), "{}", refused.out());
+    assert!(refused.json()["next"].to_string().contains("force_lease"), "{}", refused.out());
     let fetched = cheetah(&["repair", &drive, "--nodes", &spares, "--from-source", "--force-lease"]).ok().json();
     assert!((1..=SIZE).contains(&fetched["fetched_bytes"].as_u64().unwrap()), "{fetched}");
     cheetah(&["status", &drive]).ok();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Kind, Result};
 use cheetah_image::append::Appender;
 use cheetah_image::hash::hex;
 use cheetah_image::own_file::Locked;
@@ -21,6 +21,11 @@ use crate::log_file::LOG;
 use crate::record::{ActingAs, Draft};
 use crate::{LINE_BYTES_MAX, LINES_MAX};
 use crate::{ledger, placed};
+
+/// Another process writes to a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the custody log {} is being written by another process; wait until it is done", .0.display())]
+pub(crate) struct InUse(PathBuf);
 
 /// A log open for appending, by this process alone.
 ///
@@ -109,9 +114,7 @@ impl CustodyLog {
         let (file, new) = match locked {
             Locked::Held { file, is_new } => (file, is_new),
             Locked::InUse => {
-                return Err(Error::failed(format!(
-                    "the custody log {shown} is being written by another process; wait until it is done"
-                )));
+                return Err(Error::caused(Kind::Failed, InUse(path.to_owned())));
             }
             Locked::Absent => return Err(Error::failed(format!("there is no custody log {shown}"))),
         };
@@ -232,7 +235,8 @@ impl CustodyLog {
                 "the custody log {} has been tampered with, so nothing is added to it: {problem}; keep it, and acquire \
                  to another name",
                 self.path.display()
-            )));
+            ))
+            .because(problem.clone()));
         }
         ledger::compare(&mut report, &self.path, &[self.key.public()]);
         let replaced = report.replaced.as_ref().filter(|_| report.records > 0);

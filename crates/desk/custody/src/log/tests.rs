@@ -2,7 +2,8 @@ use super::*;
 use crate::check::check;
 use crate::event::{Finished, Started};
 use crate::key::PublicKey;
-use crate::report::{Fault, LogReport, State};
+use crate::report::{Fault, LogReport, Problem, State};
+use cheetah_image::own_file::NotOurs;
 
 /// A log in a directory of its own, and its keys.
 struct Desk {
@@ -112,7 +113,7 @@ fn removed_lines_are_named() {
     }
     let bad = [&lines[..1], &lines[4..]].concat();
     let problem = desk.check(&bad).problem.unwrap();
-    assert!(problem.why.contains("records 2 to 4 are missing"), "{problem}");
+    assert_eq!((problem.line, problem.fault), (2, Fault::Removed), "{problem}");
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn a_file_that_is_not_a_log_is_left_unchanged() {
     std::fs::remove_file(desk.path()).unwrap();
     std::os::unix::fs::symlink(&elsewhere, desk.path()).unwrap();
     let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
-    assert!(error.exit_code() == 2 && error.to_string().contains("is a symbolic link"), "{error}");
+    assert_eq!(error.cause(), Some(&NotOurs::Link), "{error}");
     assert!(!elsewhere.exists());
 }
 
@@ -356,8 +357,8 @@ fn a_log_that_was_tampered_with_is_not_added_to() {
     lines.remove(2);
     std::fs::write(desk.path(), lines.concat()).unwrap();
     let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
-    assert_eq!(error.exit_code(), 3);
-    assert!(error.to_string().contains("line 3: lines removed before it"), "{error}");
+    assert!(error.is_evidence(), "{error}");
+    assert_eq!(error.cause::<Problem>().map(|problem| (problem.line, problem.fault)), Some((3, Fault::Removed)));
     assert_eq!(std::fs::read(desk.path()).unwrap(), lines.concat());
 }
 
@@ -366,7 +367,7 @@ fn one_process_writes_at_a_time() {
     let desk = Desk::new();
     let log = desk.log();
     let error = CustodyLog::open(&desk.path(), desk.key.clone()).unwrap_err();
-    assert!(error.to_string().contains("being written by another process"), "{error}");
+    assert!(error.cause::<InUse>().is_some(), "{error}");
     drop(log);
     desk.log();
     assert!(CustodyLog::open_existing(&desk.dir.path().join("none"), desk.key.clone()).is_err());

@@ -4,6 +4,8 @@ use cheetah_device::ByteRange;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
+use super::http::CallError;
+
 /// The version of a file, as the server names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
@@ -12,12 +14,65 @@ pub(super) struct Version {
 }
 
 /// Why an answer is not the content that was requested.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The file has changed, or the server's answer is invalid: repeating the request does not help.
-    Final(String),
-    /// The server is overloaded, or failed.
-    Passing(String),
+    /// The server does not say which range of the file it is.
+    #[error("its answer has no valid Content-Range")]
+    NoContentRange,
+    /// The server does not say how large the file is.
+    #[error("the server does not tell the size of the file; download it first")]
+    NoSize,
+    /// A change of the file would not be noticed.
+    #[error(
+        "the server names no version of the file (neither ETag nor Last-Modified), so a change during reading would not \
+         be noticed; download it first"
+    )]
+    NoVersion,
+    /// The server returns the whole file.
+    #[error("the server does not answer requests for ranges; download it first")]
+    NoRanges,
+    /// The server returns the whole file, and did not when it was opened.
+    #[error("the server stopped answering requests for ranges")]
+    NoMoreRanges,
+    /// The file has no bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// The server says that the file has changed.
+    #[error("the file was changed on the server since it was opened; open it again")]
+    Changed,
+    /// The answer is of another version of the file.
+    #[error("the server returned another version of the file than was opened; open it again")]
+    OtherVersion,
+    /// The answer is another range, or of a file of another size.
+    #[error("the server returned another range than was requested")]
+    OtherRange,
+    /// The answer is compressed.
+    #[error("the server returned encoded content, which was not requested")]
+    Encoded,
+    /// The answer has more bytes than it says.
+    #[error("the server returned more than was requested")]
+    TooMuch,
+    /// The answer has fewer bytes than it says.
+    #[error("the server returned less than was requested")]
+    TooLittle,
+    /// The server answers with another status.
+    #[error("the server answers {0}")]
+    Status(StatusCode),
+    /// There is no answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl Refusal {
+    /// Whether the server is overloaded, or failed: the request may succeed if it is repeated.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Call(_) | Self::TooLittle => true,
+            Self::Status(StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) => true,
+            Self::Status(status) => status.is_server_error(),
+            _ => false,
+        }
+    }
 }
 
 impl Version {
@@ -49,50 +104,34 @@ impl Version {
 
 /// Returns the size of the whole file in the answer to a request for its first byte.
 pub(super) fn size<B>(answer: &Response<B>) -> Result<u64, Refusal> {
-    let wrong = |why: &str| Refusal::Final(why.to_owned());
     match answer.status() {
         StatusCode::PARTIAL_CONTENT => {
-            let (_, size) =
-                content_range(answer.headers()).ok_or_else(|| wrong("its answer has no valid Content-Range"))?;
-            size.ok_or_else(|| wrong("the server does not tell the size of the file; download it first"))
+            let (_, size) = content_range(answer.headers()).ok_or(Refusal::NoContentRange)?;
+            size.ok_or(Refusal::NoSize)
         }
-        StatusCode::OK => Err(wrong("the server does not answer requests for ranges; download it first")),
-        StatusCode::RANGE_NOT_SATISFIABLE => Err(wrong("the file is empty")),
-        status => Err(of_status(status)),
+        StatusCode::OK => Err(Refusal::NoRanges),
+        StatusCode::RANGE_NOT_SATISFIABLE => Err(Refusal::Empty),
+        status => Err(Refusal::Status(status)),
     }
 }
 
 /// Checks that an answer has the range of the version and size that were opened.
 pub(super) fn check<B>(answer: &Response<B>, range: ByteRange, size: u64, version: &Version) -> Result<(), Refusal> {
-    let wrong = |why: &str| Err(Refusal::Final(why.to_owned()));
     match answer.status() {
         StatusCode::PARTIAL_CONTENT => {}
-        StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => {
-            return wrong("the file was changed on the server since it was opened; open it again");
-        }
-        StatusCode::OK => return wrong("the server stopped answering requests for ranges"),
-        status => return Err(of_status(status)),
+        StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => return Err(Refusal::Changed),
+        StatusCode::OK => return Err(Refusal::NoMoreRanges),
+        status => return Err(Refusal::Status(status)),
     }
     if Version::of(answer.headers()).as_ref() != Some(version) {
-        return wrong("the server returned another version of the file than was opened; open it again");
+        return Err(Refusal::OtherVersion);
     }
     if content_range(answer.headers()) != Some((range, Some(size))) {
-        return wrong("the server returned another range than was requested");
+        return Err(Refusal::OtherRange);
     }
     match answer.headers().get(header::CONTENT_ENCODING) {
-        Some(encoding) if encoding != "identity" => {
-            wrong("the server returned encoded content, which was not requested")
-        }
+        Some(encoding) if encoding != "identity" => Err(Refusal::Encoded),
         _ => Ok(()),
-    }
-}
-
-fn of_status(status: StatusCode) -> Refusal {
-    let why = format!("the server answers {status}");
-    match status {
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Refusal::Passing(why),
-        _ if status.is_server_error() => Refusal::Passing(why),
-        _ => Refusal::Final(why),
     }
 }
 
@@ -117,6 +156,8 @@ fn number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::discriminant;
+
     use super::*;
 
     fn answer(status: u16, headers: &[(&str, &str)]) -> Response<()> {
@@ -129,24 +170,25 @@ mod tests {
         let good = [("etag", "\"v1\""), ("content-range", "bytes 10-19/100")];
         let version = Version::of(answer(206, &good).headers()).unwrap();
         let check = |answer: &Response<()>| check(answer, ByteRange::new(10, 10), 100, &version);
-        assert_eq!(check(&answer(206, &good)), Ok(()));
+        check(&answer(206, &good)).unwrap();
         for (status, headers, why) in [
-            (206, vec![good[0], ("content-range", "bytes 10-18/100")], "another range"),
-            (206, vec![good[0], ("content-range", "bytes 10-19/101")], "another range"),
-            (206, vec![good[0], ("content-range", "bytes +10-19/100")], "another range"),
-            (206, vec![good[0]], "another range"),
-            (206, vec![("etag", "\"v2\""), good[1]], "another version"),
-            (206, vec![good[1]], "another version"),
-            (206, vec![good[0], good[1], ("content-encoding", "gzip")], "encoded"),
-            (200, vec![good[0]], "ranges"),
-            (412, vec![], "changed"),
-            (416, vec![], "changed"),
-            (403, vec![], "403"),
+            (206, vec![good[0], ("content-range", "bytes 10-18/100")], Refusal::OtherRange),
+            (206, vec![good[0], ("content-range", "bytes 10-19/101")], Refusal::OtherRange),
+            (206, vec![good[0], ("content-range", "bytes +10-19/100")], Refusal::OtherRange),
+            (206, vec![good[0]], Refusal::OtherRange),
+            (206, vec![("etag", "\"v2\""), good[1]], Refusal::OtherVersion),
+            (206, vec![good[1]], Refusal::OtherVersion),
+            (206, vec![good[0], good[1], ("content-encoding", "gzip")], Refusal::Encoded),
+            (200, vec![good[0]], Refusal::NoMoreRanges),
+            (412, vec![], Refusal::Changed),
+            (416, vec![], Refusal::Changed),
+            (403, vec![], Refusal::Status(StatusCode::FORBIDDEN)),
         ] {
-            let refused = check(&answer(status, &headers));
-            assert!(matches!(&refused, Err(Refusal::Final(text)) if text.contains(why)), "{refused:?}");
+            let refused = check(&answer(status, &headers)).unwrap_err();
+            assert_eq!(discriminant(&refused), discriminant(&why), "{refused:?}");
+            assert!(!refused.is_passing(), "{refused:?}");
         }
-        assert!(matches!(check(&answer(503, &[])), Err(Refusal::Passing(_))));
+        assert!(check(&answer(503, &[])).unwrap_err().is_passing());
     }
 
     #[test]

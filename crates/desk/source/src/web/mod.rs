@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io, Result as DeviceResult};
-use cheetah_error::{Error, Result};
+use cheetah_error::{Error, Kind, Result};
 use cheetah_image::clean::clean;
 use cheetah_image::{Evidence, Folder, LinkCounters, ServedBy, Source, coverage};
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 mod answer;
 mod http;
@@ -27,7 +26,7 @@ pub(crate) mod s3;
 pub(crate) mod target;
 
 use answer::{Refusal, Version};
-use http::{HttpClient, causes, client, send};
+use http::{HttpClient, client, next_piece, send};
 pub(crate) use location::Location;
 
 use crate::options::SourceOptions;
@@ -162,8 +161,9 @@ impl WebFile {
         let mut redirections = Vec::new();
         for _ in 0..=REDIRECTIONS_MAX {
             let request = Request::get(location.uri.clone()).header(header::RANGE, "bytes=0-0");
-            let answer =
-                send(&server.client, &location, request, Bytes::new(), server.patience).await.map_err(failed)?;
+            let answer = send(&server.client, &location, request, Bytes::new(), server.patience)
+                .await
+                .map_err(|error| failed(error.to_string()))?;
             if answer.status().is_redirection() {
                 location = location.redirected(answer.headers())?;
                 redirections.push(location.shown());
@@ -173,18 +173,13 @@ impl WebFile {
             if matches!(answer.status(), StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::FORBIDDEN) {
                 return Ok(Err(answer));
             }
-            let size = answer::size(&answer).map_err(|(Refusal::Final(why) | Refusal::Passing(why))| {
+            let size = answer::size(&answer).map_err(|refusal| {
                 let advice =
                     if answer.status().is_client_error() { location.advice(answer.headers()) } else { String::new() };
-                failed(why + &advice)
+                failed(format!("{refusal}{advice}")).because(refusal)
             })?;
-            let version = Version::of(answer.headers()).ok_or_else(|| {
-                failed(
-                    "the server names no version of the file (neither ETag nor Last-Modified), so a change during reading \
-                     would not be noticed; download it first"
-                        .to_owned(),
-                )
-            })?;
+            let no_version = || Error::caused(Kind::Failed, Refusal::NoVersion).within(&name);
+            let version = Version::of(answer.headers()).ok_or_else(no_version)?;
             let (server, name) = (server.clone(), name.into());
             return Ok(Ok(Self { server, location, name, size, version, redirections }));
         }
@@ -199,8 +194,8 @@ impl WebFile {
         loop {
             let why = match self.request(range).await {
                 Ok(bytes) => return Ok(bytes.into()),
-                Err(Refusal::Final(why)) => return Err(DeviceError::Invalid(format!("{}: {why}", self.name).into())),
-                Err(Refusal::Passing(why)) => why,
+                Err(refusal) if refusal.is_passing() => refusal.to_string(),
+                Err(refusal) => return Err(DeviceError::Invalid(format!("{}: {refusal}", self.name).into())),
             };
             if begun.elapsed() + pause >= self.server.patience {
                 return Err(DeviceError::Lost { device: self.name.clone(), range, why: why.into() });
@@ -218,25 +213,21 @@ impl WebFile {
             request = request.header(name, value);
         }
         let Server { client, patience, .. } = &self.server;
-        let answer = send(client, &self.location, request, Bytes::new(), *patience).await.map_err(Refusal::Passing)?;
+        let answer = send(client, &self.location, request, Bytes::new(), *patience).await?;
         answer::check(&answer, range, self.size, &self.version)?;
         // At most REQUEST_BYTES.
         let mut content = BytesMut::with_capacity(range.len as usize);
         let mut body = answer.into_body();
-        loop {
-            let frame = timeout(self.server.patience, body.frame()).await;
-            let Some(frame) = frame.map_err(|_| Refusal::Passing("the server fell silent".to_owned()))? else { break };
-            let frame = frame.map_err(|error| Refusal::Passing(format!("the answer broke off: {}", causes(&error))))?;
-            let Ok(bytes) = frame.into_data() else { continue };
+        while let Some(bytes) = next_piece(&mut body, *patience).await? {
             self.server.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             if (content.len() + bytes.len()) as u64 > range.len {
-                return Err(Refusal::Final("the server returned more than was requested".to_owned()));
+                return Err(Refusal::TooMuch);
             }
             content.extend_from_slice(&bytes);
         }
         match content.len() as u64 == range.len {
             true => Ok(content.freeze()),
-            false => Err(Refusal::Passing("the server returned less than was requested".to_owned())),
+            false => Err(Refusal::TooLittle),
         }
     }
 }

@@ -178,24 +178,18 @@ async fn any_range_reads_as_the_file_has_it() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_read_at_random_or_names_no_version_is_refused() {
-    for (vice, why) in [(Vice::NoRanges, "does not answer requests for ranges"), (Vice::NoVersion, "names no version")]
-    {
-        let error = open(vice, LONG).await.err().unwrap().to_string();
-        assert!(error.contains(why) && error.contains("download it first"), "{error}");
-    }
+    let error = open(Vice::NoRanges, LONG).await.err().unwrap();
+    assert!(matches!(error.cause(), Some(Refusal::NoRanges)), "{error}");
+    let error = open(Vice::NoVersion, LONG).await.err().unwrap();
+    assert!(matches!(error.cause(), Some(Refusal::NoVersion)), "{error}");
 }
 
 #[tokio::test]
 async fn a_change_or_another_range_is_an_error_and_never_content() {
-    for (vice, why) in [
-        (Vice::Changes, "another version"),
-        (Vice::ChangesAndSaysSo, "changed"),
-        (Vice::OtherRange, "another range"),
-        (Vice::Long, "more than was requested"),
-    ] {
+    for vice in [Vice::Changes, Vice::ChangesAndSaysSo, Vice::OtherRange, Vice::Long] {
         let device = open(vice, LONG).await.unwrap().source.device;
         let error = device.read(ByteRange::new(100, 5000)).await.unwrap_err();
-        assert!(matches!(&error, DeviceError::Invalid(text) if text.contains(why)), "{error}");
+        assert!(matches!(error, DeviceError::Invalid(_)), "{vice:?}: {error}");
     }
 }
 
@@ -205,7 +199,7 @@ async fn a_server_that_stalls_is_asked_again() {
     let device = open(Vice::Stalls(1), Duration::from_millis(700)).await.unwrap().source.device;
     // The first request is silent for the whole patience, so this read fails, and the next one succeeds.
     let error = device.read(ByteRange::new(0, 10)).await.unwrap_err();
-    assert!(matches!(&error, DeviceError::Lost { why, .. } if why.contains("no answer")), "{error}");
+    assert!(matches!(error, DeviceError::Lost { .. }), "{error}");
     assert!(device.read(ByteRange::new(0, 10)).await.unwrap() == content[..10]);
 }
 
@@ -213,5 +207,5 @@ async fn a_server_that_stalls_is_asked_again() {
 async fn a_server_that_cuts_answers_off_is_lost_after_the_patience() {
     let device = open(Vice::Short, SHORT).await.unwrap().source.device;
     let error = device.read(ByteRange::new(0, 5000)).await.unwrap_err();
-    assert!(matches!(&error, DeviceError::Lost { why, .. } if why.contains("broke off")), "{error}");
+    assert!(matches!(error, DeviceError::Lost { .. }), "{error}");
 }

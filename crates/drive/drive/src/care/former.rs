@@ -71,7 +71,7 @@ pub(crate) async fn wipe_one(drive: &str, node: &SetNode, token: Option<&str>) -
             tracing::debug!("{} keeps its part: {}", node.name, reason(&error));
             None
         }
-        Err(NoReceipt::Invalid(why)) => {
+        Err(why) => {
             tracing::warn!("{} was replaced, and may hold its part: {why}", node.name);
             None
         }

@@ -12,6 +12,20 @@ use cheetah_error::{Error, Result};
 use super::{DriveFile, MapRef, beside, recorded_name};
 use cheetah_image::own_file::OwnFile;
 
+/// Why a map is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum BadMap {
+    /// It has the id of another drive.
+    #[error("the map of another drive")]
+    OtherDrive,
+    /// It is not text, or too long.
+    #[error("not a map file")]
+    NotAMap,
+    /// It is of an image of another size.
+    #[error("a map of {0} bytes")]
+    OtherSize(u64),
+}
+
 /// The map beside a drive file. A file with another beginning is not Cheetah's.
 pub(crate) const MAP: OwnFile = OwnFile { name: "coverage map", begins: |head| head.starts_with(b"# Cheetah drive ") };
 /// The maximum size of a map file, in bytes: millions of runs.
@@ -41,7 +55,8 @@ pub(crate) fn load(file: &DriveFile, size: u64) -> Result<Coverage> {
             "{}: the map of another drive than {}; remove it to read everything from the source again",
             path.display(),
             file.name
-        )));
+        ))
+        .because(BadMap::OtherDrive));
     }
     parse(&path, &text, size)
 }
@@ -77,7 +92,8 @@ fn read(path: &Path) -> Result<Option<String>> {
     let Some(bytes) = map.read(path, MAP_BYTES_MAX)? else { return Ok(None) };
     match String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MAP_BYTES_MAX) {
         Some(text) => Ok(Some(text)),
-        None => Err(Error::evidence(format!("{}: not a map file; remove it to read everything again", path.display()))),
+        None => Err(Error::evidence(format!("{}: not a map file; remove it to read everything again", path.display()))
+            .because(BadMap::NotAMap)),
     }
 }
 
@@ -87,7 +103,8 @@ fn parse(path: &Path, text: &str, size: u64) -> Result<Coverage> {
     };
     let coverage: Coverage = text.parse().map_err(|error| refuse(format!("{error}")))?;
     if coverage.size() != size {
-        return Err(refuse(format!("a map of {} bytes, and the image has {size}", coverage.size())));
+        let why = format!("a map of {} bytes, and the image has {size}", coverage.size());
+        return Err(refuse(why).because(BadMap::OtherSize(coverage.size())));
     }
     Ok(coverage)
 }
@@ -99,6 +116,7 @@ mod tests {
     use crate::file::tests::example;
     use cheetah_device::ByteRange;
     use cheetah_device::coverage::State;
+    use cheetah_image::own_file::NotOurs;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
@@ -114,14 +132,14 @@ mod tests {
         assert_eq!(load(&file, 1 << 20).unwrap(), coverage);
         assert_eq!(load_recorded(&file, &recorded, 1 << 20).unwrap(), coverage);
 
-        assert!(load(&file, 2 << 20).unwrap_err().to_string().contains("a map of 1048576 bytes"));
+        assert_eq!(load(&file, 2 << 20).unwrap_err().cause(), Some(&BadMap::OtherSize(1 << 20)));
         let other = DriveFile { id: "f".repeat(32), ..file.clone() };
-        assert!(load(&other, 1 << 20).unwrap_err().to_string().contains("the map of another drive"));
+        assert_eq!(load(&other, 1 << 20).unwrap_err().cause(), Some(&BadMap::OtherDrive));
         let edited = std::fs::read_to_string(path(&file)).unwrap().replace("-\n", "+\n");
         std::fs::write(path(&file), edited).unwrap();
         assert_eq!(load_recorded(&file, &recorded, 1 << 20).unwrap_err().exit_code(), 3);
         std::fs::write(path(&file), [0xff, 0xfe]).unwrap();
-        assert!(load(&file, 1 << 20).unwrap_err().to_string().contains("not a map file"));
+        assert_eq!(load(&file, 1 << 20).unwrap_err().cause(), Some(&BadMap::NotAMap));
         assert_eq!(save(&path(&file), &file.id, &coverage).unwrap_err().exit_code(), 2, "it is somebody else's");
     }
 
@@ -148,7 +166,7 @@ mod tests {
             digests.save(&file.path).map(drop),
         ] {
             let error = refused.unwrap_err();
-            assert!(error.exit_code() == 2 && error.to_string().contains("is a symbolic link"), "{error}");
+            assert_eq!(error.cause(), Some(&NotOurs::Link), "{error}");
         }
         assert_eq!(std::fs::read(dir.path().join("elsewhere.digests")).unwrap(), before);
         assert!(path(&file).is_symlink() && file.digests_path().is_symlink());

@@ -234,7 +234,7 @@ mod tests {
         assert!(link.is_symlink() && second.is_symlink() && !real.is_symlink());
         assert_eq!(DriveFile::load(&real).unwrap().name, "renamed");
         std::fs::remove_file(&real).unwrap();
-        assert!(DriveFile::load(&link).unwrap_err().to_string().contains("there is no such drive file"));
+        assert!(DriveFile::load(&link).unwrap_err().has_next(next::Drive::FindDriveFile));
     }
 
     #[test]

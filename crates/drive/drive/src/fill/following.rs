@@ -157,7 +157,7 @@ mod tests {
         let (_follow, stop) = oneshot::channel();
         following.run(Reporter::default(), stop).await;
         let FillStage::Failed(error) = stage.borrow().clone() else { panic!("{:?}", stage.borrow()) };
-        assert!(error.exit_code() == 3 && error.to_string().contains("not what the source sent"), "{error}");
+        assert!(error.is_evidence() && error.has_next(cheetah_error::next::Drive::FillAgain), "{error}");
         let recorded = coverage::load(file, SIZE).unwrap();
         assert!(recorded.in_state(State::Unread).eq([wrong]));
 

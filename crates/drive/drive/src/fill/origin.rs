@@ -1,10 +1,11 @@
 //! The record of a fill's source in the drive file, and the detection of changes to that source.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use cheetah_device::ByteRange;
 use cheetah_error::{Error, Result};
+use cheetah_image::identity::Difference;
 use cheetah_image::{HashChoice, Identity, Kind, spec};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
@@ -28,19 +29,40 @@ pub(super) fn remember(spec: &str, identity: &Identity, hashes: HashChoice) -> R
     })
 }
 
-/// The error for a source that has changed; `how` names the difference.
-pub(super) fn changed(location: &str, how: impl Display) -> Error {
+/// How a source has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Change {
+    /// Its identity differs.
+    #[error("{0}")]
+    Identity(Difference),
+    /// Its kind is not known.
+    #[error("its kind was {0}")]
+    UnknownKind(String),
+    /// The file has been written to.
+    #[error("its time of modification was {then} and is now {now}")]
+    Modified { then: String, now: String },
+    /// Another process serves it, so its bytes would have to be compared.
+    #[error("it is served by another process, which makes no digests to compare")]
+    OtherProcess,
+    /// Its bytes differ.
+    #[error("{0} has another content now")]
+    Content(ByteRange),
+}
+
+/// The error for a source that has changed.
+pub(super) fn changed(location: &str, how: Change) -> Error {
     Error::evidence(format!(
         "{location} is not what the drive is being filled from: {how}; bring the source back as it was, or create the \
          drive anew"
     ))
+    .because(how)
 }
 
 /// Fails if the recorded identity differs from `now`, opened at the same location. Equal identities do not prove equal
 /// bytes.
 pub(super) fn known_changes(fill: &Fill, now: &Identity) -> Result<()> {
-    if let Some(difference) = recorded(fill, now)?.differences(now).first() {
-        return Err(changed(&fill.location, difference));
+    if let Some(difference) = recorded(fill, now)?.differences(now).into_iter().next() {
+        return Err(changed(&fill.location, Change::Identity(difference)));
     }
     let modified_ns = spec::path_of(&fill.location).and_then(|(path, _)| modified_ns(&path));
     if fill.modified_ns != modified_ns {
@@ -48,7 +70,7 @@ pub(super) fn known_changes(fill: &Fill, now: &Identity) -> Result<()> {
             ns.map_or_else(|| "unknown".into(), |ns| format!("{}.{:09} s", ns / 1_000_000_000, ns % 1_000_000_000))
         };
         let (then, now) = (seconds(fill.modified_ns), seconds(modified_ns));
-        return Err(changed(&fill.location, format_args!("its time of modification was {then} and is now {now}")));
+        return Err(changed(&fill.location, Change::Modified { then, now }));
     }
     Ok(())
 }
@@ -57,7 +79,7 @@ pub(super) fn known_changes(fill: &Fill, now: &Identity) -> Result<()> {
 fn recorded(fill: &Fill, now: &Identity) -> Result<Identity> {
     let kind: std::result::Result<Kind, serde::de::value::Error> =
         Kind::deserialize(fill.kind.as_str().into_deserializer());
-    let kind = kind.map_err(|_| changed(&fill.location, format_args!("its kind was {}", fill.kind)))?;
+    let kind = kind.map_err(|_| changed(&fill.location, Change::UnknownKind(fill.kind.clone())))?;
     // Earlier versions recorded an export's kind, not the one that the agent reports.
     let is_old_export = kind == Kind::Nbd && fill.server.is_none();
     Ok(Identity {
@@ -94,23 +116,26 @@ mod tests {
         let fill = remember(spec, &identity, HashChoice::ALL).unwrap();
         known_changes(&fill, &identity).unwrap();
 
-        type Change = fn(&mut Identity);
-        let changes: [(&str, Change); 6] = [
-            ("model was unknown and is now ACME", |identity| identity.model = Some("ACME".into())),
-            ("stored hash was none and is now md5 00", |identity| identity.hashes.md5 = Some("00".into())),
-            ("size", |identity| identity.size += 1),
-            ("sector size", |identity| identity.sector_size = Some(4096)),
-            ("kind", |identity| identity.kind = Kind::E01),
-            ("serial number was WD-1 and is now unknown", |identity| identity.serial = None),
+        type Edit = fn(&mut Identity);
+        let changes: [(&str, &str, &str, Edit); 6] = [
+            ("model", "unknown", "ACME", |identity| identity.model = Some("ACME".into())),
+            ("stored hash", "none", "md5 00", |identity| identity.hashes.md5 = Some("00".into())),
+            ("size", "1000", "1001", |identity| identity.size += 1),
+            ("sector size", "unknown", "4096", |identity| identity.sector_size = Some(4096)),
+            ("kind", "raw", "e01", |identity| identity.kind = Kind::E01),
+            ("serial number", "WD-1", "unknown", |identity| identity.serial = None),
         ];
-        for (what, change) in changes {
+        for (what, then, now, edit) in changes {
             let mut other = identity.clone();
-            change(&mut other);
+            edit(&mut other);
             let refusal = known_changes(&fill, &other).unwrap_err();
-            assert!(refusal.to_string().contains(what) && refusal.exit_code() == 3, "{refusal}");
+            assert!(refusal.is_evidence(), "{refusal}");
+            let Some(Change::Identity(found)) = refusal.cause() else { panic!("{refusal}") };
+            assert_eq!((found.what, &*found.then, &*found.now), (what, then, now));
         }
         std::fs::File::options().append(true).open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
-        assert!(known_changes(&fill, &identity).unwrap_err().to_string().contains("time of modification"));
+        let refusal = known_changes(&fill, &identity).unwrap_err();
+        assert!(matches!(refusal.cause(), Some(Change::Modified { .. })), "{refusal}");
     }
 
     #[test]
@@ -124,10 +149,8 @@ mod tests {
         let fill = remember("nbd://h", &served("/dev/sda", "1"), HashChoice::NONE).unwrap();
         known_changes(&fill, &served("/dev/sda", "2")).unwrap();
         let refusal = known_changes(&fill, &served("/dev/sdb", "2")).unwrap_err();
-        assert!(
-            refusal.exit_code() == 3 && refusal.to_string().contains("was /dev/sda and is now /dev/sdb"),
-            "{refusal}"
-        );
+        let Some(Change::Identity(found)) = refusal.cause() else { panic!("{refusal}") };
+        assert_eq!((&*found.then, &*found.now), ("/dev/sda", "/dev/sdb"));
         assert!(known_changes(&fill, &Identity::new(Kind::Nbd, "nbd://h", 1)).is_err());
     }
 

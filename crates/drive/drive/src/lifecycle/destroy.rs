@@ -261,7 +261,7 @@ async fn free(drive: &str, node: &SetNode, now: &NodeStatus, token: Option<&str>
                 }
                 _ => WipeOutcome::Refused { why: reason(&error) },
             },
-            Err(NoReceipt::Invalid(why)) => WipeOutcome::Refused { why },
+            Err(why) => WipeOutcome::Refused { why: why.to_string() },
         },
     }
 }

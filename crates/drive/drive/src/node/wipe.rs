@@ -1,8 +1,8 @@
 //! Wiping a drive's part at a node, against a receipt.
 
 use cheetah_control::ControlError;
-use cheetah_control::receipt::{Asked, Receipt};
-use cheetah_kit::random;
+use cheetah_control::receipt::{Asked, BadReceipt, Receipt};
+use cheetah_kit::random::{self, NoRandomNumbers};
 use cheetah_nbd::Security;
 use cheetah_tls::{Identity, credential_store};
 
@@ -10,11 +10,20 @@ use super::export::NodeExport;
 use crate::file::SetNode;
 
 /// Why there is no receipt.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NoReceipt {
     /// The node did not answer, or refused.
-    Control(ControlError),
-    /// The wipe was not asked for, or the receipt is not valid.
-    Invalid(String),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The wipe was not asked for: this machine has no random numbers.
+    #[error(transparent)]
+    NotAsked(#[from] NoRandomNumbers),
+    /// The receipt is not about this wipe, or its signature is not valid.
+    #[error(transparent)]
+    Invalid(#[from] BadReceipt),
+    /// A member signed it that the drive file does not name.
+    #[error("its receipt is signed by another member, or in another room")]
+    OtherMember,
 }
 
 /// Has a node wipe its part of the drive with this id, and checks the receipt; `token` is the lease there, if there is
@@ -25,14 +34,13 @@ pub(crate) async fn wipe(
     export: &NodeExport,
     token: Option<&str>,
 ) -> Result<Receipt, NoReceipt> {
-    let nonce = random::id().map_err(|error| NoReceipt::Invalid(error.to_string()))?;
+    let nonce = random::id()?;
     let asked = Asked { drive: drive.to_owned(), nonce };
-    let receipt = export.control.delete_export(&export.name, token, &asked).await.map_err(NoReceipt::Control)?;
+    let receipt = export.control.delete_export(&export.name, token, &asked).await?;
     let instance = node.instance.as_deref().unwrap_or_default();
-    let signer = receipt.check(&asked, &export.name, instance);
-    let signer = signer.map_err(|error| NoReceipt::Invalid(error.to_string()))?;
+    let signer = receipt.check(&asked, &export.name, instance)?;
     if signer.is_some_and(|signer| !is_of(&signer, node)) {
-        return Err(NoReceipt::Invalid("its receipt is signed by another member, or in another room".into()));
+        return Err(NoReceipt::OtherMember);
     }
     Ok(receipt)
 }
@@ -129,14 +137,11 @@ mod tests {
         }
     }
 
-    async fn wiped(node: &SetNode) -> Result<Receipt, String> {
+    async fn wiped(node: &SetNode) -> Result<Receipt, NoReceipt> {
         let control = cheetah_control::ControlClient::new(node.http.as_ref().unwrap());
         let control = control.with_timeout(Duration::from_secs(20));
         let export = NodeExport { node: node.name.clone(), name: "e".into(), control };
-        wipe(&"12".repeat(16), node, &export, None).await.map_err(|error| match error {
-            NoReceipt::Control(error) => error.to_string(),
-            NoReceipt::Invalid(why) => why,
-        })
+        wipe(&"12".repeat(16), node, &export, None).await
     }
 
     #[tokio::test]
@@ -180,7 +185,7 @@ mod tests {
     async fn a_receipt_replayed_with_an_old_nonce_is_refused() {
         let credential = Room::new().credential("lab1", Role::Node);
         let why = wiped(&node(Some(credential), true, "nbd").await).await.unwrap_err();
-        assert!(why.contains("another nonce"), "{why}");
+        assert!(matches!(why, NoReceipt::Invalid(BadReceipt::Other("nonce"))), "{why}");
     }
 
     #[tokio::test]

@@ -50,7 +50,6 @@ async fn exports_are_created_listed_and_deleted() {
     assert_eq!(again, (409, "export 'case42' exists already".into()));
     let big = client.create_export(&NewExport::reserved("big", 64 * MIB)).await.unwrap_err();
     assert!(big.is_full(), "{big}");
-    assert!(big.to_string().contains("64MiB asked for, 5.9MiB free on this node"), "{big}");
     for name in ["", "a/b", "..\n", "ä", &"x".repeat(256)] {
         assert_eq!(refusal(client.create_export(&NewExport::thin(name, MIB)).await.unwrap_err()).0, 400, "{name}");
     }
@@ -222,7 +221,7 @@ async fn only_the_requested_instance_grants_its_context() {
     let unknown = "x-cheetah:something".to_owned();
     let granted = node.exports().open("e", &[other, own.clone(), unknown]).unwrap().contexts;
     assert_eq!(granted, [own]);
-    assert!(node.exports().open("f", &[]).err().unwrap().to_string().contains("no export 'f'"));
+    assert!(matches!(node.exports().open("f", &[]), Err(Error::Invalid(_))));
 }
 
 #[tokio::test]
@@ -392,8 +391,8 @@ fn a_node_that_cannot_start_gives_one_clear_error() {
     assert!(matches!(error, NodeError::Exposed(_)), "{error}");
     Node::start(NodeConfig { insecure: true, ..NodeConfig::new(MIB, open) }).unwrap();
 
-    let error = Node::start(NodeConfig::new(1 << 50, loopback(0))).err().unwrap().to_string();
-    assert!(error.contains("could spare"), "{error}");
+    let error = Node::start(NodeConfig::new(1 << 50, loopback(0))).err().unwrap();
+    assert!(matches!(error, NodeError::Memory(_)), "{error}");
     assert!(Node::start(NodeConfig::new(1000, loopback(0))).is_err(), "too little to be of use");
     assert!(matches!(Node::start(NodeConfig::new(MIB, loopback(65535))).err().unwrap(), NodeError::NoHttpPort(_)));
 }

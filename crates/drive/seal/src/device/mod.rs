@@ -224,9 +224,7 @@ impl Sealed {
         let version = store.version();
         let log::Stored { mut record, root, copies } = load(&store, &key, binding).await?;
         if record.epochs.last().map_or(0, |last| last.number) < epoch {
-            return Err(SealError::NotAuthentic(
-                "its seal record is older than the drive: put the newest .seal file beside the drive file",
-            ));
+            return Err(SealError::OldRecord);
         }
         record.enlarge(size)?;
         let units = record.units;

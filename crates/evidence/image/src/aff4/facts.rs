@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use oxrdf::{NamedOrBlankNode, Term, Triple};
-use oxttl::TurtleParser;
+use oxttl::{TurtleParser, TurtleSyntaxError};
 
 /// The vocabulary of AFF4 Standard v1.0, section 2.
 pub const SCHEMA: &str = "http://aff4.org/Schema#";
@@ -45,24 +45,46 @@ pub struct Facts {
     by_subject: HashMap<String, Vec<(String, Object)>>,
 }
 
+/// Why a Turtle document is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTurtle {
+    /// It is not Turtle.
+    #[error(transparent)]
+    Syntax(#[from] TurtleSyntaxError),
+    /// Its brackets are nested too deep for the parser.
+    #[error("its brackets are nested deeper than {DEPTH_MAX}")]
+    TooDeep,
+    /// It has too many triples.
+    #[error("it has more than {FACTS_MAX} statements")]
+    TooMany,
+    /// A name or a value is too long.
+    #[error("it has a name of more than {NAME_LEN_MAX} bytes, or a value of more than {VALUE_LEN_MAX}")]
+    TooLong,
+    /// All triples together are too large.
+    #[error("it has more than {} MiB of statements", KEPT_LEN_MAX >> 20)]
+    TooLarge,
+}
+
 impl Facts {
     /// Parses a Turtle document. Triples of other vocabularies than AFF4's are ignored.
-    pub fn parse(turtle: &[u8]) -> Result<Self, String> {
+    ///
+    /// # Errors
+    ///
+    /// If it is not Turtle, or exceeds a limit.
+    pub fn parse(turtle: &[u8]) -> Result<Self, BadTurtle> {
         if is_deeper(turtle, DEPTH_MAX) {
-            return Err(format!("its brackets are nested deeper than {DEPTH_MAX}"));
+            return Err(BadTurtle::TooDeep);
         }
         let mut facts = Self::default();
         let mut kept: usize = 0;
         for (count, triple) in TurtleParser::new().for_slice(turtle).enumerate() {
-            let triple = triple.map_err(|error| error.to_string())?;
+            let triple = triple?;
             if count >= FACTS_MAX {
-                return Err(format!("it has more than {FACTS_MAX} statements"));
+                return Err(BadTurtle::TooMany);
             }
             // Ignored triples count too: parsing them takes time.
             if !is_short(&triple) {
-                return Err(format!(
-                    "it has a name of more than {NAME_LEN_MAX} bytes, or a value of more than {VALUE_LEN_MAX}"
-                ));
+                return Err(BadTurtle::TooLong);
             }
             let predicate = match triple.predicate.as_str() {
                 TYPE => "type",
@@ -83,7 +105,7 @@ impl Facts {
             let subject = subject.into_string();
             kept += subject.len() + predicate.len() + object.len();
             if kept > KEPT_LEN_MAX {
-                return Err(format!("it has more than {} MiB of statements", KEPT_LEN_MAX >> 20));
+                return Err(BadTurtle::TooLarge);
             }
             facts.by_subject.entry(subject).or_default().push((predicate.to_owned(), object));
         }
@@ -257,18 +279,18 @@ mod tests {
 
     #[test]
     fn hostile_documents_are_refused() {
-        assert!(Facts::parse(b"<a> <b").is_err());
+        assert!(matches!(Facts::parse(b"<a> <b"), Err(BadTurtle::Syntax(_))));
         let long = format!("<aff4://{}> a <http://aff4.org/Schema#Map> .", "x".repeat(NAME_LEN_MAX));
-        assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("more than"));
+        assert!(matches!(Facts::parse(long.as_bytes()), Err(BadTurtle::TooLong)));
         let elsewhere = format!("@prefix p: <aff4://{}> . p:a p:b p:c .", "x".repeat(NAME_LEN_MAX));
-        assert!(Facts::parse(elsewhere.as_bytes()).unwrap_err().contains("more than"));
+        assert!(matches!(Facts::parse(elsewhere.as_bytes()), Err(BadTurtle::TooLong)));
         // 200 KiB that would be 80 MiB.
         let mut long = format!("@prefix p: <aff4://{}> . @prefix a: <{SCHEMA}> .", "x".repeat(4000));
         long.push_str(&"p:a a:b p:c . ".repeat(10_000));
-        assert!(Facts::parse(long.as_bytes()).unwrap_err().contains("16 MiB"));
+        assert!(matches!(Facts::parse(long.as_bytes()), Err(BadTurtle::TooLarge)));
         for bracket in ["[:p ", "("] {
             let deep = format!("@prefix : <x:> .\n:a :p {}", bracket.repeat(1000));
-            assert!(Facts::parse(deep.as_bytes()).unwrap_err().contains("nested"), "{bracket}");
+            assert!(matches!(Facts::parse(deep.as_bytes()), Err(BadTurtle::TooDeep)), "{bracket}");
         }
         let text = "[".repeat(1000);
         let flat = format!(
@@ -279,6 +301,6 @@ mod tests {
         let mut many = "<aff4://a> <http://aff4.org/Schema#size> 1".to_owned();
         many.push_str(&",1".repeat(FACTS_MAX));
         many.push('.');
-        assert!(Facts::parse(many.as_bytes()).is_err());
+        assert!(matches!(Facts::parse(many.as_bytes()), Err(BadTurtle::TooMany)));
     }
 }

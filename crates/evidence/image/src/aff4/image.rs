@@ -43,7 +43,7 @@ impl Image {
             .map_err(|why| Error::evidence(format!("{}: information.turtle cannot be read: {why}", volume.path())))?;
         let volume_urn = volume.whole("container.description", TEXT_LEN_MAX)?.unwrap_or_default();
         let volume_urn = String::from_utf8_lossy(&volume_urn).trim_matches(['\0', ' ', '\r', '\n']).to_owned();
-        let (urn, stream) = choose(&facts).map_err(|why| refuse(&why))?;
+        let (urn, stream) = choose(&facts).map_err(|error| error.within(volume.path()))?;
         Ok(Self { urn, stream, volume_urn, facts })
     }
 
@@ -67,7 +67,7 @@ impl Image {
         let gap = target(gap, names.len());
         let targets: Vec<_> = names.iter().enumerate().map(|(number, name)| target(name, number)).collect();
         names.extend(self.facts.iri(&self.stream, "mapGapDefaultStream").map(str::to_owned));
-        let map = Map::parse(&entries, size, &targets, gap).map_err(damaged)?;
+        let map = Map::parse(&entries, size, &targets, gap).map_err(|why| damaged(why.to_string()))?;
         Ok((map, names))
     }
 
@@ -165,7 +165,7 @@ fn target(name: &str, number: usize) -> Target {
 }
 
 /// The image and its data stream, if the container has exactly one.
-fn choose(facts: &Facts) -> std::result::Result<(String, String), String> {
+fn choose(facts: &Facts) -> Result<(String, String)> {
     const IMAGES: [&str; 5] = ["Image", "DiskImage", "VolumeImage", "ContiguousImage", "DiscontiguousImage"];
     let mut images = Vec::new();
     let mut files = 0;
@@ -181,17 +181,17 @@ fn choose(facts: &Facts) -> std::result::Result<(String, String), String> {
     }
     match &images[..] {
         [(image, stream)] => Ok(((*image).to_owned(), (*stream).to_owned())),
-        [] if files > 0 => {
-            Err(format!("an AFF4 container of {files} files (AFF4-L), without a disk; extract them first"))
-        }
-        [] => Err("an AFF4 container without the image of a disk".into()),
+        [] if files > 0 => Err(Error::failed(format!(
+            "an AFF4 container of {files} files (AFF4-L), without a disk; extract them first"
+        ))),
+        [] => Err(Error::failed("an AFF4 container without the image of a disk")),
         several => {
             let names: Vec<_> = several.iter().take(5).map(|(image, _)| *image).collect();
-            Err(format!(
+            Err(Error::failed(format!(
                 "an AFF4 container of {} images, but only one per container is supported: {}",
                 several.len(),
                 list(&names)
-            ))
+            )))
         }
     }
 }

@@ -70,6 +70,43 @@ pub struct Map {
     runs: Vec<Run>,
 }
 
+/// Why the entries of a map are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadMap {
+    /// The last entry is cut short.
+    #[error("its map does not end with a whole entry")]
+    CutShort,
+    /// There are too many.
+    #[error("its map has more than {ENTRIES_MAX} entries")]
+    TooMany,
+    /// Two entries overlap.
+    #[error("its map has two entries for the bytes at {at}")]
+    Overlap {
+        /// Where the second begins.
+        at: u64,
+    },
+    /// An entry is not about the image.
+    #[error("its map has the range {range}, which is outside the image of {size} bytes")]
+    Outside {
+        /// The range of the entry.
+        range: ByteRange,
+        /// The size of the image.
+        size: u64,
+    },
+    /// An entry names a stream that is not listed.
+    #[error("its map refers to stream number {number}, which does not exist")]
+    NoStream {
+        /// The number.
+        number: u32,
+    },
+    /// An entry takes bytes from beyond the greatest offset of a stream.
+    #[error("its map takes {range} from beyond the end of a stream")]
+    BeyondStream {
+        /// The range of the entry.
+        range: ByteRange,
+    },
+}
+
 impl Map {
     /// All of one stream.
     pub fn straight(size: u64) -> Self {
@@ -82,12 +119,12 @@ impl Map {
     /// # Errors
     ///
     /// If an entry lies outside the image, overlaps another, or refers to a missing target.
-    pub fn parse(entries: &[u8], size: u64, targets: &[Target], gap: Target) -> Result<Self, String> {
+    pub fn parse(entries: &[u8], size: u64, targets: &[Target], gap: Target) -> Result<Self, BadMap> {
         if !entries.len().is_multiple_of(ENTRY_LEN) {
-            return Err("its map does not end with a whole entry".into());
+            return Err(BadMap::CutShort);
         }
         if entries.len() / ENTRY_LEN > ENTRIES_MAX {
-            return Err(format!("its map has more than {ENTRIES_MAX} entries"));
+            return Err(BadMap::TooMany);
         }
         let entries = entries.chunks_exact(ENTRY_LEN).map(|entry| parse_entry(entry, size, targets));
         let mut entries =
@@ -97,7 +134,7 @@ impl Map {
         let mut at = 0;
         for run in entries {
             if run.range.offset < at {
-                return Err(format!("its map has two entries for the bytes at {}", run.range.offset));
+                return Err(BadMap::Overlap { at: run.range.offset });
             }
             map.push_gap(ByteRange::between(at, run.range.offset), gap);
             map.push(run);
@@ -166,20 +203,18 @@ fn is_hex_byte(digits: &str) -> bool {
     digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-fn parse_entry(entry: &[u8], size: u64, targets: &[Target]) -> Result<Run, String> {
+fn parse_entry(entry: &[u8], size: u64, targets: &[Target]) -> Result<Run, BadMap> {
     // Never out of bounds: an entry has 28 bytes.
     let u64_at = |at: usize| entry[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let number = entry[24..].first_chunk().map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes));
     let (range, offset) = (ByteRange::new(u64_at(0), u64_at(8)), u64_at(16));
     if !range.fits(size) {
-        return Err(format!("its map has the range {range}, which is outside the image of {size} bytes"));
+        return Err(BadMap::Outside { range, size });
     }
     let target = usize::try_from(number).ok().and_then(|number| targets.get(number));
-    let target = *target.ok_or_else(|| format!("its map refers to stream number {number}, which does not exist"))?;
+    let target = *target.ok_or(BadMap::NoStream { number })?;
     match target {
-        Target::Stream(_) if offset.checked_add(range.len).is_none() => {
-            Err(format!("its map takes {range} from beyond the end of a stream"))
-        }
+        Target::Stream(_) if offset.checked_add(range.len).is_none() => Err(BadMap::BeyondStream { range }),
         Target::Stream(_) => Ok(Run { range, target, offset }),
         _ => Ok(Run { range, target, offset: 0 }),
     }
@@ -219,16 +254,16 @@ mod tests {
 
     #[test]
     fn invalid_entries_are_errors() {
-        for (entries, word) in [
-            (vec![entry(0, 10, 0, 0), entry(9, 10, 0, 0)], "two entries"),
-            (vec![entry(95, 6, 0, 0)], "outside"),
-            (vec![entry(u64::MAX, 2, 0, 0)], "outside"),
-            (vec![entry(0, 1, 0, 3)], "stream number 3"),
-            (vec![entry(0, 2, u64::MAX, 0)], "beyond"),
-            (vec![vec![0; 27]], "whole entry"),
+        let outside = |offset, len| BadMap::Outside { range: ByteRange::new(offset, len), size: 100 };
+        for (entries, why) in [
+            (vec![entry(0, 10, 0, 0), entry(9, 10, 0, 0)], BadMap::Overlap { at: 9 }),
+            (vec![entry(95, 6, 0, 0)], outside(95, 6)),
+            (vec![entry(u64::MAX, 2, 0, 0)], outside(u64::MAX, 2)),
+            (vec![entry(0, 1, 0, 3)], BadMap::NoStream { number: 3 }),
+            (vec![entry(0, 2, u64::MAX, 0)], BadMap::BeyondStream { range: ByteRange::new(0, 2) }),
+            (vec![vec![0; 27]], BadMap::CutShort),
         ] {
-            let error = Map::parse(&entries.concat(), 100, &TARGETS, Target::Fill(0)).unwrap_err();
-            assert!(error.contains(word), "{error}");
+            assert_eq!(Map::parse(&entries.concat(), 100, &TARGETS, Target::Fill(0)), Err(why));
         }
     }
 

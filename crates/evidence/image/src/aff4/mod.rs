@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cheetah_device::error::Withheld;
 use cheetah_device::{ByteRange, Data, Device, Error as DeviceError, Extent, Geometry, Io};
 use futures::{StreamExt as _, TryStreamExt as _};
 
@@ -164,11 +165,12 @@ impl Inner {
     }
 
     fn missing(&self, run: Run) -> DeviceError {
-        let why = match run.target {
-            Target::Unknown => "the image does not have it: it was not acquired",
-            _ => "it could not be read when the image was made",
+        const WHEN: &str = "when the image was made";
+        let reason = match run.target {
+            Target::Unknown => Withheld::NotRead(WHEN),
+            _ => Withheld::WasUnreadable(WHEN),
         };
-        DeviceError::Unreadable { device: self.volume.path().into(), range: run.range, why: why.into() }
+        DeviceError::Withheld { device: self.volume.path().into(), range: run.range, reason }
     }
 }
 

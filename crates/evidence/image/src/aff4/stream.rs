@@ -39,6 +39,20 @@ struct Bevy {
     hashes: Option<(BlockHash, usize)>,
 }
 
+/// Why the segments of a bevy cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum BadBevy {
+    /// The volume does not have one of them.
+    #[error("lacks its segment {0}")]
+    Missing(String),
+    /// Ranges of one cannot be read.
+    #[error("has the segment {0} compressed as a whole, so ranges of it cannot be read")]
+    Compressed(String),
+    /// The index has fewer entries than there are chunks.
+    #[error("has an index {0}.index that is too short")]
+    ShortIndex(String),
+}
+
 impl ImageStream {
     /// Finds the stream `urn`, and checks that all of its segments exist. Deducts its bevies from `bevies_left`, and
     /// fails below 0.
@@ -67,25 +81,26 @@ impl ImageStream {
             let folder = folders(urn, volume_urn).into_iter().find(|folder| name(folder).is_some());
             let folder = folder.ok_or_else(|| refuse("is not in this file".into()))?;
             for number in 0..bevies {
-                let bevy = stream.bevy(volume, &format!("{folder}/{number:08}"), number).map_err(refuse)?;
+                let bevy = stream.bevy(volume, &format!("{folder}/{number:08}"), number);
+                let bevy = bevy.map_err(|why| refuse(why.to_string()))?;
                 stream.bevies.push(bevy);
             }
         }
         Ok(stream)
     }
 
-    fn bevy(&self, volume: &Volume, name: &str, number: u64) -> std::result::Result<Bevy, String> {
+    fn bevy(&self, volume: &Volume, name: &str, number: u64) -> std::result::Result<Bevy, BadBevy> {
         let find = |name: &str| {
-            let member = volume.find(name).ok_or_else(|| format!("lacks its segment {name}"))?;
+            let member = volume.find(name).ok_or_else(|| BadBevy::Missing(name.to_owned()))?;
             match volume.is_stored(member) {
                 true => Ok(member),
-                false => Err(format!("has the segment {name} compressed as a whole, so ranges of it cannot be read")),
+                false => Err(BadBevy::Compressed(name.to_owned())),
             }
         };
         let (data, index) = (find(name)?, find(&format!("{name}.index"))?);
         let chunks = self.chunks(number).end - self.chunks(number).start;
         if volume.len(index) < chunks.saturating_mul(ENTRY_LEN) {
-            return Err(format!("has an index {name}.index that is too short"));
+            return Err(BadBevy::ShortIndex(name.to_owned()));
         }
         // Evimetry's names first, then those of the standard's text.
         let hashes = BlockHash::ALL.into_iter().find_map(|hash| {

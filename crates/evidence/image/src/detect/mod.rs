@@ -214,13 +214,13 @@ mod tests {
 
     #[test]
     fn unsupported_formats_are_named() {
-        for (start, word) in [
+        for (start, name) in [
             (&b"LVF\x09\x0d\x0a\xff\x00\x01"[..], "L01"),
             (b"ADSEGMENTEDFILE\x00", "AD1"),
             (b"QFI\xfb\0\0\0\x01", "version 1"),
         ] {
-            let Format::Unsupported(unsupported) = detect(start, start, 5) else { panic!("{word}") };
-            assert!(unsupported.what.contains(word), "{unsupported:?}");
+            let Format::Unsupported(unsupported) = detect(start, start, 5) else { panic!("{name}") };
+            assert!(unsupported.what.contains(name), "{unsupported:?}");
         }
         assert_eq!(detect(b"BZh91AY&SY", b"", 5), Format::Compressed(Compression::Bzip2));
         assert_eq!(detect(b"\x50\x2a\x4d\x18 is how this text begins", b"", 5), Format::Unknown);

@@ -27,6 +27,26 @@ struct Tools {
     packed: Vec<u8>,
 }
 
+/// Why a chunk cannot be unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum BadChunk {
+    /// It is packed without compression, and has fewer bytes than the chunk.
+    #[error("it is cut short")]
+    CutShort,
+    /// It is packed without compression, and its bytes do not match its checksum.
+    #[error("it does not match its checksum")]
+    Checksum,
+    /// It is no zlib stream.
+    #[error("its zlib stream is damaged")]
+    Zlib,
+    /// It is no bzip2 stream.
+    #[error("its bzip2 stream is damaged")]
+    Bzip2,
+    /// It unpacks to another number of bytes than the chunk has.
+    #[error("it unpacks to {bytes} bytes, not {expected}")]
+    Length { bytes: usize, expected: usize },
+}
+
 /// The geometry of an image's chunks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chunks {
@@ -75,7 +95,7 @@ impl Chunks {
                             let from = (at.offset - first.offset) as usize;
                             let packed = &tools.packed[from..from + self.len(at) as usize];
                             let unpacked = self.unpack_one(&mut tools.inflate, at, packed);
-                            put(at.chunk, unpacked.map_err(|why| self.corrupt(segments, at, &why)));
+                            put(at.chunk, unpacked.map_err(|why| self.corrupt(segments, at, why)));
                         }
                     }
                     Err(error) => {
@@ -115,7 +135,7 @@ impl Chunks {
         (&located[..count], (end - first.offset) as usize)
     }
 
-    fn unpack_one(&self, inflate: &mut Decompressor, at: &ChunkLocation, packed: &[u8]) -> Result<Data, String> {
+    fn unpack_one(&self, inflate: &mut Decompressor, at: &ChunkLocation, packed: &[u8]) -> Result<Data, BadChunk> {
         // Chunks have at most some MiB.
         let (len, whole) = (self.range(at.chunk).len as usize, self.chunk_size as usize);
         let mut out = match at.packing {
@@ -125,18 +145,18 @@ impl Chunks {
                 }
                 pattern.iter().copied().cycle().take(len).collect()
             }
-            Packing::Plain => packed.get(..len).ok_or("it is cut short")?.to_vec(),
+            Packing::Plain => packed.get(..len).ok_or(BadChunk::CutShort)?.to_vec(),
             Packing::Summed => stored(packed, len, whole)?.to_vec(),
             Packing::Zlib => {
                 let mut out = vec![0; whole];
                 let got = inflate.zlib_decompress(packed, &mut out);
-                exact(got.map_err(|_| "its zlib stream is damaged")?, len, whole)?;
+                exact(got.map_err(|_| BadChunk::Zlib)?, len, whole)?;
                 out
             }
             Packing::Bzip2 => {
                 let mut out = Vec::with_capacity(whole + 1);
                 let got = bzip2::read::BzDecoder::new(packed).take(whole as u64 + 1).read_to_end(&mut out);
-                exact(got.map_err(|_| "its bzip2 stream is damaged")?, len, whole)?;
+                exact(got.map_err(|_| BadChunk::Bzip2)?, len, whole)?;
                 out
             }
         };
@@ -144,7 +164,7 @@ impl Chunks {
         Ok(if is_zero(&out) { Data::zeros(len as u64) } else { Bytes::from(out).into() })
     }
 
-    fn corrupt(&self, segments: &dyn Segments, at: &ChunkLocation, why: &str) -> DeviceError {
+    fn corrupt(&self, segments: &dyn Segments, at: &ChunkLocation, why: BadChunk) -> DeviceError {
         let name = segments.name(at.segment);
         let device = format!("{name}, chunk {} at offset {} of the file ({why})", at.chunk, at.offset);
         DeviceError::Corrupt { device: device.into(), range: self.range(at.chunk) }
@@ -152,16 +172,16 @@ impl Chunks {
 }
 
 /// Trims the last chunk, which may be padded.
-fn exact(got: usize, len: usize, whole: usize) -> Result<(), String> {
-    if got == len || got == whole { Ok(()) } else { Err(format!("it unpacks to {got} bytes, not {len}")) }
+fn exact(got: usize, len: usize, whole: usize) -> Result<(), BadChunk> {
+    if got == len || got == whole { Ok(()) } else { Err(BadChunk::Length { bytes: got, expected: len }) }
 }
 
 /// The content of an uncompressed chunk, which its Adler-32 follows.
-fn stored(packed: &[u8], len: usize, whole: usize) -> Result<&[u8], String> {
+fn stored(packed: &[u8], len: usize, whole: usize) -> Result<&[u8], BadChunk> {
     let good = |len: usize| {
         let (content, sum) = packed.split_at_checked(len)?;
         (sum.first_chunk() == Some(&adler32(content).to_le_bytes())).then_some(content)
     };
     let found = good(len).or_else(|| if whole == len { None } else { good(whole) });
-    found.ok_or_else(|| "it does not match its checksum".to_owned())
+    found.ok_or(BadChunk::Checksum)
 }

@@ -159,9 +159,10 @@ mod tests {
         footer[64..68].copy_from_slice(&(!sum).to_be_bytes());
         let mut header = [0; 1024];
         header[..8].copy_from_slice(b"cxsparse");
+        let name = "base";
         header[64..72].copy_from_slice(b"\0b\0a\0s\0e");
         let refused = vhd(&footer, &footer, &header, &"x.vhd").unwrap_err().to_string();
-        assert!(refused.contains("(its parent, base)"), "{refused}");
-        assert!(vhd(&[0; 512], &[0; 512], &header, &"x.vhd").unwrap_err().to_string().contains("cut short"));
+        assert!(refused.contains(name), "{refused}");
+        assert!(vhd(&[0; 512], &[0; 512], &header, &"x.vhd").unwrap_err().is_evidence());
     }
 }

@@ -26,9 +26,58 @@ const NAME_LEN_MAX: usize = 511;
 /// The unit of the sparse header and the descriptor.
 const SECTOR: u64 = 512;
 
+/// Why the files of a disk cannot be read as its descriptor says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum BadDescriptor {
+    /// Other encodings are refused: qemu must open the file that we checked.
+    #[error("a VMDK descriptor that is not plain text in UTF-8; correct it, or convert the disk to raw")]
+    NotText,
+    /// It has a parent, whose name may be known.
+    #[error(
+        "a VMDK that holds only what differs from another disk (its parent{}); consolidate the snapshots first, and read \
+         the result", .0.as_ref().map(|parent| format!(", {parent}")).unwrap_or_default()
+    )]
+    Parent(Option<String>),
+    /// It is encrypted.
+    #[error("an encrypted VMDK; decrypt it first")]
+    Encrypted,
+    /// It lists no extent.
+    #[error("a VMDK whose descriptor names no file that holds its data")]
+    NoExtent,
+    /// A line of it.
+    #[error("{why} (line {number} of the descriptor)")]
+    Line { number: usize, why: BadLine },
+}
+
+/// Why a line of a descriptor is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum BadLine {
+    /// It is no line that VMware writes.
+    #[error("a VMDK descriptor with an unknown line")]
+    Unknown,
+    /// qemu skips the blank line as white space, reads the extent, and then reads it again.
+    #[error("a VMDK with a blank line before an extent, which qemu misreads; delete the blank line")]
+    BehindBlank,
+    /// qemu leaves the extent out.
+    #[error(
+        "a VMDK with an extent that qemu leaves out (RDONLY, NOACCESS or ZERO), so that the data after it would be in the \
+         wrong place; convert it to raw with VMware's own tools"
+    )]
+    LeftOut,
+    /// It names no file.
+    #[error("a VMDK with an extent that has no name")]
+    NoName,
+    /// Its data is on a disk of the machine that made it.
+    #[error("a VMDK that refers to a physical disk; image that disk itself")]
+    PhysicalDisk,
+    /// It could name any file of this machine.
+    #[error("a VMDK with files in other folders; put them beside it, and correct their names in its descriptor")]
+    OtherFolders,
+}
+
 /// Refuses a disk that has a parent, is encrypted, or refers to anything but plain data files beside it.
 pub(super) fn check(path: &Path, file: &RawFile) -> Result<Checked> {
-    let refuse = |why: String| Error::failed(format!("{}: {why}", path.display()));
+    let refuse = |why: BadDescriptor| Error::failed(format!("{}: {why}", path.display()));
     let start = read(file, 0, SECTOR)?;
     let descriptor = if start.starts_with(SPARSE) {
         // qemu looks for the parent in the second sector, regardless of the header.
@@ -50,7 +99,7 @@ pub(super) fn check(path: &Path, file: &RawFile) -> Result<Checked> {
     }
     let extents = parse(&descriptor).map_err(&refuse)?;
     if extents.is_empty() {
-        return Err(refuse("a VMDK whose descriptor names no file that holds its data".into()));
+        return Err(refuse(BadDescriptor::NoExtent));
     }
     let mut checked = Checked::default();
     for extent in extents {
@@ -110,7 +159,7 @@ fn to_first_nul(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// Returns why the disk cannot be read by itself: it has a parent, or is encrypted. A parent's name counts anywhere, as
 /// in qemu.
-fn not_alone(descriptor: &[u8]) -> Option<String> {
+fn not_alone(descriptor: &[u8]) -> Option<BadDescriptor> {
     let text = String::from_utf8_lossy(descriptor);
     let lower = text.to_ascii_lowercase();
     let parent = |line: &str| {
@@ -121,14 +170,10 @@ fn not_alone(descriptor: &[u8]) -> Option<String> {
     if hint.is_some() || lower.lines().any(|line| parent(line) == Some(true)) {
         // Lower-case ASCII has the length of the text.
         let named = hint.and_then(|at| text.get(at..)?.lines().next()?.split_once('=')).map(|(_, name)| name.trim());
-        let named = named.map_or_else(String::new, |name| format!(", {}", clean(name.trim_matches('"'))));
-        return Some(format!(
-            "a VMDK that holds only what differs from another disk (its parent{named}); consolidate the snapshots first, \
-             and read the result"
-        ));
+        return Some(BadDescriptor::Parent(named.map(|name| clean(name.trim_matches('"')))));
     }
     let encrypted = lower.lines().any(|line| line.trim().starts_with("encryption."));
-    encrypted.then(|| "an encrypted VMDK; decrypt it first".to_owned())
+    encrypted.then_some(BadDescriptor::Encrypted)
 }
 
 /// A part of a disk in a file beside its descriptor.
@@ -142,25 +187,17 @@ struct Extent<'a> {
 }
 
 /// Parses the extents that a descriptor lists.
-fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, String> {
+fn parse(descriptor: &[u8]) -> std::result::Result<Vec<Extent<'_>>, BadDescriptor> {
     let text = std::str::from_utf8(descriptor).ok().filter(|text| !text.contains(is_odd));
-    // Other encodings are refused: qemu must open the file that we checked.
-    let text =
-        text.ok_or("a VMDK descriptor that is not plain text in UTF-8; correct it, or convert the disk to raw")?;
+    let text = text.ok_or(BadDescriptor::NotText)?;
     let mut extents = Vec::new();
     let mut after_blank = false;
-    for (number, line) in text.split('\n').enumerate() {
+    for (number, line) in (1..).zip(text.split('\n')) {
         let line = line.strip_suffix('\r').unwrap_or(line).trim_matches(BLANK);
         let is_blank = line.is_empty();
         if !is_blank && !line.starts_with('#') && !is_setting(line) {
-            let refuse = |why: &str| format!("{why} (line {} of the descriptor)", number + 1);
-            if after_blank {
-                // qemu skips the blank line as white space, reads the extent, and then reads it again.
-                return Err(refuse(
-                    "a VMDK with a blank line before an extent, which qemu misreads; delete the blank line",
-                ));
-            }
-            extents.push(parse_extent(line).map_err(refuse)?);
+            let extent = if after_blank { Err(BadLine::BehindBlank) } else { parse_extent(line) };
+            extents.push(extent.map_err(|why| BadDescriptor::Line { number, why })?);
         }
         after_blank = is_blank;
     }
@@ -184,39 +221,33 @@ fn is_setting(line: &str) -> bool {
 }
 
 /// `RW SECTORS TYPE "FILE"`, and the offset in the file where the type is FLAT.
-fn parse_extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
-    const ODD: &str = "a VMDK descriptor with an unknown line";
+fn parse_extent(line: &str) -> std::result::Result<Extent<'_>, BadLine> {
     let mut rest = line;
     let mut word = || {
         let (word, behind) = rest.split_once(BLANK)?;
         rest = behind.trim_start_matches(BLANK);
         Some(word)
     };
-    let access = word().ok_or(ODD)?;
+    let access = word().ok_or(BadLine::Unknown)?;
     if ["RDONLY", "NOACCESS"].contains(&access) || line.ends_with("ZERO") {
-        return Err(
-            "a VMDK with an extent that qemu leaves out (RDONLY, NOACCESS or ZERO), so that the data after it would \
-                    be in the wrong place; convert it to raw with VMware's own tools",
-        );
+        return Err(BadLine::LeftOut);
     }
-    let sectors = word().filter(|_| access == "RW").ok_or(ODD)?;
+    let sectors = word().filter(|_| access == "RW").ok_or(BadLine::Unknown)?;
     if !is_number(sectors) || sectors.bytes().all(|digit| digit == b'0') {
-        return Err(ODD);
+        return Err(BadLine::Unknown);
     }
-    let kind = word().ok_or("a VMDK with an extent that has no name")?;
+    let kind = word().ok_or(BadLine::NoName)?;
     let magics: &[&[u8]] = match kind {
         "FLAT" | "VMFS" => &[],
         "SPARSE" | "VMFSSPARSE" => &[SPARSE, VMFS_SPARSE],
         "SESPARSE" => &[SE_SPARSE],
-        _ => return Err("a VMDK that refers to a physical disk; image that disk itself"),
+        _ => return Err(BadLine::PhysicalDisk),
     };
     let name = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
-    let (name, offset) = name.filter(|(name, _)| !name.is_empty()).ok_or("a VMDK with an extent that has no name")?;
+    let (name, offset) = name.filter(|(name, _)| !name.is_empty()).ok_or(BadLine::NoName)?;
     // A colon could name a protocol of qemu's, a slash a file anywhere on this machine.
     if name.contains(['/', '\\', ':', '\r']) || [".", ".."].contains(&name) || name.len() > NAME_LEN_MAX {
-        return Err(
-            "a VMDK with files in other folders; put them beside it, and correct their names in its descriptor",
-        );
+        return Err(BadLine::OtherFolders);
     }
     let is_right = match kind {
         "FLAT" => offset.starts_with(BLANK) && is_number(offset.trim_start_matches(BLANK)),
@@ -225,7 +256,7 @@ fn parse_extent(line: &str) -> std::result::Result<Extent<'_>, &'static str> {
     // Numbers of at most 18 digits.
     let number = |text: &str| text.trim_matches(BLANK).parse::<u64>().unwrap_or_default();
     let end = number(sectors) + number(offset);
-    is_right.then_some(Extent { name, magics, end }).ok_or(ODD)
+    is_right.then_some(Extent { name, magics, end }).ok_or(BadLine::Unknown)
 }
 
 /// Parses digits that fit in the 63 bits of qemu's counters.
@@ -299,30 +330,29 @@ mod tests {
     fn extents_lie_beside_the_descriptor() {
         assert_eq!(parse(FLAT.as_bytes()).unwrap(), [Extent { name: "disk-flat.vmdk", magics: &[], end: 20480 }]);
         let long = "x".repeat(512);
-        for (was, is, word) in [
-            ("disk-flat.vmdk", "/etc/shadow", "other folders"),
-            ("disk-flat.vmdk", "..\\disk", "other folders"),
-            ("disk-flat.vmdk", "..", "other folders"),
-            ("disk-flat.vmdk", "json:{}", "other folders"),
-            ("disk-flat.vmdk", &long, "other folders"),
-            ("\"disk-flat.vmdk\"", "", "no name"),
-            ("RW 20480 FLAT \"disk-flat.vmdk\"", "RW\t1\tFLAT\t\"../disk\"", "other folders"),
-            ("FLAT", "VMFSRDM", "physical disk"),
-            ("RW 20480 FLAT \"disk-flat.vmdk\" 0", "RW 8 ZERO", "leaves out"),
-            ("RW 20480", "RDONLY 20480", "leaves out"),
-            ("# Extent description\n", "", "blank line"),
+        for (was, is, because) in [
+            ("disk-flat.vmdk", "/etc/shadow", BadLine::OtherFolders),
+            ("disk-flat.vmdk", "..\\disk", BadLine::OtherFolders),
+            ("disk-flat.vmdk", "..", BadLine::OtherFolders),
+            ("disk-flat.vmdk", "json:{}", BadLine::OtherFolders),
+            ("disk-flat.vmdk", &long, BadLine::OtherFolders),
+            ("\"disk-flat.vmdk\"", "", BadLine::NoName),
+            ("RW 20480 FLAT \"disk-flat.vmdk\"", "RW\t1\tFLAT\t\"../disk\"", BadLine::OtherFolders),
+            ("FLAT", "VMFSRDM", BadLine::PhysicalDisk),
+            ("RW 20480 FLAT \"disk-flat.vmdk\" 0", "RW 8 ZERO", BadLine::LeftOut),
+            ("RW 20480", "RDONLY 20480", BadLine::LeftOut),
+            ("# Extent description\n", "", BadLine::BehindBlank),
         ] {
             let refused = parse(FLAT.replace(was, is).as_bytes()).unwrap_err();
-            assert!(refused.contains(word), "{is}: {refused}");
+            assert!(matches!(refused, BadDescriptor::Line { why, .. } if why == because), "{is}: {refused}");
         }
         assert_eq!(not_alone(FLAT.as_bytes()), None);
-        for (was, is, word) in [
-            ("parentCID=ffffffff", "parentCID = 12345678", "its parent"),
-            ("version=1", "parentFileNameHint=\"base.vmdk\"", "its parent"),
-            ("version=1", "encryption.keySafe = \"x\"", "encrypted"),
+        for (was, is, why) in [
+            ("parentCID=ffffffff", "parentCID = 12345678", BadDescriptor::Parent(None)),
+            ("version=1", "parentFileNameHint=\"base.vmdk\"", BadDescriptor::Parent(Some("base.vmdk".into()))),
+            ("version=1", "encryption.keySafe = \"x\"", BadDescriptor::Encrypted),
         ] {
-            let refused = not_alone(FLAT.replace(was, is).as_bytes()).unwrap();
-            assert!(refused.contains(word), "{is}: {refused}");
+            assert_eq!(not_alone(FLAT.replace(was, is).as_bytes()), Some(why), "{is}");
         }
     }
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use cheetah_device::coverage::State;
-use cheetah_device::{ByteRange, Coverage, Data, Device as _};
+use cheetah_device::error::Withheld;
+use cheetah_device::{ByteRange, Coverage, Data, Device as _, Error as DeviceError};
 use cheetah_error::Error;
 use cheetah_image::{Kind, OpenOptions, Source, open};
 use tempfile::TempDir;
@@ -62,11 +63,12 @@ async fn opened(spec: &str) -> Source {
     open(spec, &OpenOptions::default()).await.unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
-async fn refused(spec: &str, code: u8, words: &[&str]) {
+/// Opening fails with this exit code, and names all of these.
+async fn refused(spec: &str, code: u8, names: &[&str]) {
     let error: Error = open(spec, &OpenOptions::default()).await.err().unwrap_or_else(|| panic!("{spec} was opened"));
     assert_eq!(error.exit_code(), code, "{error}");
-    for word in words {
-        assert!(error.to_string().contains(word), "no '{word}' in: {error}");
+    for name in names {
+        assert!(error.to_string().contains(name), "no '{name}' in: {error}");
     }
 }
 
@@ -105,7 +107,7 @@ async fn raw_and_split_images_are_opened() {
     is(&format!("raw:{}", desk.at("parts.002")), Kind::Raw, &content[MIB + 512..2 * (MIB + 512)]).await;
     refused(&desk.at("parts.002"), 2, &["parts.001"]).await;
     fs::remove_file(desk.at("parts.002")).unwrap();
-    refused(&desk.at("parts.001"), 3, &["parts.002 missing"]).await;
+    refused(&desk.at("parts.001"), 3, &["parts.002"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,22 +172,22 @@ async fn virtual_disks_that_need_other_files_are_refused() {
     let base = desk.converted("base.qcow2", &content, &["qcow2"]);
     let top = desk.at("top.qcow2");
     run("qemu-img", &["create", "-q", "-f", "qcow2", "-b", &base, "-F", "qcow2", &top]);
-    refused(&top, 1, &["top.qcow2", "backing file"]).await;
+    refused(&top, 1, &["top.qcow2", "base.qcow2"]).await;
     let data = desk.at("apart.qcow2");
     run("qemu-img", &["create", "-q", "-f", "qcow2", "-o", &format!("data_file={}", desk.at("data")), &data, "1M"]);
-    refused(&data, 1, &["apart.qcow2", "another file"]).await;
+    refused(&data, 1, &["apart.qcow2"]).await;
     let base = desk.converted("base.vmdk", &content, &["vmdk"]);
     let top = desk.at("top.vmdk");
     run("qemu-img", &["create", "-q", "-f", "vmdk", "-b", &base, "-F", "vmdk", &top]);
-    refused(&top, 1, &["top.vmdk", "parent"]).await;
+    refused(&top, 1, &["top.vmdk", "base.vmdk"]).await;
 
     let flat = desk.converted("flat.vmdk", &content, &["vmdk", "-o", "subformat=monolithicFlat"]);
     let text = fs::read_to_string(&flat).unwrap();
     fs::write(&flat, text.replace("flat-flat.vmdk", "/etc/passwd")).unwrap();
-    refused(&flat, 1, &["flat.vmdk", "other folders"]).await;
+    refused(&flat, 1, &["flat.vmdk"]).await;
     fs::write(&flat, text.replace("flat-flat.vmdk", "gone.vmdk")).unwrap();
-    refused(&flat, 3, &["gone.vmdk is missing"]).await;
-    refused(&desk.file("cut.qcow2", &fs::read(desk.at("base.qcow2")).unwrap()[..60]), 3, &["cut short"]).await;
+    refused(&flat, 3, &["gone.vmdk"]).await;
+    refused(&desk.file("cut.qcow2", &fs::read(desk.at("base.qcow2")).unwrap()[..60]), 3, &["cut.qcow2"]).await;
     refused(&desk.file("cut.vhdx", b"vhdxfile and nothing else"), 1, &["cut.vhdx", "qemu-nbd"]).await;
 }
 
@@ -222,7 +224,7 @@ async fn a_virtual_disk_that_was_cut_short_is_refused_and_never_read_as_zeros() 
                 }
             };
             let own = !["vhd", "vhdx"].iter().any(|end| name.ends_with(end));
-            assert!(!own || refused.exit_code() == 3 && refused.to_string().contains("cut short"), "{name}: {refused}");
+            assert!(!own || refused.is_evidence(), "{name}: {refused}");
         }
         fs::write(desk.at(cut), &whole).unwrap();
         let source = opened(&image).await;
@@ -249,7 +251,7 @@ async fn a_compressed_file_is_known_by_decoding_and_a_name_never_makes_it_raw() 
     is(&desk.file("skipped-only", &skippable), Kind::Raw, &skippable).await;
     for end in ["gz", "bz2", "xz", "zst", "lz4", "lzma", "zip", "7z", "tar", "ova", "vdi", "dmg", "qcow2", "e02", "Z"] {
         let path = desk.file(&format!("disk.{end}"), &content);
-        refused(&path, 3, &["raw:", "has the name of"]).await;
+        refused(&path, 3, &["raw:"]).await;
         is(&format!("raw:{path}"), Kind::Raw, &content).await;
     }
     for (start, word) in [(&b"LZIP\x01"[..], "lzip"), (b"\x04\x22\x4d\x18", "lz4"), (b"QED\0", "QED")] {
@@ -274,7 +276,7 @@ async fn unsupported_formats_are_refused_by_name() {
     }
     refused(&desk.file("disk.E01", &padded(b"no header")), 3, &["disk.E01", "raw:"]).await;
     refused(&desk.at("absent.raw"), 1, &["absent.raw"]).await;
-    refused(desk.0.path().to_str().unwrap(), 2, &["it is a directory"]).await;
+    refused(desk.0.path().to_str().unwrap(), 2, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -315,9 +317,10 @@ async fn unread_ranges_of_an_image_stay_unreadable_when_it_is_acquired_again() {
         let source = opened(&image).await;
         assert_eq!(source.identity.unreadable, [unread, unreadable]);
         assert!(source.device.read(ByteRange::new(0, 512)).await.unwrap() == content[..512]);
-        for (range, why) in [(unread, "not read when the image was made"), (unreadable, "unreadable when the image")] {
+        let when = "when the image was made";
+        for (range, why) in [(unread, Withheld::NotRead(when)), (unreadable, Withheld::WasUnreadable(when))] {
             let error = source.device.read(ByteRange::new(range.offset - 8, 16)).await.unwrap_err();
-            assert!(error.is_bad_sector() && error.to_string().contains(why), "{error}");
+            assert!(matches!(&error, DeviceError::Withheld { reason, .. } if *reason == why), "{error}");
         }
         let whole = source.device.extents(ByteRange::new(0, 2 * MIB as u64)).await.unwrap();
         assert!(!whole[0].zero && whole[0].len >= unread.end(), "{whole:?}");
@@ -327,6 +330,6 @@ async fn unread_ranges_of_an_image_stay_unreadable_when_it_is_acquired_again() {
         fs::write(&beside, Coverage::new(512).to_string()).unwrap();
         refused(&image, 3, &[&beside, "512B", "2MiB"]).await;
         fs::write(&beside, "neither\nnor\n").unwrap();
-        refused(&image, 3, &[&beside, "line 2 of the map"]).await;
+        refused(&image, 3, &[&beside]).await;
     }
 }

@@ -2,15 +2,15 @@
 
 use cheetah_device::{ByteRange, Device};
 
-use super::{Partition, Table, described, name, read, sectors};
+use super::{Defect, Partition, Table, described, name, read, sectors};
 
 const ENTRY_BYTES: usize = 512;
 const ENTRIES_MAX: u32 = 256;
 /// Partitions that hold the map itself, drivers and free space; tools skip them, and so does the list.
 const WITHOUT_CONTENT: [&str; 3] = ["Apple_partition_map", "Apple_Free", "Apple_Void"];
 
-/// Reads the map, if there is one whose blocks have `block_bytes`. Fails with the reason it cannot be read.
-pub(super) async fn read_table(device: &dyn Device, block_bytes: u64) -> Result<Option<Table>, String> {
+/// Reads the map, if there is one whose blocks have `block_bytes`.
+pub(super) async fn read_table(device: &dyn Device, block_bytes: u64) -> Result<Option<Table>, Defect> {
     let mut partitions = Vec::new();
     let mut count = 1;
     for number in 1..=ENTRIES_MAX {
@@ -23,7 +23,7 @@ pub(super) async fn read_table(device: &dyn Device, block_bytes: u64) -> Result<
             if number == 1 {
                 return Ok(None);
             }
-            return Err(format!("block {number} of the map, of {count}, is not an entry of it"));
+            return Err(Defect::NoEntry { block: number, blocks: count });
         }
         let number_at = |at: usize| entry[at..at + 4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
         if number == 1 {

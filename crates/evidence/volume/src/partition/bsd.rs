@@ -2,7 +2,7 @@
 
 use cheetah_device::{ByteRange, Device};
 
-use super::{Partition, Table, read, sectors, u16_at, u32_at};
+use super::{Defect, Partition, Table, read, sectors, u16_at, u32_at};
 
 const MAGIC: u32 = 0x8256_4557;
 const LABEL_BYTES: u64 = 512;
@@ -15,8 +15,8 @@ const ENTRIES_MAX: usize = 22;
 /// The entry that stands for the whole disk.
 const WHOLE_DISK: usize = 2;
 
-/// Reads the label, if there is one. Fails with the reason it cannot be read.
-pub(super) async fn read_table(device: &dyn Device, sector_bytes: u64) -> Result<Option<Table>, String> {
+/// Reads the label, if there is one.
+pub(super) async fn read_table(device: &dyn Device, sector_bytes: u64) -> Result<Option<Table>, Defect> {
     if device.geometry().size < sector_bytes + LABEL_BYTES {
         return Ok(None);
     }

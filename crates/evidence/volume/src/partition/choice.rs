@@ -10,7 +10,8 @@ use cheetah_error::next::Measure;
 
 use super::mbr::Record;
 use super::{
-    PARTITIONS_MAX, Partition, PartitionTables, Remark, SECTOR_SIZES, SectorSize, Table, apple, bsd, gpt, read, sun,
+    Defect, PARTITIONS_MAX, Partition, PartitionTables, Remark, SECTOR_SIZES, SectorSize, Table, apple, bsd, gpt, read,
+    sun,
 };
 use crate::formats::identify;
 
@@ -218,7 +219,7 @@ async fn by_other_tables(
     remarks: &mut Vec<Remark>,
 ) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    let mut failed = |why: String, name: &str| remarks.push(Remark::gap(format!("{name} cannot be read: {why}.")));
+    let mut failed = |why: Defect, name: &str| remarks.push(Remark::gap(format!("{name} cannot be read: {why}.")));
     for size in sizes.iter().copied().chain([CD_SECTOR_BYTES]) {
         match apple::read_table(device, size).await {
             Ok(Some(table)) => {

@@ -1,9 +1,9 @@
 //! The GUID partition table.
 
-use cheetah_device::{ByteRange, Device, Size};
+use cheetah_device::{ByteRange, Device};
 use crc_fast::{CrcAlgorithm, checksum};
 
-use super::{Partition, Table, described, kinds, name, read, u16_at, u32_at, u64_at};
+use super::{Defect, Partition, Table, described, kinds, name, read, u16_at, u32_at, u64_at};
 
 /// The size of a header covered by its checksum; the rest of the sector is zero.
 const HEADER_BYTES_MIN: usize = 92;
@@ -56,12 +56,10 @@ pub(super) async fn read_table(device: &dyn Device, sector_bytes: u64, both: boo
     if second.is_err() && recorded.is_some_and(|other| other != sectors - 1) {
         second = read_at(device, sector_bytes, sectors - 1).await;
     }
-    found.is_there = !matches!((&first, &second), (Err(None), Err(None)));
+    found.is_there = !matches!((&first, &second), (Err(Defect::Absent), Err(Defect::Absent)));
     for (name, copy) in [("the first copy", &first), ("the backup", &second)] {
-        match copy {
-            Err(Some(why)) => found.reasons.push(format!("{name}: {why}")),
-            Err(None) => found.reasons.push(format!("{name}: there is none")),
-            Ok(_) => {}
+        if let Err(why) = copy {
+            found.reasons.push(format!("{name}: {why}"));
         }
     }
     found.is_backup = first.is_err();
@@ -75,47 +73,47 @@ pub(super) async fn read_table(device: &dyn Device, sector_bytes: u64, both: boo
     found
 }
 
-/// Reads the table whose header is in `sector`; returns its partitions, and the sector of its other copy. The error is
-/// empty if there is none.
-async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<(Vec<Partition>, u64), Option<String>> {
+/// Reads the table whose header is in `sector`; returns its partitions, and the sector of its other copy.
+async fn read_at(device: &dyn Device, sector_bytes: u64, sector: u64) -> Result<(Vec<Partition>, u64), Defect> {
     let bytes = read(device, ByteRange::new(sector * sector_bytes, sector_bytes)).await?;
     if !bytes.starts_with(b"EFI PART") {
-        return Err(None);
+        return Err(Defect::Absent);
     }
     let header = parse_header(&bytes, sector_bytes, sector)?;
     let range = ByteRange::new(header.table_at, header.entries * header.entry_bytes);
     if !range.fits(device.geometry().size) {
-        return Err(Some("its entries are beyond the end".to_owned()));
+        return Err(Defect::BeyondEnd);
     }
     let table = read(device, range).await?;
     if checksum(CrcAlgorithm::Crc32IsoHdlc, &table) != u64::from(header.table_crc) {
-        return Err(Some("the checksum of the entries is wrong".to_owned()));
+        return Err(Defect::EntriesChecksum);
     }
     Ok((parse_entries(&table, &header), header.other))
 }
 
-fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, String> {
+fn parse_header(bytes: &[u8], sector_bytes: u64, sector: u64) -> Result<Header, Defect> {
     let header_bytes = usize::try_from(u32_at(bytes, 12)).unwrap_or(usize::MAX);
     if header_bytes < HEADER_BYTES_MIN || header_bytes > bytes.len() {
-        return Err(format!("a header cannot be {header_bytes} bytes long"));
+        return Err(Defect::HeaderBytes(header_bytes));
     }
     let mut blanked = bytes[..header_bytes].to_vec();
     blanked[HEADER_CRC_AT].fill(0);
     if checksum(CrcAlgorithm::Crc32IsoHdlc, &blanked) != u64::from(u32_at(bytes, HEADER_CRC_AT.start)) {
-        return Err("the checksum of the header is wrong".to_owned());
+        return Err(Defect::HeaderChecksum);
     }
-    if u64_at(bytes, 24) != sector {
-        return Err(format!("the header in sector {sector} says it is in sector {}", u64_at(bytes, 24)));
+    let recorded = u64_at(bytes, 24);
+    if recorded != sector {
+        return Err(Defect::OtherSector { sector, recorded });
     }
     let (entries, entry_bytes) = (u32_at(bytes, 80), u32_at(bytes, 84));
     if !(128..=ENTRY_BYTES_MAX).contains(&entry_bytes) || !entry_bytes.is_power_of_two() {
-        return Err(format!("an entry cannot be {entry_bytes} bytes long"));
+        return Err(Defect::EntryBytes(entry_bytes));
     }
     let (entries, entry_bytes) = (u64::from(entries), u64::from(entry_bytes));
     if entries * entry_bytes > TABLE_BYTES_MAX {
-        return Err(format!("a table of {} is refused", Size(entries * entry_bytes)));
+        return Err(Defect::TableBytes(entries * entry_bytes));
     }
-    let table_at = u64_at(bytes, 72).checked_mul(sector_bytes).ok_or("the entries are beyond any device")?;
+    let table_at = u64_at(bytes, 72).checked_mul(sector_bytes).ok_or(Defect::BeyondAnyDevice)?;
     Ok(Header { sector_bytes, table_at, entries, entry_bytes, table_crc: u32_at(bytes, 88), other: u64_at(bytes, 32) })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cheetah_device::{ByteRange, Device};
 
-use super::{Partition, Remark, kinds, read, u32_at};
+use super::{Defect, Partition, Remark, kinds, read, u32_at};
 
 /// The bytes of a boot record, whatever the size of a sector.
 const RECORD_BYTES: u64 = 512;
@@ -113,25 +113,25 @@ struct Chains<'a> {
 
 impl Chains<'_> {
     /// Follows a chain: each record holds partitions, relative to itself, and the position of the next record, relative
-    /// to the start of the extended partition. Fails with the reason it breaks off.
-    async fn follow(&mut self, extended: Entry, partitions: &mut Vec<Partition>) -> Result<(), String> {
+    /// to the start of the extended partition. Fails where it breaks off.
+    async fn follow(&mut self, extended: Entry, partitions: &mut Vec<Partition>) -> Result<(), Defect> {
         let mut at = extended.start;
         loop {
             if self.number >= FIRST_LOGICAL + LOGICAL_MAX || self.seen.len() as u32 >= LOGICAL_MAX {
-                return Err(format!("there are more than {LOGICAL_MAX}"));
+                return Err(Defect::TooManyLogical(LOGICAL_MAX));
             }
             if !self.seen.insert(at) {
-                return Err(format!("the chain of boot records returns to sector {at}"));
+                return Err(Defect::Loop(at));
             }
             let range = ByteRange::new(at * self.sector_bytes, RECORD_BYTES);
             if !range.fits(self.device.geometry().size) {
-                return Err(format!("the source ends before the boot record in sector {at}"));
+                return Err(Defect::RecordBeyondEnd(at));
             }
             let record = read(self.device, range).await?;
             let Some(Record(entries)) = Record::parse(&record) else {
                 // An extended partition may be empty and hold no record at all.
                 let is_empty = at == extended.start && record.iter().all(|byte| *byte == 0);
-                return if is_empty { Ok(()) } else { Err(format!("sector {at} is not a boot record")) };
+                return if is_empty { Ok(()) } else { Err(Defect::NoRecord(at)) };
             };
             for entry in entries.into_iter().filter(|entry| entry.is_partition()) {
                 partitions.push(entry.partition(self.number, at, self.sector_bytes));

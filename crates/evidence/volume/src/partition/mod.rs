@@ -13,6 +13,7 @@
 mod apple;
 mod bsd;
 mod choice;
+mod defect;
 mod gpt;
 mod kinds;
 mod mbr;
@@ -25,6 +26,7 @@ use cheetah_device::le::{u16_at, u32_at, u64_at};
 
 pub(crate) use self::kinds::guid_text;
 use crate::nearby::Nearby;
+use defect::Defect;
 
 /// The maximum number of partitions: more than any tool creates, and few enough for a directory.
 const PARTITIONS_MAX: usize = 256;
@@ -154,11 +156,11 @@ fn sectors(first: u64, count: u64, sector_bytes: u64) -> Option<ByteRange> {
     (start < end).then(|| ByteRange::between(start, end))
 }
 
-/// Reads a small range of the device, or returns the reason it cannot be read.
-async fn read(device: &dyn Device, range: ByteRange) -> Result<Vec<u8>, String> {
-    let data: Data = device.read(range).await.map_err(|error| error.to_string())?;
+/// Reads a small range of the device.
+async fn read(device: &dyn Device, range: ByteRange) -> Result<Vec<u8>, Defect> {
+    let data: Data = device.read(range).await?;
     if data.len() != range.len {
-        return Err(format!("{range} came back as {} bytes", data.len()));
+        return Err(Defect::CutShort { range, bytes: data.len() });
     }
     Ok(data.into_bytes().into())
 }

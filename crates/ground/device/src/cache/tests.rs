@@ -177,7 +177,7 @@ async fn a_cache_in_a_file_keeps_data_and_leaves_no_name() {
 async fn a_missing_directory_is_an_error_that_names_it() {
     let config = CacheConfig { place: CachePlace::Directory("/not/there".into()), budget_bytes: 1 };
     let error = Cache::new(Arc::new(Source::default()), config).err().unwrap();
-    assert!(error.to_string().contains("cannot keep a cache in /not/there"), "{error}");
+    assert!(error.to_string().contains("/not/there"), "{error}");
 }
 
 #[test]

@@ -64,9 +64,9 @@ async fn content_that_may_not_be_read_is_handed_out_in_no_way() {
     let filter =
         CoverageFilter::new(Arc::new(Predicting(Memory::new(vec![0; SIZE as usize]))), coverage, "case42", "when read");
     let gap = ByteRange::new(72 << 10, 4096);
-    assert!(matches!(filter.read(gap).await, Err(Error::Unreadable { .. })));
+    assert!(matches!(filter.read(gap).await, Err(Error::Withheld { .. })));
     let lent = filter.lend(gap, &mut |_| panic!("a gap is not lent"));
-    assert!(matches!(lent, Some(Err(Error::Unreadable { .. }))), "{lent:?}");
+    assert!(matches!(lent, Some(Err(Error::Withheld { .. }))), "{lent:?}");
     assert_eq!(filter.extents(gap).await, Ok(vec![Extent::data(4096)]));
     let before = ByteRange::between(gap.offset - 4096, gap.offset);
     assert!(filter.take_prefetched(before).is_empty(), "the data that follows is in the gap");

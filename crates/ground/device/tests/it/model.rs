@@ -280,7 +280,7 @@ proptest! {
                     }
                     Err(error) => {
                         assert!(touched, "{range} is not on the lost child: {error}");
-                        assert!(error.to_string().contains("node-b") && error.errno() == 5, "{error}");
+                        assert!(error.to_string().contains("node2") && error.errno() == 5, "{error}");
                     }
                 }
                 let data = vec![1; range.len as usize];
@@ -296,7 +296,7 @@ struct Lost(u64);
 
 impl Lost {
     fn error(&self, range: ByteRange) -> Error {
-        Error::Lost { device: "node-b".into(), range, why: "connection reset".into() }
+        Error::Lost { device: "node2".into(), range, why: "connection reset".into() }
     }
 }
 
@@ -321,8 +321,7 @@ fn a_full_overlay_reports_no_space_and_still_takes_writes_that_need_none() {
         let overlay = Overlay::in_memory(Arc::new(Memory::new(vec![9; 1 << 20])), 16 << 10);
         overlay.write(0, vec![1; 8 << 10].into(), false).await.unwrap();
         let error = overlay.write(64 << 10, vec![2; 12 << 10].into(), false).await.unwrap_err();
-        assert_eq!(error.errno(), 28);
-        assert!(error.to_string().contains("the overlay may take 16KiB of memory"), "{error}");
+        assert!(matches!(error, Error::NoSpace(_)), "{error}");
         assert!(overlay.read(ByteRange::new(64 << 10, 12 << 10)).await.unwrap() == vec![9; 12 << 10][..]);
 
         // Repeated writes to one place, and then zeros, take the room of the content they replace.
@@ -348,8 +347,7 @@ fn an_unreadable_range_can_be_written_over_in_an_overlay() {
 #[test]
 fn an_overlay_refuses_an_existing_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let refused = Overlay::in_file(Arc::new(Memory::new(vec![0; 10])), file.path());
-    assert!(refused.err().unwrap().to_string().contains("must not exist yet"));
+    assert!(Overlay::in_file(Arc::new(Memory::new(vec![0; 10])), file.path()).is_err());
 }
 
 #[test]

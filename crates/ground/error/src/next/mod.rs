@@ -143,71 +143,18 @@ pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Next>, D:
     Ok(known.filter(Next::can_be_shown).take(STEPS_MAX).collect())
 }
 
-impl From<Acquisition> for Next {
-    fn from(step: Acquisition) -> Self {
-        Self::Acquisition(step)
-    }
+/// Makes a step of each of these kinds one of [`Next`].
+macro_rules! kinds_of_next {
+    ($($kind:ident),*) => {
+        $(impl From<$kind> for Next {
+            fn from(step: $kind) -> Self {
+                Self::$kind(step)
+            }
+        })*
+    };
 }
 
-impl From<Files> for Next {
-    fn from(step: Files) -> Self {
-        Self::Files(step)
-    }
-}
-
-impl From<Source> for Next {
-    fn from(step: Source) -> Self {
-        Self::Source(step)
-    }
-}
-
-impl From<Lease> for Next {
-    fn from(step: Lease) -> Self {
-        Self::Lease(step)
-    }
-}
-
-impl From<Layout> for Next {
-    fn from(step: Layout) -> Self {
-        Self::Layout(step)
-    }
-}
-
-impl From<Drive> for Next {
-    fn from(step: Drive) -> Self {
-        Self::Drive(step)
-    }
-}
-
-impl From<Node> for Next {
-    fn from(step: Node) -> Self {
-        Self::Node(step)
-    }
-}
-
-impl From<Seal> for Next {
-    fn from(step: Seal) -> Self {
-        Self::Seal(step)
-    }
-}
-
-impl From<Room> for Next {
-    fn from(step: Room) -> Self {
-        Self::Room(step)
-    }
-}
-
-impl From<Attach> for Next {
-    fn from(step: Attach) -> Self {
-        Self::Attach(step)
-    }
-}
-
-impl From<Measure> for Next {
-    fn from(step: Measure) -> Self {
-        Self::Measure(step)
-    }
-}
+kinds_of_next!(Acquisition, Files, Source, Lease, Layout, Drive, Node, Seal, Room, Attach, Measure);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! A client of the control API.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,10 +25,6 @@ const ANSWER_BYTES_MAX: usize = MAP_BODY_BYTES_MAX;
 
 /// How long a node may take to accept a list of revoked certificates, in addition to a call.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most entries of [`TOLD`].
-const TOLD_MAX: usize = 4096;
-/// The nodes to which this process has sent the list of revoked certificates, and the number of certificates in it.
-static TOLD: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 /// How long a deletion may take: wiping and reading back take seconds for a dozen GiB.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -328,20 +323,8 @@ impl ControlClient {
     /// certificate was revoked.
     pub async fn hand_on_revocations(&self) {
         let is_node = self.expected.roles.contains(Role::Node);
-        let Some(credential) = self.credential.as_ref().filter(|_| is_node) else { return };
-        let revoked = credential.revoked();
-        let told = |count: usize| -> bool {
-            let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() >= TOLD_MAX {
-                told.clear();
-            }
-            // Certificates are never removed from the list.
-            told.insert(self.addr.clone(), count).is_some_and(|before| before >= count)
-        };
-        if revoked == 0 || told(revoked) {
-            return;
-        }
-        let Some(list) = credential.revocations() else { return };
+        let credential = self.credential.as_ref().filter(|_| is_node);
+        let Some(list) = credential.and_then(|credential| credential.new_revocations(&self.addr)) else { return };
         // If this fails, the next process sends the list.
         let _ = self.exchange(Method::PUT, routes::REVOKED, list.into(), Deadline::after(TELL_TIMEOUT)).await;
     }

@@ -222,15 +222,16 @@ async fn chap_admits_only_the_right_secret() {
 
     let device = connect(&uri("ann%p%40ss%2F100%25"), TIMEOUT).await.unwrap();
     assert!(read(&device, 0, 1 << 20).await.unwrap()[..] == content[..]);
-    for (uri, words) in [
-        (uri("ann%wrong"), "authentication failed"),
-        (uri("bob%p%40ss%2F100%25"), "authentication failed"),
-        (uri("ann"), "asks for a user and a password"),
-        (tgtd.uri(1), "asks for a user and a password"),
+    let (missing, failed) = ("iscsi://user%password@host/target/lun", "0201");
+    for (uri, name) in [
+        (uri("ann%wr0ng"), failed),
+        (uri("bob%p%40ss%2F100%25"), failed),
+        (uri("ann"), missing),
+        (tgtd.uri(1), missing),
     ] {
         let error = connect(&uri, TIMEOUT).await.err().unwrap().to_string();
-        assert!(error.contains(words), "{error}");
-        assert!(!error.contains("wrong") && !error.contains("ss%2F"), "{error}");
+        assert!(error.contains(name), "names the status, or the form of a URI with a password: {error}");
+        assert!(!error.contains("wr0ng") && !error.contains("ss%2F"), "{error}");
     }
 }
 
@@ -240,15 +241,13 @@ async fn a_missing_unit_is_named_in_the_error() {
     tgtd.target();
     tgtd.unit(1, &pattern(1 << 20), &[]);
     let host = format!("iscsi://127.0.0.1:{}", tgtd.port);
-    for (uri, words) in [
-        (host.clone(), format!("give one of these, and a LUN, as /target/lun: '{TARGET}'")),
-        (format!("{host}/iqn.2001-04.com.example:other/1"), "no target of that name".into()),
-        (tgtd.uri(9), "check the LUN".into()),
-        // tgtd's own LUN 0.
-        (tgtd.uri(0), "not a disk but a storage array controller".into()),
-    ] {
+    let other = format!("{host}/iqn.2001-04.com.example:other/1");
+    // tgtd's own LUN 0 is no disk.
+    for (uri, name) in
+        [(host, TARGET.to_owned()), (other.clone(), other), (tgtd.uri(9), tgtd.uri(9)), (tgtd.uri(0), tgtd.uri(0))]
+    {
         let error = connect(&uri, TIMEOUT).await.err().unwrap().to_string();
-        assert!(error.contains(&words), "{error}");
+        assert!(error.contains(&name), "{error}");
     }
 }
 

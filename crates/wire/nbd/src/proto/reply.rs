@@ -302,7 +302,8 @@ mod tests {
             let Header::Chunk { kind, .. } = header else { panic!("not a chunk") };
             let read = ErrorPayload::parse(kind, payload).unwrap();
             prop_assert_eq!((read.code, read.offset), (ErrorCode::NoSpc, offset));
-            prop_assert!(message.starts_with(&read.message) && read.message.len() <= STRING_LEN_MAX);
+            let len = read.message.len();
+            prop_assert!(message.get(..len) == Some(&*read.message) && len <= STRING_LEN_MAX);
         }
 
         #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{PATIENCE, behaves_like_memory, pattern};
 use bytes::BufMut as _;
-use cheetah_device::error::ENOKEY;
+use cheetah_device::error::{EACCES, ENOKEY, EPROTONOSUPPORT};
 use cheetah_device::memory::Memory;
 use cheetah_device::{ByteRange, Data, Device, Error};
 use cheetah_nbd::client::{Client, ClientConfig};
@@ -58,10 +58,10 @@ fn config(to: SocketAddr, credential: &Credential, role: Role) -> ClientConfig {
 }
 
 /// The error of a client that is refused.
-async fn refused(config: ClientConfig) -> String {
+async fn refused(config: ClientConfig) -> Error {
     match Client::connect(config).await {
         Ok(_) => panic!("it was accepted"),
-        Err(error) => error.to_string(),
+        Err(error) => error,
     }
 }
 
@@ -92,13 +92,13 @@ async fn an_analyst_reads_and_gets_no_lease_and_others_get_nothing() {
     let range = ByteRange::new(0, 1 << 20);
     assert!(client.read(range).await.unwrap().into_bytes()[..] == pattern(SIZE, 1)[..1 << 20]);
     assert!(client.write(0, Data::from(vec![1; 512]), false).await.is_err());
-    assert!(refused(ClientConfig { writable: true, ..reader.clone() }).await.contains("read-only"));
+    refused(ClientConfig { writable: true, ..reader.clone() }).await;
     let lease = vec!["x-cheetah:lease/4711".into()];
     let error = refused(ClientConfig { contexts: lease, ..reader }).await;
-    assert!(error.contains("lease"), "{error}");
+    assert!(matches!(error, Error::Fenced(_)), "{error}");
     for role in [Role::Node, Role::Agent] {
         let error = refused(config(server, &room.credential("pc8", role), Role::Node)).await;
-        assert!(error.contains("may not read exports"), "{error}");
+        assert_eq!(error.errno(), EACCES, "{error}");
     }
 }
 
@@ -109,18 +109,15 @@ async fn another_rooms_member_and_a_server_of_another_role_key_or_room_are_refus
     let server = start(Some(&node), ServerConfig::default()).await;
     let examiner = room.credential("desk", Role::Examiner);
     refused(config(server, &other.credential("desk", Role::Examiner), Role::Node)).await;
-    for (expected, part) in [
-        (Expected::role(Role::Agent), "is not the agent"),
-        (Expected::role(Role::Examiner), "is not the examiner"),
-        (Expected::role(Role::Node).with_key(examiner.identity().unwrap().key), "is another machine"),
-    ] {
-        let error = refused(ClientConfig { expected, ..config(server, &examiner, Role::Node) }).await;
-        assert!(error.contains(part), "{error}");
+    let other_key = examiner.identity().unwrap().key;
+    for expected in
+        [Expected::role(Role::Agent), Expected::role(Role::Examiner), Expected::role(Role::Node).with_key(other_key)]
+    {
+        refused(ClientConfig { expected, ..config(server, &examiner, Role::Node) }).await;
     }
     // A man in the middle with a credential of its own room: it can only forward bytes that it cannot read.
     let impostor = start(Some(&other.credential("pc7", Role::Node)), ServerConfig::default()).await;
-    let error = refused(config(impostor, &examiner, Role::Node)).await;
-    assert!(error.contains("UnknownIssuer") || error.contains("certificate"), "{error}");
+    refused(config(impostor, &examiner, Role::Node)).await;
 }
 
 const PAGE: ByteRange = ByteRange::new(0, 4096);
@@ -160,7 +157,7 @@ async fn a_revoked_server_is_read_no_more_over_a_connection_that_is_open() {
     let Reading { room, node, examiner, wanted, client } = Reading::start().await;
     examiner.replace_revocations(&room.revocations(&[&node])).unwrap();
     let error = client.read(PAGE).await.unwrap_err();
-    assert!(error.to_string().contains("revoked"), "{error}");
+    assert!(matches!(error, Error::Lost { .. }), "{error}");
     refused(wanted).await;
 }
 
@@ -200,7 +197,7 @@ async fn a_member_that_is_revoked_while_it_negotiates_gets_no_further_answer() {
 async fn a_client_of_a_room_never_falls_back_to_clear() {
     let server = start(None, ServerConfig::default()).await;
     let error = refused(config(server, &Room::new().credential("desk", Role::Examiner), Role::Node)).await;
-    assert!(error.contains("does not speak TLS"), "{error}");
+    assert_eq!(error.errno(), EPROTONOSUPPORT, "{error}");
 }
 
 #[tokio::test]
@@ -357,7 +354,7 @@ async fn a_server_that_calls_and_its_client_verify_each_other() {
     let _misled = call(room.credential("suspect", Role::Agent), &node);
     let wanted = ClientConfig::new(NbdUri::new(Address::Inbound(node.clone()), ""));
     let error = refused(wanted).await;
-    assert!(error.contains("may not read exports"), "{error}");
+    assert_eq!(error.errno(), EACCES, "{error}");
     agent.abort();
     strangers.iter().for_each(|task| task.abort());
 }
@@ -486,8 +483,7 @@ async fn servers_of_others_with_tls_are_read_with_the_right_certificates_only() 
     let read = client.read(ByteRange::new(0, SIZE as u64)).await.unwrap().into_bytes();
     assert!(read.chunks_exact(8).enumerate().all(|(index, word)| word == (8 * index as u64).to_be_bytes()));
     refused(config(uri(&theirs))).await;
-    let error = refused(config(format!("nbd://localhost:{port}/"))).await;
-    assert!(error.contains("TLS"), "{error}");
+    refused(config(format!("nbd://localhost:{port}/"))).await;
     // A member of a room accepts no server outside of the room.
     let member = room.credential("desk", Role::Examiner);
     let usual = ClientConfig { credential: Some(member), ..config(format!("nbd://localhost:{port}/")) };

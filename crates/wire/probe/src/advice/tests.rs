@@ -69,7 +69,7 @@ fn a_link_faster_than_a_processor_compresses_is_not_compressed() {
     let report = PathReport { round_trip: Some(trips(100.0, 0)), capacity: Some(capacity(10e9, false)), ..report() };
     let advice = advise(&report, 1 << 40).unwrap();
     assert!(!advice.compress && advice.method == "none", "{advice:?}");
-    assert!(advice.why.iter().any(|why| why.contains("rotating")), "{advice:?}");
+    assert!(advice.why.iter().any(|sentence| sentence.contains("rotating")), "{advice:?}");
 }
 
 #[test]
@@ -77,7 +77,8 @@ fn lower_bound_of_the_capacity_is_reported_as_a_lower_bound() {
     let report = PathReport { capacity: Some(capacity(1e9, true)), ..report() };
     let why = advise(&report, 1 << 30).unwrap().why;
     assert!(
-        why.iter().any(|why| why.contains("at least")) && why.iter().any(|why| why.contains("less time")),
+        why.iter().any(|sentence| sentence.contains("at least"))
+            && why.iter().any(|sentence| sentence.contains("less time")),
         "{why:?}"
     );
 }
@@ -88,8 +89,11 @@ fn link_faster_than_any_disk_takes_as_long_as_the_fastest_disk() {
         let report = PathReport { capacity: Some(capacity(126e9, at_least)), ..report() };
         let advice = advise(&report, 1 << 40).unwrap();
         assert!((advice.raw_s / 157.0 - 1.0).abs() < 0.01 && advice.compressed_s >= advice.raw_s, "{advice:?}");
-        assert!(advice.why.iter().any(|why| why.contains("bottleneck") && why.contains("56.0 Gbit/s")), "{advice:?}");
-        assert!(advice.why.iter().any(|why| why.contains("faster than one processor")), "{advice:?}");
+        assert!(
+            advice.why.iter().any(|sentence| sentence.contains("bottleneck") && sentence.contains("56.0 Gbit/s")),
+            "{advice:?}"
+        );
+        assert!(advice.why.iter().any(|sentence| sentence.contains("faster than one processor")), "{advice:?}");
     }
 }
 

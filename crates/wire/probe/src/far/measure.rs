@@ -4,8 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use cheetah_kit::random::NoRandomNumbers;
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use super::api::{Arrivals, FarInfo, SendRequest, Token};
@@ -15,6 +16,7 @@ use super::stamped::TimestampingSocket;
 use super::train;
 use super::trains::TrainPlan;
 use crate::clock::Nanos;
+use crate::estimate::capacity::Unknown;
 use crate::path::{Capacity, FarEnd};
 use crate::schedule::due;
 
@@ -50,6 +52,38 @@ impl Default for FarRequest {
     }
 }
 
+/// Why trains did not measure a capacity.
+#[derive(Debug, thiserror::Error)]
+enum TrainsError {
+    /// They took too long.
+    #[error("the far end did not finish within {} s", TRAINS_TIME_MAX.as_secs())]
+    Late,
+    /// The far end sends none.
+    #[error("its sending rate is limited, so it sends no trains")]
+    SendsNone,
+    /// The path carries no packets of the smallest size.
+    #[error("the path carries no packets of 1280 bytes")]
+    TooLarge,
+    /// The far end cannot send packets of the smallest size, for the reason that it gives.
+    #[error("{0}")]
+    NotSent(String),
+    /// The far end does not answer as it should.
+    #[error(transparent)]
+    Far(#[from] FarError),
+    /// This machine cannot send, or cannot receive.
+    #[error(transparent)]
+    Here(#[from] io::Error),
+    /// This machine has no random numbers.
+    #[error(transparent)]
+    NoToken(#[from] NoRandomNumbers),
+    /// The process ends.
+    #[error(transparent)]
+    Ended(#[from] JoinError),
+    /// The arrivals do not tell the capacity.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+}
+
 /// Measures with the far end at `client`. Adds a sentence to `problems` for each measurement that failed.
 ///
 /// # Errors
@@ -62,11 +96,11 @@ pub async fn measure(client: FarClient, request: FarRequest, problems: &mut Vec<
     if request.trains {
         match in_time(trains_to(client, &about)).await {
             Ok(found) => (far.to_bits_per_s, far.to_at_least) = (Some(found.bits_per_s), found.at_least),
-            Err(why) => note("The capacity there, by trains that the far end receives,", why),
+            Err(why) => note("The capacity there, by trains that the far end receives,", why.to_string()),
         }
         match in_time(trains_from(client, &about)).await {
             Ok(found) => (far.from_bits_per_s, far.from_at_least) = (Some(found.bits_per_s), found.at_least),
-            Err(why) => note("The capacity back, by trains that the far end sends,", why),
+            Err(why) => note("The capacity back, by trains that the far end sends,", why.to_string()),
         }
     }
     if !request.bulk_to.is_zero() {
@@ -88,9 +122,8 @@ pub async fn measure(client: FarClient, request: FarRequest, problems: &mut Vec<
 }
 
 /// Limits the time that trains take.
-async fn in_time<T>(trains: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let late = || format!("the far end did not finish within {} s", TRAINS_TIME_MAX.as_secs());
-    timeout(TRAINS_TIME_MAX, trains).await.unwrap_or_else(|_| Err(late()))
+async fn in_time<T>(trains: impl Future<Output = Result<T, TrainsError>>) -> Result<T, TrainsError> {
+    timeout(TRAINS_TIME_MAX, trains).await.unwrap_or(Err(TrainsError::Late))
 }
 
 fn plan(about: &FarInfo) -> TrainPlan {
@@ -98,13 +131,13 @@ fn plan(about: &FarInfo) -> TrainPlan {
 }
 
 /// Measures the capacity there by trains that we send from an ordinary socket, stamped at the far end.
-async fn trains_to(client: FarClient, about: &FarInfo) -> Result<Capacity, String> {
+async fn trains_to(client: FarClient, about: &FarInfo) -> Result<Capacity, TrainsError> {
     let plan = plan(about);
     let pattern = plan.pattern();
-    let here = our_address(client.address()).map_err(|error| error.to_string())?;
+    let here = our_address(client.address())?;
     for ip_bytes in IP_BYTES {
         let packets = u32::try_from(pattern.packets()).unwrap_or(u32::MAX);
-        let waiting = client.receive(packets, SECONDS_MAX).await.map_err(|error| error.to_string())?;
+        let waiting = client.receive(packets, SECONDS_MAX).await?;
         let mut there = client.address();
         there.set_port(waiting.port);
         let offsets = pattern.offsets();
@@ -113,10 +146,9 @@ async fn trains_to(client: FarClient, about: &FarInfo) -> Result<Capacity, Strin
             let due = due(Nanos::now() + Duration::from_millis(1), &offsets);
             train::send(&socket, &due, waiting.token, ip_bytes, || true)
         });
-        match sent.await.map_err(|error| error.to_string())? {
+        match sent.await? {
             Ok(left) => {
-                let arrivals = settled(left.len(), async || client.arrivals(waiting.token).await).await;
-                let arrivals = arrivals.map_err(|error| error.to_string())?;
+                let arrivals = settled(left.len(), async || client.arrivals(waiting.token).await).await?;
                 // The far end forgets it after a while anyway.
                 let _ = client.forget(waiting.token).await;
                 let came: Vec<_> = arrivals
@@ -124,15 +156,15 @@ async fn trains_to(client: FarClient, about: &FarInfo) -> Result<Capacity, Strin
                     .iter()
                     .map(|(seq, at, bytes)| ReceivedPacket { seq: *seq, at: Nanos(*at), ip_bytes: *bytes })
                     .collect();
-                return dispersion::of_trains(&came, &left, &plan).map_err(|why| why.to_string());
+                return Ok(dispersion::of_trains(&came, &left, &plan)?);
             }
             Err(error) if is_too_large(&error) => {
                 let _ = client.forget(waiting.token).await;
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
     }
-    Err("the path carries no packets of 1280 bytes".into())
+    Err(TrainsError::TooLarge)
 }
 
 /// Returns the arrivals of a train of `packets`, once no more come; `so_far` requests the arrivals so far.
@@ -153,18 +185,18 @@ async fn settled(packets: usize, so_far: impl AsyncFn() -> Result<Arrivals, FarE
 }
 
 /// Measures the capacity back by trains that the far end sends, stamped here.
-async fn trains_from(client: FarClient, about: &FarInfo) -> Result<Capacity, String> {
+async fn trains_from(client: FarClient, about: &FarInfo) -> Result<Capacity, TrainsError> {
     if !about.sends {
-        return Err("its sending rate is limited, so it sends no trains".into());
+        return Err(TrainsError::SendsNone);
     }
     let plan = plan(about);
     let pattern = plan.pattern();
-    let here = our_address(client.address()).map_err(|error| error.to_string())?;
-    let mut why = String::new();
+    let here = our_address(client.address())?;
+    let mut why = TrainsError::TooLarge;
     for ip_bytes in IP_BYTES {
-        let token = Token::random().map_err(|error| error.to_string())?;
-        let socket = TimestampingSocket::bind(here).map_err(|error| error.to_string())?;
-        let port = socket.port().map_err(|error| error.to_string())?;
+        let token = Token::random()?;
+        let socket = TimestampingSocket::bind(here)?;
+        let port = socket.port()?;
         let request = SendRequest::new(&pattern, ip_bytes, port, token);
         let (from, packets) = (client.address().ip(), pattern.packets());
         let (heard, mut hears) = mpsc::channel(packets);
@@ -178,11 +210,11 @@ async fn trains_from(client: FarClient, about: &FarInfo) -> Result<Capacity, Str
                     came.push(next);
                 }
                 let left: Vec<_> = sent.left_ns.into_iter().map(Nanos).collect();
-                return dispersion::of_trains(&came, &left, &plan).map_err(|why| why.to_string());
+                return Ok(dispersion::of_trains(&came, &left, &plan)?);
             }
             // Too large, most likely.
-            Err(FarError::Refused { status: 409, error, .. }) => why = error,
-            Err(error) => return Err(error.to_string()),
+            Err(FarError::Refused { status: 409, error, .. }) => why = TrainsError::NotSent(error),
+            Err(error) => return Err(error.into()),
         }
     }
     Err(why)

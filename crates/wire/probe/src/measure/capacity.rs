@@ -74,7 +74,7 @@ pub(super) fn measure(
         let capacity = match samples.capacity(kind) {
             Ok(capacity) => capacity,
             Err(why) => {
-                whys.push(why);
+                whys.push(why.to_string());
                 // Other probes arrive in the same batches.
                 if ended.is_err() || samples.plan.capacity(kind.method()) == Err(Unknown::TooShort) {
                     break;
@@ -125,6 +125,29 @@ fn is_narrower(echoed: &Capacity, there: &Capacity) -> bool {
     echoed.confidence >= SURE && !echoed.at_least && echoed.bits_per_s < NARROWER * there.bits_per_s
 }
 
+/// Why the trains of a prober determine no capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum NoCapacity {
+    /// The trains that happened to leave on time are then not representative.
+    #[error("{}, {discarded} of {sent} trains did not leave on time", by(*.kind))]
+    LeftLate { kind: ProbeKind, sent: u32, discarded: u32 },
+    /// The answers do not tell it.
+    #[error(
+        "{}, {why} ({discarded} of {sent} trains did not leave on time, {unanswered} were not answered whole{})",
+        by(*.kind), if *.late { ", and the time was up" } else { "" }
+    )]
+    Unknown { kind: ProbeKind, why: Unknown, sent: u32, discarded: u32, unanswered: u32, late: bool },
+}
+
+/// The protocol by which probes of a kind are answered, as a phrase.
+const fn by(kind: ProbeKind) -> &'static str {
+    match kind {
+        ProbeKind::Ack | ProbeKind::Syn => "by TCP",
+        ProbeKind::Echo => "by ICMP echo",
+        ProbeKind::Udp => "by UDP",
+    }
+}
+
 /// The trains sent so far.
 #[derive(Debug, Default)]
 struct Samples {
@@ -142,21 +165,13 @@ struct Samples {
 
 impl Samples {
     /// Returns the capacity, or why it is not known.
-    fn capacity(&self, kind: ProbeKind) -> Result<Capacity, String> {
-        let by = match kind {
-            ProbeKind::Ack | ProbeKind::Syn => "by TCP",
-            ProbeKind::Echo => "by ICMP echo",
-            ProbeKind::Udp => "by UDP",
-        };
-        let Self { sent, discarded, unanswered, .. } = self;
-        // The trains that happened to leave on time are then not representative.
-        if discarded * 2 > *sent {
-            return Err(format!("{by}, {discarded} of {sent} trains did not leave on time"));
+    fn capacity(&self, kind: ProbeKind) -> Result<Capacity, NoCapacity> {
+        let Self { sent, discarded, unanswered, late, .. } = *self;
+        if discarded * 2 > sent {
+            return Err(NoCapacity::LeftLate { kind, sent, discarded });
         }
-        self.plan.capacity(kind.method()).map_err(|why| {
-            let late = if self.late { ", and the time was up" } else { "" };
-            format!("{by}, {why} ({discarded} of {sent} trains did not leave on time, {unanswered} were not answered whole{late})")
-        })
+        let unknown = |why| NoCapacity::Unknown { kind, why, sent, discarded, unanswered, late };
+        self.plan.capacity(kind.method()).map_err(unknown)
     }
 }
 
@@ -219,7 +234,7 @@ mod tests {
         let estimated = samples.capacity(ProbeKind::Ack).unwrap();
         assert!((estimated.bits_per_s / 100e6 - 1.0).abs() < 0.01, "{estimated:?}");
         samples.discarded = 31;
-        let why = samples.capacity(ProbeKind::Ack).unwrap_err();
-        assert_eq!(why, "by TCP, 31 of 60 trains did not leave on time");
+        let late = NoCapacity::LeftLate { kind: ProbeKind::Ack, sent: 60, discarded: 31 };
+        assert_eq!(samples.capacity(ProbeKind::Ack), Err(late));
     }
 }

@@ -20,29 +20,32 @@ fn patterns_are_parsed_in_every_notation() {
 
 #[test]
 fn an_invalid_pattern_is_refused_with_a_reason() {
-    for (text, reason) in [
-        ("", "is not a pattern"),
-        ("singles", "is not a pattern"),
-        ("train:5", "is not a pattern"),
-        ("pair:", "is not a time"),
-        ("pair:10", "is not a time"),
-        ("pair:us", "is not a time"),
-        ("pair:1.us", "is not a time"),
-        ("pair:.5us", "is not a time"),
-        ("pair:0.5ns", "is not a time"),
-        ("pair:-1us", "is not a time"),
-        ("pair:1e3us", "is not a time"),
-        ("pair:99999999999999999999s", "is not a time"),
-        ("pair:3601s", "is not a time"),
-        ("train:0@1us", "1 to 10000"),
-        ("train:10001@1us", "1 to 10000"),
-        ("train:-1@1us", "1 to 10000"),
-        ("train:10000@1s", "no longer than"),
-        ("gaps:3000s,3000s", "no longer than"),
-        ("at:2us,1us", "before the one"),
+    let refused = |text: &str| text.parse::<Pattern>().expect_err(text);
+    for text in ["", "singles", "train:5"] {
+        assert!(matches!(refused(text), PatternError::Unknown(_)), "{text}");
+    }
+    for text in [
+        "pair:",
+        "pair:10",
+        "pair:us",
+        "pair:1.us",
+        "pair:.5us",
+        "pair:0.5ns",
+        "pair:-1us",
+        "pair:1e3us",
+        "pair:99999999999999999999s",
+        "pair:3601s",
     ] {
-        let error = text.parse::<Pattern>().expect_err(text).to_string();
-        assert!(error.contains(reason), "{text}: {error}");
+        assert!(matches!(refused(text), PatternError::Duration(_)), "{text}");
+    }
+    for text in ["train:0@1us", "train:10001@1us", "train:-1@1us"] {
+        assert!(matches!(refused(text), PatternError::Packets), "{text}");
+    }
+    for text in ["train:10000@1s", "gaps:3000s,3000s"] {
+        assert!(matches!(refused(text), PatternError::Span), "{text}");
+    }
+    for text in ["at:2us,1us"] {
+        assert!(matches!(refused(text), PatternError::Order), "{text}");
     }
     let many = format!("gaps:{}", vec!["1us"; PACKETS_MAX].join(","));
     assert_eq!(many.parse::<Pattern>(), Err(PatternError::Packets));

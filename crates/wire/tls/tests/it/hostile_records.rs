@@ -1,6 +1,9 @@
 //! Records of a peer that has the keys and obeys no rule: content is right or there is an error, and then nothing more.
 
+use std::io;
+
 use cheetah_tls::testing::{Forger, Reader, direction};
+use cheetah_tls::{RecordError, Refusal};
 
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
@@ -11,14 +14,14 @@ const KEY_REQUEST: [u8; 5] = [24, 0, 0, 1, 1];
 const TICKET: [u8; 8] = [4, 0, 0, 4, 1, 2, 3, 4];
 
 /// What comes of records, one after the other: the content and why it ended, if it did.
-fn read(make: impl FnOnce(&mut Forger) -> Vec<Vec<u8>>) -> (Vec<u8>, Option<String>, Reader) {
+fn read(make: impl FnOnce(&mut Forger) -> Vec<Vec<u8>>) -> (Vec<u8>, Option<io::Error>, Reader) {
     let (mut forger, mut reader) = direction(0);
     let mut content = Vec::new();
     for record in make(&mut forger) {
         reader.receive(&record);
         match reader.take(usize::MAX) {
             Ok(more) => content.extend(more),
-            Err(error) => return (content, Some(error.to_string()), reader),
+            Err(error) => return (content, Some(error), reader),
         }
     }
     (content, None, reader)
@@ -26,7 +29,7 @@ fn read(make: impl FnOnce(&mut Forger) -> Vec<Vec<u8>>) -> (Vec<u8>, Option<Stri
 
 /// The error that a record causes.
 #[track_caller]
-fn error(kind: u8, record: &[u8], padding: usize) -> String {
+fn error(kind: u8, record: &[u8], padding: usize) -> io::Error {
     let (content, error, mut reader) =
         read(|forger| vec![forger.record(DATA, b"before", 0), forger.record(kind, record, padding)]);
     assert_eq!(content, b"before");
@@ -35,38 +38,45 @@ fn error(kind: u8, record: &[u8], padding: usize) -> String {
     error.unwrap()
 }
 
+/// Why a record is refused.
+#[track_caller]
+fn defect(kind: u8, record: &[u8], padding: usize) -> RecordError {
+    let error = error(kind, record, padding);
+    RecordError::of_error(&error).unwrap_or_else(|| panic!("{error}"))
+}
+
 #[test]
 fn padding_is_dropped_and_too_much_of_it_refused() {
     let largest = vec![7; RECORD_LEN_MAX];
     for (content, padding) in [(&b"a"[..], 0), (b"a", 1), (b"a", RECORD_LEN_MAX - 1), (b"", 9), (&largest, 0)] {
         let (read, error, _) = read(|forger| vec![forger.record(DATA, content, padding)]);
-        assert_eq!((read.as_slice(), error), (content, None), "{padding}");
+        assert!(read == content && error.is_none(), "{padding}: {error:?}");
     }
-    assert!(error(DATA, b"a", RECORD_LEN_MAX).contains("too much"));
-    assert!(error(DATA, &largest, 1).contains("too much"));
-    assert!(error(DATA, &vec![7; RECORD_LEN_MAX + 1], 0).contains("too much"));
-    assert!(error(DATA, &vec![7; RECORD_LEN_MAX + 240], 0).contains("too long"));
-    assert!(error(0, b"", 0).contains("without a type"));
-    assert!(error(0, &[0; 5000], 0).contains("without a type"));
+    assert_eq!(defect(DATA, b"a", RECORD_LEN_MAX), RecordError::TooMuchContent);
+    assert_eq!(defect(DATA, &largest, 1), RecordError::TooMuchContent);
+    assert_eq!(defect(DATA, &vec![7; RECORD_LEN_MAX + 1], 0), RecordError::TooMuchContent);
+    assert_eq!(defect(DATA, &vec![7; RECORD_LEN_MAX + 240], 0), RecordError::TooLong);
+    assert_eq!(defect(0, b"", 0), RecordError::NoType);
+    assert_eq!(defect(0, &[0; 5000], 0), RecordError::NoType);
 }
 
 #[test]
 fn every_other_type_of_record_or_message_is_refused() {
     for kind in [1, 20, 24, 25, 255] {
-        assert!(error(kind, b"abc", 0).contains("unknown type"), "{kind}");
+        assert_eq!(defect(kind, b"abc", 0), RecordError::UnknownType, "{kind}");
     }
     // Every message of a handshake but tickets and new keys.
     for message in (0..=255u8).filter(|message| ![4, 24].contains(message)) {
-        assert!(error(HANDSHAKE, &[message, 0, 0, 0], 0).contains("unexpected"), "{message}");
+        assert_eq!(defect(HANDSHAKE, &[message, 0, 0, 0], 0), RecordError::UnexpectedMessage, "{message}");
     }
     for key_update in [&[24, 0, 0, 0][..], &[24, 0, 0, 1, 2], &[24, 0, 0, 2, 0, 0]] {
-        assert!(error(HANDSHAKE, key_update, 0).contains("unexpected"));
+        assert_eq!(defect(HANDSHAKE, key_update, 0), RecordError::UnexpectedMessage);
     }
-    assert!(error(HANDSHAKE, b"", 0).contains("empty"));
-    assert!(error(HANDSHAKE, &[4, 1, 0, 1], 0).contains("too long"));
+    assert_eq!(defect(HANDSHAKE, b"", 0), RecordError::EmptyMessage);
+    assert_eq!(defect(HANDSHAKE, &[4, 1, 0, 1], 0), RecordError::LongMessage);
     // A new key is the last that a record says.
-    assert!(error(HANDSHAKE, &[&KEY_UPDATE[..], &TICKET].concat(), 0).contains("unexpected"));
-    assert!(error(HANDSHAKE, &[&KEY_UPDATE[..], &[24]].concat(), 0).contains("unexpected"));
+    assert_eq!(defect(HANDSHAKE, &[&KEY_UPDATE[..], &TICKET].concat(), 0), RecordError::UnexpectedMessage);
+    assert_eq!(defect(HANDSHAKE, &[&KEY_UPDATE[..], &[24]].concat(), 0), RecordError::UnexpectedMessage);
 }
 
 #[test]
@@ -75,19 +85,20 @@ fn alerts_end_the_connection_and_only_one_of_them_is_an_end_in_order() {
         let (content, error, reader) = read(|forger| {
             vec![forger.record(DATA, b"all", 0), forger.record(ALERT, &close, 0), forger.record(DATA, b"more", 0)]
         });
-        assert_eq!((content.as_slice(), error), (&b"all"[..], None), "what follows the end is ignored");
-        assert!(reader.is_closed());
+        assert_eq!(content, b"all", "what follows the end is ignored");
+        assert!(error.is_none() && reader.is_closed());
     }
-    assert!(error(ALERT, &[2, 44], 0).contains("certificate"));
-    assert!(error(ALERT, &[1, 90], 0).contains("alert 90"));
+    assert_eq!(Refusal::of_error(&error(ALERT, &[2, 44], 0)), Some(Refusal::Revoked));
+    assert_eq!(defect(ALERT, &[1, 90], 0), RecordError::Alert(90));
     for malformed in [&[][..], &[1], &[1, 0, 1, 0], &[0; 100]] {
-        assert!(error(ALERT, malformed, 0).contains("malformed"), "{malformed:?}");
+        assert_eq!(defect(ALERT, malformed, 0), RecordError::MalformedAlert, "{malformed:?}");
     }
     // In clear, as anyone could send it.
     let (mut forger, mut reader) = direction(0);
     reader.receive(&[&forger.record(DATA, b"a", 0)[..], &[21, 3, 3, 0, 2, 1, 0]].concat());
     assert_eq!(reader.take(10).unwrap(), b"a");
-    assert!(reader.take(10).unwrap_err().to_string().contains("not encrypted") && !reader.is_closed());
+    let forged = reader.take(10).unwrap_err();
+    assert!(RecordError::of_error(&forged) == Some(RecordError::Clear) && !reader.is_closed(), "{forged}");
 }
 
 #[test]
@@ -100,13 +111,13 @@ fn messages_in_pieces_are_put_together_and_not_interrupted() {
         records.push(forger.record(DATA, b"new", 0));
         records
     });
-    assert_eq!((content.as_slice(), error), (&b"new"[..], None));
-    assert!(reader.key_wanted());
+    assert_eq!(content, b"new");
+    assert!(error.is_none() && reader.key_wanted());
     for (kind, between) in [(DATA, &b"data"[..]), (DATA, b""), (ALERT, &[1, 0])] {
         let (content, error, reader) =
             read(|forger| vec![forger.record(HANDSHAKE, &TICKET[..5], 0), forger.record(kind, between, 0)]);
         assert!(content.is_empty() && !reader.is_closed());
-        assert!(error.unwrap().contains("interrupted"));
+        assert_eq!(RecordError::of_error(&error.unwrap()), Some(RecordError::Interrupted));
     }
 }
 
@@ -129,7 +140,7 @@ fn floods_of_records_without_content_end_the_connection() {
         assert_eq!(flood(kind, bytes, 32).0, b"content");
         let (content, error, reader) = flood(kind, bytes, 1_000);
         assert!(content.is_empty() && reader.memory() < 4096);
-        assert!(error.unwrap().contains("without content"));
+        assert_eq!(RecordError::of_error(&error.unwrap()), Some(RecordError::Idle));
     }
     // A message that never ends.
     let (_, error, reader) = read(|forger| {
@@ -137,7 +148,7 @@ fn floods_of_records_without_content_end_the_connection() {
         records.extend((0..9).map(|_| forger.record(HANDSHAKE, &[0; RECORD_LEN_MAX], 0)));
         records
     });
-    assert!(error.unwrap().contains("without content") || reader.memory() < 1 << 18);
+    assert!(RecordError::of_error(&error.unwrap()) == Some(RecordError::Idle) || reader.memory() < 1 << 18);
 }
 
 #[test]

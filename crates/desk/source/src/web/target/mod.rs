@@ -8,14 +8,13 @@ use bytes::{Bytes, BytesMut};
 use cheetah_error::next::{Acquisition, Files};
 use cheetah_error::{Error, Result};
 use cheetah_kit::percent::{COMPONENT, encode};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
 use ring::digest::{self, SHA256};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::http::{HttpClient, causes, client, send};
+use super::http::{CallError, HttpClient, client, next_piece, send};
 use super::location::Location;
 use super::s3::answers::{ListedPart, PartsPage, Refusal, TEXT_BYTES_MAX, upload_id};
 use super::s3::xml::escaped;
@@ -257,9 +256,9 @@ impl ObjectTarget {
                 Ok(answer) => match self.received(answer).await {
                     Ok(answer) if !answer.is_passing() => return Ok(answer),
                     Ok(answer) => answer.why(),
-                    Err(why) => why,
+                    Err(error) => error.to_string(),
                 },
-                Err(why) => why,
+                Err(error) => error.to_string(),
             };
             if attempt == ATTEMPTS {
                 return Err(self.failed(&why));
@@ -270,16 +269,12 @@ impl ObjectTarget {
         }
     }
 
-    async fn received(&self, answer: Response<Incoming>) -> std::result::Result<Answer, String> {
+    async fn received(&self, answer: Response<Incoming>) -> std::result::Result<Answer, CallError> {
         let (head, mut body) = answer.into_parts();
         let mut content = BytesMut::new();
-        loop {
-            let frame = timeout(self.patience, body.frame()).await;
-            let Some(frame) = frame.map_err(|_| "the store fell silent".to_owned())? else { break };
-            let frame = frame.map_err(|error| format!("the answer broke off: {}", causes(&error)))?;
-            let Ok(bytes) = frame.into_data() else { continue };
+        while let Some(bytes) = next_piece(&mut body, self.patience).await? {
             if content.len() + bytes.len() > ANSWER_BYTES_MAX {
-                return Err("the answer is too large".to_owned());
+                return Err(CallError::TooLarge);
             }
             content.extend_from_slice(&bytes);
         }

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::event::{FillEvent, Found, Reporter};
-use super::origin::{changed, known_changes};
+use super::origin::{Change, changed, known_changes};
 use super::record::FillRecord;
 use crate::file::Fill;
 use crate::recognise::{Cause, Comparing, Comparison, Equal, Opening};
@@ -212,12 +212,11 @@ impl Inner {
         } else {
             let client = evidence.digests_client().await?;
             if client.is_none() && served_by.is_some() {
-                let how = "it is served by another process, which makes no digests to compare";
-                return Err(changed(&self.name, how));
+                return Err(changed(&self.name, Change::OtherProcess));
             }
             tracing::info!("{}: comparing the source with {} that it sent before", self.name, Size(sent.bytes()));
             let grains = self.record.grains();
-            let changed = |range: ByteRange| changed(&self.name, format_args!("{range} has another content now"));
+            let changed = |range: ByteRange| changed(&self.name, Change::Content(range));
             let mut comparing =
                 Comparing { location: &self.name, changed: &changed, compared: &mut |_, _| {}, all: false };
             let source = &evidence.source.device;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::{ByteRange, Device};
+use cheetah_device::error::Withheld;
+use cheetah_device::{ByteRange, Device, Error};
 use cheetah_redundancy::Redundant;
 use cheetah_seal::Sealed;
 use tokio::time::{sleep, timeout};
@@ -36,8 +37,9 @@ impl Run {
 
     /// Whether an error is what a sealed drive owes the user: for a unit that is unverified, or after a node has gone back
     /// to a snapshot.
-    pub(super) fn is_refused(&self, error: &str) -> bool {
-        self.sealing.is_some() && (self.rolls_back() || error.contains("so it is unverified"))
+    pub(super) fn is_refused(&self, error: &Error) -> bool {
+        let is_unverified = matches!(error, Error::Withheld { reason: Withheld::Unverified, .. });
+        self.sealing.is_some() && (self.rolls_back() || is_unverified)
     }
 
     /// Opens the sealed device of a writer, which accepts unverified units or not.

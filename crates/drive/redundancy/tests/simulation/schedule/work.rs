@@ -78,7 +78,7 @@ impl Run {
     fn note_result(&self, writer: &Writer, what: &str, result: Result<Result<(), Error>, tokio::time::error::Elapsed>) {
         let error = match result {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => error,
             Err(_) => {
                 self.problem(format!("a {what} hangs"));
                 return;

