@@ -44,9 +44,7 @@ fn an_invalid_pattern_is_refused_with_a_reason() {
     for text in ["train:10000@1s", "gaps:3000s,3000s"] {
         assert!(matches!(refused(text), PatternError::Span), "{text}");
     }
-    for text in ["at:2us,1us"] {
-        assert!(matches!(refused(text), PatternError::Order), "{text}");
-    }
+    assert!(matches!(refused("at:2us,1us"), PatternError::Order));
     let many = format!("gaps:{}", vec!["1us"; PACKETS_MAX].join(","));
     assert_eq!(many.parse::<Pattern>(), Err(PatternError::Packets));
 }
