@@ -391,7 +391,7 @@ fn hashes(aff4: &Aff4) -> (String, String) {
         for run in aff4.inner.map.runs(piece) {
             match aff4.inner.run(run) {
                 Ok(data) => hash.update(data.into_bytes()),
-                Err(DeviceError::Unreadable { range, .. }) => {
+                Err(DeviceError::Withheld { range, .. }) => {
                     assert_eq!(range, run.range);
                     hash.update(&unreadable[(run.range.offset % (1 << 20)) as usize..][..run.range.len as usize]);
                 }

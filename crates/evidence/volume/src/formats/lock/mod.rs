@@ -54,7 +54,7 @@ impl Lock {
 impl fmt::Display for Lock {
     /// As `19540fda-…, "Disk of D.", AES-XTS 128; opened by: password (55faeded-…)`. All text of the header is safe to print.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.id)?;
+        write!(f, "{}", OneLine(&self.id))?;
         if !self.label.is_empty() {
             write!(f, ", \"{}\"", OneLine(&self.label))?;
         }
