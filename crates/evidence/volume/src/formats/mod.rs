@@ -116,9 +116,9 @@ async fn describe_locks(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified
 }
 
 async fn describe_bitlocker(pieces: &Pieces<'_>, head: &[u8], found: &mut Identified) -> Option<Lock> {
-    for block in lock::find_bitlocker(head) {
-        let bytes = pieces.read(block.at, lock::Block::BYTES, found).await;
-        if let Some(lock) = lock::Block::parse(&bytes) {
+    for at in lock::find_bitlocker(head) {
+        let block = pieces.read(at, lock::BLOCK_BYTES_MAX, found).await;
+        if let Some(lock) = lock::parse_bitlocker(&block) {
             return Some(lock);
         }
     }

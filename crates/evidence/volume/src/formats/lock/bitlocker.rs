@@ -25,52 +25,44 @@ const STRING: u16 = 2;
 const DECRYPTED: u16 = 1;
 const ENCRYPTED: u16 = 4;
 
-/// A block of metadata.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Block {
-    /// Its offset in the volume, in bytes.
-    pub at: u64,
-}
+/// The length to read of a block of metadata, in bytes.
+pub(in super::super) const BLOCK_BYTES_MAX: u64 = BLOCK_HEADER_BYTES as u64 + METADATA_BYTES_MAX as u64;
 
-impl Block {
-    /// The length to read, in bytes.
-    pub(in super::super) const BYTES: u64 = BLOCK_HEADER_BYTES as u64 + METADATA_BYTES_MAX as u64;
-
-    /// Describes the volume by the block's content; `None` if it is damaged.
-    pub(in super::super) fn parse(bytes: &[u8]) -> Option<Lock> {
-        if !bytes.starts_with(SIGNATURE) {
-            return None;
-        }
-        let metadata = bytes.get(BLOCK_HEADER_BYTES..)?;
-        let (size, header) = (u32_at(metadata, 0), u32_at(metadata, 8));
-        if header != METADATA_HEADER_BYTES as u32 || !(header..=METADATA_BYTES_MAX).contains(&size) {
-            return None;
-        }
-        // Before the end of a small volume there may be less.
-        let metadata = &metadata[..metadata.len().min(size as usize)];
-        let (now, next) = (u16_at(bytes, 12), u16_at(bytes, 14));
-        let state = match (now, next) {
-            (DECRYPTED, DECRYPTED) => "not encrypted any more",
-            _ if now != next || now != ENCRYPTED => "being encrypted or decrypted",
-            _ => "",
-        };
-        let id = guid(metadata.get(16..32)?);
-        let mut lock = Lock { id, cipher: cipher(u32_at(metadata, 36)), state, ..Lock::default() };
-        for (kind, value, content) in entries(metadata.get(METADATA_HEADER_BYTES..).unwrap_or_default()) {
-            match (kind, value) {
-                (DESCRIPTION, STRING) => lock.label = utf16(content),
-                (VOLUME_MASTER_KEY, KEY) if content.len() >= 28 => {
-                    lock.protect(protector(u16_at(content, 26)), guid(&content[..16]));
-                }
-                _ => {}
-            }
-        }
-        Some(lock)
+/// Describes the volume by a block of metadata; `None` if the block is damaged.
+pub(in super::super) fn parse(bytes: &[u8]) -> Option<Lock> {
+    if !bytes.starts_with(SIGNATURE) {
+        return None;
     }
+    let metadata = bytes.get(BLOCK_HEADER_BYTES..)?;
+    let (size, header) = (u32_at(metadata, 0), u32_at(metadata, 8));
+    if header != METADATA_HEADER_BYTES as u32 || !(header..=METADATA_BYTES_MAX).contains(&size) {
+        return None;
+    }
+    // Before the end of a small volume there may be less.
+    let metadata = &metadata[..metadata.len().min(size as usize)];
+    let (now, next) = (u16_at(bytes, 12), u16_at(bytes, 14));
+    let state = match (now, next) {
+        (DECRYPTED, DECRYPTED) => "not encrypted any more",
+        _ if now != next || now != ENCRYPTED => "being encrypted or decrypted",
+        _ => "",
+    };
+    let id = guid(metadata.get(16..32)?);
+    let mut lock = Lock { id, cipher: cipher(u32_at(metadata, 36)), state, ..Lock::default() };
+    for (kind, value, content) in entries(metadata.get(METADATA_HEADER_BYTES..).unwrap_or_default()) {
+        match (kind, value) {
+            (DESCRIPTION, STRING) => lock.label = utf16(content),
+            (VOLUME_MASTER_KEY, KEY) if content.len() >= 28 => {
+                lock.protect(protector(u16_at(content, 26)), guid(&content[..16]));
+            }
+            _ => {}
+        }
+    }
+    Some(lock)
 }
 
-/// Returns the blocks of metadata that the boot sector `head` names; the first that can be read describes the volume.
-pub(in super::super) fn find(head: &[u8]) -> Vec<Block> {
+/// Returns the offsets of the blocks of metadata that the boot sector `head` names, in bytes from the start of the volume. The
+/// first block that can be read describes the volume.
+pub(in super::super) fn find(head: &[u8]) -> Vec<u64> {
     let is_fixed = head.get(3..11) == Some(SIGNATURE);
     let place = IDENTIFIERS[usize::from(!is_fixed)];
     // Vista names a cluster in the place of the file system's second table.
@@ -79,7 +71,7 @@ pub(in super::super) fn find(head: &[u8]) -> Vec<Block> {
     let is_vista = is_fixed && head.get(160..176).is_none_or(|id| !is_known(id));
     let at =
         if is_vista { vec![in_vista] } else { (1..=3).map(|number| u64_at(head, place + 8 + 8 * number)).collect() };
-    at.into_iter().filter(|at| *at > 0).map(|at| Block { at }).collect()
+    at.into_iter().filter(|at| *at > 0).collect()
 }
 
 /// Whether this is the identifier of a volume whose boot sector names its metadata.

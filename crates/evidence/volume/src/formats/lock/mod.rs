@@ -7,7 +7,7 @@
 mod bitlocker;
 mod luks;
 
-pub(super) use bitlocker::{Block, find as find_bitlocker};
+pub(super) use bitlocker::{BLOCK_BYTES_MAX, find as find_bitlocker, parse as parse_bitlocker};
 pub(super) use luks::{header_bytes, parse as parse_luks};
 
 use std::fmt;
