@@ -16,3 +16,8 @@ pub struct Found {
     /// Its encoding.
     pub encoding: TextEncoding,
 }
+
+/// An index as it is stored. Orders have a maximum size, so it fits.
+pub fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use cheetah_error::{Error, Result};
 
 use crate::encoding::TextEncoding;
-use crate::found::{Found, MATCH_BYTES_MAX};
+use crate::found::{Found, MATCH_BYTES_MAX, number};
 use crate::order::Order;
 
 /// The maximum number of patterns that one form of a word is expanded to.
@@ -97,11 +97,6 @@ impl Literals {
         }
         Ok(())
     }
-}
-
-/// An index as it is stored. There are at most some hundred thousand forms.
-fn number(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 /// The places of a word in an encoding; `None` if one of its characters has no bytes there.

@@ -6,7 +6,7 @@ use cheetah_error::{Error, Result};
 
 use crate::encoding::TextEncoding;
 use crate::expression::{Expression, Parsed};
-use crate::found::Found;
+use crate::found::{Found, number};
 use crate::hit::Hit;
 use crate::literal::Literals;
 use crate::order::Order;
@@ -207,9 +207,4 @@ fn narrow_and_wide(encodings: &[TextEncoding]) -> Vec<TextEncoding> {
     let is_narrow = |encoding: &TextEncoding| encoding.unit_bytes() == 1;
     let narrow = encodings.iter().any(is_narrow).then_some(TextEncoding::Utf8);
     narrow.into_iter().chain(encodings.iter().copied().filter(|encoding| !is_narrow(encoding))).collect()
-}
-
-/// An index as it is stored. Orders have a maximum size.
-fn number(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
