@@ -108,7 +108,7 @@ fn parts(size: u64, options: &RunOptions) -> impl Iterator<Item = Part> + Send +
     })
 }
 
-/// What is read of a part.
+/// The result of reading a part.
 enum Read {
     Pieces(Vec<Piece>),
     Absent(ByteRange),

@@ -19,7 +19,7 @@ const MARKS_MAX: usize = 1 << 17;
 
 const HEADER: &str = "# A Cheetah drive. Do not edit: the seal would no longer match, and the drive would not open.\n";
 
-/// A text has so many entries that it is not parsed.
+/// The text has more entries than the format allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a drive file (it has more entries than a drive file can have)")]
 struct TooManyEntries;
