@@ -22,6 +22,15 @@ const TIMEOUT: [&str; 2] = ["--timeout", "6"];
 /// The time-out of drives whose source is slow.
 const PATIENTLY: [&str; 2] = ["--timeout", "60"];
 
+/// Waits until the map of a fill records something that was read.
+fn wait_for_a_record(map: &Path) {
+    let started = Instant::now();
+    while mapped(map, "+").is_empty() {
+        assert!(started.elapsed() < PATIENCE, "nothing is ever recorded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Starts nbdkit on a file, always at the same address, with a log of requests.
 fn serve(desk: &Desk, image: &str, log: &str, filters: &[&str], settings: &[&str]) -> Peer {
     let _ = std::fs::remove_file(desk.at("nbdkit.sock"));
@@ -243,11 +252,7 @@ fn a_fill_whose_record_was_changed_begins_anew() {
     let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
     let filler = export(&desk, &drive, &PATIENTLY);
     let map = desk.at("case.drive.map");
-    let started = Instant::now();
-    while mapped(&map, "+").is_empty() {
-        assert!(started.elapsed() < PATIENCE, "nothing is ever recorded");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_a_record(&map);
     filler.kill();
     drop(source);
     let _source = serve(&desk, &image, "second", &[], &[]);
@@ -273,11 +278,7 @@ fn a_killed_fill_resumes_from_its_record() {
     let SlowlyFilled { desk, nodes: _nodes, image, content, source, drive } = SlowlyFilled::new("16MiB", 16 * MIB);
     let filler = export(&desk, &drive, &PATIENTLY);
     let map = desk.at("case.drive.map");
-    let started = Instant::now();
-    while mapped(&map, "+").is_empty() {
-        assert!(started.elapsed() < PATIENCE, "nothing is ever recorded");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_a_record(&map);
     filler.kill();
     let recorded = mapped(&map, "+");
     assert!(bytes(&recorded) < 16 * MIB, "killed before it was complete");
