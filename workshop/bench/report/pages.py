@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator
 
 from bench import results_md
-from bench.report import store
+from bench.report import overview, store
+from bench.report.overview import Strip
 from bench.results_md import BENCH, PARTS, Part
 
 SUMMARY = os.path.join(BENCH, "RESULTS.md")
 PAGES_DIR = os.path.join(BENCH, "results")
 README = os.path.join(BENCH, "README.md")
+OVERVIEW = os.path.join(BENCH, "plots/overview.svg")
 MACHINE = "machine"
 ROUNDS = re.compile(r"^\*[^*\n]*?(\d+) rounds", re.MULTILINE)
 FINISHED = re.compile(r"^\*(\d{4}-\d\d-\d\d)", re.MULTILINE)
@@ -24,6 +26,10 @@ QUICK = "A quick run"
 MET, MISSED = "| yes |", "| **no** |"
 # The first row with a ratio: what, unit, ours, the peer, the ratio.
 RATIO = re.compile(r"^\| (?P<what>[^|]*?) \([^|()]*\) \| [^|]* \| [^|]* \| \*\*(?P<ratio>[\d.]+)\*\*", re.MULTILINE)
+# The first row of a table of equal candidates, and the head of that table.
+CANDIDATES = re.compile(
+    r"^\| what \| (?P<names>(?!ours).*) \|\n\|[-|:]*\|\n\| (?P<what>.*?) \| (?P<values>.*) \|$", re.MULTILINE
+)
 PLOT = re.compile(r"!\[[^\]]*\]\(\.\./(plots/[^)]+)\)")
 BEGIN, END = "<!-- rounds: written by workshop/bench/run report -->", "<!-- end of rounds -->"
 
@@ -50,10 +56,18 @@ class Page:
         """Returns its row in the summary."""
         met, missed = self.text.count(MET), self.text.count(MISSED)
         bars = f"{met} of {met + missed}" if met + missed else ""
-        first, finished = RATIO.search(self.text), FINISHED.search(self.text)
-        ratio = f"{first['ratio']} × {first['what']}" if first else ""
+        finished = FINISHED.search(self.text)
         rounds = f"{self.rounds}, quick" if QUICK in self.text else str(self.rounds or "")
-        return f"| {self.link} | {bars} | {ratio} | {rounds} | {finished[1] if finished else ''} |"
+        return f"| {self.link} | {bars} | {self._first()} | {rounds} | {finished[1] if finished else ''} |"
+
+    def _first(self) -> str:
+        """Returns its first ratio, or its first row if its contenders are equal candidates."""
+        if first := RATIO.search(self.text):
+            return f"{first['ratio']} × {first['what']}"
+        if not (row := CANDIDATES.search(self.text)):
+            return ""
+        pairs = zip(row["names"].split(" | "), row["values"].split(" | "), strict=False)
+        return f"{row['what']}: {', '.join(f'{name} {value}' for name, value in pairs)}"
 
 
 def path_of(key: str) -> str:
@@ -86,6 +100,7 @@ def write() -> str:
     latest = max((content for content in contents.values() if content), key=lambda one: one["finished"], default=None)
     if latest:
         _write(path_of(MACHINE), _machine(latest["machine"]))
+    _write(OVERVIEW, chart(pages()))
     _write(SUMMARY, summary(pages()))
     with open(README, encoding="utf-8") as file:
         text = file.read()
@@ -110,6 +125,12 @@ def _machine(machine: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def chart(found: list[Page]) -> str:
+    """Returns the chart of the summary: the parts that have bars."""
+    strips = (Strip(page.part.title, overview.marks_of(page.text)) for page in found)
+    return overview.render([strip for strip in strips if strip.marks])
+
+
 def summary(found: list[Page]) -> str:
     """Returns the page to read at a glance."""
     met = sum(page.text.count(MET) for page in found)
@@ -122,6 +143,8 @@ def summary(found: list[Page]) -> str:
         f"the medians. The first ratio of each part is here; its page has all. [The machine](results/{MACHINE}.md).",
         "",
         f"**{met} of {every} bars met.**",
+        "",
+        "![Each figure as a multiple of its bar](plots/overview.svg)",
         "",
         "| part | bars met | first ratio | rounds | measured |",
         "|---|---|---|---|---|",

@@ -13,7 +13,8 @@ import pytest
 import bench
 from bench import results_md
 from bench.probe import stand
-from bench.report import pages
+from bench.report import overview, pages
+from bench.report.overview import Mark, Strip
 from cheetah.bench.figure import Figure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -73,6 +74,28 @@ def test_the_summary_is_that_of_the_pages_and_fits_on_a_screen() -> None:
     assert text.count("\n") < 60
     linked = re.findall(r"\]\(((?:results|plots)/[^)]+)\)", text)
     assert linked and [path for path in linked if not os.path.exists(os.path.join(results_md.BENCH, path))] == []
+
+
+def test_the_chart_of_the_summary_is_that_of_the_pages() -> None:
+    with open(pages.OVERVIEW, encoding="utf-8") as file:
+        assert file.read() == pages.chart(pages.pages())
+
+
+def test_a_figure_is_shown_as_a_multiple_of_its_bar() -> None:
+    row = "| {} (s) | 1 | 2 peer | **{}** [0.1 – 9] | {} {} | {} | |\n"
+    rows = [("a", "3.00", "≥", "1.5", "yes"), ("b", "0.50", "≤", "0.25", "**no**"), ("c", "0.00", "≥", "1", "**no**")]
+    text = "".join(row.format(*one) for one in rows) + "| d (s) | 1 | 2 peer | **9.00** [1 – 9] |  |  |  |\n"
+    assert overview.marks_of(text) == [Mark(2.0, True), Mark(0.5, False)]
+    drawing = overview.render(
+        [Strip("A `title`", [Mark(2.0, True), Mark(0.5, False), Mark(5000.0, True), Mark(1e-9, False)])]
+    )
+    assert drawing.count(f'fill="{overview.MET}"') == drawing.count(f'fill="{overview.MISSED}"') == 2
+    assert ">A title<" in drawing
+
+
+def test_equal_candidates_are_the_first_row_of_a_part_without_ratios() -> None:
+    text = "# T\n\n*2026-01-02, 3 rounds, x.*\n\n| what | one | two |\n|---|---|---|\n| a (s) | 1.0 | 2.0 |\n| b (s) | 3 | 4 |\n"
+    assert "| a (s): one 1.0, two 2.0 |" in pages.Page(results_md.PARTS[0], text).row()
 
 
 def test_the_charts_and_texts_that_pages_link_to_exist() -> None:
