@@ -1,6 +1,7 @@
 """A run: failures are isolated, interrupted runs resume, and nothing is left behind."""
 
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -119,6 +120,25 @@ def test_a_failing_tool_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "no good" in done.sample("bad", "a")["problem"]
     assert "bad, which it needs, was not done here" in done.sample("needy", "a")["problem"]
     assert is_clean(*targets)
+
+
+def test_a_directory_that_cannot_be_read_fails_only_its_own_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a file system whose device has lost a block.
+    exists = Path.exists
+
+    def broken(path: Path) -> bool:
+        if path.parts[-3] == "a" and path.name == "first":
+            raise OSError(errno.EBADMSG, "Bad message", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", broken)
+    done = measured(tmp_path, directories(tmp_path, "a", "b"), [Fake("first", COPY), Fake("second", COPY, ("first",))])
+    assert done.code == 1
+    assert done.outcomes().pop(("second", "b")) == ["done"]
+    assert done.sample("second", "a")["outcome"] == "failed"
+    assert "Bad message" in done.sample("second", "a")["problem"]
 
 
 def test_a_hanging_tool_is_ended_and_the_run_continues(tmp_path: Path) -> None:

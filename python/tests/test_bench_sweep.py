@@ -137,3 +137,14 @@ def test_an_invalid_sweep_is_refused_with_a_valid_example(
 ) -> None:
     with pytest.raises(Misuse, match=said):
         expanded([target.format(tmp_path) for target in targets], *sweeps)
+
+
+def test_drives_that_would_overwrite_each_other_are_refused() -> None:
+    servers = "nbd://one:10809,nbd://two:10809"
+    with pytest.raises(Misuse, match="would both write to nbd://one:10809"):
+        expanded([f"ram:stripe@{servers}"], "layout=stripe,mirror")
+    with pytest.raises(Misuse, match="would both write to nbd://two:10809"):
+        expanded([f"ram:stripe@{servers}", "ram:linear@nbd://two:10809"])
+    assert len(expanded(["ram:linear@nbd://one:10809", "ram:linear:xfs@nbd://two:10809"])) == 2
+    # Nodes have room for several.
+    assert len(expanded(["ram:stripe@one,two"], "layout=stripe,mirror")) == 2

@@ -52,7 +52,8 @@ def expand(
     """Returns every target with every applicable combination, each once and with its own name; and the name of the
     first target made of each given one. `targets` say whether they were given a name.
 
-    Raises Misuse if a sweep applies to no target, if two have the same name, or if there are too many.
+    Raises Misuse if a sweep applies to no target, if two have the same name or write to the same server, or if there are
+    too many.
     """
     keys = [key for key in _PARSE if key in sweeps]
     used: set[str] = set()
@@ -70,6 +71,7 @@ def expand(
         if key not in used:
             raise Misuse(f"--sweep {key} applies to none of the targets: {_HINTS.get(key, 'there are none')}")
     _check_names(expanded)
+    _check_servers(expanded)
     return tuple(expanded), first
 
 
@@ -157,3 +159,19 @@ def _check_names(targets: Sequence[TargetSpec]) -> None:
         if other == target:
             raise Misuse(f"{target.name} is there twice: leave one out")
         raise Misuse(f"two targets are named {target.name}: give each a name of its own, NAME=TARGET")
+
+
+def _check_servers(targets: Sequence[TargetSpec]) -> None:
+    """Refuses drives that would overwrite each other: all exist at once, and an NBD server, unlike a node, has room for
+    one."""
+    seen: dict[str, str] = {}
+    for target in targets:
+        for node in target.drive.nodes if target.drive else ():
+            if "://" not in node:
+                continue
+            other = seen.setdefault(node, target.name)
+            if other != target.name:
+                raise Misuse(
+                    f"{other} and {target.name} would both write to {node}, which holds one drive: measure them in a run"
+                    " each"
+                )

@@ -204,6 +204,9 @@ class Run:
             self._require(one, ready, place)
         except NotReached as why:
             return dataclasses.replace(blank, outcome=Outcome.NOT_REACHED, problem=str(why))
+        except OSError as error:
+            why_not = f"what it needs could not be looked at: {error}"
+            return dataclasses.replace(blank, outcome=Outcome.FAILED, problem=why_not)
         self._made[one.target].update([*one.step.outputs(place), *one.step.needs(place)])
         sample = turn.take(blank, one.step, ready, place, self._settings.step_limit_s)
         self._tidy(one.target, place)
