@@ -127,7 +127,7 @@ PARTS = (
         "thesis",
         "The thesis's table 5.1, and its applications",
         "A striped drive over three nodes on this machine, writable, with ext4 on a loop device over its mounted "
-        "file, beside ext4 on the machine's own disk; caches dropped before every reading. No bar is set; the "
+        "file, beside ext4 on the machine's own disk; caches dropped before every reading. Only tar has a bar; the "
         "thesis's ratio, against its disk of 2005, is in brackets.",
     ),
     Part(
@@ -183,6 +183,7 @@ PARTS = (
         "Seven steps of an examination on each file system, on the model of a 7,200 rpm disk, and on a drive over three nodes on this "
         "machine. A write that is cut off leaves data and parity of RAID 5 apart (the write hole), whatever the file system; "
         "Cheetah's parity finds such pages by their digests (docs/design/loss.md).",
+        more=documents.filesystems,
         module="bench.documents.filesystems",
         long=True,
     ),

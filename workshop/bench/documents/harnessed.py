@@ -34,6 +34,15 @@ def image_of(scratch: Scratch, settings: Settings, size_bytes: int = 0) -> Path:
     return image.get(chosen, lambda said: print(f"storage: {said}", flush=True), size_bytes)
 
 
+def words(
+    targets: Sequence[tuple[str, str]], steps: Sequence[str], out: str, settings: Settings, more: Sequence[str] = ()
+) -> list[str]:
+    """Returns the arguments of `cheetah bench storage` for a run."""
+    argv = [f"{name}={target}" for name, target in targets]
+    argv += ["--steps", ",".join(steps), "--out", out, "--repetitions", str(settings.rounds), *more]
+    return argv + (["--quick"] if settings.quick else [])
+
+
 def measured(
     scratch: Scratch,
     settings: Settings,
@@ -47,9 +56,7 @@ def measured(
     its results."""
     places.model_program()
     out = scratch.make_dir("out")
-    argv = [sys.executable, "-m", "cheetah.bench", "storage", *(f"{name}={target}" for name, target in targets)]
-    argv += ["--steps", ",".join(steps), "--out", out, "--repetitions", str(settings.rounds), *more]
-    argv += ["--quick"] if settings.quick else []
+    argv = [sys.executable, "-m", "cheetah.bench", "storage", *words(targets, steps, out, settings, more)]
     print(f"{part}, {run}: {len(targets)} targets", flush=True)
     harness = scratch.start(f"cheetah bench storage, {run}", argv)
     try:

@@ -26,6 +26,8 @@ IMAGE_OURS = "image on the drive, mounted"
 DISK = "this machine's disk"
 RECORD_BYTES = 4 * KIB
 APPLICATION_ROUNDS_MAX = 3
+# On one machine both sides share its processors, so that tar may take a little longer on the drive.
+TAR_BAR = 1.2
 
 # id, what, the thesis's ratio of drive to disk.
 TABLE = (
@@ -121,7 +123,7 @@ def measure_applications(scratch: Scratch, sides: Any, images: dict[str, str], s
         "thesis/tar",
         "tar, a tree into an archive beside it",
         OURS,
-        seconds,
+        (Metric("seconds", "", "s", "lower", TAR_BAR),),
         interleave("tar", rounds, turns, "seconds"),
     )
     for key, argv_of in tools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.report import bars, heat, plot
 from bench.report.bars import Bars
@@ -14,6 +14,7 @@ from bench.report.plot import Panel, Point, Series
 from bench.report.prefetching import PLOTS_DIR
 from bench.report.storage_tables import STEPS, THEIRS
 from cheetah.bench.figure import Figure
+from cheetah.bench.sheet import spread
 from cheetah.bench.units import short
 
 # Shares of the link: of the thesis's Cheetah, which counts headers, and of NRD, which it compares itself with.
@@ -25,6 +26,8 @@ TOOL = re.compile(r"thesis-tools/(?P<image>[^/]+)/(?P<tool>[\w-]+)/(?P<disk>.*)"
 POLICY = re.compile(r"read-ahead/(?P<rtt>[^/]+)/(?P<pattern>\w+)")
 FIXED = re.compile(r"fixed (?P<size>\w+)")
 CELL = re.compile(r"iozone/matrix/fio/(?P<operation>[\w-]+)/(?P<file>\w+)/(?P<record>\w+)/\w+")
+UNIT = re.compile(r"RAID 0, (\S+ KiB)")
+FILE_SYSTEM = re.compile(r"filesystems/(?P<run>disk|drive)/(?P<step>\w+)/cold")
 ARRAY = re.compile(r"arrays/(?P<run>\d+)/(?P<step>\w+)/cold")
 # Groups of rows as in the thesis's figures 5.2, 5.3 and 5.4.
 GROUPS = {
@@ -124,12 +127,69 @@ def arrays(figures: Sequence[Figure]) -> list[str]:
                 ours.setdefault(name, {})[match["step"]] = ratio
     if not ours:
         return []
-    lines = ["Speed-ups over one disk, medians; below each row that of 2009:", ""]
+    lines = [*_times(figures), "Speed-ups over one disk, medians; below them those of 2009:", ""]
     lines += [f"| | {' | '.join(STEPS)} |", "|---" + "|---:" * len(STEPS) + "|"]
     for name, steps in ours.items():
         lines.append(f"| {name} | {' | '.join(f'{steps[step]:.2f}' if step in steps else '' for step in STEPS)} |")
     lines += [f"| 2009: {name} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} |" for name, ratios in THEIRS]
+    return [*lines, "", *_units(ours), ""]
+
+
+def _times(figures: Sequence[Figure]) -> list[str]:
+    """Returns the times; the one disk, which each run measures, has all its rounds."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for figure in figures:
+        if match := ARRAY.fullmatch(figure.id):
+            for name, samples in figure.samples.items():
+                seconds.setdefault(name, {}).setdefault(match["step"], []).extend(samples)
+    lines = ["Times, medians [lowest – highest], in seconds:", "", f"| | {' | '.join(STEPS)} |"]
+    lines.append("|---" + "|---:" * len(STEPS) + "|")
+    for name, steps in seconds.items():
+        lines.append(f"| {name} | {' | '.join(spread(steps[step]) if step in steps else '' for step in STEPS)} |")
     return [*lines, ""]
+
+
+def _units(speed_ups: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Returns which stripe unit is the fastest in each step; 64 KiB was the best overall in 2009."""
+    found = []
+    for step in STEPS:
+        of_step = {
+            match[1]: steps[step] for name, steps in speed_ups.items() if (match := UNIT.match(name)) and step in steps
+        }
+        if len(of_step) > 1:
+            found.append(f"{step} {max(of_step, key=lambda unit: of_step[unit])}")
+    return [f"The fastest stripe unit of RAID 0: {', '.join(found)}."] if found else []
+
+
+def filesystems(figures: Sequence[Figure]) -> list[str]:
+    """Returns a table for each run: a row for each file system, the fastest of each step in bold."""
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for figure in figures:
+        if match := FILE_SYSTEM.fullmatch(figure.id):
+            for name in figure.samples:
+                kind = name.removesuffix(" (model)").split()[-1]
+                step = tables.setdefault(match["run"], {}).setdefault(match["step"], {})
+                step[kind] = figure.median(name)
+    lines = []
+    for run, steps in tables.items():
+        kinds = list(dict.fromkeys(kind for times in steps.values() for kind in times))
+        lines += [
+            f"On the {run}, medians in seconds:",
+            "",
+            f"| | {' | '.join(steps)} |",
+            "|---" + "|---:" * len(steps) + "|",
+        ]
+        for kind in kinds:
+            cells = (_fastest_bold(kind, times) for times in steps.values())
+            lines.append(f"| {kind} | {' | '.join(cells)} |")
+        lines.append("")
+    return lines
+
+
+def _fastest_bold(kind: str, times: Mapping[str, float]) -> str:
+    if kind not in times:
+        return ""
+    return f"**{short(times[kind])}**" if times[kind] == min(times.values()) else short(times[kind])
 
 
 def iozone(figures: Sequence[Figure]) -> list[str]:

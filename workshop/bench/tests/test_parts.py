@@ -59,6 +59,12 @@ def test_the_stand_of_the_probe_is_set_up_and_its_programs_send() -> None:
         assert made.program("mmsg", asked) is not None
 
 
+def test_the_readme_describes_each_part() -> None:
+    with open(pages.README, encoding="utf-8") as file:
+        text = file.read()
+    assert [part.key for part in results_md.PARTS if f"`{part.key}`" not in text] == []
+
+
 def test_each_page_of_the_published_results_has_a_row() -> None:
     found = pages.pages()
     assert [page.part.key for page in found if not re.search(r"^\| .*\d", page.text, re.M)] == []
