@@ -3,7 +3,7 @@
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.harness.figures import Metric, from_rounds
 from bench.harness.rounds import interleave
@@ -21,7 +21,7 @@ RATE = "1gbit"
 RTTS = ("0.2ms", "1ms", "10ms")
 RECORD_BYTES = 4 * KIB
 PATTERNS = ("forward", "backward", "strided", "interleaved", "random")
-OURS = "ours"
+OURS, ALONE = "ours", "ours, without the kernel's"
 NONE, KERNEL, THESIS = "none", "the kernel's alone", "the thesis's, 4 to 128 KiB"
 FIXED_BYTES = (KIB, 4 * KIB, 16 * KIB, 64 * KIB, 100 * KIB, 128 * KIB, 256 * KIB, MIB)
 OFF = "--prefetch=0"
@@ -71,7 +71,7 @@ def policies(quick: bool) -> dict[str, tuple[Attach, str]]:
         KERNEL: (by_mount(OFF), "none"),
         **{fixed(size): (by_server(str(size)), "random") for size in sizes},
         THESIS: (by_server(f"{4 * KIB}-{128 * KIB}"), "random"),
-        "ours, without the kernel's": (by_mount(), "random"),
+        ALONE: (by_mount(), "random"),
         OURS: (by_mount(), "none"),
     }
 
@@ -89,7 +89,7 @@ def measure_delay(rtt: str, settings: Settings) -> list[Figure]:
     """Measures every policy with every pattern at one delay. A linear drive over one node has its export's bytes in
     order, so that the server with the policy can stand before the same node."""
     size_bytes = 16 * MIB if settings.quick else 256 * MIB
-    figures = []
+    figures: list[Figure] = []
     with Scratch() as scratch, Lab(1, RATE, rtt) as lab:
         image = write_random(os.path.join(scratch.ram_dir, "content"), size_bytes)
         drive = drive_over(scratch, lab, size_bytes, image)
@@ -103,8 +103,18 @@ def measure_delay(rtt: str, settings: Settings) -> list[Figure]:
             }
             what = f"{name}, {rtt} of round trip"
             results = interleave(f"read-ahead: {what}", settings.rounds, turns)
-            figures += from_rounds(f"{KEY}/{rtt}/{name}", what, OURS, (Metric("rate", "", "MiB/s"),), results)
+            figures += figures_of(rtt, name, results)
     return figures
+
+
+def figures_of(rtt: str, pattern_name: str, results: Mapping[str, Sequence[Mapping[str, float]]]) -> Iterator[Figure]:
+    """Yields a figure for each of our two ways beside all policies that are not ours."""
+    what = f"{pattern_name}, {rtt} of round trip"
+    for key, ours, other in (("both", OURS, ALONE), ("alone", ALONE, OURS)):
+        beside = {name: rounds for name, rounds in results.items() if name != other}
+        said = what if ours == OURS else f"{what}, without the kernel's read-ahead"
+        metric = (Metric("rate", "", "MiB/s"),)
+        yield from from_rounds(f"{KEY}/{rtt}/{pattern_name}/{key}", said, ours, metric, beside)
 
 
 def measure(settings: Settings) -> list[Figure]:

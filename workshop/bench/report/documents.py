@@ -23,7 +23,7 @@ NRD_SHARES = {"write": 0.25, "read": 0.22}
 LINK_BYTES_PER_S = {"1gbit": 1e9 / 8, "100mbit": 1e8 / 8}
 TABLE = re.compile(r"thesis-table/(?P<case>[^/]+/\d+/\w+/\w+/\w+)/(?P<row>[\w-]+)/(?P<beside>.*)")
 TOOL = re.compile(r"thesis-tools/(?P<image>[^/]+)/(?P<tool>[\w-]+)/(?P<disk>.*)")
-POLICY = re.compile(r"read-ahead/(?P<rtt>[^/]+)/(?P<pattern>\w+)")
+POLICY = re.compile(r"read-ahead/(?P<rtt>[^/]+)/(?P<pattern>\w+)/(?:both|alone)/rate")
 FIXED = re.compile(r"fixed (?P<size>\w+)")
 CELL = re.compile(r"iozone/matrix/fio/(?P<operation>[\w-]+)/(?P<file>\w+)/(?P<record>\w+)/\w+")
 UNIT = re.compile(r"RAID 0, (\S+ KiB)")
@@ -91,23 +91,24 @@ def thesis_tools(figures: Sequence[Figure]) -> list[str]:
 
 def read_ahead(figures: Sequence[Figure]) -> list[str]:
     """Returns a table of all policies for each delay, and the rate by the size of a fixed read-ahead."""
-    by_rtt: dict[str, dict[str, Figure]] = {}
+    by_rtt: dict[str, dict[str, dict[str, Point]]] = {}
     for figure in figures:
         if match := POLICY.fullmatch(figure.id):
-            by_rtt.setdefault(match["rtt"], {})[match["pattern"]] = figure
+            of_pattern = by_rtt.setdefault(match["rtt"], {}).setdefault(match["pattern"], {})
+            of_pattern.update({name: point(got) for name, got in figure.samples.items()})
     lines, panels = [], []
     for rtt, patterns in by_rtt.items():
-        names = list(dict.fromkeys(name for figure in patterns.values() for name in figure.samples))
+        names = list(dict.fromkeys(name for points in patterns.values() for name in points))
         lines += [f"{rtt} of round trip (MiB/s):", "", f"| | {' | '.join(patterns)} |"]
         lines.append("|---" + "|---:" * len(patterns) + "|")
         for name in names:
-            cells = (short(figure.median(name)) if name in figure.samples else "" for figure in patterns.values())
+            cells = (short(points[name].middle) if name in points else "" for points in patterns.values())
             lines.append(f"| {name} | {' | '.join(cells)} |")
         lines.append("")
         fixed = [name for name in names if FIXED.fullmatch(name)]
         series = [
-            Series(pattern, [point(figure.samples[name]) if name in figure.samples else None for name in fixed], number)
-            for number, (pattern, figure) in enumerate(patterns.items())
+            Series(pattern, [points.get(name) for name in fixed], number)
+            for number, (pattern, points) in enumerate(patterns.items())
         ]
         labels = [name.removeprefix("fixed ").removesuffix("iB") for name in fixed]
         panels.append(Panel(f"Fixed read-ahead, {rtt}", "MiB/s", labels, series))

@@ -157,13 +157,17 @@ def test_each_file_system_has_a_row_and_the_fastest_is_bold() -> None:
 
 
 def test_policies_have_a_table_for_each_delay_and_a_curve_by_size(tmp_path) -> None:
-    names = list(policies.policies(quick=False))
+    results = {name: [{"rate": 1.0}, {"rate": 2.0}] for name in policies.policies(quick=False)}
     figures = [
-        Figure(f"read-ahead/{rtt}/{pattern}", pattern, "MiB/s", policies.OURS, {name: [1.0, 2.0] for name in names})
+        figure
         for rtt in policies.RTTS
         for pattern in policies.PATTERNS
+        for figure in policies.figures_of(rtt, pattern, results)
     ]
+    assert {figure.ours for figure in figures} == {policies.OURS, policies.ALONE}
+    assert not any((figure.peer() or "").startswith("ours") for figure in figures)
     lines = documents.read_ahead(figures)
+    assert sum(line.startswith(f"| {policies.ALONE} |") for line in lines) == len(policies.RTTS)
     assert sum(line.startswith("| fixed 100KiB |") for line in lines) == len(policies.RTTS)
     assert "128K" in (tmp_path / "read-ahead.svg").read_text()
 
