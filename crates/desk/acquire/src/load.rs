@@ -9,7 +9,7 @@ use cheetah_drive::load::{LoadOptions, Loader};
 use cheetah_drive::{CopyProgress, DriveFile, Image};
 use cheetah_error::{Error, Result};
 use cheetah_image::hash::{Hashes, Hashing};
-use cheetah_image::{BadRange, HashKind, Kind, Source};
+use cheetah_image::{BadRange, Kind, Source};
 
 use crate::engine::{Damage, SourceFiles, too_many, unacquirable, watch};
 use crate::order::{ErrorsMax, Opener};
@@ -66,7 +66,7 @@ pub async fn load(
     let size = source.identity.size;
     let loader = Loader::begin(file.clone(), size, &request.drive).await?;
     let watching = watch(source).await;
-    let files = SourceFiles::start(source, request.drive.hashes.kinds().any(|kind| kind == HashKind::Sha256));
+    let files = SourceFiles::start(source, request.drive.hashes);
     let pass = Pass { source, request: &request, size };
     let copied = pass.run((loader.device(), &file.name), progress).await;
     // All of it was read: a change since the last read is found now, or never.

@@ -10,7 +10,7 @@ use cheetah_drive::DriveFile;
 use cheetah_drive::recognise::Opening;
 use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
-use cheetah_image::{BadRange, HashKind, Hashes, Identity};
+use cheetah_image::{BadRange, Hashes, Identity};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -67,7 +67,7 @@ pub async fn acquire(
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
     }
     let watching = watch(&evidence.source).await;
-    let files = SourceFiles::start(&evidence.source, request.hashes.kinds().any(|kind| kind == HashKind::Sha256));
+    let files = SourceFiles::start(&evidence.source, request.hashes);
     if let Some(hashed) = &evidence.source.hashed {
         hashed.go_on_with(state.files.values());
     }

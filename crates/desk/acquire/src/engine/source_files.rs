@@ -1,8 +1,8 @@
 //! Hashes of the files that a source is read from, made beside the pass over its content.
 //!
-//! The content of an E01, say, is not that of its files. The files are read in the order in which the pass reads them, so most
-//! of their bytes come from the page cache. Files behind a link are not read twice: parts of an image are the content, in order, and
-//! are hashed as it passes; segments of an E01 as they are read ([`HashedFiles`]).
+//! Where the bytes of the files, in order, are the content, each file is hashed as the content passes. The content of an E01, say, is
+//! not that of its files: on this machine they are read a second time, in the order in which the pass reads them, so most of their
+//! bytes come from the page cache. Behind a link, segments of an E01 are hashed as they are read ([`HashedFiles`]).
 
 use std::io::Read as _;
 use std::path::Path;
@@ -43,15 +43,15 @@ pub struct SourceFiles {
 }
 
 impl SourceFiles {
-    /// Starts with the files of a source, unless their hashes follow from those of the content: `hashed` says whether its SHA-256
-    /// is made.
-    pub fn start(source: &Source, hashed: bool) -> Self {
+    /// Starts with the files of a source, unless their hashes follow from those of the content: `hashes` are made of it.
+    pub fn start(source: &Source, hashes: HashChoice) -> Self {
         let identity = &source.identity;
-        let is_content = matches!(identity.kind, Kind::Raw | Kind::Http) && identity.unreadable.is_empty();
+        let is_content = is_one_file(identity.kind) && identity.unreadable.is_empty();
         let (files, known, stop) =
             (source.files.clone(), identity.compressed_sha256.clone(), Arc::new(AtomicBool::new(false)));
         let is_remote = is_remote(source);
-        let is_made = is_remote || is_content && hashed || files.is_empty();
+        let is_parts = !Self::parts(source, hashes).is_empty();
+        let is_made = is_remote || is_parts || is_content && makes_sha256(hashes) || files.is_empty();
         let job = (!is_made && known.is_none()).then(|| {
             let (files, stop) = (files.clone(), stop.clone());
             tokio::task::spawn_blocking(move || {
@@ -61,17 +61,16 @@ impl SourceFiles {
         Self { files, known, is_content, is_remote, hashed: source.hashed.clone(), stop, job }
     }
 
-    /// The sizes of the files behind a link that are to be hashed as the content passes: those of a raw image, in parts or, if
-    /// the SHA-256 of the content is not made, in one file; otherwise none.
+    /// The sizes of the files that are to be hashed as the content passes: those of a raw image, in parts or, if the SHA-256 of
+    /// the content is not made, in one file; otherwise none.
     pub fn parts(source: &Source, hashes: HashChoice) -> Vec<u64> {
         let sizes: Vec<_> = source.files.iter().map(|file| file.size).collect();
         let is_raw = match source.identity.kind {
             Kind::Split => true,
-            Kind::Http => !hashes.kinds().any(|kind| kind == HashKind::Sha256),
-            _ => false,
+            kind => is_one_file(kind) && !makes_sha256(hashes),
         };
         let is_content = is_raw && sizes.iter().sum::<u64>() == source.identity.size;
-        if is_content && is_remote(source) { sizes } else { Vec::new() }
+        if is_content { sizes } else { Vec::new() }
     }
 
     /// The files with their hashes, unless a part of a file could not be read.
@@ -126,6 +125,15 @@ impl SourceFiles {
         };
         self.files.iter().map(read).collect()
     }
+}
+
+/// Whether the content of a source of this kind is the bytes of one file.
+fn is_one_file(kind: Kind) -> bool {
+    matches!(kind, Kind::Raw | Kind::Http)
+}
+
+fn makes_sha256(hashes: HashChoice) -> bool {
+    hashes.kinds().any(|kind| kind == HashKind::Sha256)
 }
 
 /// Whether the files of a source are behind a link.
@@ -187,7 +195,7 @@ mod tests {
             let identity = Identity::new(kind, "d.001", 3);
             Source::new(Arc::new(Memory::new(vec![0; 3])), identity, "d".into())
         };
-        let read = SourceFiles::start(&source(Kind::Split).with_files(files), true);
+        let read = SourceFiles::start(&source(Kind::Split).with_files(files), HashChoice::ALL);
         let read = read.finish(&Hashes::default(), Vec::new(), &[]).await;
         let hashes: Vec<_> = read.iter().map(|file| file.sha256.as_deref().map(|digest| &digest[..8])).collect();
         assert_eq!(hashes, [Some("ba7816bf"), Some("e3b0c442"), None, None]);
@@ -196,12 +204,32 @@ mod tests {
         // A raw image is its file.
         let content = Hashes { sha256: Some("00".into()), ..Hashes::default() };
         let raw = |bad: &'static [BadRange]| {
-            let read = SourceFiles::start(&source(Kind::Raw).with_files(vec![file("r", "abc")]), true);
+            let read = SourceFiles::start(&source(Kind::Raw).with_files(vec![file("r", "abc")]), HashChoice::ALL);
             let content = content.clone();
             async move { read.finish(&content, Vec::new(), bad).await.remove(0).sha256 }
         };
         let bad = BadRange { offset: 0, len: 1, why: "bad".into(), corrupt: false };
         let bad: &'static [BadRange] = Box::leak(Box::new([bad]));
         assert_eq!((raw(&[]).await.as_deref(), raw(bad).await), (Some("00"), None));
+    }
+
+    #[test]
+    fn files_whose_bytes_are_the_content_are_hashed_with_it() {
+        let source = |kind, sizes: &[u64]| {
+            let identity = Identity::new(kind, "d", 4);
+            let files = sizes.iter().map(|size| SourceFile { path: "d".into(), size: *size }).collect();
+            Source::new(Arc::new(Memory::new(vec![0; 4])), identity, "d".into()).with_files(files)
+        };
+        let md5 = HashChoice::NONE.with(HashKind::Md5);
+        let parts = |kind, sizes: &[u64], hashes| SourceFiles::parts(&source(kind, sizes), hashes);
+        assert_eq!(parts(Kind::Raw, &[4], md5), [4]);
+        assert_eq!(parts(Kind::Split, &[3, 1], HashChoice::ALL), [3, 1]);
+        // The content's SHA-256 is that of the only file.
+        assert!(parts(Kind::Raw, &[4], HashChoice::ALL).is_empty());
+        // The content is not the bytes of the file.
+        assert!(parts(Kind::E01, &[4], md5).is_empty());
+        assert!(parts(Kind::Raw, &[5], md5).is_empty());
+        // A device has no files.
+        assert!(parts(Kind::Block, &[], md5).is_empty());
     }
 }
