@@ -1,4 +1,4 @@
-//! Times when the sending thread did not run, as `cheetah probe` notes them: see `send/stalls.rs` of cheetah-probe.
+//! Times when the sending thread did not run, as `cheetah probe` notes them: see `send/stalls.rs` of the crate cheetah-probe.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -18,6 +18,9 @@ pub enum Send<'a> {
         gap_errors_ns: Option<GapErrors>,
         /// When each packet left, by the same clock; `null` where that is not known.
         left_ns: Vec<Option<u64>>,
+        /// The longest stalls of the thread that sent it, where that thread releases each packet and the kernel tells.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stalls_ns: Option<Stalls>,
         /// Who stamped these times.
         stamp: Stamp,
         /// The number of the train, from 1.
@@ -59,6 +62,8 @@ pub enum Send<'a> {
 pub struct Trains {
     /// Those that left on time.
     pub accepted: u32,
+    /// Those during which the host of this virtual machine kept the sender from running for at least 20 µs.
+    pub disturbed: u32,
     /// The packets of all of them.
     pub packets: u32,
     /// All of them.
@@ -67,6 +72,22 @@ pub struct Trains {
     pub spoiled: u32,
     /// Those whose times of departure are not known.
     pub unknown: u32,
+}
+
+/// Stalls of the sending thread, in nanoseconds; 0 if there was none of at least 20 µs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Stalls {
+    /// The longest time that the host of this virtual machine took.
+    pub host: u64,
+    /// The longest time that other threads took.
+    pub threads: u64,
+}
+
+impl From<send::Stalls> for Stalls {
+    fn from(stalls: send::Stalls) -> Self {
+        Self { host: stalls.host_ns, threads: stalls.threads_ns }
+    }
 }
 
 /// Errors of gaps between packets, in nanoseconds.

@@ -1,6 +1,7 @@
 //! When the packets of a train left.
 
 use super::call::SendCall;
+use super::stalls::Stalls;
 use crate::clock::Nanos;
 use crate::selfcheck::{Bound, TimeRange, Verdict, check, check_whole, gap_errors};
 
@@ -21,6 +22,8 @@ pub struct Departures {
     pub left: Vec<Option<Nanos>>,
     /// The source of these times.
     pub stamp: Stamp,
+    /// The longest stalls of the thread that sent them; absent if the kernel holds the packets, or does not tell.
+    pub stalls: Option<Stalls>,
     /// For each packet, the times between which it left; absent if there is no stamp.
     between: Vec<Option<TimeRange>>,
 }
@@ -30,7 +33,7 @@ impl Departures {
     #[must_use]
     pub fn stamped(left: Vec<Option<Nanos>>) -> Self {
         let between = left.iter().map(|left| left.map(TimeRange::exactly)).collect();
-        Self { left, stamp: Stamp::Kernel, between }
+        Self { left, stamp: Stamp::Kernel, stalls: None, between }
     }
 
     /// Departures by our own clock readings around all calls. A packet sent alone left when its call returned, or a
@@ -44,6 +47,7 @@ impl Departures {
         Self {
             left: each().map(|(call, nth)| Some(interpolate(call, nth))).collect(),
             stamp: Stamp::Own,
+            stalls: None,
             between: each().map(between).collect(),
         }
     }

@@ -20,6 +20,7 @@ pub mod realtime;
 mod ring;
 mod sequential;
 mod spin;
+mod stalls;
 mod stamps;
 mod txtime;
 mod wait;
@@ -33,6 +34,7 @@ pub use departures::{Departures, Stamp};
 pub use error::SendError;
 pub(crate) use packet::{PacketSocket, set_option};
 pub use quiet::quiet_start;
+pub use stalls::Stalls;
 
 use crate::clock::Nanos;
 use crate::frame::ETHERNET_BYTES;

@@ -8,6 +8,7 @@ use super::error::SendError;
 use super::lead::{with_lead, without_lead};
 use super::queue::FrameQueue;
 use super::realtime::Realtime;
+use super::stalls::StallWatch;
 use super::warm::{self, WarmUp};
 use super::{Backend, Departures, Options, PreDispatch, Sender, Train, wait};
 use crate::clock::Nanos;
@@ -51,6 +52,7 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
         let led = with_lead(train);
         let (train, is_led) = (led.as_ref().unwrap_or(train), led.is_some());
         let mut calls = Vec::with_capacity(train.frames.len());
+        let mut watch = StallWatch::begin();
         {
             let mut realtime = self.options.realtime.then(|| Realtime::enter(self.options.cpu));
             self.allowance.begin();
@@ -60,28 +62,30 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
                 }
             };
             let when = self.options.pre_dispatch;
-            if let Err(error) = drive(&mut self.line, &mut self.warm, train, when, heed, &mut calls) {
+            if let Err(error) = drive(&mut self.line, &mut self.warm, train, when, &mut watch, heed, &mut calls) {
                 // Frames still queued must not leave with the next train.
                 self.failed = true;
                 return Err(SendError::sending(&self.interface, error));
             }
             self.notes = realtime.map(Realtime::leave).unwrap_or_default();
         }
-        let departures = match self.line.stamps(&calls) {
+        let mut departures = match self.line.stamps(&calls) {
             Some(left) => Departures::stamped(left),
             None => Departures::called(&calls),
         };
+        departures.stalls = watch.end();
         Ok(if is_led { without_lead(departures) } else { departures })
     }
 }
 
-/// Queues frames when they are to be handed over, and releases them when they are due. Calls `heed` with the time now
-/// and then.
+/// Queues frames when they are to be handed over, and releases them when they are due. Notes stalls of this thread in `watch`, and
+/// calls `heed` with the time now and then.
 fn drive(
     line: &mut impl FrameQueue,
     warm: &mut WarmUp<impl FrameQueue>,
     train: &Train,
     when: PreDispatch,
+    watch: &mut StallWatch,
     mut heed: impl FnMut(Nanos),
     calls: &mut Vec<SendCall>,
 ) -> io::Result<()> {
@@ -96,17 +100,18 @@ fn drive(
         }
         let next = train.due.get(put).map(|due| handed_over(*due, when)).filter(|next| *next > now);
         now = match next {
-            Some(next) if put == gone || next < due => wait::until(next),
+            Some(next) if put == gone || next < due => wait::until(next, watch),
             _ if put > gone => {
-                if !wait::sleep_before(due) && gone > 0 {
-                    wait::until(due - warm::BEGIN);
+                if !wait::sleep_before(due, watch) && gone > 0 {
+                    wait::until(due - warm::BEGIN, watch);
                 }
                 warm.up(due, || line.idle());
-                wait::until(due)
+                wait::until(due, watch)
             }
             // Every place holds a released frame that is not sent yet: the interface is slow, or stuck.
             _ => {
                 wait::Patience::since(last_gone.max(due)).wait()?;
+                watch.resume();
                 Nanos::now()
             }
         };
@@ -196,7 +201,8 @@ mod tests {
         let train = Train { frames: (0..20).map(|i| vec![i]).collect(), due };
         let mut line = Noted::new(places);
         let mut calls = Vec::new();
-        drive(&mut line, &mut WarmUp::<Noted>::by(None), &train, when, |_| {}, &mut calls).unwrap();
+        let mut watch = StallWatch::begin();
+        drive(&mut line, &mut WarmUp::<Noted>::by(None), &train, when, &mut watch, |_| {}, &mut calls).unwrap();
         assert_eq!(calls.iter().map(|call| call.packets).sum::<usize>(), 20);
         (train, line)
     }

@@ -7,6 +7,7 @@ use rustix::thread::ClockId;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::Timespec;
 
+use super::stalls::StallWatch;
 use crate::clock::Nanos;
 
 /// How long before a point in time sleeping ends and spinning begins: longer than a machine takes to wake up from
@@ -14,20 +15,22 @@ use crate::clock::Nanos;
 pub(super) const SPIN: Duration = Duration::from_micros(300);
 
 /// Sleeps until shortly before `due`, if that is far enough ahead. Returns whether it slept.
-pub(super) fn sleep_before(due: Nanos) -> bool {
+pub(super) fn sleep_before(due: Nanos, watch: &mut StallWatch) -> bool {
     let worth_it = due.since(Nanos::now()) > SPIN * 2;
     if worth_it {
         sleep_until(due - SPIN);
+        watch.woke(due - SPIN);
     }
     worth_it
 }
 
 /// Waits until exactly `due`: sleeps until shortly before, then spins. Returns the last clock reading.
-pub(super) fn until(due: Nanos) -> Nanos {
-    sleep_before(due);
+pub(super) fn until(due: Nanos, watch: &mut StallWatch) -> Nanos {
+    sleep_before(due, watch);
     loop {
         // No pause instruction here: under a hypervisor it may cause an exit of the virtual machine.
         let now = Nanos::now();
+        watch.reads(now);
         if now >= due {
             return now;
         }
@@ -93,7 +96,7 @@ mod tests {
     fn waiting_never_ends_early() {
         for wait in [0, 10, 1_000, 20_000].map(Duration::from_micros) {
             let due = Nanos::now() + wait;
-            assert!(until(due) >= due);
+            assert!(until(due, &mut StallWatch::begin()) >= due);
             let due = Nanos::now() + wait;
             sleep_until(due);
             assert!(Nanos::now() >= due);
@@ -103,6 +106,6 @@ mod tests {
     #[test]
     fn a_time_in_the_past_is_not_waited_for() {
         let long_ago = Nanos(1);
-        assert!(until(long_ago) > long_ago);
+        assert!(until(long_ago, &mut StallWatch::begin()) > long_ago);
     }
 }

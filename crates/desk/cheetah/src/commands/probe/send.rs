@@ -73,6 +73,7 @@ struct TrainRecord {
 struct Tally {
     sent: u32,
     accepted: u32,
+    disturbed: u32,
     spoiled: u32,
     unknown: u32,
     packets: u32,
@@ -246,6 +247,7 @@ impl Tally {
         self.sent += 1;
         self.packets += u32::try_from(train.due.len()).unwrap_or(u32::MAX);
         self.stamp = Some(train.departures.stamp);
+        self.disturbed += u32::from(train.departures.stalls.is_some_and(|stalls| stalls.host_ns > 0));
         match train.verdict {
             Verdict::Accepted(_) => {
                 self.accepted += 1;
@@ -263,8 +265,8 @@ impl Tally {
     }
 
     fn trains(&self) -> Trains {
-        let Self { sent, accepted, spoiled, unknown, packets, .. } = *self;
-        Trains { accepted, packets, sent, spoiled, unknown }
+        let Self { sent, accepted, disturbed, spoiled, unknown, packets, .. } = *self;
+        Trains { accepted, disturbed, packets, sent, spoiled, unknown }
     }
 
     fn gap_errors(&self) -> Option<GapErrors> {
@@ -285,6 +287,9 @@ impl Tally {
         ));
         if self.unknown > 0 {
             text.push_str(&format!(", {} without known departure times", self.unknown));
+        }
+        if self.disturbed > 0 {
+            text.push_str(&format!("; the host of this virtual machine disturbed {} of them", self.disturbed));
         }
         if let Some(errors) = self.gap_errors() {
             let us = |ns: u64| ns as f64 / 1e3;
@@ -315,6 +320,7 @@ impl TrainRecord {
             due_ns: self.due.iter().map(|at| at.0).collect(),
             gap_errors_ns,
             left_ns: self.departures.left.iter().map(|at| at.map(|at| at.0)).collect(),
+            stalls_ns: self.departures.stalls.map(Into::into),
             stamp: self.departures.stamp.into(),
             train: number,
             verdict,
