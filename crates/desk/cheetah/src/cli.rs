@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     acquire, attach, bench, create, custody, demo, destroy, detach, doctor, drain, drive, enlarge, export, generate,
-    load, mount, node, probe, rebalance, repair, room, save, search, serve, status, triage, unmount, verify,
+    load, mount, node, probe, rebalance, repair, room, save, search, serve, status, triage, unmount, verify, watch,
 };
 use crate::desk::Desk;
 use crate::failure::Result;
@@ -91,6 +91,7 @@ pub enum Command {
     Load(load::Args),
     Save(save::Args),
     Verify(verify::Args),
+    Watch(watch::Args),
     Custody(custody::Args),
     Status(status::Args),
     Destroy(destroy::Args),
@@ -178,6 +179,7 @@ impl Command {
             Self::Rebalance(args) => vec![Named::Path(&mut args.drive)],
             Self::Destroy(args) => vec![Named::Path(&mut args.drive)],
             Self::Drain(args) => args.drive.iter_mut().map(Named::Path).collect(),
+            Self::Watch(args) => args.drives.iter_mut().map(Named::Path).collect(),
             Self::Verify(args) => vec![Named::Text(&mut args.target)],
             Self::Mount(args) => vec![Named::Text(&mut args.source)],
             Self::Search(args) => vec![Named::Text(&mut args.source)],
@@ -240,6 +242,7 @@ impl Command {
             Self::Serve(args) => serve::run(args, &desk, ui).await,
             Self::Triage(args) => triage::run(args, room, ui).await,
             Self::Search(args) => search::run(args, ui).await,
+            Self::Watch(args) => watch::run(args, ui).await,
             Self::Probe(args) => probe::run(args, ui).await,
             Self::Bench(args) => bench::run(args, room, ui).await,
             Self::Generate(args) => generate::run(&args, Cli::described(), ui),

@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Evidence", &["acquire", "serve", "verify", "custody", "triage", "search"]),
-    ("A room of machines", &["room", "node"]),
+    ("A room of machines", &["room", "node", "watch"]),
     ("Measurements", &["probe", "bench"]),
     ("Other", &["demo", "doctor", "generate", "help"]),
 ];

@@ -35,6 +35,7 @@ pub mod placed;
 mod read;
 mod record;
 mod report;
+mod tail;
 mod triage;
 mod wipes;
 
@@ -52,6 +53,7 @@ pub use read::Damage;
 pub use report::{
     Began, Fault, FinishedAt, KnownHead, LogReport, Problem, RecordPlace, SignedJournal, Signer, State, UnfinishedLine,
 };
+pub use tail::{LastRecord, last_records};
 pub use triage::{OutputFile, Triaged};
 pub use wipes::Wipes;
 

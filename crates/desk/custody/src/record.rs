@@ -165,6 +165,11 @@ impl<'a> Parsed<'a> {
 }
 
 impl CustodyRecord {
+    /// The sentence in it, if its event has one: what failed, or the reason.
+    pub fn sentence(&self) -> Option<&str> {
+        ["what", "why"].iter().find_map(|name| self.details.get(name)?.as_str())
+    }
+
     /// Returns the event; `None` if this version does not know it.
     pub fn event(&self) -> Option<CustodyEvent> {
         let tagged = Tagged { event: &self.name, details: &self.details };

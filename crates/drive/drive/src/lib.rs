@@ -22,6 +22,7 @@
 //! | `fill` | lazy drives: read while they are filled |
 //! | `image` | loading, saving and verifying an image |
 //! | `status` | the state of a drive |
+//! | `chart` | the picture of that: which node holds which slice |
 //! | `lifecycle` | creating, enlarging and destroying drives |
 //!
 //! # Functions
@@ -55,6 +56,7 @@
 #![forbid(unsafe_code)]
 
 mod care;
+pub mod chart;
 pub mod copy;
 pub mod file;
 pub mod fill;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 pub use crate::care::request::Recovery;
 use crate::care::request::{Leaving, Step};
+use crate::chart::{ChartRow, chart};
 use crate::file::coverage;
 use crate::file::set::DriveSet;
 use crate::file::{DigestsRef, DriveFile, Image, ImageState, SetNode};
@@ -144,6 +145,8 @@ pub struct CoveredStatus {
     pub unread_bytes: u64,
     /// Bytes that the source could not read.
     pub unreadable_bytes: u64,
+    /// The ranges that they are in.
+    pub unreadable_ranges: usize,
     /// Whether the image is still being filled; if not, the rest could not be read.
     #[serde(skip)]
     pub filling: bool,
@@ -154,13 +157,25 @@ pub struct CoveredStatus {
 /// Asks every node, waiting at most `timeout` for each. The result includes nodes that do not answer, as such. If the
 /// drive has redundancy, the nodes are those of the newest map.
 pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> {
+    status_and_chart(file, timeout, 0).await.map(|(status, _)| status)
+}
+
+/// The same, with a [chart](crate::chart) of the drive in this number of slices.
+pub async fn status_and_chart(
+    file: &DriveFile,
+    timeout: Duration,
+    slices: usize,
+) -> Result<(DriveStatus, Vec<ChartRow>)> {
     let NewestNodes { file, refetching, divergence, mut nodes } = newest_nodes(file, timeout).await?;
     let file = &file;
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| check_nbd(node, status, timeout))).await;
-    let covered = coverage::recorded(file)?.map(|coverage| CoveredStatus {
+    let recorded = coverage::recorded(file)?;
+    let chart = chart(file, &nodes, recorded.as_ref(), slices);
+    let covered = recorded.map(|coverage| CoveredStatus {
         read_bytes: coverage.bytes(State::Read),
         unread_bytes: coverage.bytes(State::Unread),
         unreadable_bytes: coverage.bytes(State::Unreadable),
+        unreadable_ranges: coverage.in_state(State::Unreadable).count(),
         filling: file.fill.is_some(),
         filler: nodes.iter().find_map(|node| node.writer.clone()).filter(|_| file.fill.is_some()),
     });
@@ -171,7 +186,7 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
     join_all(file.nodes().zip(&mut nodes).map(|(node, status)| explain_leaving(file, node, status))).await;
     let answering = file.nodes().zip(&nodes).filter(|(_, status)| status.state == NodeState::Ok);
     let answering: Vec<_> = answering.map(|(node, _)| node.clone()).collect();
-    Ok(DriveStatus {
+    let status = DriveStatus {
         name: file.name.clone(),
         id: file.id.clone(),
         size_bytes: file.size,
@@ -190,7 +205,8 @@ pub async fn status(file: &DriveFile, timeout: Duration) -> Result<DriveStatus> 
         survives_losses_max: file.losses_max(),
         nodes,
         acting_as: credential_store::default().and_then(|credential| Some(credential.identity()?.to_string())),
-    })
+    };
+    Ok((status, chart))
 }
 
 /// Asks every node how its connections are protected, waiting at most `timeout` for each. Returns a sentence for each

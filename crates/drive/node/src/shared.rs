@@ -39,6 +39,7 @@ impl Shared {
             http_port: self.http_port,
             uptime_s: self.started.elapsed().as_secs(),
             disks_visible: disks::visible(),
+            boot_image: disks::is_boot_image(),
             memory: MemoryStatus { free_bytes: self.free_bytes(), ..self.exports.store().status() },
             exports: self.exports.status(),
             draining: self.exports.draining(),

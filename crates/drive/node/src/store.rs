@@ -98,6 +98,7 @@ impl Store {
             free_bytes: bytes(self.slots.free()),
             ready_bytes: self.arena.ready_bytes(),
             locked: self.arena.locked(),
+            wiped_bytes: self.wiped().0,
         }
     }
 

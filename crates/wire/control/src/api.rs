@@ -57,6 +57,9 @@ pub struct Status {
     /// Disks that the machine's kernel exposes to its programs; `None` if unknown.
     #[serde(default)]
     pub disks_visible: Option<u32>,
+    /// Whether the machine was started from the boot image.
+    #[serde(default)]
+    pub boot_image: bool,
     /// The lent memory.
     pub memory: MemoryStatus,
     /// Exports, by name.
@@ -109,6 +112,9 @@ pub struct MemoryStatus {
     pub ready_bytes: u64,
     /// Whether the memory is locked, so that none of it can be swapped out.
     pub locked: bool,
+    /// Bytes wiped since the node's start.
+    #[serde(default)]
+    pub wiped_bytes: u64,
 }
 
 /// An export's status.

@@ -19,6 +19,7 @@ mod reference;
 pub mod room;
 pub mod search;
 pub mod verify;
+pub mod watch;
 
 use serde::Serialize;
 
@@ -101,5 +102,7 @@ answers! {
     "verify-triage": verify::VerifyTriage<'_>, "verify FOLDER", "at the end";
     "verify-image": verify::VerifyImage<'_>, "verify IMAGE", "at the end";
     "verify-log": verify::VerifyLog<'_>, "verify LOG", "at the end";
+    "watch": watch::Picture, "watch --once", "at the end; with `--terminal`, each time";
+    "watch-page": watch::Watch, "watch", "once the page can be opened";
     "failed": failure::Failed<'_>, "each", "as the last value, if the command fails";
 }

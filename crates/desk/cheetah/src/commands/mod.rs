@@ -38,3 +38,4 @@ pub mod triage;
 pub mod tune;
 pub mod unmount;
 pub mod verify;
+pub mod watch;

@@ -348,8 +348,14 @@ mod tests {
 
     #[test]
     fn a_drive_that_only_lacks_its_check_is_not_called_partial() {
-        let covered =
-            CoveredStatus { read_bytes: 100 << 20, unread_bytes: 0, unreadable_bytes: 0, filling: true, filler: None };
+        let covered = CoveredStatus {
+            read_bytes: 100 << 20,
+            unread_bytes: 0,
+            unreadable_bytes: 0,
+            unreadable_ranges: 0,
+            filling: true,
+            filler: None,
+        };
         let mut found = DriveStatus { covered: Some(covered), healthy: true, survives_losses: Some(0), ..example() };
         if let Some(image) = &mut found.image {
             image.state = Condition::Recorded(ImageState::Filling);

@@ -63,7 +63,7 @@ pub async fn answering(room: &Room, members: &[Member]) -> Result<Vec<Vec<bool>>
 }
 
 async fn answers(member: &Member, server: &Server) -> bool {
-    let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);
+    let expected = expected(member);
     let at_host = async |host: &Host| match server.control_port {
         Some(port) => {
             let client = ControlClient::new(host.with_port(port)).with_timeout(ANSWER_TIMEOUT).expecting(expected);
@@ -78,15 +78,20 @@ async fn answers(member: &Member, server: &Server) -> bool {
     join_all(server.hosts.iter().map(at_host)).await.contains(&true)
 }
 
+/// The identity that a server of a member must prove.
+pub fn expected(member: &Member) -> Expected {
+    Expected::roles(Roles::of(&[member.role])).with_key(member.key)
+}
+
 /// The name of a server, with that of its member, which the room has given it.
-fn shown(member: &Member, server: &Server) -> String {
+pub fn shown(member: &Member, server: &Server) -> String {
     if server.name == member.name { member.name.clone() } else { format!("{} of {}", server.name, member.name) }
 }
 
 /// Sends the list to one server, at the first of its addresses that answers.
 async fn notify(member: &Member, server: &Server, list: &[u8]) -> std::result::Result<(), NotNotified> {
     let mut why = "no address is known".to_owned();
-    let expected = Expected::roles(Roles::of(&[member.role])).with_key(member.key);
+    let expected = expected(member);
     for host in &server.hosts {
         let Some(port) = server.control_port else { break };
         let client = ControlClient::new(host.with_port(port)).with_timeout(NOTIFY_TIMEOUT).expecting(expected);
@@ -113,6 +118,20 @@ fn servers(member: &Member) -> Vec<Server> {
 fn acting_in() -> Option<Room> {
     let credential = credential_store::default()?;
     own_room(credential.room()?).ok().flatten()
+}
+
+/// The room in which this process acts, by name, and the servers of its members; `None` if this machine does not have the
+/// room's key.
+///
+/// # Errors
+///
+/// If its register cannot be read.
+pub fn servers_of_room() -> Result<Option<(String, Vec<(Member, Server)>)>> {
+    let Some(room) = acting_in() else { return Ok(None) };
+    let members = room.register()?.members().to_vec();
+    let members = members.into_iter().filter(|member| member.revoked.is_none());
+    let found = members.flat_map(|member| servers(&member).into_iter().map(move |server| (member.clone(), server)));
+    Ok(Some((room.name().to_owned(), found.collect())))
 }
 
 /// The nodes of the room in which this process acts, with the names of their machines.

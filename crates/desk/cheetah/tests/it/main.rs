@@ -65,5 +65,6 @@ mod survive;
 mod thin;
 mod triage;
 mod unwritable;
+mod watch;
 mod web;
 mod wire;

@@ -1,0 +1,183 @@
+//! What was seen of everything that is watched.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cheetah_kit::clock::now_ms;
+use futures::future::join_all;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::sleep;
+
+use super::drive::{self, DriveSeen};
+use super::log_end::WatchedLog;
+use super::machine::{Asker, WatchedMachine};
+use super::targets::Wanted;
+use super::{Pace, judge};
+use crate::answers::watch::{Machine, Picture, Totals};
+use crate::failure::Result;
+
+/// How often machines that have joined meanwhile are looked for.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The machines, the drives and the logs, with what was seen of them.
+#[derive(Debug)]
+pub struct Board {
+    seen: Mutex<Seen>,
+    drives: Vec<PathBuf>,
+    logs: usize,
+}
+
+#[derive(Debug)]
+struct Seen {
+    room: Option<String>,
+    /// In the order in which they became known. None is removed.
+    machines: Vec<WatchedMachine>,
+    drives: Vec<DriveSeen>,
+    logs: Vec<WatchedLog>,
+}
+
+impl Board {
+    /// A board of these drives and logs, of which nothing was seen yet.
+    pub fn new(drives: Vec<PathBuf>, logs: Vec<PathBuf>) -> Self {
+        let count = logs.len();
+        let seen = Seen {
+            room: None,
+            machines: Vec::new(),
+            drives: drives.iter().cloned().map(DriveSeen::new).collect(),
+            logs: logs.into_iter().map(WatchedLog::new).collect(),
+        };
+        Self { seen: Mutex::new(seen), drives, logs: count }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the machines that became known, and returns how to ask them, with their numbers.
+    fn add_new(&self, wanted: &Wanted, timeout: Duration) -> Result<Vec<(usize, Asker)>> {
+        let (room, targets) = wanted.now()?;
+        let mut seen = self.seen();
+        seen.room = room;
+        let mut known: HashSet<String> = seen.machines.iter().map(|machine| machine.target.address()).collect();
+        let mut new = Vec::new();
+        for target in targets {
+            if known.insert(target.address()) {
+                new.push((seen.machines.len(), Asker::new(&target, timeout)));
+                seen.machines.push(WatchedMachine::new(target));
+            }
+        }
+        Ok(new)
+    }
+
+    /// Asks everything once.
+    pub async fn ask_once(&self, wanted: &Wanted, pace: Pace) -> Result<()> {
+        let new = self.add_new(wanted, pace.timeout)?;
+        let machines =
+            join_all(new.into_iter().map(async |(index, mut asker)| self.ask_machine(index, &mut asker).await));
+        let drives = join_all((0..self.drives.len()).map(|index| self.ask_drive(index, pace.timeout)));
+        tokio::join!(machines, drives);
+        (0..self.logs).for_each(|index| self.look_at_log(index));
+        Ok(())
+    }
+
+    async fn ask_machine(&self, index: usize, asker: &mut Asker) {
+        let answer = asker.ask().await;
+        if let Some(machine) = self.seen().machines.get_mut(index) {
+            machine.note(answer);
+        }
+    }
+
+    async fn ask_drive(&self, index: usize, timeout: Duration) {
+        let Some(path) = self.drives.get(index) else { return };
+        let answer = drive::ask(path, timeout).await;
+        if let Some(drive) = self.seen().drives.get_mut(index) {
+            drive.note(answer);
+        }
+    }
+
+    fn look_at_log(&self, index: usize) {
+        if let Some(log) = self.seen().logs.get_mut(index) {
+            log.look();
+        }
+    }
+
+    /// Asks everything again and again, each thing at its own pace.
+    ///
+    /// # Errors
+    ///
+    /// If the room's register cannot be read.
+    pub async fn keep_asking(board: &Arc<Self>, wanted: Wanted, pace: Pace) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for index in 0..board.drives.len() {
+            let board = Arc::clone(board);
+            tasks.spawn(async move {
+                loop {
+                    board.ask_drive(index, pace.timeout).await;
+                    sleep(pace.every).await;
+                }
+            });
+        }
+        for index in 0..board.logs {
+            let board = Arc::clone(board);
+            tasks.spawn(async move {
+                loop {
+                    let board = Arc::clone(&board);
+                    // Checking a long log takes a while.
+                    let _ = spawn_blocking(move || board.look_at_log(index)).await;
+                    sleep(pace.every).await;
+                }
+            });
+        }
+        loop {
+            for (index, mut asker) in board.add_new(&wanted, pace.timeout)? {
+                let board = Arc::clone(board);
+                tasks.spawn(async move {
+                    loop {
+                        board.ask_machine(index, &mut asker).await;
+                        sleep(pace.every).await;
+                    }
+                });
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// What is known now.
+    pub fn picture(&self) -> Picture {
+        let seen = self.seen();
+        let mut machines: Vec<Machine> = seen.machines.iter().filter_map(WatchedMachine::shown).collect();
+        machines.sort_by(|one, other| {
+            let rank = |machine: &Machine| (machine.state.is_healthy(), machine.name.clone(), machine.address.clone());
+            rank(one).cmp(&rank(other))
+        });
+        let drives: Vec<_> = seen.drives.iter().filter_map(DriveSeen::shown).collect();
+        let custody: Vec<_> = seen.logs.iter().map(WatchedLog::end).collect();
+        let (state, sentence) = judge::judge(&machines, &drives, &custody);
+        Picture {
+            at_ms: now_ms(),
+            custody,
+            jobs: seen.drives.iter().flat_map(DriveSeen::jobs).collect(),
+            totals: totals(&machines),
+            drives,
+            machines,
+            room: seen.room.clone(),
+            sentence,
+            state,
+        }
+    }
+}
+
+fn totals(machines: &[Machine]) -> Totals {
+    let mut totals = Totals { machines: machines.len(), ..Totals::default() };
+    for machine in machines.iter().filter(|machine| machine.state.is_healthy()) {
+        totals.answering += 1;
+        if let Some(lends) = &machine.lends {
+            totals.free_bytes = totals.free_bytes.saturating_add(lends.free_bytes);
+            totals.lent_bytes = totals.lent_bytes.saturating_add(lends.lent_bytes);
+            totals.used_bytes = totals.used_bytes.saturating_add(lends.used_bytes);
+        }
+    }
+    totals
+}

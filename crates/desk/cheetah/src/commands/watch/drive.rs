@@ -1,0 +1,124 @@
+//! One drive that is watched.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cheetah_device::path_text::path_to_text;
+use cheetah_drive::chart::ChartRow;
+use cheetah_drive::file::NodeSync;
+use cheetah_drive::status::{Condition, DriveStatus, status_and_chart};
+use cheetah_drive::{DriveFile, ImageState};
+use cheetah_words::sentence;
+
+use super::rate::Rate;
+use crate::answers::watch::{Job, JobKind, WatchedDrive};
+
+/// Slices of a drive in its picture.
+pub const SLICES: usize = 64;
+
+/// What a drive's nodes answered.
+#[derive(Debug)]
+pub struct Found {
+    status: DriveStatus,
+    chart: Vec<ChartRow>,
+    wiped: Vec<String>,
+}
+
+/// Asks the nodes of a drive, waiting at most `timeout` for each.
+///
+/// # Errors
+///
+/// Why its state is not known, in words.
+pub async fn ask(path: &Path, timeout: Duration) -> cheetah_error::Result<Found> {
+    let file = DriveFile::load(path)?;
+    let (mut status, chart) = status_and_chart(&file, timeout, SLICES).await?;
+    status.diverged = status.divergence.as_ref().map(sentence);
+    for node in &mut status.nodes {
+        node.problem = node.problem.take().map(|problem| cheetah_words::with(problem, &node.next));
+    }
+    let former = file.sets.iter().flat_map(|set| &set.former);
+    let wiped = file.nodes().chain(former).filter(|node| node.receipt.is_some()).map(|node| node.name.clone());
+    Ok(Found { status, chart, wiped: wiped.collect() })
+}
+
+/// A drive, and what was seen of it.
+#[derive(Debug)]
+pub struct DriveSeen {
+    /// The drive file.
+    pub path: PathBuf,
+    shown: Option<WatchedDrive>,
+    jobs: Vec<Job>,
+    done: Rate,
+}
+
+impl DriveSeen {
+    /// A drive that was not asked for yet.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, shown: None, jobs: Vec::new(), done: Rate::default() }
+    }
+
+    /// What is known of it; `None` until it was asked for.
+    pub fn shown(&self) -> Option<WatchedDrive> {
+        self.shown.clone()
+    }
+
+    /// The work on it.
+    pub fn jobs(&self) -> Vec<Job> {
+        self.jobs.clone()
+    }
+
+    /// Notes an answer.
+    pub fn note(&mut self, answer: cheetah_error::Result<Found>) {
+        let file = path_to_text(&self.path).into_owned();
+        self.shown = Some(match answer {
+            Ok(Found { status, chart, wiped }) => {
+                self.jobs = self.jobs_of(&status);
+                WatchedDrive { chart, file, problem: None, status: Some(status), wiped }
+            }
+            Err(error) => {
+                self.jobs.clear();
+                let problem = Some(sentence(&error));
+                WatchedDrive { chart: Vec::new(), file, problem, status: None, wiped: Vec::new() }
+            }
+        });
+    }
+
+    fn jobs_of(&mut self, status: &DriveStatus) -> Vec<Job> {
+        let writer = status.nodes.iter().find_map(|node| node.writer.clone());
+        let job = |kind, total_bytes, writer| Job {
+            bytes_per_s: None,
+            done_bytes: None,
+            drive: status.name.clone(),
+            kind,
+            left_s: None,
+            total_bytes,
+            unreadable_bytes: 0,
+            unreadable_ranges: 0,
+            writer,
+        };
+        let mut jobs = Vec::new();
+        if let Some(image) = &status.image {
+            match (image.state, &status.covered) {
+                (Condition::Recorded(ImageState::Filling), Some(covered)) => {
+                    let done_bytes = covered.read_bytes.saturating_add(covered.unreadable_bytes);
+                    let bytes_per_s = self.done.note(Instant::now(), done_bytes);
+                    jobs.push(Job {
+                        bytes_per_s,
+                        done_bytes: Some(done_bytes),
+                        left_s: bytes_per_s.and_then(|rate| covered.unread_bytes.checked_div(rate)),
+                        unreadable_bytes: covered.unreadable_bytes,
+                        unreadable_ranges: covered.unreadable_ranges,
+                        ..job(JobKind::Fill, image.size, covered.filler.clone())
+                    });
+                }
+                (Condition::Recorded(ImageState::Loading), _) => {
+                    jobs.push(job(JobKind::Load, image.size, writer.clone()));
+                }
+                _ => {}
+            }
+        }
+        let behind = status.nodes.iter().filter(|node| node.sync == Some(NodeSync::Syncing));
+        jobs.extend(behind.map(|node| job(JobKind::Resynchronize, node.size_bytes, writer.clone())));
+        jobs
+    }
+}

@@ -1,0 +1,156 @@
+//! `cheetah watch`: the room on one page.
+//!
+//! [`targets`] finds the machines, [`machine`], [`drive`] and [`log_end`] ask each thing that is watched, at its own pace, so
+//! that one that hangs does not hold up the others. [`board`] keeps what they found, [`judge`] puts it into one sentence.
+//! [`page`] serves the page, [`show`] writes it for a terminal.
+
+mod board;
+mod drive;
+mod judge;
+mod log_end;
+mod machine;
+mod page;
+mod rate;
+mod show;
+mod targets;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_error::Error;
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::board::Board;
+use crate::answers::watch::Picture;
+use crate::failure::{Failure, Result};
+use crate::signals::Stop;
+use crate::ui::Ui;
+
+/// Where the page is, unless told otherwise.
+const ADDRESS: &str = "127.0.0.1:10814";
+
+/// The options of `watch`.
+#[derive(Debug, clap::Args)]
+#[command(about = "Show the room's machines, drives and jobs on one page")]
+#[command(
+    long_about = "Shows the room on one page: its machines, the drives that you name, what is being filled, and the end of \
+custody logs. It only asks, and changes nothing.
+
+The page is at an address of this machine that it prints; the secret in it opens the page. The page is in this program, \
+and follows the room until you stop the command. With --terminal, the same is drawn in the terminal; with --once, printed \
+once.
+
+Machines are those of the room, if this machine has its key; those that lend to the drives; and those named with --nodes.
+
+  cheetah watch case42.drive
+  cheetah watch lab:case42 --custody disk.E01.custody
+  cheetah watch --terminal
+  cheetah watch --once --json | jq -r .sentence
+
+With --once, exits with 3 if a drive has lost content or redundancy, and with 1 if a machine does not answer or a log is \
+not as it should be."
+)]
+pub struct Args {
+    /// The drives: drive files, or ROOM:NAME
+    #[arg(value_name = "DRIVE")]
+    pub drives: Vec<PathBuf>,
+
+    /// Further nodes: host, or host:port
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    nodes: Vec<String>,
+
+    /// Show the end of this custody log; repeat for more [default: the logs beside the drives]
+    #[arg(long, value_name = "LOG")]
+    custody: Vec<PathBuf>,
+
+    /// Address of the page; beyond loopback it is for members of the room alone, whose browsers need their certificates
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = crate::commands::listen::address)]
+    listen: SocketAddr,
+
+    /// Draw in the terminal, and serve no page
+    #[arg(long, conflicts_with = "once")]
+    terminal: bool,
+
+    /// Print it once, and end
+    #[arg(long)]
+    once: bool,
+
+    /// Seconds between two questions to a machine
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+
+    /// Seconds without an answer after which a machine counts as silent
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+/// How often things are asked, and how long they may take to answer.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    every: Duration,
+    timeout: Duration,
+}
+
+/// Runs the command.
+pub async fn run(args: Args, ui: Ui) -> Result<()> {
+    let pace = Pace { every: Duration::from_secs(args.every), timeout: Duration::from_secs(args.timeout) };
+    let logs = log_end::logs(&args.custody, &args.drives)?;
+    let wanted = targets::Wanted::of(&args.nodes, &args.drives)?;
+    if !wanted.has_any()? && args.drives.is_empty() && logs.is_empty() {
+        return Err(Failure::misused(
+            "there is nothing to watch: this machine has no room; name drives, or nodes with --nodes",
+        ));
+    }
+    let board = Arc::new(Board::new(args.drives, logs));
+    if args.once {
+        board.ask_once(&wanted, pace).await?;
+        let picture = board.picture();
+        ui.answer(show::text(&picture, usize::MAX), &picture);
+        return verdict(&picture);
+    }
+    let mut stop = Stop::catch()?;
+    let asking = Board::keep_asking(&board, wanted, pace);
+    let shown = async {
+        match args.terminal {
+            true => draw(&board, pace, ui).await,
+            false => page::serve(args.listen, &board, pace, ui).await,
+        }
+    };
+    tokio::select! {
+        result = asking => result,
+        result = shown => result,
+        _ = stop.asked() => Ok(()),
+    }
+}
+
+/// Draws the picture again and again.
+async fn draw(board: &Board, pace: Pace, ui: Ui) -> Result<()> {
+    let mut ticks = interval(pace.every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let picture = board.picture();
+        if ui.is_json() {
+            ui.event("", &picture);
+        } else {
+            ui.say_styled(show::frame(&picture, ui.colours()));
+        }
+    }
+}
+
+/// Fails if something is not as it should be.
+fn verdict(picture: &Picture) -> Result<()> {
+    let statuses = || picture.drives.iter().filter_map(|drive| drive.status.as_ref());
+    if statuses().any(|status| !status.healthy && !status.is_about_access()) {
+        return Err(Error::evidence("a drive has lost content or redundancy; see above").into());
+    }
+    let answers = picture.machines.iter().all(|machine| machine.state.is_healthy());
+    let drives = picture.drives.iter().all(|drive| drive.status.as_ref().is_some_and(|status| status.healthy));
+    let logs = picture.custody.iter().all(|log| log.problems.is_empty());
+    match answers && drives && logs {
+        true => Ok(()),
+        false => Err(Error::failed("a machine does not answer, or a record is not as it should be; see above").into()),
+    }
+}
