@@ -17,6 +17,8 @@ FILES = {
     "usr/lib/systemd/system/cheetah-serve@.service",
     "usr/lib/udev/rules.d/59-cheetah.rules",
     "usr/share/bash-completion/completions/cheetah",
+    "usr/share/cheetah/monitoring/cheetah-alerts.yml",
+    "usr/share/cheetah/monitoring/cheetah-dashboard.json",
     "usr/share/fish/vendor_completions.d/cheetah.fish",
     "usr/share/man/man1/cheetah-mount.1.gz",
     "usr/share/man/man1/cheetah.1.gz",
