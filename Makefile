@@ -13,7 +13,7 @@ TARGET       ?=
 WHEEL        ?= $(firstword $(wildcard target/wheels/*.whl))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm site live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,11 @@ deb: $(BINARY) ## pack the static binary and what belongs to it for Debian: targ
 
 rpm: $(BINARY) ## pack the static binary and what belongs to it for Fedora and its kin: target/packages (needs rpmbuild)
 	@packaging/rpm $(BINARY)
+
+site: ## build the documentation as a site: target/site
+	@scripts/install-deps --build --python
+	@scripts/python-env --tools
+	@PATH="$$PATH:target/venv/bin" mdbook build
 
 install: $(BINARY) ## install all of it below PREFIX (/usr/local): make static wheel && sudo make install (WITHOUT_PYTHON=1: without triage and bench)
 	@packaging/tree $(BINARY) $(PREFIX) $(DESTDIR)
