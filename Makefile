@@ -13,7 +13,7 @@ TARGET       ?=
 WHEEL        ?= $(firstword $(wildcard target/wheels/*.whl))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm site live test-boot install fuzz simulate attack bench
+.PHONY: help demo test test-rust test-python test-others lint lint-house lint-rust lint-dependencies lint-python static wheel deb rpm oci sbom release site live test-boot install fuzz simulate attack bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,17 @@ deb: $(BINARY) ## pack the static binary and what belongs to it for Debian: targ
 
 rpm: $(BINARY) ## pack the static binary and what belongs to it for Fedora and its kin: target/packages (needs rpmbuild)
 	@packaging/rpm $(BINARY)
+
+oci: $(BINARY) ## pack the static binary as an image for containers, without a daemon: target/packages
+	@packaging/oci $(BINARY)
+
+sbom: $(BINARY) ## write the bill of materials of the static binary (CycloneDX): target/packages
+	@mkdir -p target/packages && packaging/sbom $(BINARY) >target/packages/cheetah-forensics.cdx.json
+	@echo target/packages/cheetah-forensics.cdx.json
+
+release: ## build and check all that is published: target/release-VERSION
+	@scripts/install-deps --build --python
+	@packaging/release
 
 site: ## build the documentation as a site: target/site
 	@scripts/install-deps --build --python
