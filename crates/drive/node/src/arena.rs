@@ -1,4 +1,4 @@
-//! The lent memory: one anonymous mapping, divided into slots. The only file of this crate with `unsafe`.
+//! The lent memory: one anonymous mapping, divided into slots. One of two files of this crate with `unsafe`.
 //!
 //! ```text
 //! mapping   | piece 0: 64 MiB                          | piece 1                | … | the rest

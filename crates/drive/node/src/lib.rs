@@ -25,7 +25,8 @@
 //!
 //! [`export`] is a device in slots; [`lease`] decides which writer is admitted; [`maps`] keeps the maps that writers
 //! store beside their content; [`exports`] has all three by name, for the NBD server; `control` is the HTTP API;
-//! [`node`] starts and ends all of it; `announce` and `join` offer it to others; [`spare`] computes how much memory the
+//! `jobs` works on their content, if the node lends its
+//! processor; [`node`] starts and ends all of it; `announce` and `join` offer it to others; [`spare`] computes how much memory the
 //! machine can lend, [`lending`] how much of a machine that others use too, and `watch` follows such a machine.
 
 mod announce;
@@ -37,6 +38,7 @@ pub mod export;
 pub mod exports;
 mod faulting;
 pub mod instance;
+mod jobs;
 mod join;
 pub mod lease;
 pub mod lending;

@@ -18,6 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::announce::Announcement;
 use crate::exports::Exports;
 use crate::instance::Instance;
+use crate::jobs::Jobs;
 use crate::lending::Rules;
 use crate::shared::Shared;
 use crate::store::Store;
@@ -56,6 +57,8 @@ pub struct NodeConfig {
     pub probe: bool,
     /// The number of threads that serve NBD; by the number of processors if `None`.
     pub data_threads: Option<NonZeroUsize>,
+    /// The number of threads that work on jobs when a processor has nothing else to do; `None`: the node does no jobs.
+    pub scan_threads: Option<NonZeroUsize>,
 }
 
 impl NodeConfig {
@@ -75,6 +78,7 @@ impl NodeConfig {
             credential: credential_store::default(),
             probe: true,
             data_threads: None,
+            scan_threads: None,
         }
     }
 }
@@ -169,6 +173,7 @@ impl Node {
         };
         let store = store.map_err(|error| system(lending(), error))?;
         let instance = Instance::random().map_err(|error| system("cannot make an id of this run", error.into()))?;
+        let jobs = Jobs::start(config.scan_threads).map_err(|error| system("cannot start threads", error))?;
         let name = if config.name.is_empty() { host_name() } else { config.name };
         let shared = Arc::new(Shared {
             far: config.probe.then(|| FarConfig { name: name.clone(), sends: true }),
@@ -177,6 +182,7 @@ impl Node {
             nbd_port: nbd_address.port(),
             http_port: http_address.port(),
             exports: Exports::new(store, instance),
+            jobs,
             credential,
             started: Instant::now(),
         });
@@ -247,6 +253,7 @@ impl Node {
         let start = Instant::now();
         stop(runtime);
         drop(workers);
+        self.shared.jobs.end();
         let exports = self.shared.exports.end();
         let (wiped_total_bytes, verified_zero) = self.shared.exports.store().wiped();
         Some(NodeReceipt {

@@ -13,6 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::disks;
 use crate::exports::Exports;
 use crate::instance::Instance;
+use crate::jobs::Jobs;
 
 /// A running node's name, ports, exports and credential.
 pub(crate) struct Shared {
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     pub nbd_port: u16,
     pub http_port: u16,
     pub exports: Arc<Exports>,
+    pub jobs: Jobs,
     /// Its credential, if it serves with TLS.
     pub credential: Option<Credential>,
     /// Its part in measurements, if any.
@@ -44,6 +46,7 @@ impl Shared {
             exports: self.exports.status(),
             draining: self.exports.draining(),
             dropped: self.exports.dropped(),
+            scan: self.jobs.status(),
         }
     }
 

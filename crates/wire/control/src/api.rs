@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use cheetah_error::Next;
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::ScanStatus;
+
 /// The largest body of a request, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
@@ -71,6 +73,9 @@ pub struct Status {
     /// [`DROPPED_MAX`]. Their content is lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
+    /// Set if the node lends its processor: it works on jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<ScanStatus>,
 }
 
 /// An export that a node dropped because its machine needed the memory.

@@ -21,6 +21,12 @@ pub const MAP: &str = "/v1/exports/{name}/map";
 pub const NOTES: &str = "/v1/exports/{name}/notes";
 /// The mark of a node that is about to leave.
 pub const DRAINING: &str = "/v1/draining";
+/// Where jobs are started.
+pub const JOBS: &str = "/v1/jobs";
+/// A job.
+pub const JOB: &str = "/v1/jobs/{id}";
+/// The lines of its results.
+pub const JOB_LINES: &str = "/v1/jobs/{id}/lines";
 /// The list of revoked certificates of the room. Agents have it, too.
 pub const REVOKED: &str = "/v1/room/revoked";
 /// Metrics, as Prometheus text.

@@ -1,6 +1,7 @@
 //! `cheetah node`: lends this machine's memory.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -61,6 +62,9 @@ parts to other nodes, and at last drops parts, which are lost. It lends again wh
 
   cheetah node --memory auto --keep-free 2GiB --room STRING
 
+With --scan, examiners can have the node work on what it holds (jobs), so that it need not cross the network. The work is done \
+when a processor has nothing else to do.
+
 With --drain, a node that is asked to stop first lets drives with redundancy move their parts to other nodes, as \
 cheetah drain does.
 
@@ -112,6 +116,11 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     drain: Option<u32>,
 
+    /// Also lend the processor: work on jobs of examiners when it has nothing else to do, on every processor ('idle') or with
+    /// this number of threads
+    #[arg(long, value_name = "idle|THREADS")]
+    scan: Option<Scan>,
+
     /// Do not cooperate with cheetah probe
     #[arg(long)]
     no_probe: bool,
@@ -136,6 +145,21 @@ impl FromStr for Memory {
                 .parse::<Size>()
                 .map(|size| Self::Bytes(size.0))
                 .map_err(|error| format!("{error}, 'max' or 'auto'")),
+        }
+    }
+}
+
+/// How much of the processor to lend.
+#[derive(Debug, Clone, Copy)]
+struct Scan(NonZeroUsize);
+
+impl FromStr for Scan {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "idle" => Ok(Self(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))),
+            _ => text.parse().map(Self).map_err(|_| "say 'idle', or a number of threads".to_owned()),
         }
     }
 }
@@ -218,6 +242,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         announce,
         insecure: args.insecure,
         probe: !args.no_probe,
+        scan_threads: args.scan.map(|scan| scan.0),
         dedicated: matches!(args.memory, Memory::Max),
         ..NodeConfig::new(memory_bytes, listen)
     };

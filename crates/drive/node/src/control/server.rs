@@ -1,14 +1,11 @@
 //! The server of the control API.
 //!
-//! It limits the length of bodies and the time in which they must arrive; [`http`] has the other limits. Bodies must be
-//! declared as JSON: a browser lets another site's page send that, or a DELETE, only after a preflight request, which
-//! gets no answer.
+//! It limits the length of bodies; [`request`](super::request) and [`http`] have the other limits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
@@ -16,12 +13,12 @@ use axum::routing::{delete, get, post, put};
 use axum::{Extension, Json, Router};
 use cheetah_device::Error;
 use cheetah_probe::far::{self, Caller};
-use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
-use super::metrics;
+use super::request::{Answer, Body, Node, query};
+use super::{jobs, metrics};
 use crate::exports::{Exports, ExportsError};
 use crate::lease::LeaseRefusal;
 use crate::maps;
@@ -41,8 +38,6 @@ const LIMITS: http::Limits = http::Limits { connections_max: 256, life_max: Dura
 const CONFIRM_S_MAX: u64 = 300;
 /// The pause between looks at an export that is not confirmed.
 const EXPIRE_PAUSE: Duration = Duration::from_secs(1);
-/// How long a caller may take to send a request's body.
-const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves the API. Runs until it is dropped, which cuts every connection.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<ServerTls>, node: Arc<Shared>) {
@@ -56,6 +51,9 @@ fn router(node: Arc<Shared>) -> Router {
     let revoked = revoked::router(node.credential.clone());
     let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
     Router::new()
+        .route(routes::JOBS, post(jobs::start))
+        .route(routes::JOB, delete(jobs::cancel))
+        .route(routes::JOB_LINES, get(jobs::lines))
         .route(routes::STATUS, get(status))
         .route(routes::EXPORTS, post(create))
         .route(routes::EXPORT, delete(remove))
@@ -79,9 +77,11 @@ fn router(node: Arc<Shared>) -> Router {
 }
 
 /// Refuses what a member's role does not allow: examiners may do everything, analysts may only read, and other members
-/// may do neither. The list of revoked certificates is signed by the room, so any member may forward it.
+/// may do neither. Jobs are for examiners. The list of revoked certificates is signed by the room, so any member may forward it.
 async fn by_role(Extension(member): Extension<Member>, request: Request, next: Next) -> Response {
     let roles = match (request.method(), request.uri().path()) {
+        // A job takes the machine's processor, and asking for its lines ends it.
+        (_, path) if path.starts_with(routes::JOBS) => Roles::of(&[Role::Examiner]),
         (&Method::GET | &Method::HEAD, _) => Roles::READERS,
         (&Method::PUT, routes::REVOKED) => return next.run(request).await,
         _ => Roles::of(&[Role::Examiner]),
@@ -96,9 +96,6 @@ async fn by_role(Extension(member): Extension<Member>, request: Request, next: N
     let why = format!("{member} may not do this: it is for the role {roles}");
     Refusal::new(StatusCode::FORBIDDEN, why).into_response()
 }
-
-type Answer<T> = Result<T, Refusal>;
-type Node = State<Arc<Shared>>;
 
 async fn status(State(node): Node) -> Json<Status> {
     Json(node.status())
@@ -231,36 +228,6 @@ async fn blocking<T: Send + 'static>(
     match spawn_blocking(move || work(&node.exports)).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the node is shutting down")),
-    }
-}
-
-/// The value of `key` in a query. Values are hex digits, so they need no unescaping.
-fn query<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
-    uri.query()?.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
-}
-
-/// A request's JSON body, received in time.
-struct Body<T>(T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Refusal;
-
-    async fn from_request(request: Request, state: &S) -> Answer<Self> {
-        let declared = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
-            let kind = kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-            kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
-        });
-        if !declared {
-            let why = "send JSON, with the header 'content-type: application/json'";
-            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
-        }
-        let body = match timeout(RECEIVE_TIMEOUT, Bytes::from_request(request, state)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(rejection)) => return Err(Refusal::new(rejection.status(), rejection.body_text())),
-            Err(_) => return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
-        };
-        let parsed = serde_json::from_slice(&body);
-        parsed.map(Self).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("not understood: {error}")))
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod jobs;
 mod node;
 mod openapi;
 mod replaced;

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 const MIB: u64 = 1 << 20;
 
-fn loopback(port: u16) -> SocketAddr {
+pub fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
@@ -29,7 +29,7 @@ fn lease(holder: &str, force: bool) -> LeaseRequest {
     LeaseRequest { holder: holder.into(), ttl_s: 60, force }
 }
 
-fn refusal(error: ControlError) -> (u16, String) {
+pub fn refusal(error: ControlError) -> (u16, String) {
     match error {
         ControlError::Refused { status, error, .. } => (status, error),
         other => panic!("expected a refusal, got: {other}"),

@@ -5,6 +5,7 @@ use cheetah_control::api::{
     Draining, ErrorBody, ExportStatus, Join, Joined, LeaseGrant, LeaseRenewal, LeaseRequest, NewExport, NewMap,
     NewNote, Notes, Status, StoredMap,
 };
+use cheetah_control::jobs::{JobLine, JobStarted, NewJob};
 use cheetah_control::receipt::Receipt;
 use cheetah_control::routes;
 use cheetah_probe::far::routes as far;
@@ -20,13 +21,15 @@ const MEND: &str = "UPDATE=1 cargo test -p cheetah-node openapi";
 
 const ABOUT: &str = "The control API of a node: HTTP and JSON, and HTTPS with a certificate of both sides in a room. \
 An agent has the requests below /v1/probe and /v1/room, at the port after its NBD port. /v1/join is at an examiner's \
-machine that waits for nodes. GET is for examiners and analysts, everything else for examiners.";
+machine that waits for nodes. GET is for examiners and analysts, except of jobs; everything else is for examiners.";
 
 /// What a body consists of.
 #[derive(Clone, Copy)]
 enum Content {
     Nothing,
     Json(Type),
+    /// Values of JSON, one in each line.
+    Lines(Type),
     Other(&'static str),
 }
 
@@ -38,8 +41,12 @@ struct Type {
 }
 
 fn of<T: JsonSchema>() -> Content {
+    Content::Json(type_of::<T>())
+}
+
+fn type_of<T: JsonSchema>() -> Type {
     let name = std::any::type_name::<T>().rsplit("::").next().unwrap();
-    Content::Json(Type { name, schema: SchemaGenerator::subschema_for::<T> })
+    Type { name, schema: SchemaGenerator::subschema_for::<T> }
 }
 
 /// A request.
@@ -78,6 +85,7 @@ impl Operation {
 
 const CONFIRM: (&str, &str) = ("confirm_s", "Seconds, at most 300, until the export is deleted unless it is confirmed");
 const NO_EXPORT: (u16, &str) = (404, "There is no such export");
+const NO_JOB: (u16, &str) = (404, "There is no such job, or it has ended");
 const BUSY: (u16, &str) = (429, "Not now: too many at once");
 
 fn operations() -> Vec<Operation> {
@@ -137,6 +145,28 @@ fn operations() -> Vec<Operation> {
         )
         .takes(of::<Draining>()),
         Operation::new("delete", routes::DRAINING, "Takes the mark back."),
+        Operation::new("post", routes::JOBS, "Starts a job on an export, if the node lends its processor.")
+            .takes(of::<NewJob>())
+            .gives(201, of::<JobStarted>())
+            .refuses(&[
+                (400, "It is beyond the limits"),
+                NO_EXPORT,
+                (409, "This is another run of the node"),
+                BUSY,
+                (501, "The node does not lend its processor"),
+            ]),
+        Operation::new(
+            "get",
+            routes::JOB_LINES,
+            "Returns lines of a job's results, and forgets those before. A job whose lines nobody asks for within a minute is ended.",
+        )
+        .asks(&[
+            ("from", "The number of the first line, from 0"),
+            ("wait_s", "Seconds, at most 30, to wait for many lines or the last one"),
+        ])
+        .gives(200, Content::Lines(type_of::<JobLine>()))
+        .refuses(&[NO_JOB, (410, "The line is forgotten, or not there yet")]),
+        Operation::new("delete", routes::JOB, "Ends a job, and wipes its results.").refuses(&[NO_JOB]),
         Operation::new(
             "put",
             routes::REVOKED,
@@ -202,6 +232,7 @@ fn content(content: Content, generator: &mut SchemaGenerator) -> Option<Value> {
     match content {
         Content::Nothing => None,
         Content::Json(of) => Some(json!({ "application/json": { "schema": (of.schema)(generator) } })),
+        Content::Lines(of) => Some(json!({ "application/x-ndjson": { "schema": (of.schema)(generator) } })),
         Content::Other(kind) => Some(json!({ kind: {} })),
     }
 }
@@ -269,6 +300,7 @@ fn page() -> String {
         let shown = |content: Content| match content {
             Content::Nothing => String::new(),
             Content::Json(of) => format!("`{}`", of.name),
+            Content::Lines(of) => format!("lines of `{}`", of.name),
             Content::Other(kind) => kind.to_owned(),
         };
         let (status, answer) = operation.answer;

@@ -1,9 +1,11 @@
 //! What each role may do at a node, on the wire: every operation, tried by every role.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use cheetah_control::api::{LeaseRequest, NewExport, NewMap, NewNote};
+use cheetah_control::jobs::{Digest, NewJob, Stretch, UnitPlace, Work};
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Data, Device as _};
@@ -66,6 +68,9 @@ operations! {
     StoreMap,
     StoreNote,
     Delete,
+    StartJob,
+    JobLines,
+    CancelJob,
 }
 
 use Operation::*;
@@ -95,7 +100,11 @@ impl Stage {
         let credential = room.credential("pc7", Role::Node);
         let (examiner, revoked) = (room.credential("desk", Role::Examiner), room.credential("eve", Role::Examiner));
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = NodeConfig { credential: Some(credential.clone()), ..NodeConfig::new(64 * MIB, at) };
+        let config = NodeConfig {
+            credential: Some(credential.clone()),
+            scan_threads: NonZeroUsize::new(1),
+            ..NodeConfig::new(64 * MIB, at)
+        };
         let stage = Self {
             node: Node::start(config).unwrap(),
             examiner,
@@ -136,6 +145,14 @@ impl Stage {
         let map = NewMap { token: token.clone(), epoch: 1, map: "map".into() };
         examiner.store_map(EXPORT, &map).await.unwrap();
         token
+    }
+
+    /// A job on the export.
+    fn job(&self) -> NewJob {
+        let units = vec![UnitPlace { export: 0, text: 0 }];
+        let stretches = vec![Stretch { rounds: 1, units, export_step: 0, text_step: 0 }];
+        let work = Work::Digest(Digest { unit_bytes: 64 << 10, text_bytes: None, stretches });
+        NewJob { instance: self.node.status().instance, export: EXPORT.into(), work }
     }
 
     /// Tries to open the export.
@@ -193,6 +210,17 @@ impl Stage {
             Release => control.release_lease(EXPORT, &token).await,
             StoreMap => control.store_map(EXPORT, &NewMap { token, epoch: 2, map: "other".into() }).await,
             StoreNote => control.store_note(EXPORT, &NewNote { name: "a".into(), text: "b".into() }).await,
+            StartJob => control.start_job(&self.job()).await.map(drop),
+            JobLines | CancelJob => {
+                // It has got hold of the id.
+                let id = self.control(Actor::Member(Role::Examiner)).start_job(&self.job()).await.unwrap().id;
+                let done = match operation {
+                    JobLines => control.job_lines(&id, 0, 0).await.map(drop),
+                    _ => control.cancel_job(&id).await,
+                };
+                let _ = self.control(Actor::Member(Role::Examiner)).cancel_job(&id).await;
+                done
+            }
             Delete => control.delete_export(EXPORT, Some(&token), &Asked::default()).await.map(drop),
         };
         match done {

@@ -1,5 +1,7 @@
 //! A client of the control API.
 
+mod jobs;
+
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,0 +1,264 @@
+//! Jobs: work on the content of this node's own exports, by threads that run when a processor has nothing else to do.
+//!
+//! A job is [checked](digest::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
+//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, and a unit for each
+//! thread. A job whose results nobody asks for is ended. Results are wiped when they are forgotten. Nothing here knows what the
+//! content is: no format of evidence is parsed.
+
+mod digest;
+mod idle;
+mod output;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use cheetah_control::jobs::{ABANDONED_S, JobLine, LINES_WAIT_S_MAX, NewJob, ScanStatus, Work};
+use cheetah_device::Device as _;
+use cheetah_kit::random;
+use parking_lot::{Condvar, Mutex};
+use tokio::time::{Instant, timeout_at};
+
+use crate::export::Export;
+use crate::exports::{Exports, ExportsError};
+use crate::instance::Instance;
+use digest::Stopped;
+use output::Output;
+
+/// The maximum number of threads that work on jobs.
+const THREADS_MAX: usize = 64;
+
+/// The interval at which idle threads look for jobs that were given up.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What clients can make a node keep.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Jobs, those that wait and those whose results are not all taken included.
+    jobs_max: usize,
+    /// Bytes of results of each.
+    output_bytes_max: usize,
+    /// The time after which a job ends if its results are not asked for.
+    abandoned: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { jobs_max: 32, output_bytes_max: 1 << 20, abandoned: Duration::from_secs(ABANDONED_S) }
+    }
+}
+
+/// Why a request about jobs was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JobError {
+    #[error("this node does not lend its processor")]
+    Off,
+    #[error("this node is shutting down")]
+    Ending,
+    #[error("this node has as many jobs as it takes: ask again")]
+    TooMany,
+    #[error("this is another run of the node: the content is gone")]
+    OtherInstance,
+    #[error("{0}")]
+    Export(#[from] ExportsError),
+    #[error("{0}")]
+    Bad(&'static str),
+    #[error("there is no such job, or it has ended")]
+    Unknown,
+    #[error("line {0} of the job is forgotten, or is not there yet")]
+    NoLine(u64),
+    #[error("no random numbers: {0}")]
+    NoId(String),
+}
+
+/// The jobs of a node, and the threads that work on them.
+pub(crate) struct Jobs {
+    queue: Arc<Queue>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads_count: usize,
+}
+
+struct Queue {
+    limits: Limits,
+    state: Mutex<State>,
+    /// Signalled when there is a job to begin, or the end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    by_id: BTreeMap<String, Arc<Job>>,
+    waiting: VecDeque<Arc<Job>>,
+    is_ended: bool,
+}
+
+struct Job {
+    export: Arc<Export>,
+    work: Work,
+    output: Output,
+}
+
+impl Jobs {
+    /// Starts the threads; none if the node does not lend its processor.
+    pub fn start(threads: Option<NonZeroUsize>) -> std::io::Result<Self> {
+        Self::with(threads.map_or(0, usize::from), Limits::default())
+    }
+
+    fn with(threads: usize, limits: Limits) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue { limits, state: Mutex::default(), changed: Condvar::new() });
+        let jobs = Self { queue, threads: Mutex::default(), threads_count: threads.min(THREADS_MAX) };
+        for _ in 0..jobs.threads_count {
+            let queue = Arc::clone(&jobs.queue);
+            let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
+            jobs.threads.lock().push(thread);
+        }
+        Ok(jobs)
+    }
+
+    /// What it lends, if anything.
+    pub fn status(&self) -> Option<ScanStatus> {
+        let jobs = self.queue.state.lock().by_id.len();
+        (self.threads_count > 0).then_some(ScanStatus { threads: self.threads_count, jobs })
+    }
+
+    /// Takes a job, and returns its id.
+    pub fn add(&self, new: NewJob, exports: &Exports, instance: Instance) -> Result<String, JobError> {
+        if self.threads_count == 0 {
+            return Err(JobError::Off);
+        }
+        if !instance.is(&new.instance) {
+            return Err(JobError::OtherInstance);
+        }
+        let export = exports.export(&new.export)?;
+        let Work::Digest(work) = &new.work;
+        digest::check(work, export.geometry().size).map_err(JobError::Bad)?;
+        let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
+        let id = format!("{id:032x}");
+        let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
+        let job = Arc::new(Job { export, work: new.work, output });
+        self.queue.sweep();
+        let mut state = self.queue.state.lock();
+        if state.is_ended {
+            return Err(JobError::Ending);
+        }
+        if state.by_id.len() >= self.queue.limits.jobs_max {
+            return Err(JobError::TooMany);
+        }
+        state.by_id.insert(id.clone(), Arc::clone(&job));
+        state.waiting.push_back(job);
+        drop(state);
+        self.queue.changed.notify_one();
+        Ok(id)
+    }
+
+    /// The lines of a job from number `from` on, as they are sent. Waits until there are many, but for at most `wait`.
+    pub async fn lines(&self, id: &str, from: u64, wait: Duration) -> Result<Vec<u8>, JobError> {
+        let job = self.job(id)?;
+        let due = Instant::now() + wait.min(Duration::from_secs(LINES_WAIT_S_MAX));
+        let mut news = job.output.news();
+        loop {
+            news.mark_unchanged();
+            let answer = job.output.take(from)?;
+            if answer.is_over {
+                self.queue.state.lock().by_id.remove(id);
+            }
+            if answer.is_ready || timeout_at(due, news.changed()).await.is_err() {
+                return Ok(job.output.take(from).map_or(answer.body, |answer| answer.body));
+            }
+        }
+    }
+
+    /// Ends a job, and wipes its results.
+    pub fn cancel(&self, id: &str) -> Result<(), JobError> {
+        let mut state = self.queue.state.lock();
+        let job = state.by_id.remove(id).ok_or(JobError::Unknown)?;
+        job.output.cancel();
+        state.drop_cancelled();
+        Ok(())
+    }
+
+    /// Ends all jobs and threads.
+    pub fn end(&self) {
+        let mut state = self.queue.state.lock();
+        state.is_ended = true;
+        state.waiting.clear();
+        let jobs = std::mem::take(&mut state.by_id);
+        drop(state);
+        self.queue.changed.notify_all();
+        jobs.values().for_each(|job| job.output.cancel());
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // One that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+
+    fn job(&self, id: &str) -> Result<Arc<Job>, JobError> {
+        self.queue.state.lock().by_id.get(id).map(Arc::clone).ok_or(JobError::Unknown)
+    }
+}
+
+impl Queue {
+    /// Works on jobs until the end.
+    fn work(&self) {
+        if let Err(error) = idle::enter() {
+            tracing::warn!(%error, "jobs compete with the programs of this machine: the idle class is refused");
+        }
+        while let Some(job) = self.next() {
+            job.run();
+        }
+    }
+
+    fn next(&self) -> Option<Arc<Job>> {
+        loop {
+            self.sweep();
+            let mut state = self.state.lock();
+            if state.is_ended {
+                return None;
+            }
+            if let Some(job) = state.waiting.pop_front() {
+                return Some(job);
+            }
+            self.changed.wait_for(&mut state, SWEEP);
+        }
+    }
+
+    /// Ends the jobs whose results nobody asks for.
+    fn sweep(&self) {
+        let mut state = self.state.lock();
+        state.by_id.retain(|_, job| {
+            let is_kept = !job.output.is_abandoned();
+            if !is_kept {
+                job.output.cancel();
+            }
+            is_kept
+        });
+        state.drop_cancelled();
+    }
+}
+
+impl State {
+    fn drop_cancelled(&mut self) {
+        self.waiting.retain(|job| !job.output.is_cancelled());
+    }
+}
+
+impl Job {
+    fn run(&self) {
+        let Work::Digest(work) = &self.work;
+        if self.output.is_cancelled() {
+            return;
+        }
+        let last = match digest::run(work, |range| self.export.read_here(range), |line| self.output.push(line)) {
+            Ok(units) => JobLine::End { units },
+            Err(Stopped::Failed(why)) => JobLine::Failed { why },
+            Err(Stopped::Cancelled) => return,
+        };
+        // If it was cancelled meanwhile, nobody waits for it.
+        let _ = self.output.push(&last);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Jobs of a node over its control API.
+
+use std::num::NonZeroUsize;
+
+use cheetah_control::api::NewExport;
+use cheetah_control::jobs::{Digest, JobLine, NewJob, ScanStatus, Stretch, UnitPlace, Work};
+use cheetah_control::receipt::Asked;
+use cheetah_control::{ControlClient, ControlError};
+use cheetah_nbd::server::Exports as _;
+use cheetah_node::{Node, NodeConfig};
+
+use crate::node::{loopback, raw, refusal, start};
+
+const UNIT: u64 = 64 << 10;
+const UNITS: u64 = 32;
+
+/// A node with this number of threads for jobs, and an export with bytes that are all 7.
+async fn lending(threads: usize) -> (Node, ControlClient) {
+    let config = NodeConfig { scan_threads: NonZeroUsize::new(threads), ..NodeConfig::new(8 << 20, loopback(0)) };
+    let node = Node::start(config).unwrap();
+    let client = ControlClient::new(node.http_address());
+    client.create_export(&NewExport::reserved("e", UNITS * UNIT)).await.unwrap();
+    let export = node.exports().open("e", &[]).unwrap();
+    export.device.write(0, vec![7; (UNITS * UNIT) as usize].into(), false).await.unwrap();
+    (node, client)
+}
+
+fn job(node: &Node) -> NewJob {
+    let units = vec![UnitPlace { export: 0, text: 0 }];
+    let stretches = vec![Stretch { rounds: UNITS, units, export_step: UNIT, text_step: UNIT }];
+    let work = Work::Digest(Digest { unit_bytes: UNIT, text_bytes: None, stretches });
+    NewJob { instance: node.status().instance, export: "e".into(), work }
+}
+
+#[tokio::test]
+async fn a_node_lends_its_processor_only_if_told() {
+    let (node, client) = start();
+    assert_eq!(client.status().await.unwrap().scan, None);
+    assert_eq!(refusal(client.start_job(&job(&node)).await.unwrap_err()).0, 501);
+    let (node, client) = lending(2).await;
+    let id = client.start_job(&job(&node)).await.unwrap().id;
+    assert_eq!(client.status().await.unwrap().scan, Some(ScanStatus { threads: 2, jobs: 1 }));
+    client.cancel_job(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn lines_are_read_again_from_any_number_until_later_ones_are_asked_for() {
+    let (node, client) = lending(1).await;
+    node.exports().export("e").unwrap().corrupt(UNIT * 5);
+    let id = client.start_job(&job(&node)).await.unwrap().id;
+    let lines = client.job_lines(&id, 0, 30).await.unwrap();
+    let of = |line: &JobLine| match line {
+        JobLine::Values { from, .. } => (*from, "values"),
+        JobLine::Unreadable { unit, .. } => (*unit, "unreadable"),
+        JobLine::End { units } => (*units, "end"),
+        JobLine::Failed { .. } => (0, "failed"),
+    };
+    let expected = [(0, "values"), (5, "unreadable"), (6, "values"), (UNITS, "end")];
+    assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);
+    assert_eq!(client.job_lines(&id, 0, 0).await.unwrap(), lines, "the first answer may have been lost");
+    assert_eq!(client.job_lines(&id, 2, 0).await.unwrap(), lines[2..]);
+    assert_eq!(refusal(client.job_lines(&id, 1, 0).await.unwrap_err()).0, 410);
+    assert_eq!(refusal(client.job_lines(&id, 5, 0).await.unwrap_err()).0, 410);
+    assert_eq!(client.job_lines(&id, 4, 0).await.unwrap(), []);
+    assert!(client.job_lines(&id, 4, 0).await.unwrap_err().is_not_found(), "it is forgotten");
+    assert_eq!(client.status().await.unwrap().exports[0].read_bytes, 0, "a job is no read of a client");
+}
+
+#[tokio::test]
+async fn a_job_on_an_export_that_is_deleted_fails_and_holds_no_memory_of_it() {
+    let (node, client) = lending(1).await;
+    let id = client.start_job(&job(&node)).await.unwrap().id;
+    client.delete_export("e", None, &Asked::default()).await.unwrap();
+    let last = client.job_lines(&id, 0, 30).await.unwrap().pop().unwrap();
+    assert!(matches!(last, JobLine::Failed { .. } | JobLine::End { .. }), "{last:?}");
+    assert_eq!(client.status().await.unwrap().memory.used_bytes, 0);
+    assert!(client.start_job(&job(&node)).await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn hostile_requests_about_jobs_are_refused() {
+    let (node, client) = lending(1).await;
+    let other = NewJob { instance: "0".repeat(32), ..job(&node) };
+    assert!(client.start_job(&other).await.unwrap_err().is_conflict());
+    let Work::Digest(digest) = job(&node).work;
+    let endless = Stretch { rounds: u64::MAX, ..digest.stretches[0].clone() };
+    for (stretches, status) in [(vec![endless], 400), (vec![digest.stretches[0].clone(); 2000], 413)] {
+        let work = Work::Digest(Digest { stretches, ..digest.clone() });
+        assert_eq!(refusal(client.start_job(&NewJob { work, ..job(&node) }).await.unwrap_err()).0, status);
+    }
+    for id in ["0", "%2e%2e", &"x".repeat(1000)] {
+        assert!(matches!(client.job_lines(id, 0, 0).await, Err(ControlError::Refused { status: 404, .. })), "{id}");
+    }
+    let id = client.start_job(&job(&node)).await.unwrap().id;
+    for query in ["from=-1", "from=x", "wait_s=99999999999999999999"] {
+        let request =
+            format!("GET /v1/jobs/{id}/lines?{query} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+        assert!(raw(&node, request.as_bytes()).await.starts_with("HTTP/1.1 400"), "{query}");
+    }
+    // Jobs whose results nobody takes.
+    let mut taken = 1;
+    let refused = loop {
+        match client.start_job(&job(&node)).await {
+            Ok(_) => taken += 1,
+            Err(error) => break refusal(error).0,
+        }
+    };
+    assert_eq!((taken, refused), (32, 429));
+}

@@ -1,0 +1,168 @@
+//! Jobs: work that a node does on the content of its own exports, if it lends its processor.
+//!
+//! A job is posted to [`JOBS`](crate::routes::JOBS). Its results are lines of JSON ([`JobLine`]), numbered from 0, which are read
+//! from [`JOB_LINES`](crate::routes::JOB_LINES): a request for the lines from a number on says that those before have arrived, and
+//! the node forgets them. So a client that lost its connection goes on where it was. A job whose lines are not read waits, and is
+//! given up after [`ABANDONED_S`] seconds.
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds after which a job ends if its lines are not asked for.
+pub const ABANDONED_S: u64 = 60;
+
+/// The maximum time for which a request for lines waits for them, in seconds.
+pub const LINES_WAIT_S_MAX: u64 = 30;
+
+/// The bytes of a chaining value of BLAKE3.
+pub const VALUE_BYTES: usize = 32;
+
+/// A job for a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewJob {
+    /// The instance of the node that holds the content: another one refuses.
+    pub instance: String,
+    /// The export.
+    pub export: String,
+    /// The work.
+    pub work: Work,
+}
+
+/// The work of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Hashes units.
+    Digest(Digest),
+}
+
+/// Units of an export to hash: each becomes the chaining value of a subtree of BLAKE3, from which the client computes the
+/// hash of the text that the units of several nodes make up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Digest {
+    /// Bytes of a unit: a power of two from 4 KiB to 1 MiB.
+    pub unit_bytes: u64,
+    /// Bytes after which another text begins, a power of two above that; absent if all is one text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text_bytes: Option<u64>,
+    /// The units, in the order of the results. Together they are no larger than the export.
+    pub stretches: Vec<Stretch>,
+}
+
+/// Units at regular distances: some, and as many in each further round, each a step after that of the round before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Stretch {
+    /// The number of rounds.
+    pub rounds: u64,
+    /// The units of the first round.
+    pub units: Vec<UnitPlace>,
+    /// The step in the export, in bytes.
+    pub export_step: u64,
+    /// The step in the text, in bytes.
+    pub text_step: u64,
+}
+
+/// The place of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UnitPlace {
+    /// Its offset in the export.
+    pub export: u64,
+    /// Its offset in the text, a multiple of the unit.
+    pub text: u64,
+}
+
+impl Digest {
+    /// The places of the units, in order.
+    pub fn places(&self) -> impl Iterator<Item = UnitPlace> + '_ {
+        self.stretches.iter().flat_map(|stretch| (0..stretch.rounds).flat_map(|round| stretch.round(round)))
+    }
+
+    /// The number of units; `None` if it is beyond all bounds.
+    pub fn count(&self) -> Option<u64> {
+        self.stretches.iter().try_fold(0u64, |sum, stretch| {
+            let units = stretch.rounds.checked_mul(stretch.units.len() as u64)?;
+            sum.checked_add(units)
+        })
+    }
+}
+
+impl Stretch {
+    /// The places of the units of a round.
+    fn round(&self, round: u64) -> impl Iterator<Item = UnitPlace> + '_ {
+        let by = move |first: u64, step: u64| first.saturating_add(step.saturating_mul(round));
+        let place = move |first: &UnitPlace| UnitPlace {
+            export: by(first.export, self.export_step),
+            text: by(first.text, self.text_step),
+        };
+        self.units.iter().map(place)
+    }
+
+    /// The places of the units of the last round.
+    pub fn last_round(&self) -> impl Iterator<Item = UnitPlace> + '_ {
+        self.round(self.rounds.saturating_sub(1))
+    }
+}
+
+/// A job that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobStarted {
+    /// 32 hex digits, secret between node and client.
+    pub id: String,
+}
+
+/// A line of the results of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum JobLine {
+    /// The chaining values of units that follow each other.
+    Values {
+        /// The number of the first unit, from 0.
+        from: u64,
+        /// The values, 32 bytes each, in base64.
+        base64: String,
+    },
+    /// A unit that the node cannot read, because its memory is damaged.
+    Unreadable {
+        /// The number of the unit.
+        unit: u64,
+        /// Why.
+        why: String,
+    },
+    /// The last line of a job that is done.
+    End {
+        /// The number of units.
+        units: u64,
+    },
+    /// The last line of a job that cannot go on.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+impl JobLine {
+    /// Whether no line follows.
+    pub const fn is_last(&self) -> bool {
+        matches!(self, Self::End { .. } | Self::Failed { .. })
+    }
+}
+
+/// The part of a node that works on jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ScanStatus {
+    /// The number of threads that work on jobs.
+    pub threads: usize,
+    /// The number of jobs that it has, those that wait included.
+    pub jobs: usize,
+}
