@@ -95,6 +95,7 @@ impl Audit {
             unreadable_bytes: bytes(&self.unreadable) + damaged,
             hashes: self.hashes.clone(),
             digests: false,
+            at_nodes_bytes: 0,
             problems: self.problems.clone(),
         }
     }

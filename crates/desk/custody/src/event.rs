@@ -271,6 +271,9 @@ pub struct Verified {
     /// Whether the digest of every chunk was compared with that made when it was acquired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub digests: bool,
+    /// Bytes of a drive that its nodes hashed, on their word; the others were read by the verifier.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at_nodes_bytes: u64,
     /// The problems, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,

@@ -19,6 +19,7 @@
 //! | `open` | opening a drive: the layers over its nodes, and the upkeep of its sets |
 //! | `copy` | the copy engine, reading around lost ranges, sparse files |
 //! | `recognise` | whether a source that is opened again is the same; for acquisitions, too |
+//! | `near` | work at the nodes on what they hold |
 //! | `fill` | lazy drives: read while they are filled |
 //! | `image` | loading, saving and verifying an image |
 //! | `status` | the state of a drive |
@@ -64,6 +65,7 @@ mod image;
 mod layout;
 mod lease;
 mod lifecycle;
+mod near;
 mod node;
 pub mod open;
 pub mod options;

@@ -147,6 +147,7 @@ pub async fn verify_all(
             unreadable_bytes: coverage.bytes(State::Unreadable),
             hashes: report.verified_hashes.clone(),
             digests: found.digests,
+            at_nodes_bytes: 0,
             problems: report.problems.clone(),
         };
         recorder.record_for(index, &cheetah_custody::CustodyEvent::Verified(Box::new(verified)))?;
@@ -235,7 +236,7 @@ async fn verify_drive(
     }
     // Only the digests of the chunks are compared, and the report says so.
     let (hashes, signed) = (HashChoice::NONE, Hashes::default());
-    let options = VerifyOptions { hashes, signed, timeout: request.timeout };
+    let options = VerifyOptions { hashes, signed, timeout: request.timeout, at_nodes: false };
     let (mut pace, begun) = (EtaMeter::new(file.size, 0), Instant::now());
     let mut last = 0;
     let progress = |so_far: cheetah_drive::CopyProgress| {

@@ -11,6 +11,7 @@ mod support;
 mod acquire;
 mod archive;
 mod asking;
+mod at_nodes;
 mod attach;
 mod bench;
 mod cable;

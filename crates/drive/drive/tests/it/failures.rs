@@ -223,7 +223,7 @@ async fn content_changed_at_a_node_is_a_mismatch() {
     let now = DriveFile::load(&lab.path()).unwrap();
     assert_eq!(now.image.as_ref().map(|image| image.state), Some(ImageState::Modified), "the true record knows");
     std::fs::write(file.digests_path(), [0; 128]).unwrap();
-    let options = VerifyOptions { hashes: HashChoice::NONE, signed: Hashes::default(), timeout: TIMEOUT };
+    let options = VerifyOptions { hashes: HashChoice::NONE, ..verify_options(false) };
     let error = verify(&file, options, |_| {}).await.unwrap_err();
     assert_eq!(error.exit_code(), 3, "{error}");
 }

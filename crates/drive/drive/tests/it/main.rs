@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod at_nodes;
 mod common;
 mod failures;
 mod foreign;

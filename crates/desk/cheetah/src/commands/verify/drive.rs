@@ -1,10 +1,11 @@
 //! Verifies a drive: compares its chunks with the digests made when it was loaded.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cheetah_custody::{DriveRecords, Finished, Verified};
 use cheetah_device::Size;
-use cheetah_drive::verify::{Compared, VerifyOptions, VerifyReport};
+use cheetah_drive::verify::{AtNodes, Compared, VerifyOptions, VerifyReport};
 use cheetah_drive::{CopyProgress, DriveFile, Image, ImageState};
 use cheetah_source::doubts_about_drive;
 
@@ -25,7 +26,12 @@ pub async fn run(path: &Path, args: &Args, keys: &Keys, ui: Ui) -> Result<()> {
     let name = path.display().to_string();
     let progress = ui.progress(format!("verifying {name}"), file.size);
     let records = DriveRecords::read(&file, &keys.known)?;
-    let options = VerifyOptions { hashes: args.hash, signed: records.hashes(), timeout: args.timeout.get() };
+    let options = VerifyOptions {
+        hashes: args.hash,
+        signed: records.hashes(),
+        timeout: args.timeout.get(),
+        at_nodes: args.at_nodes,
+    };
     let shown = |so_far: CopyProgress| progress.set(so_far.done);
     let report = tokio::select! {
         report = cheetah_drive::verify::verify(&file, options, shown) => report?,
@@ -109,6 +115,7 @@ fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
         unreadable_bytes: report.unreadable.iter().map(|found| found.len).sum(),
         hashes: report.hashes.clone(),
         digests: report.compared == Compared::Digests,
+        at_nodes_bytes: report.at_nodes.as_ref().map_or(0, |at_nodes| at_nodes.node_bytes.values().sum()),
         problems: problems.to_vec(),
     }
 }
@@ -146,9 +153,29 @@ fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
     lines.extend(range_lines("differs", report.mismatched.iter().map(|bad| (bad.range(), &bad.why))));
     lines.extend(range_lines("unreadable", report.unreadable.iter().map(|bad| (bad.range(), &bad.why))));
     lines.extend(range_lines("unverified", report.unverified.iter().map(|bad| (bad.range(), &bad.why))));
+    lines.extend(report.at_nodes.iter().flat_map(where_lines));
     for (node, units) in &report.altered_units {
         let text = format!("node {node} returned {units} units altered; they were read from the others");
         lines.push(wrapped(&text, 2));
     }
     lines.join("\n")
+}
+
+/// Says where the drive was verified.
+fn where_lines(at_nodes: &AtNodes) -> Vec<String> {
+    let AtNodes { node_bytes, here_bytes, hashes_skipped } = at_nodes;
+    let of_node = |(node, bytes): (&Arc<str>, &u64)| format!("{node} {}", Size(*bytes));
+    let mut lines = Vec::new();
+    if !node_bytes.is_empty() {
+        let sum = Size(node_bytes.values().sum());
+        let nodes: Vec<_> = node_bytes.iter().map(of_node).collect();
+        lines.push(wrapped(&format!("hashed at the nodes: {sum} ({})", nodes.join(", ")), 2));
+    }
+    let here = here_bytes.iter().map(|(why, bytes)| format!("read by this machine: {}: {why}", Size(*bytes)));
+    lines.extend(here.map(|line| wrapped(&line, 2)));
+    if !hashes_skipped.is_empty() {
+        let skipped = cheetah_error::list(&hashes_skipped.iter().map(String::as_str).collect::<Vec<_>>());
+        lines.push(wrapped(&format!("not computed: {skipped}, which need all bytes in one place"), 2));
+    }
+    lines
 }

@@ -37,6 +37,7 @@ The result is added to the log, if the log is signed with your key and something
 Exits with 3 if anything differs, is damaged, is or was unreadable, or was tampered with, and says where.
 
   cheetah verify case42.drive
+  cheetah verify case42.drive --at-nodes
   cheetah verify case42.E01
   cheetah verify case42.E01.custody --key examiner.pem
   cheetah verify triage42"
@@ -49,6 +50,11 @@ pub struct Args {
     /// Hashes of the whole to compute, of those recorded; a drive's chunk digests are always compared
     #[arg(long, default_value_t)]
     hash: HashChoice,
+
+    /// Have nodes that lend their processor hash what they hold, instead of reading it: for a drive. Of the hashes of the whole,
+    /// only BLAKE3 is computed so
+    #[arg(long)]
+    at_nodes: bool,
 
     /// Trust logs signed with this key, besides your own: base64, or a PEM file
     #[arg(long, value_name = "PUBLIC")]

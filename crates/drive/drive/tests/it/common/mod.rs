@@ -1,6 +1,7 @@
 //! A lab in one process: nodes on loopback, an image, and a directory for the drive file.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +28,17 @@ pub struct Lab {
 
 /// Starts a node on a free port, with its control API on the next one.
 pub fn start_node(memory: u64) -> Node {
+    start_node_with(memory, None)
+}
+
+/// The same, with this number of threads for jobs.
+pub fn start_node_with(memory: u64, scan_threads: Option<NonZeroUsize>) -> Node {
     for _ in 0..100 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         if free.port() == u16::MAX {
             continue;
         }
-        if let Ok(node) = Node::start(NodeConfig::new(memory, free)) {
+        if let Ok(node) = Node::start(NodeConfig { scan_threads, ..NodeConfig::new(memory, free) }) {
             return node;
         }
     }
@@ -84,15 +90,23 @@ pub fn load_options() -> LoadOptions {
     }
 }
 
+pub fn verify_options(at_nodes: bool) -> VerifyOptions {
+    VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), timeout: TIMEOUT, at_nodes }
+}
+
 pub async fn verified(file: &DriveFile) -> VerifyReport {
-    verify(file, VerifyOptions { hashes: HashChoice::ALL, signed: Hashes::default(), timeout: TIMEOUT }, |_| {})
-        .await
-        .unwrap()
+    verify(file, verify_options(false), |_| {}).await.unwrap()
 }
 
 impl Lab {
     pub fn new(memories: &[u64]) -> Self {
         let nodes = memories.iter().map(|memory| start_node(*memory)).collect();
+        Self { dir: tempfile::tempdir().unwrap(), nodes }
+    }
+
+    /// A lab whose nodes lend their processors, too: two threads each.
+    pub fn lending(memories: &[u64]) -> Self {
+        let nodes = memories.iter().map(|memory| start_node_with(*memory, NonZeroUsize::new(2))).collect();
         Self { dir: tempfile::tempdir().unwrap(), nodes }
     }
 

@@ -1,16 +1,20 @@
 //! Verifying a drive: reading everything back and comparing it with the digests recorded at load.
 
+mod near;
+mod scrub;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_device::{ByteRange, Data, DynDevice};
-use futures::StreamExt as _;
+use cheetah_device::ByteRange;
+use futures::FutureExt as _;
 use serde::Serialize;
 
+use self::scrub::Scrub;
+use crate::copy::CopyProgress;
 use crate::copy::rescue::Rescue;
-use crate::copy::{CopyProgress, ReadChunk, chunks};
-use crate::file::digests::{ChunkDigest, Digests, digest};
+use crate::file::digests::Digests;
 use crate::file::{DriveFile, ImageState};
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
@@ -18,7 +22,7 @@ use crate::open::Drive;
 use crate::options::OpenOptions;
 use crate::set::newest::refresh;
 use cheetah_error::{Error, Fact, Result, next};
-use cheetah_image::hash::{HashChoice, HashKind, Hashes, Hashing};
+use cheetah_image::hash::{HashChoice, HashKind, Hashes};
 
 /// How to verify.
 #[derive(Debug, Clone)]
@@ -29,6 +33,8 @@ pub struct VerifyOptions {
     pub signed: Hashes,
     /// How long a node may take to answer.
     pub timeout: Duration,
+    /// Whether nodes that lend their processor hash what they hold. Of the hashes, only BLAKE3 is recomputed then.
+    pub at_nodes: bool,
 }
 
 /// The result of a verification. Every byte is exactly one of ok, mismatched, unreadable, or not compared.
@@ -61,6 +67,28 @@ pub struct VerifyReport {
     pub hashes: Hashes,
     /// The recomputed hashes that differ from those recorded in the drive file or signed.
     pub hashes_differing: Vec<String>,
+    /// Where it was verified, if nodes were asked to hash what they hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_nodes: Option<AtNodes>,
+}
+
+/// Where a drive was verified.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AtNodes {
+    /// Bytes that nodes hashed, by the node's name.
+    pub node_bytes: BTreeMap<Arc<str>, u64>,
+    /// Bytes that this machine read and hashed, by the reason.
+    pub here_bytes: BTreeMap<Arc<str>, u64>,
+    /// The recorded hashes that were not recomputed, because they need all bytes in one place.
+    pub hashes_skipped: Vec<String>,
+}
+
+impl AtNodes {
+    /// All of `bytes` was read by this machine.
+    fn all_here(bytes: u64, why: Arc<str>) -> Self {
+        Self { here_bytes: [(why, bytes)].into(), ..Self::default() }
+    }
 }
 
 /// The reference for a comparison.
@@ -151,7 +179,15 @@ pub async fn verify(
         expected,
         hashes: hashes.iter().fold(options.signed.choice(), |all, (kind, _)| all.with(kind)) & options.hashes,
     };
-    let mut report = scrub.run(compared, progress).await?;
+    let mut report = match options.at_nodes {
+        true => {
+            let known = [&hashes, &options.signed].into_iter().filter_map(|all| all.blake3.clone());
+            let known: Vec<String> = known.collect();
+            // It is large, and most verifications do without it.
+            near::run(file, &scrub, compared, &known, options.timeout, progress).boxed().await?
+        }
+        false => scrub.run(compared, progress).await?,
+    };
     let differs = |kind: &HashKind| {
         let differs_from =
             |now| [&hashes, &options.signed].iter().any(|then| then.get(*kind).is_some_and(|then| then != now));
@@ -199,97 +235,4 @@ fn expected(file: &DriveFile) -> Result<(Compared, Option<Digests>)> {
     };
     let Some(recorded) = &image.digests else { return Ok((Compared::Loading, None)) };
     Ok((compared, Some(Digests::load(file, recorded, image.size)?)))
-}
-
-/// A pass over the whole drive.
-struct Scrub {
-    device: DynDevice,
-    rescue: Rescue,
-    size: u64,
-    /// The size of the image, which is compared and hashed, in bytes.
-    image: u64,
-    expected: Option<Digests>,
-    hashes: HashChoice,
-}
-
-impl Scrub {
-    async fn run(self, compared: Compared, mut progress: impl FnMut(CopyProgress) + Send) -> Result<VerifyReport> {
-        let mut report = VerifyReport {
-            size: self.size,
-            image_size: self.image,
-            compared,
-            ok_bytes: 0,
-            uncompared_bytes: 0,
-            mismatched: Vec::new(),
-            unreadable: Vec::new(),
-            unverified: Vec::new(),
-            altered_units: BTreeMap::new(),
-            hashes: Hashes::default(),
-            hashes_differing: Vec::new(),
-        };
-        let mut hashing = Some(Hashing::start(self.hashes)?);
-        let mut reads = std::pin::pin!(chunks(self.device.clone(), self.size, self.image));
-        while let Some(ReadChunk { range, read }) = reads.next().await {
-            let readable = match read {
-                Ok(readable) => Some(readable),
-                Err(_) => self.read_in_pieces(range, &mut report).await.map(|data| (data, None)),
-            };
-            match readable {
-                Some((data, known)) => {
-                    if let Some(hashing) = hashing.as_ref().filter(|_| self.is_image(range)) {
-                        hashing.push(&data).await?;
-                    }
-                    self.compare(range, || known.unwrap_or_else(|| digest(&data)), &mut report);
-                }
-                // Without this part, a hash of the whole means nothing.
-                None if self.is_image(range) => hashing = None,
-                None => {}
-            }
-            progress(CopyProgress { done: range.end(), total: self.size });
-        }
-        if let Some(hashing) = hashing {
-            report.hashes = hashing.finish().await?;
-        }
-        Ok(report)
-    }
-
-    /// Whether a chunk belongs to the image. No chunk belongs to it in part.
-    const fn is_image(&self, range: ByteRange) -> bool {
-        range.end() <= self.image
-    }
-
-    fn compare(&self, range: ByteRange, digest: impl FnOnce() -> ChunkDigest, report: &mut VerifyReport) {
-        match &self.expected {
-            Some(expected) if self.is_image(range) && expected.get(range.offset) != Some(&digest()) => {
-                BadRange::push(range, "differs from what was loaded", &mut report.mismatched);
-            }
-            _ => report.ok_bytes += range.len,
-        }
-    }
-
-    /// Reads a chunk again, in pieces, after it could not be read as a whole. Returns its bytes if all pieces can be
-    /// read; otherwise reports the unreadable ranges.
-    async fn read_in_pieces(&self, range: ByteRange, report: &mut VerifyReport) -> Option<Data> {
-        let mut whole = Data::new();
-        let mut unreadable = 0;
-        for (part, read) in self.rescue.read(range).await {
-            match read {
-                Ok(data) => whole.append(data),
-                Err(why) => {
-                    unreadable += part.len;
-                    BadRange::push(part, &why.to_string(), &mut report.unreadable);
-                }
-            }
-        }
-        if unreadable == 0 {
-            return Some(whole);
-        }
-        let readable = range.len - unreadable;
-        if self.is_image(range) {
-            report.uncompared_bytes += readable
-        } else {
-            report.ok_bytes += readable
-        }
-        None
-    }
 }

@@ -1,0 +1,98 @@
+//! Which nodes of a drive lend their processor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cheetah_control::ControlClient;
+use futures::FutureExt as _;
+use futures::future::join_all;
+use parking_lot::Mutex;
+
+use super::not_done::NotDone;
+use crate::file::{DriveFile, SetNode};
+use crate::node::export::NodeExport;
+
+/// A node that lends its processor.
+#[derive(Debug, Clone)]
+pub(crate) struct Lender {
+    /// Its name, as the user wrote it.
+    pub name: Arc<str>,
+    /// Its instance.
+    pub instance: String,
+    /// The export that holds its part of the drive.
+    pub export: String,
+    /// Its control API.
+    pub control: ControlClient,
+    /// The number of threads that it lends.
+    pub threads: usize,
+}
+
+/// The nodes of a drive, in file order: each lends its processor, or does not, with the reason.
+pub(crate) struct Lenders(Vec<Mutex<Result<Arc<Lender>, Arc<str>>>>);
+
+impl Lenders {
+    /// Asks the nodes.
+    pub async fn ask(file: &DriveFile, timeout: Duration) -> Self {
+        let mut asked = Vec::new();
+        for node in file.nodes() {
+            asked.push(ask(node, timeout).boxed());
+        }
+        let lenders = join_all(asked).await.into_iter().zip(file.nodes()).map(|(lender, node)| {
+            Mutex::new(lender.map(Arc::new).map_err(|why| format!("node {} {why}", node.name).into()))
+        });
+        Self(lenders.collect())
+    }
+
+    /// A node, if it lends its processor; otherwise why it does not.
+    pub fn get(&self, node: usize) -> Result<Arc<Lender>, Arc<str>> {
+        self.0.get(node).map_or_else(|| Err("no node has it".into()), |lender| lender.lock().clone())
+    }
+
+    /// Whether any node lends its processor.
+    pub fn any(&self) -> bool {
+        self.0.iter().any(|lender| lender.lock().is_ok())
+    }
+
+    /// The reasons why nodes do not, each once.
+    pub fn refusals(&self) -> Vec<Arc<str>> {
+        let mut found: Vec<Arc<str>> =
+            self.0.iter().filter_map(|lender| lender.lock().as_ref().err().cloned()).collect();
+        found.dedup();
+        found
+    }
+
+    /// The number of nodes that do, and the most threads of one of them.
+    pub fn extent(&self) -> (usize, usize) {
+        let threads: Vec<usize> =
+            self.0.iter().filter_map(|lender| lender.lock().as_ref().ok().map(|lender| lender.threads)).collect();
+        (threads.len(), threads.iter().copied().max().unwrap_or(0))
+    }
+
+    /// Notes that a node failed: it gets no more work.
+    pub fn fail(&self, node: usize, why: &NotDone) {
+        let Some(lender) = self.0.get(node) else { return };
+        let mut lender = lender.lock();
+        if let Ok(found) = &*lender {
+            let why = format!("node {} {why}", found.name);
+            tracing::warn!("{why}: this machine reads what is left of it");
+            *lender = Err(why.into());
+        }
+    }
+}
+
+/// Asks one node.
+async fn ask(node: &SetNode, timeout: Duration) -> Result<Lender, NotDone> {
+    let Some(NodeExport { name: export, control, .. }) = NodeExport::of(node, timeout) else {
+        return Err(NotDone::Foreign);
+    };
+    if node.state.is_some() {
+        return Err(NotDone::MissedWrites);
+    }
+    let status = control.status().await.map_err(NotDone::Silent)?;
+    let Some(scan) = status.scan else { return Err(NotDone::NotLent) };
+    let instance = node.instance.clone().unwrap_or_default();
+    if status.instance != instance {
+        return Err(NotDone::Restarted);
+    }
+    Ok(Lender { name: node.name.as_str().into(), instance, export, control, threads: scan.threads })
+}

@@ -1,0 +1,22 @@
+//! Work at the nodes: each works on the bytes that it holds, and only results cross the network.
+//!
+//! A *unit* is a range of the drive that lies whole on one node. What lies on two, on a node that lends no processor, or on one
+//! that fails, is the client's to read; every result says what was done where.
+//!
+//! | module | content |
+//! |---|---|
+//! | `locate` | the node and the place that hold a unit |
+//! | `lenders` | which nodes lend their processor, and why others do not |
+//! | `not_done` | why a node does no work |
+//! | `job` | a job at a node, from its start to its last line |
+//! | `stretches` | many places in few words |
+//! | `tree` | the chaining values of units become hashes |
+//! | `values` | the chaining values of the units of a part of the drive |
+
+mod job;
+pub(crate) mod lenders;
+pub(crate) mod locate;
+mod not_done;
+mod stretches;
+pub(crate) mod tree;
+pub(crate) mod values;
