@@ -138,6 +138,11 @@ fn first_line(error: &regex_syntax::Error) -> String {
 }
 
 impl Expression {
+    /// The memory that it takes, without what it learns of a search.
+    pub fn memory_bytes(&self) -> usize {
+        self.regex.memory_usage()
+    }
+
     /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it.
     pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(Found) -> Result<()>) -> Result<()> {
         let (mut at, mut furthest) = (0, 0);

@@ -11,6 +11,7 @@
 //! | [`Search`] | an order, compiled |
 //! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards … |
 //! | [`run()`] | searches a device |
+//! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
 //! | [`Hit`], [`HitTable`] | what was found, and its table |
 //!
 //! # What a hit is
@@ -43,7 +44,7 @@ pub use found::MATCH_BYTES_MAX;
 pub use hit::Hit;
 pub use order::{Order, WORDS_MAX};
 pub use outcome::{Gap, Outcome};
-pub use run::{Batch, RunOptions, run};
-pub use search::{CONTEXT_BYTES_MAX, Pattern, PatternKind, Search};
+pub use run::{Batch, RunOptions, SearchedPart, SourcePart, run, run_parts};
+pub use search::{CONTEXT_BYTES_MAX, Limits, Pattern, PatternKind, Search};
 pub use table::HitTable;
 pub use words::read_words;

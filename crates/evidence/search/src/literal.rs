@@ -40,12 +40,17 @@ impl Literals {
     ///
     /// # Errors
     ///
-    /// `Kind::Misuse` if a word is too long, or all words together are.
-    pub fn new(order: &Order, mut searched: impl FnMut(usize, TextEncoding)) -> Result<Option<Self>> {
+    /// `Kind::Misuse` if a word is too long, or all words together are: their forms have more than `pattern_bytes_max`.
+    pub fn new(
+        order: &Order,
+        pattern_bytes_max: usize,
+        mut searched: impl FnMut(usize, TextEncoding),
+    ) -> Result<Option<Self>> {
         if order.words.is_empty() {
             return Ok(None);
         }
         let (mut forms, mut patterns, mut form_of, mut bytes_max) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut pattern_bytes = 0usize;
         for (word, text) in order.words.iter().enumerate() {
             let mut earlier: Vec<Vec<Place>> = Vec::new();
             for encoding in &order.encodings {
@@ -57,6 +62,10 @@ impl Literals {
                 let len = places.iter().filter_map(|place| place.iter().map(Vec::len).max()).sum();
                 bytes_max = bytes_max.max(len);
                 let (variants, is_whole) = variants(&places, order.ignore_case);
+                pattern_bytes += variants.iter().map(Vec::len).sum::<usize>();
+                if pattern_bytes > pattern_bytes_max {
+                    return Err(Error::misuse("the words are too much for one search: divide them"));
+                }
                 form_of.resize(form_of.len() + variants.len(), number(forms.len()));
                 patterns.extend(variants);
                 let compared = (!is_whole).then(|| text.as_str().into());
@@ -219,7 +228,7 @@ mod tests {
             ignore_case: true,
             ..Order::default()
         };
-        let literals = Literals::new(&order, |_, _| {}).unwrap().unwrap();
+        let literals = Literals::new(&order, usize::MAX, |_, _| {}).unwrap().unwrap();
         let mut starts = Vec::new();
         let note = |found: Found| {
             starts.push(found.start);

@@ -7,7 +7,7 @@ use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, DynDevice, coalesce};
 use cheetah_error::{Error, Result};
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt as _, future};
+use futures::{Stream, StreamExt as _, future};
 
 use crate::hit::Hit;
 use crate::seam::{Seams, Window};
@@ -65,23 +65,60 @@ enum Part {
     Absent(ByteRange),
 }
 
+/// A part of a source, in order, for [`run_parts`].
+#[derive(Debug)]
+pub enum SourcePart {
+    /// It was read, apart from ranges that cannot be.
+    Read(Vec<Piece>),
+    /// It was searched where it lies.
+    Searched(SearchedPart),
+    /// The source does not have it yet.
+    Absent(ByteRange),
+    /// The source failed as a whole.
+    Failed(Error),
+}
+
+/// A range that was searched alone: [`Search::scan_alone`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchedPart {
+    /// The range.
+    pub range: ByteRange,
+    /// Its first bytes, an [`edge`](crate::seam::Overlap::edge) of them.
+    pub head: Vec<u8>,
+    /// Its last bytes, as many.
+    pub tail: Vec<u8>,
+    /// The hits in its core, in order.
+    pub hits: Vec<Hit>,
+}
+
 /// A part of the work, in order.
 enum Step {
     Scan(Window),
-    Gap(Batch),
+    /// The result is there.
+    Done(Batch),
     Fail(Error),
 }
 
 /// Searches a device. Ranges that cannot be read are gaps. The stream ends after an error: the device failed as a whole, or there
 /// are too many hits. It may be dropped at any time; what it has returned by then is final.
 pub fn run(search: &Arc<Search>, device: &DynDevice, options: &RunOptions) -> BoxStream<'static, Result<Batch>> {
-    let (search, device) = (search.clone(), device.clone());
+    let device = device.clone();
     let parts = stream::iter(parts(device.geometry().size, options));
-    let reads = parts.map(move |part| read(device.clone(), part)).buffered(READ_AHEAD).map(Some);
+    run_parts(search, parts.map(move |part| read(device.clone(), part)).buffered(READ_AHEAD), options.workers)
+}
+
+/// Searches the parts of a source, which follow each other. The result is that of [`run()`].
+pub fn run_parts(
+    search: &Arc<Search>,
+    parts: impl Stream<Item = SourcePart> + Send + 'static,
+    workers: usize,
+) -> BoxStream<'static, Result<Batch>> {
+    let search = search.clone();
+    let reads = parts.map(Some);
     let steps = reads
         .chain(stream::iter([None]))
         .scan(Seams::new(search.overlap()), |seams, read| future::ready(Some(stream::iter(steps(seams, read)))));
-    let batches = steps.flatten().map(move |step| carry_out(search.clone(), step)).buffered(options.workers.max(1));
+    let batches = steps.flatten().map(move |step| carry_out(search.clone(), step)).buffered(workers.max(1));
     let mut has_failed = false;
     let until_failed = move |batch: &Result<Batch>| {
         let goes_on = !has_failed;
@@ -108,48 +145,53 @@ fn parts(size: u64, options: &RunOptions) -> impl Iterator<Item = Part> + Send +
     })
 }
 
-/// The result of reading a part.
-enum Read {
-    Pieces(Vec<Piece>),
-    Absent(ByteRange),
-    Failed(Error),
-}
-
-async fn read(device: DynDevice, part: Part) -> Read {
+async fn read(device: DynDevice, part: Part) -> SourcePart {
     let range = match part {
         Part::There(range) => range,
-        Part::Absent(range) => return Read::Absent(range),
+        Part::Absent(range) => return SourcePart::Absent(range),
     };
     // A task of its own, so that it goes on while the parts before it are searched.
     match tokio::spawn(async move { read_around(&device, range).await }).await {
-        Ok(Ok(pieces)) => Read::Pieces(pieces),
-        Ok(Err(error)) => Read::Failed(Error::device("reading the source")(error)),
-        Err(error) => Read::Failed(Error::failed(format!("reading {range}: {error}"))),
+        Ok(Ok(pieces)) => SourcePart::Read(pieces),
+        Ok(Err(error)) => SourcePart::Failed(Error::device("reading the source")(error)),
+        Err(error) => SourcePart::Failed(Error::failed(format!("reading {range}: {error}"))),
     }
 }
 
 /// What to do after a read; `None` stands for the end of the device.
-fn steps(seams: &mut Seams, read: Option<Read>) -> Vec<Step> {
+fn steps(seams: &mut Seams, part: Option<SourcePart>) -> Vec<Step> {
     let mut steps = Vec::new();
     let interrupt = |seams: &mut Seams, steps: &mut Vec<Step>| steps.extend(seams.finish().map(Step::Scan));
-    match read {
+    match part {
         None => interrupt(seams, &mut steps),
-        Some(Read::Absent(range)) => {
+        Some(SourcePart::Absent(range)) => {
             interrupt(seams, &mut steps);
             let why = "it was never read from its source".into();
-            steps.push(Step::Gap(Batch::gap(range, State::Unread, why)));
+            steps.push(Step::Done(Batch::gap(range, State::Unread, why)));
         }
-        Some(Read::Failed(error)) => {
+        Some(SourcePart::Failed(error)) => {
             interrupt(seams, &mut steps);
             steps.push(Step::Fail(error));
         }
-        Some(Read::Pieces(pieces)) => {
+        Some(SourcePart::Searched(part)) => {
+            let SearchedPart { range, head, tail, hits } = part;
+            let edge = seams.overlap().edge();
+            let core = seams.overlap().core(range).filter(|_| head.len() == edge && tail.len() == edge);
+            let Some(core) = core else {
+                steps.push(Step::Fail(Error::failed(format!("searching {range}: it has no edges"))));
+                return steps;
+            };
+            steps.extend(seams.push(range.offset, &head.into()).into_iter().map(Step::Scan));
+            steps.push(Step::Done(Batch { range: core, state: State::Read, why: None, hits }));
+            seams.resume(range.end(), &tail);
+        }
+        Some(SourcePart::Read(pieces)) => {
             for (range, read) in pieces {
                 match read {
                     Ok(data) => steps.extend(seams.push(range.offset, &data).into_iter().map(Step::Scan)),
                     Err(error) => {
                         interrupt(seams, &mut steps);
-                        steps.push(Step::Gap(Batch::gap(range, State::Unreadable, around::reason(&error))));
+                        steps.push(Step::Done(Batch::gap(range, State::Unreadable, around::reason(&error))));
                     }
                 }
             }
@@ -160,7 +202,7 @@ fn steps(seams: &mut Seams, read: Option<Read>) -> Vec<Step> {
 
 async fn carry_out(search: Arc<Search>, step: Step) -> Result<Batch> {
     let window = match step {
-        Step::Gap(gap) => return Ok(gap),
+        Step::Done(batch) => return Ok(batch),
         Step::Fail(error) => return Err(error),
         Step::Scan(window) => window,
     };

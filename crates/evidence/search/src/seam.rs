@@ -15,6 +15,21 @@ pub struct Overlap {
     pub after: usize,
 }
 
+impl Overlap {
+    /// The bytes at each edge of a range that was searched without its neighbours: with them, the rest is searched. See
+    /// [`Seams::resume`].
+    pub const fn edge(self) -> usize {
+        self.before + self.after
+    }
+
+    /// The part of a range whose matches are found without its neighbours; `None` if there is none.
+    pub fn core(self, range: ByteRange) -> Option<ByteRange> {
+        let from = range.offset.checked_add(self.before as u64)?;
+        let to = range.end().checked_sub(self.after as u64)?;
+        (range.len > self.edge() as u64).then(|| ByteRange::between(from, to))
+    }
+}
+
 /// Consecutive bytes of the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
@@ -43,6 +58,11 @@ impl Seams {
         Self { overlap, tail: Vec::new(), end: 0, owned: 0 }
     }
 
+    /// The overlap of its windows.
+    pub const fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+
     /// Takes the part that was read at `offset`, after those before. Returns the windows that are complete now: up to two, if
     /// the part does not follow the last one at once.
     pub fn push(&mut self, offset: u64, data: &Data) -> Vec<Window> {
@@ -66,6 +86,14 @@ impl Seams {
         self.tail = bytes.get((kept - start) as usize..).unwrap_or_default().to_vec();
         windows.push(Window { offset: start, bytes, own });
         windows
+    }
+
+    /// Goes on behind a range of which only the first [`edge`](Overlap::edge) were pushed, because its [`core`](Overlap::core) was
+    /// searched elsewhere. It ends at `end`, with the bytes `tail`, which are an edge, too.
+    pub fn resume(&mut self, end: u64, tail: &[u8]) {
+        self.tail = tail.to_vec();
+        self.end = end;
+        self.owned = end.saturating_sub(self.overlap.after as u64);
     }
 
     /// Returns the window that ends with the last part, if it has matches of its own.

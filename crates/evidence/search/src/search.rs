@@ -43,6 +43,22 @@ pub struct Pattern {
     pub has_assertions: bool,
 }
 
+/// What an order may take, compiled.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The bytes of all forms of all words together; the automaton takes about a hundred times as many.
+    pub pattern_bytes_max: usize,
+    /// The memory of all expressions together, in bytes.
+    pub expression_bytes_max: usize,
+}
+
+impl Default for Limits {
+    /// No limits beyond those of an order.
+    fn default() -> Self {
+        Self { pattern_bytes_max: usize::MAX, expression_bytes_max: usize::MAX }
+    }
+}
+
 /// An order, compiled.
 pub struct Search {
     patterns: Vec<Pattern>,
@@ -61,11 +77,20 @@ impl Search {
     ///
     /// `Kind::Misuse` if it asks for nothing, for too much, or for an expression that is wrong or has no maximum length.
     pub fn new(order: &Order) -> Result<Self> {
+        Self::within(order, Limits::default())
+    }
+
+    /// Compiles an order, if that takes no more than the limits.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn within(order: &Order, limits: Limits) -> Result<Self> {
         let order = order.checked()?;
         let pattern =
             |kind, name: &str| Pattern { kind, name: name.to_owned(), encodings: Vec::new(), has_assertions: false };
         let mut patterns: Vec<_> = order.words.iter().map(|word| pattern(PatternKind::Word, word)).collect();
-        let literals = Literals::new(&order, |word, encoding| {
+        let literals = Literals::new(&order, limits.pattern_bytes_max, |word, encoding| {
             patterns.get_mut(word).into_iter().for_each(|pattern| pattern.encodings.push(encoding));
         })?;
         let words = patterns.len();
@@ -84,6 +109,9 @@ impl Search {
                 pattern.encodings.push(encoding);
             }
             patterns.push(pattern);
+        }
+        if expressions.iter().map(Expression::memory_bytes).sum::<usize>() > limits.expression_bytes_max {
+            return Err(Error::misuse("the expressions are too much for one search: divide them"));
         }
         let longest = expressions.iter().map(|expression| expression.bytes_max);
         let longest = longest.chain(literals.iter().map(|literals| literals.bytes_max)).max().unwrap_or(1).max(1);
@@ -105,6 +133,18 @@ impl Search {
     /// The overlap that neighbouring windows need.
     pub const fn overlap(&self) -> Overlap {
         self.overlap
+    }
+
+    /// Finds the hits in the [`core`](Overlap::core) of the range of `bytes`, which begins at `offset`, without its neighbours.
+    ///
+    /// # Errors
+    ///
+    /// If there are more than a million.
+    pub fn scan_alone(&self, offset: u64, bytes: Vec<u8>) -> Result<Vec<Hit>> {
+        match self.overlap.core(ByteRange::new(offset, bytes.len() as u64)) {
+            Some(own) => self.scan(&Window { offset, bytes, own }),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Finds the hits that begin in the own range of a window, ordered by offset, length and pattern. The window reaches beyond

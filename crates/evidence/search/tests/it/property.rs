@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use crate::naive::{self, Place};
-use crate::support::{Disk, Searched, searched};
+use crate::support::{Disk, Searched, searched, searched_alone};
 
 const ENCODINGS: [&str; 5] = ["utf-8", "utf-16le", "utf-16be", "windows-1252", "shift_jis"];
 /// Words that occur often in text of few letters, also beyond ASCII; one whose bytes look like letters.
@@ -116,6 +116,20 @@ proptest! {
             prop_assert_eq!(&hit.before, &bytes[start - before..start]);
             prop_assert_eq!(&hit.after, &bytes[end..(end + context).min(bytes.len())]);
         }
+    }
+
+    #[test]
+    fn parts_that_are_searched_alone_give_the_hits_of_a_naive_search(
+        order in order(),
+        bytes in content(),
+        parts in prop::collection::vec((1usize..4000, any::<bool>()), 0..12),
+    ) {
+        prop_assume!(!order.words.is_empty() || !order.expressions.is_empty());
+        let whole = ByteRange::new(0, bytes.len() as u64);
+        let found = searched_alone(&order, &bytes, &parts);
+        assert_same(&found, &naive::hits(&order, &bytes, &[whole]))?;
+        prop_assert!(found.ended.is_ok() && found.outcome.coverage().is_whole());
+        prop_assert_eq!(found.hits, searched(&order, Disk::whole(bytes), &RunOptions::new(1)).hits);
     }
 
     #[test]

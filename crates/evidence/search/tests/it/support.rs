@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Error as DeviceError, Geometry, Io};
 use cheetah_error::Result;
-use cheetah_search::{Hit, Order, Outcome, RunOptions, Search, run};
-use futures::StreamExt as _;
+use cheetah_search::{Batch, Hit, Order, Outcome, RunOptions, Search, SearchedPart, SourcePart, run, run_parts};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, stream};
 
 /// Bytes of which some cannot be read.
 pub struct Disk {
@@ -49,11 +50,41 @@ pub struct Searched {
 pub fn searched(order: &Order, disk: Disk, options: &RunOptions) -> Searched {
     let search = Arc::new(Search::new(order).unwrap());
     let device: DynDevice = Arc::new(disk);
+    let batches = run(&search, &device, options);
+    collected(&search, device.geometry().size, batches)
+}
+
+/// Searches parts of these lengths of bytes: some are read, and the others searched alone, where that is possible.
+pub fn searched_alone(order: &Order, bytes: &[u8], parts: &[(usize, bool)]) -> Searched {
+    let search = Arc::new(Search::new(order).unwrap());
+    let edge = search.overlap().edge();
+    let mut at = 0;
+    let mut sources = Vec::new();
+    for (len, alone) in parts.iter().copied().chain([(bytes.len(), true)]) {
+        let part = bytes[at..(at + len).min(bytes.len())].to_vec();
+        let range = ByteRange::new(at as u64, part.len() as u64);
+        at += part.len();
+        if range.is_empty() {
+            continue;
+        }
+        sources.push(match search.overlap().core(range).filter(|_| alone) {
+            Some(_) => SourcePart::Searched(SearchedPart {
+                range,
+                head: part[..edge].to_vec(),
+                tail: part[part.len() - edge..].to_vec(),
+                hits: search.scan_alone(range.offset, part).unwrap(),
+            }),
+            None => SourcePart::Read(vec![(range, Ok(part.into()))]),
+        });
+    }
+    collected(&search, bytes.len() as u64, run_parts(&search, stream::iter(sources), 3))
+}
+
+fn collected(search: &Search, size: u64, mut batches: BoxStream<'static, Result<Batch>>) -> Searched {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
-        let mut outcome = Outcome::new(device.geometry().size, search.patterns().len());
+        let mut outcome = Outcome::new(size, search.patterns().len());
         let (mut hits, mut at, mut ended) = (Vec::new(), 0, Ok(()));
-        let mut batches = run(&search, &device, options);
         while let Some(batch) = batches.next().await {
             match batch {
                 Ok(batch) => {
