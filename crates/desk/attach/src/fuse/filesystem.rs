@@ -10,8 +10,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use cheetah_device::{ByteRange, Data};
+use cheetah_device::{ByteRange, Data, buffers};
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -257,7 +256,11 @@ impl Filesystem for ViewFiles {
         }
         // At most the size of the request.
         let Ok(len) = u32::try_from(range.len) else { return reply.error(Errno::EINVAL) };
-        let data = Data::from(Bytes::copy_from_slice(&data[..len as usize]));
+        // The next request overwrites this one's memory, so that it is copied: into a reused buffer, as fresh memory costs
+        // page faults.
+        let mut copy = buffers::empty(len as usize);
+        copy.extend_from_slice(&data[..len as usize]);
+        let data = Data::from(buffers::share(copy));
         let fua = flags.0 & libc::O_DSYNC != 0;
         task::run(&self.runtime, REQUEST, async move {
             match view.write(offset, data, fua).await {

@@ -149,10 +149,15 @@ impl ChunkCache {
         }
     }
 
+    /// Whether something must be dropped to hold `len` more bytes.
+    pub(super) fn lacks_room(&self, len: u64) -> bool {
+        (self.held + self.in_flight).saturating_add(len) > self.budget
+    }
+
     /// Makes room for `len` bytes by dropping chunks that were read, then those of `idle` streams. Returns false if
     /// that does not suffice.
     pub(super) fn make_room(&mut self, len: u64, idle: impl Fn(CursorId) -> bool, stats: &mut PrefetchStats) -> bool {
-        while (self.held + self.in_flight).saturating_add(len) > self.budget {
+        while self.lacks_room(len) {
             let idle_chunk = |(_, offset): (&PrefetchId, &u64)| {
                 self.chunks.get(offset).is_some_and(|chunk| idle(chunk.owner)).then_some(*offset)
             };

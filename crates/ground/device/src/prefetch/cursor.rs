@@ -42,12 +42,19 @@ const SETBACK_MAX: u64 = 64 * MIB;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CursorId(pub(super) u64);
 
+/// When a stream was last read from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastUse {
+    pub(super) at: Duration,
+    /// The bytes that all reads had taken by then.
+    pub(super) taken_bytes: u64,
+}
+
 /// One stream. Offsets are mirrored by [`view`](Self::view) if it goes down.
 #[derive(Debug)]
 pub(super) struct Cursor {
     pub(super) id: CursorId,
-    /// When it was last read from.
-    pub(super) used_at: Duration,
+    pub(super) used: LastUse,
     direction: Direction,
     /// The size of the device.
     size: u64,
@@ -108,7 +115,7 @@ impl Cursor {
         read: ByteRange,
         through: bool,
         size: u64,
-        now: Duration,
+        used: LastUse,
     ) -> Self {
         let sparse = found.step.map_or(1, |step| step.div_ceil(read.len).max(1));
         let shape = match found.step.filter(|_| !through) {
@@ -121,7 +128,7 @@ impl Cursor {
         };
         let mut cursor = Self {
             id,
-            used_at: now,
+            used,
             direction: found.direction,
             size,
             shape,
@@ -179,8 +186,8 @@ impl Cursor {
 
     /// Notes a read of this stream. Returns false if the reader skips most of the bytes it passes, so that it is no
     /// stream.
-    pub(super) fn advance(&mut self, range: ByteRange, now: Duration) -> bool {
-        self.used_at = now;
+    pub(super) fn advance(&mut self, range: ByteRange, used: LastUse) -> bool {
+        self.used = used;
         let read = self.view(range);
         let mut turned = false;
         match &mut self.shape {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::cursor::{Cursor, CursorId};
+use smallvec::SmallVec;
+
+use super::cursor::{Cursor, CursorId, LastUse};
 use super::history::{DetectedStream, History};
 use super::stats::StreamStats;
 use crate::ByteRange;
@@ -12,9 +14,17 @@ const CURSORS: usize = 64;
 /// A stream that has not been read from for this long has no claim on memory any more.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
+/// Cursors by their names, sorted.
+pub(super) type CursorIds = SmallVec<[CursorId; CURSORS]>;
+
 /// All cursors, and the history of reads that belong to none.
 pub(super) struct Cursors {
     size: u64,
+    /// A stream that has not been read from while reads took this many bytes has no claim on memory either: it has
+    /// probably ended, as that of a file that was read to its end.
+    idle_after_bytes: u64,
+    /// The bytes that reads have taken.
+    taken_bytes: u64,
     cursors: Vec<Cursor>,
     history: History,
     next_id: u64,
@@ -24,8 +34,16 @@ pub(super) struct Cursors {
 
 impl Cursors {
     /// No cursors yet, for a device of `size` bytes.
-    pub(super) fn new(size: u64) -> Self {
-        Self { size, cursors: Vec::with_capacity(CURSORS), history: History::new(), next_id: 1, turn: 0 }
+    pub(super) fn new(size: u64, idle_after_bytes: u64) -> Self {
+        Self {
+            size,
+            idle_after_bytes,
+            taken_bytes: 0,
+            cursors: Vec::with_capacity(CURSORS),
+            history: History::new(),
+            next_id: 1,
+            turn: 0,
+        }
     }
 
     /// Assigns a read to a cursor, if it belongs to a stream. `through` decides whether the gaps of a strided stream
@@ -36,10 +54,12 @@ impl Cursors {
         now: Duration,
         through: impl FnOnce(&DetectedStream) -> bool,
     ) -> Option<CursorId> {
+        self.taken_bytes = self.taken_bytes.saturating_add(read.len);
+        let used = LastUse { at: now, taken_bytes: self.taken_bytes };
         let nearest = self.cursors.iter_mut().filter_map(|cursor| Some((cursor.distance(read)?, cursor)));
         if let Some((_, cursor)) = nearest.min_by_key(|(distance, _)| *distance) {
             let id = cursor.id;
-            if cursor.advance(read, now) {
+            if cursor.advance(read, used) {
                 return Some(id);
             }
             self.cursors.retain(|cursor| cursor.id != id);
@@ -48,10 +68,10 @@ impl Cursors {
         let id = CursorId(self.next_id);
         self.next_id += 1;
         if self.cursors.len() == CURSORS {
-            let oldest = (0..CURSORS).min_by_key(|at| self.cursors[*at].used_at)?;
+            let oldest = (0..CURSORS).min_by_key(|at| self.cursors[*at].used.at)?;
             self.cursors.swap_remove(oldest);
         }
-        self.cursors.push(Cursor::new(id, &found, read, through(&found), self.size, now));
+        self.cursors.push(Cursor::new(id, &found, read, through(&found), self.size, used));
         Some(id)
     }
 
@@ -66,19 +86,27 @@ impl Cursors {
 
     /// Returns the number of streams with a claim on memory.
     pub(super) fn active(&self, now: Duration) -> u64 {
-        self.cursors.iter().filter(|cursor| is_active(cursor, now)).count() as u64
+        self.cursors.iter().filter(|cursor| self.is_active(cursor, now)).count() as u64
     }
 
-    /// Whether the chunks of that cursor may be dropped.
-    pub(super) fn is_idle(&self, id: CursorId, now: Duration) -> bool {
-        !self.cursors.iter().any(|cursor| cursor.id == id && is_active(cursor, now))
+    /// Returns the streams whose chunks may not be dropped.
+    pub(super) fn active_ids(&self, now: Duration) -> CursorIds {
+        let active = self.cursors.iter().filter(|cursor| self.is_active(cursor, now));
+        let mut ids: CursorIds = active.map(|cursor| cursor.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    fn is_active(&self, cursor: &Cursor, now: Duration) -> bool {
+        now.saturating_sub(cursor.used.at) < IDLE_AFTER
+            && self.taken_bytes - cursor.used.taken_bytes <= self.idle_after_bytes
     }
 
     /// Returns the `nth` cursor of this round, if it is active.
-    pub(super) fn in_turn(&mut self, nth: usize, now: Duration) -> Option<&mut Cursor> {
+    pub(super) fn in_turn(&self, nth: usize, now: Duration) -> Option<&Cursor> {
         let count = self.cursors.len();
         let at = (self.turn + nth).checked_rem(count)?;
-        self.cursors.get_mut(at).filter(|cursor| is_active(cursor, now))
+        self.cursors.get(at).filter(|cursor| self.is_active(cursor, now))
     }
 
     /// Starts a round one cursor later than the last; returns its length.
@@ -89,7 +117,7 @@ impl Cursors {
 
     pub(super) fn stats(&self) -> Vec<StreamStats> {
         let mut latest_first: Vec<&Cursor> = self.cursors.iter().collect();
-        latest_first.sort_by_key(|cursor| std::cmp::Reverse(cursor.used_at));
+        latest_first.sort_by_key(|cursor| std::cmp::Reverse(cursor.used.at));
         let stats = |cursor: &&Cursor| StreamStats {
             pattern: cursor.pattern(),
             position: cursor.position(),
@@ -97,8 +125,4 @@ impl Cursors {
         };
         latest_first.iter().map(stats).collect()
     }
-}
-
-fn is_active(cursor: &Cursor, now: Duration) -> bool {
-    now.saturating_sub(cursor.used_at) < IDLE_AFTER
 }

@@ -75,7 +75,7 @@ impl PrefetchEngine {
     pub(super) fn new(config: PrefetchConfig, size: u64) -> Self {
         Self {
             config,
-            cursors: Cursors::new(size),
+            cursors: Cursors::new(size, config.budget_bytes),
             cache: ChunkCache::new(config.budget_bytes),
             link: LinkWindow::new(config.window_bytes_first),
             writes: ActiveWrites::default(),
@@ -303,9 +303,12 @@ impl PrefetchEngine {
         if in_flight > 0 && (in_flight.saturating_add(bytes) > room || self.link.must_drain(now)) {
             return FetchStart::LinkFull;
         }
-        let cursors = &self.cursors;
-        if !self.cache.make_room(bytes, |other| other != owner && cursors.is_idle(other, now), &mut self.stats) {
-            return FetchStart::MemoryFull;
+        if self.cache.lacks_room(bytes) {
+            let active = self.cursors.active_ids(now);
+            let idle = |other: CursorId| other != owner && active.binary_search(&other).is_err();
+            if !self.cache.make_room(bytes, idle, &mut self.stats) {
+                return FetchStart::MemoryFull;
+            }
         }
         for range in absent {
             let id = PrefetchId(self.next_fetch);

@@ -30,8 +30,9 @@
 //! # Resident data
 //!
 //! Chunks are held until they have been read, and a little longer; then they are the first to be dropped when memory is
-//! needed. Unread chunks are dropped only when their stream is idle; until then, a stream that needs room fetches
-//! nothing. A read that overlaps an in-flight fetch waits for that fetch, and requests only the rest from the device.
+//! needed. Unread chunks are dropped only when their stream is idle: not read from for two seconds, or while others read
+//! as many bytes as the budget has. Until then, a stream that needs room fetches nothing. A read that overlaps an
+//! in-flight fetch waits for that fetch, and requests only the rest from the device.
 //!
 //! # Correctness
 //!

@@ -207,6 +207,35 @@ fn steps_back_within_a_file_waste_little() {
     assert!(unread < asked, "{unread} unread for {asked} read");
 }
 
+/// Reads as a kernel makes them of a file: first a little, then twice as much each time, up to 256 KiB.
+fn file(from: u64, len: u64) -> Vec<ByteRange> {
+    let (mut at, mut read, mut reads) = (from, 16 * KIB, Vec::new());
+    while at < from + len {
+        let here = read.min(from + len - at);
+        reads.push(ByteRange::new(at, here));
+        (at, read) = (at + here, (2 * read).min(256 * KIB));
+    }
+    reads
+}
+
+#[test]
+fn files_that_were_read_to_their_ends_leave_the_memory_to_others() {
+    // As tar reads a tree: the files lie side by side, and are read in another order.
+    let mut random = Random(9);
+    let mut at = 0;
+    let mut files = Vec::new();
+    for _ in 0..800 {
+        let len = 256 * KIB + random.below(500) * 4 * KIB;
+        files.push((random.below(1 << 30), file(at, len)));
+        at += len;
+    }
+    files.sort_unstable_by_key(|(order, _)| *order);
+    let trace = files.into_iter().flat_map(|(_, reads)| reads).collect();
+    // Fast enough for many files within the two seconds after which a stream is idle.
+    let outcomes = run_plain(Wire::new(10_000, 100), vec![Reader::new(trace)]);
+    assert!(outcomes.stats.used_bytes * 3 > outcomes.read_bytes * 2, "{:?}", outcomes.stats);
+}
+
 #[test]
 fn recorded_listings_get_faster_and_waste_little() {
     for text in [include_str!("../../tests/traces/ext4-fls.txt"), include_str!("../../tests/traces/ntfs-fls.txt")] {
