@@ -20,7 +20,8 @@ use crate::ui::Ui;
 pub use asking::ask;
 pub use cheetah_room::upkeep::{Upkeep, server_at};
 pub use nodes::{
-    answering, expected, node_address, node_addresses, notify_servers, servers_of_room, shown as shown_server,
+    RoomServers, answering, expected, node_address, node_addresses, notify_servers, servers_of_room,
+    shown as shown_server,
 };
 
 /// How a command takes part in a room.

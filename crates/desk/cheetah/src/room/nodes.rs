@@ -120,18 +120,26 @@ fn acting_in() -> Option<Room> {
     own_room(credential.room()?).ok().flatten()
 }
 
-/// The room in which this process acts, by name, and the servers of its members; `None` if this machine does not have the
-/// room's key.
+/// The servers of a room's members.
+#[derive(Debug)]
+pub struct RoomServers {
+    /// The room's name.
+    pub room: String,
+    /// Each server, with its member.
+    pub servers: Vec<(Member, Server)>,
+}
+
+/// The servers of the room in which this process acts; `None` if this machine does not have the room's key.
 ///
 /// # Errors
 ///
 /// If its register cannot be read.
-pub fn servers_of_room() -> Result<Option<(String, Vec<(Member, Server)>)>> {
+pub fn servers_of_room() -> Result<Option<RoomServers>> {
     let Some(room) = acting_in() else { return Ok(None) };
     let members = room.register()?.members().to_vec();
     let members = members.into_iter().filter(|member| member.revoked.is_none());
     let found = members.flat_map(|member| servers(&member).into_iter().map(move |server| (member.clone(), server)));
-    Ok(Some((room.name().to_owned(), found.collect())))
+    Ok(Some(RoomServers { room: room.name().to_owned(), servers: found.collect() }))
 }
 
 /// The nodes of the room in which this process acts, with the names of their machines.

@@ -10,7 +10,7 @@ use cheetah_room::{Host, Member, register::Server};
 use cheetah_tls::{Expected, Role};
 
 use crate::failure::{Failure, Result};
-use crate::room::{expected, node_address, servers_of_room, shown_server};
+use crate::room::{RoomServers, expected, node_address, servers_of_room, shown_server};
 
 /// The most machines that are watched.
 const MACHINES_MAX: usize = 10_000;
@@ -46,16 +46,15 @@ impl Wanted {
 
     /// Whether there is any machine now.
     pub fn has_any(&self) -> Result<bool> {
-        Ok(self.room()?.is_some() || !self.nodes.is_empty())
-    }
-
-    fn room(&self) -> Result<Option<(String, Vec<(Member, Server)>)>> {
-        Ok(servers_of_room()?)
+        Ok(!self.nodes.is_empty() || servers_of_room()?.is_some())
     }
 
     /// The name of the room, and the machines as of now, each once.
     pub fn now(&self) -> Result<(Option<String>, Vec<Target>)> {
-        let (room, servers) = self.room()?.map_or((None, Vec::new()), |(room, servers)| (Some(room), servers));
+        let (room, servers) = match servers_of_room()? {
+            Some(RoomServers { room, servers }) => (Some(room), servers),
+            None => (None, Vec::new()),
+        };
         let mut found: Vec<Target> = Vec::new();
         let of_room = servers.iter().filter_map(|(member, server)| of_server(member, server));
         for target in of_room.chain(self.nodes.iter().cloned()).chain(self.of_drives()) {
