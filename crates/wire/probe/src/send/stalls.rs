@@ -17,7 +17,7 @@ use crate::clock::Nanos;
 /// The shortest stall that is noted: the clock is read far more often, and ticks of the kernel take less.
 const STALL: Duration = Duration::from_micros(20);
 /// How long waking up may take without being a stall.
-const WAKE: Duration = super::wait::SPIN;
+const WAKE: Duration = Duration::from_micros(300);
 const RUN_QUEUE: &str = "/proc/thread-self/schedstat";
 
 /// The longest stalls during a train, in nanoseconds; 0 if there was none of at least 20 µs.
