@@ -10,6 +10,7 @@ use cheetah_device::cache::CachePlace;
 use cheetah_device::path_text::text_to_path;
 use cheetah_device::size::BadSize;
 use cheetah_drive::fill::FillObserver;
+use cheetah_unlock::Keys;
 
 use crate::link::LinkUse;
 
@@ -45,6 +46,8 @@ pub struct Access {
     pub replace_after: Option<Duration>,
     /// Whether it will be read from start to end. Otherwise an image that can only be read so is refused.
     pub in_order: bool,
+    /// The keys that are tried on encrypted volumes; `None` if these are left as they are.
+    pub unlock: Option<Arc<Keys>>,
     /// How long a node may be silent.
     pub timeout: Duration,
 }
@@ -66,6 +69,7 @@ impl Access {
             half_loaded,
             replace_after: None,
             in_order: true,
+            unlock: None,
             timeout,
         }
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cheetah_device::cache::{Cache, CacheConfig};
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::{DynDevice, Size};
-use cheetah_volume::foresight::Foresight;
+use cheetah_unlock::Unlocked;
+use cheetah_volume::foresight::{Foresight, OpenedVolumes};
 
 use crate::access::Access;
 use crate::stats::Stats;
@@ -20,8 +21,8 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Puts the layers that `access` asks for above the remote `source`, whose sectors have `sector_bytes`, if known.
-    pub(crate) fn over(source: DynDevice, access: &Access, sector_bytes: Option<u32>) -> Result<(DynDevice, Self)> {
+    /// Puts a cache and prefetching above the remote `source`, as `access` asks for.
+    pub(crate) fn over(source: DynDevice, access: &Access) -> Result<(DynDevice, Self)> {
         let (mut device, mut layers) = (source, Self::default());
         if let Some(option) = &access.cache {
             let (place, budget_bytes) = (option.place.clone(), option.size.0);
@@ -40,13 +41,27 @@ impl Layers {
             device = prefetch.clone();
             layers.prefetch = Some(prefetch);
         }
-        // On top, where it sees tools' reads and no prefetching.
-        if let (Some(option), Some(cache), true) = (&access.cache, &layers.cache, access.foresight) {
-            let foresight = Foresight::new(device, Arc::clone(cache), option.size.0, sector_bytes);
-            device = foresight.clone();
-            layers.foresight = Some(foresight);
-        }
         Ok((device, layers))
+    }
+
+    /// Puts foresight above `device`, the top of these layers, if `access` asks for it: where it sees tools' reads and no
+    /// prefetching. Sectors have `sector_bytes`, if known. Its surveys see the opened volumes decrypted.
+    pub(crate) fn foresee_over(
+        &mut self,
+        device: DynDevice,
+        access: &Access,
+        sector_bytes: Option<u32>,
+        unlocked: Option<&Arc<Unlocked>>,
+    ) -> DynDevice {
+        let (Some(option), Some(cache), true) = (&access.cache, &self.cache, access.foresight) else { return device };
+        let opened = unlocked.map(|unlocked| {
+            let (volumes, unlocked) =
+                (unlocked.opened.iter().map(|volume| volume.range).collect(), Arc::clone(unlocked));
+            OpenedVolumes { volumes, over: Arc::new(move |below| unlocked.over(below)) }
+        });
+        let foresight = Foresight::new(device, Arc::clone(cache), option.size.0, sector_bytes, opened);
+        self.foresight = Some(foresight.clone());
+        foresight
     }
 
     /// Whether foresight is among them.

@@ -29,6 +29,7 @@ mod web;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
+pub use cheetah_unlock::{Keys, OpenedVolume, StillLocked, Unlocked};
 pub use contents::{UnreadVolume, unread_volumes};
 pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;

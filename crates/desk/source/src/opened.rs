@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use cheetah_device::overlay::Overlay;
 use cheetah_device::path_text::path_to_text;
+use cheetah_device::window::Window;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, Image, OpenOptions};
 use cheetah_image::{Evidence, Identity, Kind, Source};
+use cheetah_unlock::{Unlocked, unlock};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
@@ -42,6 +44,10 @@ pub struct OpenedSource {
     pub unread_volumes: Vec<UnreadVolume>,
     /// The source as it is read through its layers, if it is a drive or behind a link: it is looked at later.
     behind: Option<Source>,
+    /// Its encrypted volumes, if keys were given: those that are open, and those that stay locked.
+    pub unlocked: Option<Arc<Unlocked>>,
+    /// The device below an overlay, of which opened volumes are read.
+    base: DynDevice,
     reached: SourceConnections,
     closing: Closing,
     meter: Option<Arc<ReadCounter>>,
@@ -74,6 +80,9 @@ impl OpenedSource {
             Some(path) => Self::some_drive(&path, access).await?,
             None => Self::source(text, access).await?,
         };
+        if let Some(unlocked) = &opened.unlocked {
+            opened.unread_volumes.retain(|volume| !was_tried(unlocked, volume));
+        }
         if let Some(place) = &access.overlay {
             opened.device = overlay(opened.device, place)?;
         }
@@ -116,8 +125,11 @@ impl OpenedSource {
         // Its source is behind a link, and the drive keeps what a look reads.
         let behind = Some(image_on(file, device.clone()));
         let unread_volumes = Vec::new();
+        let unlocked = unlocked(&device, access, file.image.as_ref().and_then(|image| image.sector_size)).await;
         Ok(Some(Self {
+            base: device.clone(),
             device,
+            unlocked,
             name,
             identity,
             lost,
@@ -153,8 +165,11 @@ impl OpenedSource {
         lost.extend(file.image.as_ref().and_then(Image::note).map(|note| format!("{}: {note}", file.name)));
         // A drive that is written to is no evidence.
         let behind = (!access.writable).then(|| image_on(file, device.clone()));
+        let unlocked = unlocked(&device, access, file.image.as_ref().and_then(|image| image.sector_size)).await;
         Ok(Self {
+            base: device.clone(),
             device,
+            unlocked,
             name: name_of(file),
             identity: drive_identity(file),
             lost,
@@ -184,14 +199,19 @@ impl OpenedSource {
         let reached = SourceConnections::Servers(connection(&source.identity).into_iter().collect());
         let (device, meter) = ReadCounter::over(source.device);
         let (name, identity, notes) = (source.name, source.identity, source.notes);
-        let (device, layers) = match is_remote {
-            true => Layers::over(device, access, identity.sector_size)?,
+        let (device, mut layers) = match is_remote {
+            true => Layers::over(device, access)?,
             false => (device, Layers::default()),
         };
+        // Above the cache, which holds ciphertext only.
+        let unlocked = unlocked(&device, access, identity.sector_size).await;
+        let device = layers.foresee_over(device, access, identity.sector_size, unlocked.as_ref());
         let through_layers = || Source { notes, ..Source::new(device.clone(), identity.clone(), name.clone()) };
         let behind = is_remote.then(through_layers);
         Ok(Self {
+            base: device.clone(),
             device,
+            unlocked,
             name,
             identity,
             lost,
@@ -217,8 +237,12 @@ impl OpenedSource {
         &self,
         patience: Duration,
     ) -> Option<impl Future<Output = Vec<UnreadVolume>> + Send + use<>> {
-        let source = self.behind.clone()?;
-        Some(async move { unread_volumes(&source, patience).await })
+        let (source, unlocked) = (self.behind.clone()?, self.unlocked.clone());
+        Some(async move {
+            let mut volumes = unread_volumes(&source, patience).await;
+            volumes.retain(|volume| unlocked.as_ref().is_none_or(|unlocked| !was_tried(unlocked, volume)));
+            volumes
+        })
     }
 
     /// Returns every doubt about it: those that were found when it was opened, and those of a later look, which may
@@ -229,6 +253,22 @@ impl OpenedSource {
             doubts.extend(looking.await);
         }
         doubts
+    }
+
+    /// Returns the opened volumes, decrypted, each with the end of its name: `p2.unlocked`, or `unlocked` for the whole source.
+    ///
+    /// # Errors
+    ///
+    /// If a volume lies beyond the source.
+    pub fn opened_volumes(&self) -> Result<Vec<(String, DynDevice)>> {
+        let Some(unlocked) = &self.unlocked else { return Ok(Vec::new()) };
+        let whole = unlocked.over(self.base.clone());
+        let named = unlocked.opened.iter().map(|volume| {
+            let name = volume.partition.map_or("unlocked".to_owned(), |number| format!("p{number}.unlocked"));
+            let window = Window::new(whole.clone(), volume.range).map_err(Error::device("showing an opened volume"))?;
+            Ok((name, Arc::new(window) as DynDevice))
+        });
+        named.collect()
     }
 
     /// Returns its size.
@@ -286,13 +326,25 @@ impl OpenedSource {
             );
         }
         self.layers.log();
-        drop((self.device, self.layers));
+        drop((self.device, self.base, self.layers));
         match self.closing {
             Closing::Drive(drive) => Ok(drive.close().await?),
             Closing::Filling(filling) => Ok(filling.close().await?),
             Closing::Nothing => Ok(()),
         }
     }
+}
+
+/// The encrypted volumes of a device, if keys are to be tried on them.
+async fn unlocked(device: &DynDevice, access: &Access, sector_bytes: Option<u32>) -> Option<Arc<Unlocked>> {
+    let keys = access.unlock.as_ref()?;
+    Some(Arc::new(unlock(device, sector_bytes.into(), keys).await))
+}
+
+/// Whether keys were tried on a volume: then more is known of it than its format.
+fn was_tried(unlocked: &Unlocked, volume: &UnreadVolume) -> bool {
+    let opened = unlocked.opened.iter().map(|opened| opened.partition);
+    opened.chain(unlocked.locked.iter().map(|locked| locked.partition)).any(|partition| partition == volume.partition)
 }
 
 /// What is in doubt about a source, and its volumes that are not read.

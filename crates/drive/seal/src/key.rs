@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cheetah_kit::locked::Locked;
 use cheetah_kit::random;
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use zeroize::Zeroizing;
 
 use crate::error::SealError;
-use crate::locked::Locked;
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;

@@ -13,10 +13,10 @@
 //! | [`age`] | the drive's key, wrapped in the `age` format |
 //! | [`key`] | the drive's key, and the keys derived from it |
 //!
-//! And with I/O: [`device`], the sealed device over the device of the nodes; [`locked`], memory that is kept out of swap
-//! and core dumps; [`keyring`], the identities of the process.
+//! And with I/O: [`device`], the sealed device over the device of the nodes; [`keyring`], the identities
+//! of the process. Keys are in [locked memory](cheetah_kit::locked).
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod age;
 pub mod device;
@@ -24,8 +24,6 @@ pub mod epoch;
 pub mod error;
 pub mod key;
 pub mod keyring;
-#[allow(unsafe_code)]
-pub mod locked;
 pub mod log;
 pub mod record;
 pub mod stamp;

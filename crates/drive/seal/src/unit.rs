@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use cheetah_kit::locked::Locked;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 
 use crate::epoch::Epoch;
 use crate::error::SealError;
 use crate::key::DriveKey;
-use crate::locked::Locked;
 use crate::stamp::Stamp;
 use crate::units::TRAILER_BYTES;
 

@@ -4,6 +4,8 @@
 
 pub mod clock;
 mod crc64;
+#[allow(unsafe_code)]
+pub mod locked;
 pub mod number;
 pub mod percent;
 pub mod random;

@@ -30,6 +30,7 @@ pub mod split;
 pub mod store_answer;
 pub mod survey;
 pub mod tls_handshake;
+pub mod unlock_header;
 pub mod upload_record;
 
 use peak_alloc::PeakAlloc;
@@ -64,7 +65,7 @@ pub(crate) fn edited(bytes: &[u8], edits: &[u8]) -> Vec<u8> {
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("aff4", aff4::run),
     ("certificate", certificate::run),
     ("client_handshake", client_handshake::run),
@@ -87,6 +88,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("store_answer", store_answer::run),
     ("survey", survey::run),
     ("tls_handshake", tls_handshake::run),
+    ("unlock_header", unlock_header::run),
     ("upload_record", upload_record::run),
 ];
 

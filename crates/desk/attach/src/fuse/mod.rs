@@ -48,10 +48,12 @@ type Ended = watch::Receiver<Option<End>>;
 type End = std::result::Result<(), Arc<str>>;
 
 /// How to mount.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MountOptions {
     /// The name of the files: `NAME.raw` and `NAME.pN.raw`.
     pub name: String,
+    /// Further devices and their names, which follow that of the files: `NAME.` and theirs and `.raw`. They are read-only.
+    pub besides: Vec<(String, DynDevice)>,
     /// Whether the files can be written; the device must be writable, too.
     pub writable: bool,
     /// Whether all users may use the files, which are evidence. Root may allow that, and other users if `user_allow_other`
@@ -72,6 +74,7 @@ impl MountOptions {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            besides: Vec::new(),
             writable: false,
             allow_other: false,
             sectors: SectorSize::Unknown,
@@ -102,7 +105,10 @@ pub async fn mount(device: DynDevice, dir: &Path, options: MountOptions) -> Resu
     let dir = blocking(move || kernel::check_directory(&dir)).await?;
     let writable = options.writable && device.geometry().writable;
     let device: DynDevice = if writable { device } else { Arc::new(ReadOnly::new(device)) };
-    let (views, remarks) = views(&device, &options.name, options.sectors).await?;
+    let (mut views, remarks) = views(&device, &options.name, options.sectors).await?;
+    views.extend(options.besides.iter().map(|(name, device)| {
+        FileView::new(format!("{}.{name}.raw", options.name), Arc::new(ReadOnly::new(Arc::clone(device))))
+    }));
     let files = views.iter().map(|view| view.name.clone()).collect();
     let access = FileAccess { writable, allow_other: options.allow_other };
     let filesystem = ViewFiles::new(views, access, options.read_ahead_bytes, Handle::current());

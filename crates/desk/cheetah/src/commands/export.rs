@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cheetah_device::{Size, os_error};
-use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, ServerConfig, SingleExport, serve};
+use cheetah_device::{DynDevice, Error as DeviceError, Size, os_error};
+use cheetah_nbd::server::{Export, Exports, Listener, MEMORY_BYTES_USUAL, ServerConfig, SingleExport, serve};
 use cheetah_source::OpenedSource;
 use cheetah_tls::{ServerTls, credential_store};
 
@@ -24,7 +24,8 @@ use crate::ui::Ui;
 
 Any NBD client can read it: qemu, nbd-client, nbdcopy, another Cheetah. The name of the export is the drive's name, and \
 it is also the default export. It is read-only, unless --writable; --overlay keeps the clients' writes outside the \
-drive. A drive created with --lazy fills while it is exported.
+drive. A drive created with --lazy fills while it is exported. An encrypted partition that --unlock opens is a further \
+export, NAME.pN.unlocked.
 
   cheetah export case42.drive --unix /run/case42.sock
   cheetah export case42.drive --listen 127.0.0.1:10900
@@ -66,7 +67,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
 async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> Result<()> {
     let (listener, tls, uri) = listen(args, &opened.name).await?;
     let size = Size(opened.size());
-    let only = SingleExport::described_by_name(opened.name.clone(), opened.device.clone());
+    let exports = WithOpenedVolumes::of(opened)?;
     let value = answers::Export::Ready {
         filling: opened.filled().is_some(),
         name: &opened.name,
@@ -80,11 +81,38 @@ async fn offer(args: &Args, opened: &OpenedSource, stop: &mut Stop, ui: Ui) -> R
     let config = ServerConfig { memory_bytes_max: MEMORY_BYTES_USUAL, tls, ..ServerConfig::default() };
     tokio::select! {
         never = lazy::tell(opened.filled(), &args.source, ui) => match never {},
-        never = serve(listener, Arc::new(only), config) => match never {},
+        never = serve(listener, Arc::new(exports), config) => match never {},
         signal = stop.asked() => {
             tracing::info!("{signal}: no longer serving");
             opened.device.flush().await.context("written data may not be on the drive")
         }
+    }
+}
+
+/// A source, and the encrypted volumes of it that were opened.
+struct WithOpenedVolumes {
+    source: SingleExport,
+    volumes: Vec<SingleExport>,
+}
+
+impl WithOpenedVolumes {
+    fn of(opened: &OpenedSource) -> Result<Self> {
+        let named = |(name, device): (String, DynDevice)| {
+            SingleExport::described_by_name(format!("{}.{name}", opened.name), device)
+        };
+        let volumes = opened.opened_volumes()?.into_iter().map(named).collect();
+        let source = SingleExport::described_by_name(opened.name.clone(), opened.device.clone());
+        Ok(Self { source, volumes })
+    }
+}
+
+impl Exports for WithOpenedVolumes {
+    fn list(&self) -> Vec<String> {
+        std::iter::once(&self.source).chain(&self.volumes).map(|export| export.name.clone()).collect()
+    }
+
+    fn open(&self, name: &str, contexts: &[String]) -> std::result::Result<Export, DeviceError> {
+        self.volumes.iter().find(|volume| volume.name == name).unwrap_or(&self.source).open(name, contexts)
     }
 }
 

@@ -24,11 +24,13 @@ use crate::ui::Ui;
 
 case42.drive becomes DIR/case42.raw, and each of its partitions DIR/case42.pN.raw, for any tool that reads raw \
 images. The files are read-only, unless --writable. Only you can use them, also if you are root, unless --allow-other. For tools that must be able to write, --overlay keeps their \
-writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted.
+writes outside the drive, which does not change. A drive created with --lazy fills while it is mounted. An encrypted \
+partition that --unlock opens is also there decrypted, as DIR/case42.pN.unlocked.raw.
 
   cheetah mount case42.drive /mnt/case42
   cheetah mount case42.drive /mnt/case42 --overlay memory:4GiB
-  cheetah mount disk.raw /mnt/disk --background")]
+  cheetah mount disk.raw /mnt/disk --background
+  cheetah mount laptop.E01 /mnt/laptop --unlock keys.txt")]
 pub struct Args {
     /// A drive file, an image (raw, compressed, in parts, E01, AFF4, QCOW2, VMDK, VHD, VHDX), a disk, or an nbd://,
     /// iscsi://, https:// or s3:// URI
@@ -77,6 +79,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let options = MountOptions {
         writable: access.writable || access.overlay.is_some(),
         allow_other: args.allow_other,
+        besides: opened.opened_volumes()?,
         // Foresight prefetches the ranges that will be read; the kernel's read-ahead would only fetch the bytes that
         // follow.
         read_ahead_bytes: if opened.is_foreseen() { 4096 } else { as_usual.read_ahead_bytes },

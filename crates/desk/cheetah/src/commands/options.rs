@@ -1,7 +1,7 @@
 //! Options shared by several verbs.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use cheetah_custody::FillLog;
 use cheetah_device::Size;
 use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
+use cheetah_device::visible::OneLine;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, OpenedSource, OverlayPlace, UnreadVolume};
+use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, UnreadVolume};
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use futures::future::join_all;
@@ -284,6 +285,11 @@ pub struct AccessArgs {
     #[arg(long, value_enum, default_value_t = Switch::On)]
     foresight: Switch,
 
+    /// Open encrypted volumes (LUKS, BitLocker) with the keys in this file, one a line: passphrases, recovery passwords, keys in
+    /// hexadecimal digits; or with the file itself, a key file or startup key (.BEK). May be given several times
+    #[arg(long, value_name = "KEY-FILE", conflicts_with = "writable", value_hint = clap::ValueHint::FilePath)]
+    unlock: Vec<PathBuf>,
+
     /// Take the lease (to write, or to fill a lazy drive) from its holder, whose requests are refused from then on
     #[arg(long)]
     force_lease: bool,
@@ -310,7 +316,7 @@ impl AccessArgs {
     ///
     /// # Errors
     ///
-    /// If the file given with `--tune` cannot be read.
+    /// If a file given with `--tune` or `--unlock` cannot be read.
     pub async fn get(&self, source: &str, ui: Ui) -> Result<Access> {
         let link = self.tune.link(source, ui).await?;
         let ahead = PREFETCH.0.max(link.prefetch_bytes_max.unwrap_or_default());
@@ -330,6 +336,10 @@ impl AccessArgs {
             allow_lost: self.allow_lost,
             replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
             in_order: false,
+            unlock: match &self.unlock[..] {
+                [] => None,
+                files => Some(Arc::new(Keys::read(files)?)),
+            },
             timeout: self.timeout.get(),
         })
     }
@@ -391,11 +401,22 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     opened.lost.iter().for_each(|lost| ui.warn(lost));
     warn_of_doubts(&opened.doubts, ui);
     warn_of_unread(&opened.unread_volumes, ui);
+    warn_of_locks(opened, ui);
     if let Some(looking) = opened.look_for_doubts(patience) {
         tokio::spawn(async move { warn_of_doubts(&looking.await, ui) });
     }
     if let Some(looking) = opened.look_for_unread_volumes(patience) {
         tokio::spawn(async move { warn_of_unread(&looking.await, ui) });
+    }
+}
+
+/// Says what the keys opened, and what stays locked.
+fn warn_of_locks(opened: &OpenedSource, ui: Ui) {
+    let Some(unlocked) = &opened.unlocked else { return };
+    unlocked.opened.iter().for_each(|volume| ui.note(OneLine(format_args!("{}: {volume}", opened.name))));
+    unlocked.locked.iter().for_each(|volume| ui.warn(format_args!("{}: {volume}", opened.name)));
+    if unlocked.opened.is_empty() && unlocked.locked.is_empty() {
+        ui.warn(format_args!("{}: no volume that a key could open was found", opened.name));
     }
 }
 

@@ -65,6 +65,7 @@ mod static_binary;
 mod survive;
 mod thin;
 mod triage;
+mod unlock;
 mod unwritable;
 mod watch;
 mod web;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bech32::primitives::decode::CheckedHrpstring;
 use bech32::{Bech32, Hrp};
+use cheetah_kit::locked::Locked;
 use curve25519_dalek::MontgomeryPoint;
 use zeroize::Zeroizing;
 
@@ -13,7 +14,6 @@ use super::header::{Stanza, decode, encode};
 use super::{CUT_OFF, FileKey, open_file_key, seal_file_key};
 use crate::error::SealError;
 use crate::key::{derive, random};
-use crate::locked::Locked;
 
 const X25519: &str = "X25519";
 const X25519_INFO: &[u8] = b"age-encryption.org/v1/X25519";

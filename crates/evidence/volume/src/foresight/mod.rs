@@ -55,6 +55,18 @@ use crate::recognise::START_BYTES;
 /// The length of a partition table at the start of a device.
 const TABLE_BYTES: u64 = 20 << 10;
 
+/// Makes a device, with the content of opened volumes, of one of the same size and offsets.
+type Over = Arc<dyn Fn(DynDevice) -> DynDevice + Send + Sync>;
+
+/// Encrypted volumes that were opened, for surveys of the file systems in them.
+#[derive(Clone)]
+pub struct OpenedVolumes {
+    /// Where their content lies, in the offsets of the device.
+    pub volumes: Vec<ByteRange>,
+    /// Shows them decrypted in a device of the same offsets: each sector where it lies encrypted.
+    pub over: Over,
+}
+
 /// A device that fetches the ranges that tools will read; see the [module](self). Read-only.
 pub struct Foresight {
     inner: DynDevice,
@@ -64,14 +76,23 @@ pub struct Foresight {
 
 impl Foresight {
     /// Predicts reads of `inner`, and fetches their data into `cache`, which lies below `inner` and holds up to
-    /// `cache_bytes`. Partition tables are counted in sectors of `sector_bytes`, if known. Surveys run on the calling tokio runtime; panics outside one.
-    pub fn new(inner: DynDevice, cache: Arc<Cache>, cache_bytes: u64, sector_bytes: Option<u32>) -> Arc<Self> {
+    /// `cache_bytes`. Partition tables are counted in sectors of `sector_bytes`, if known. Surveys see `opened` volumes
+    /// decrypted, and fetch what lies there. They run on the calling tokio runtime; panics outside one.
+    pub fn new(
+        inner: DynDevice,
+        cache: Arc<Cache>,
+        cache_bytes: u64,
+        sector_bytes: Option<u32>,
+        opened: Option<OpenedVolumes>,
+    ) -> Arc<Self> {
         // The first ranges that tools read, in one round trip instead of several: partition table, boot sector,
         // superblock. The entries of a GPT are a separate request, so that the others need not wait for it.
         let start = ByteRange::new(0, inner.geometry().size.min(TABLE_BYTES));
         start.split_at_multiples(START_BYTES).for_each(|range| cache.hint(range, Urgency::Next));
-        let shared = ForesightShared::new(cache, cache_bytes / 4 * 3);
-        let surveys = tokio::spawn(survey_driver::survey_all(Arc::clone(&shared), sector_bytes));
+        let opened = opened.filter(|opened| !opened.volumes.is_empty());
+        let volumes = opened.as_ref().map(|opened| opened.volumes.clone()).unwrap_or_default();
+        let shared = ForesightShared::new(cache, cache_bytes / 4 * 3, opened);
+        let surveys = tokio::spawn(survey_driver::survey_all(Arc::clone(&shared), sector_bytes, volumes));
         Arc::new(Self { inner, shared, surveys })
     }
 

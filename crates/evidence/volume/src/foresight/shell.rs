@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use cheetah_device::cache::{Cache, Urgency};
 use cheetah_device::link_estimate::LinkModel;
-use cheetah_device::{ByteRange, Device};
+use cheetah_device::{ByteRange, Data, Device, DynDevice, Geometry, Io};
 use parking_lot::Mutex;
 
+use super::OpenedVolumes;
 use super::file_map::FileMapBuilder;
 use super::predictor::{HintUsage, ReadPredictor};
 use crate::survey::FileRuns;
@@ -19,6 +20,8 @@ const FILES_FIRST: usize = 256;
 pub(super) struct ForesightShared {
     pub(super) cache: Arc<Cache>,
     pub(super) metadata_bytes_max: u64,
+    /// What surveys read: the cache, with opened volumes decrypted.
+    pub(super) background: DynDevice,
     predictor: Mutex<ReadPredictor>,
     builder: Mutex<FileMapBuilder>,
     /// Whether all surveys are over.
@@ -26,9 +29,12 @@ pub(super) struct ForesightShared {
 }
 
 impl ForesightShared {
-    pub(super) fn new(cache: Arc<Cache>, metadata_bytes_max: u64) -> Arc<Self> {
+    pub(super) fn new(cache: Arc<Cache>, metadata_bytes_max: u64, opened: Option<OpenedVolumes>) -> Arc<Self> {
         let (predictor, builder) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { cache, metadata_bytes_max, predictor, builder, surveyed: AtomicBool::new(false) })
+        let reads: DynDevice = Arc::new(BackgroundReads(Arc::clone(&cache)));
+        let background = opened.map_or_else(|| reads.clone(), |opened| (opened.over)(reads.clone()));
+        let surveyed = AtomicBool::new(false);
+        Arc::new(Self { cache, metadata_bytes_max, background, predictor, builder, surveyed })
     }
 
     /// Returns the number of known files.
@@ -85,5 +91,18 @@ impl ForesightShared {
             bytes
         });
         hints
+    }
+}
+
+/// The device, read with the priority of hints.
+struct BackgroundReads(Arc<Cache>);
+
+impl Device for BackgroundReads {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, range: ByteRange) -> Io<'_, Data> {
+        Io::later(self.0.read_in_background(range, Urgency::Soon))
     }
 }

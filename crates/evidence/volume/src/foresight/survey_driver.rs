@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cheetah_device::cache::{Cache, Urgency};
-use cheetah_device::{ByteRange, Data, Device, Geometry, Io, Result};
+use cheetah_device::cache::Urgency;
+use cheetah_device::{ByteRange, Data, Device as _, Result};
 use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::FuturesUnordered;
@@ -26,16 +26,19 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A survey is given up after this many failed reads in succession.
 const FAILURES_MAX: u32 = 16;
 
-/// Finds the volumes of a device and surveys each.
-pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Option<u32>) {
-    let background = BackgroundReads(Arc::clone(&shared.cache));
+/// Finds the volumes of a device and surveys each, and those that were `opened`.
+pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Option<u32>, opened: Vec<ByteRange>) {
+    let background = Arc::clone(&shared.background);
     let whole = ByteRange::new(0, background.geometry().size);
+    let partitions = read_partitions(&background, sector_bytes).await.into_iter().map(|partition| partition.range);
     let mut volumes: Vec<_> =
-        read_partitions(&background, sector_bytes).await.into_iter().map(|partition| partition.range).collect();
+        partitions.filter(|range| !opened.contains(range)).chain(opened.iter().copied()).collect();
     // The ranges that tools read before they have found a volume.
     probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
     // Without a partition table the whole device may be a volume. With a table it is not, but the check costs nothing.
-    volumes.push(whole);
+    if !volumes.contains(&whole) {
+        volumes.push(whole);
+    }
     let left = AtomicU64::new(shared.metadata_bytes_max);
     let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
     let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, u32::MAX, whole, &left) };
@@ -48,7 +51,7 @@ pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Optio
 /// Surveys one volume, if its file system is known.
 async fn survey(shared: &Arc<ForesightShared>, number: u32, volume: ByteRange, left: &AtomicU64) {
     let start = ByteRange::new(volume.offset, volume.len.min(START_BYTES));
-    let Ok(head) = shared.cache.read_in_background(start, Urgency::Soon).await else { return };
+    let Ok(head) = shared.background.read(start).await else { return };
     if let Some(surveyor) = recognise(&head.into_bytes()) {
         probed_ranges(volume).for_each(|range| shared.cache.hint(range, Urgency::Next));
         explore(shared, number, volume, left, surveyor).await;
@@ -179,8 +182,8 @@ impl<'a> Survey<'a> {
     }
 
     fn read(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, SurveyEvent>, &'static str> {
-        let (cache, place) = (Arc::clone(&self.shared.cache), self.place(range)?);
-        Ok(Box::pin(async move { SurveyEvent::Read(range, cache.read_in_background(place, Urgency::Soon).await) }))
+        let (background, place) = (Arc::clone(&self.shared.background), self.place(range)?);
+        Ok(Box::pin(async move { SurveyEvent::Read(range, background.read(place).await) }))
     }
 
     fn fetch(&self, range: ByteRange) -> std::result::Result<BoxFuture<'static, SurveyEvent>, &'static str> {
@@ -197,18 +200,5 @@ impl<'a> Survey<'a> {
         // Ranges outside the volume count too: a file system that claims a wrong size gets no more than others.
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(range.len));
         taken.map(|_| place).map_err(|_| "its metadata would not fit into the cache")
-    }
-}
-
-/// The device, read with the priority of hints.
-struct BackgroundReads(Arc<Cache>);
-
-impl Device for BackgroundReads {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-
-    fn read(&self, range: ByteRange) -> Io<'_, Data> {
-        Io::later(self.0.read_in_background(range, Urgency::Soon))
     }
 }

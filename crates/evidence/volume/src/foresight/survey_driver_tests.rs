@@ -92,7 +92,7 @@ fn shared(metadata_bytes_max: u64) -> (Arc<Far>, Arc<ForesightShared>) {
     let far = Arc::new(Far::default());
     let config = CacheConfig { place: CachePlace::Memory, budget_bytes: 1 << 30 };
     let cache = Cache::new(far.clone(), config).unwrap();
-    (far, ForesightShared::new(cache, metadata_bytes_max))
+    (far, ForesightShared::new(cache, metadata_bytes_max, None))
 }
 
 async fn survey(shared: &Arc<ForesightShared>, left: u64, tree: TreeSurveyor) -> Duration {
@@ -146,7 +146,7 @@ async fn surveys_fetch_no_more_than_their_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_device_without_known_file_systems_takes_few_reads() {
     let (_, shared) = shared(1 << 30);
-    survey_all(shared.clone(), None).await;
+    survey_all(shared.clone(), None, Vec::new()).await;
     assert_eq!(shared.files(), 0);
     assert!(shared.cache.stats().crossed_bytes() < 4 << 20);
 }

@@ -13,7 +13,8 @@ use std::fmt;
 use cheetah_device::{ByteRange, Device};
 
 pub use self::lock::{Lock, Protector};
-use self::signatures::{At, BITLOCKER, LUKS, SIGNATURES, Signature};
+use self::signatures::{At, SIGNATURES, Signature};
+pub use self::signatures::{BITLOCKER, LUKS};
 use crate::nearby::Nearby;
 
 /// The start of a volume that is examined: up to and including the superblocks at 64 KiB.

@@ -29,8 +29,10 @@ const fn listed(at: usize, magic: &'static [u8], name: &'static str, family: &'s
     Signature { at: At::Start(at), magic, name, family }
 }
 
-pub(super) const LUKS: &str = "LUKS, encrypted";
-pub(super) const BITLOCKER: &str = "BitLocker, encrypted";
+/// The name of LUKS.
+pub const LUKS: &str = "LUKS, encrypted";
+/// The name of BitLocker.
+pub const BITLOCKER: &str = "BitLocker, encrypted";
 const LVM2: &str = "LVM2 physical volume";
 const SWAP: &str = "Linux swap";
 const HIBERNATED: &str = "Linux swap with a hibernated system";

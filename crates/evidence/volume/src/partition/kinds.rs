@@ -63,7 +63,7 @@ pub(super) fn of_gpt(guid: &[u8]) -> String {
 }
 
 /// A GUID as text: its first three numbers are stored with the low byte first.
-pub(crate) fn guid_text(guid: &[u8]) -> String {
+pub fn guid_text(guid: &[u8]) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     let mut text = String::new();
     for (place, at) in ORDER.into_iter().enumerate() {

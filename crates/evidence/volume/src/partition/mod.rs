@@ -24,7 +24,7 @@ use cheetah_error::Next;
 
 use cheetah_device::le::{u16_at, u32_at, u64_at};
 
-pub(crate) use self::kinds::guid_text;
+pub use self::kinds::guid_text;
 use crate::nearby::Nearby;
 use defect::Defect;
 

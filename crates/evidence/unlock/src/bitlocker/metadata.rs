@@ -1,0 +1,161 @@
+//! The metadata of a volume: a block, of which there are three copies.
+
+use cheetah_device::le::{u16_at, u32_at, u64_at};
+use crc_fast::CrcAlgorithm::Crc32IsoHdlc;
+use crc_fast::checksum;
+
+use super::entry::{SealedKey, entries, kind, value};
+use super::protector::Protector;
+use super::volume_key::VolumeKey;
+use crate::key::Key;
+use crate::refusal::{Refusal, Result};
+
+const SIGNATURE: &[u8] = b"-FVE-FS-";
+const BLOCK_HEADER_BYTES: usize = 64;
+const HEADER_BYTES: usize = 48;
+/// The place of a block, in bytes, of which its content takes some hundred.
+pub(super) const METADATA_BYTES_MAX: u64 = 64 << 10;
+/// The checksum, which follows the block in its place.
+const CHECKSUM_AT: usize = 4;
+/// Sizes of blocks are in these units.
+const SIZE_UNIT_BYTES: usize = 16;
+/// The most protectors that are tried: each costs as much as a password.
+const PROTECTORS_MAX: usize = 32;
+/// States of a volume.
+const DECRYPTED: u16 = 1;
+const ENCRYPTED: u16 = 4;
+
+const DAMAGED: Refusal = Refusal::Damaged("no copy of its metadata is whole");
+
+/// What a block of metadata says.
+pub struct Metadata {
+    /// The state of the volume, and the one that it is to have.
+    states: (u16, u16),
+    /// How much of the volume is encrypted; 0 if all of it is.
+    pub(super) encrypted_bytes: u64,
+    /// Where the copies of the metadata begin.
+    pub(super) metadata_at: [u64; 3],
+    /// Where the first sectors of the volume lie, and how many bytes of them.
+    pub(super) header_at: u64,
+    pub(super) header_bytes: u64,
+    pub(super) method: u16,
+    protectors: Vec<Protector>,
+    volume_key: Option<SealedKey>,
+}
+
+impl Metadata {
+    /// Parses a block.
+    ///
+    /// # Errors
+    ///
+    /// If it is damaged, which its checksum says.
+    pub fn parse(place: &[u8]) -> Result<Self> {
+        let size = usize::from(u16_at(place, 8)) * SIZE_UNIT_BYTES;
+        let (block, rest) = place.split_at_checked(size).ok_or(DAMAGED)?;
+        if rest.len() < CHECKSUM_AT + 4 || u64::from(u32_at(rest, CHECKSUM_AT)) != checksum(Crc32IsoHdlc, block) {
+            return Err(DAMAGED);
+        }
+        Self::parse_whole(block)
+    }
+
+    /// Parses a block whose checksum is right.
+    pub fn parse_whole(block: &[u8]) -> Result<Self> {
+        let version = u16_at(block, 10);
+        let metadata = block.get(BLOCK_HEADER_BYTES..).filter(|_| block.starts_with(SIGNATURE)).ok_or(DAMAGED)?;
+        if version != 2 {
+            return Err(Refusal::Unsupported(format!("version {version} of its metadata")));
+        }
+        let (size, header) = (u32_at(metadata, 0) as usize, u32_at(metadata, 8) as usize);
+        let metadata = metadata.get(..size).filter(|_| header == HEADER_BYTES).ok_or(DAMAGED)?;
+        let mut parsed = Self {
+            states: (u16_at(block, 12), u16_at(block, 14)),
+            encrypted_bytes: u64_at(block, 16),
+            metadata_at: [32, 40, 48].map(|at| u64_at(block, at)),
+            header_at: u64_at(block, 56),
+            // An entry says it.
+            header_bytes: 0,
+            method: u16_at(metadata, 36),
+            protectors: Vec::new(),
+            volume_key: None,
+        };
+        parsed.read_entries(metadata.get(HEADER_BYTES..).ok_or(DAMAGED)?);
+        Ok(parsed)
+    }
+
+    fn read_entries(&mut self, bytes: &[u8]) {
+        for entry in entries(bytes) {
+            match (entry.kind, entry.value) {
+                (kind::VOLUME_MASTER_KEY, value::VOLUME_MASTER_KEY) if self.protectors.len() < PROTECTORS_MAX => {
+                    self.protectors.extend(Protector::parse(entry.content));
+                }
+                (kind::VOLUME_KEY, value::SEALED_KEY) if self.volume_key.is_none() => {
+                    self.volume_key = SealedKey::parse(entry.content);
+                }
+                (kind::VOLUME_HEADER, value::PLACE) => {
+                    self.header_at = u64_at(entry.content, 0);
+                    self.header_bytes = u64_at(entry.content, 8);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether nothing of the volume is encrypted any more.
+    pub(super) fn is_decrypted(&self) -> bool {
+        self.states == (DECRYPTED, DECRYPTED)
+    }
+
+    /// Fails if the volume could not be decrypted right with any key.
+    pub(super) fn check(&self, is_on_write: bool) -> Result<()> {
+        // Such a volume also has records within it, which are no part of its content.
+        if is_on_write {
+            return Err(Refusal::Unsupported("BitLocker that encrypts a sector when it is written".to_owned()));
+        }
+        match self.is_decrypted() || self.states == (ENCRYPTED, ENCRYPTED) {
+            true => Ok(()),
+            false => Err(Refusal::Unsupported("an encryption or decryption that is not finished".to_owned())),
+        }
+    }
+
+    /// The key of a volume whose protection is suspended, and the protector.
+    pub(super) fn without_key(&self) -> Result<Option<(VolumeKey, String)>> {
+        for protector in &self.protectors {
+            if let Some(master) = protector.without_key()? {
+                return self.confirmed(&master, protector.name());
+            }
+        }
+        Ok(None)
+    }
+
+    /// The key of the volume, if `key` opens a protector, or is the volume master key. Blocks.
+    pub(super) fn with_key(&self, key: &Key) -> Result<Option<(VolumeKey, String)>> {
+        if let Some(master) = key.hexadecimal()
+            && let Some(opened) = self.confirmed(&master, "volume master key".to_owned())?
+        {
+            return Ok(Some(opened));
+        }
+        for protector in &self.protectors {
+            if let Some(master) = protector.with_key(key)? {
+                return match self.confirmed(&master, protector.name())? {
+                    Some(opened) => Ok(Some(opened)),
+                    None => Err(Refusal::Damaged("the key of the volume is not what its protector sealed")),
+                };
+            }
+        }
+        Ok(None)
+    }
+
+    /// The key of the volume, if `key` is that. Nothing in the metadata confirms it.
+    pub(super) fn volume_key_given(&self, key: &Key) -> Option<VolumeKey> {
+        VolumeKey::of(self.method, &key.hexadecimal()?)
+    }
+
+    fn confirmed(&self, master: &[u8], name: String) -> Result<Option<(VolumeKey, String)>> {
+        let sealed = self.volume_key.as_ref().ok_or(Refusal::Damaged("the key of the volume is missing"))?;
+        let Some(opened) = sealed.open(master)? else { return Ok(None) };
+        match VolumeKey::of(opened.method, &opened.bytes) {
+            Some(key) => Ok(Some((key, name))),
+            None => Err(Refusal::Unsupported(format!("the method {:#x}", opened.method))),
+        }
+    }
+}

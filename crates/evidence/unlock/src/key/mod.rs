@@ -1,0 +1,93 @@
+//! Keys, as people have them: files with one key a line, and files that are a key.
+//!
+//! A line may be a passphrase, a recovery password, or a key in hexadecimal digits; which of these, its form says, and where it can
+//! be several, each is tried. Keys are in locked memory from the first byte on, and nothing shows them.
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cheetah_error::Result;
+use cheetah_kit::locked::LockedBytes;
+use zeroize::Zeroizing;
+
+/// The maximum number of keys: each is tried on each volume, and that takes seconds.
+pub const KEYS_MAX: usize = 256;
+/// Groups of a recovery password, and the prime that divides each.
+const GROUPS: usize = 8;
+const GROUP_FACTOR: u32 = 11;
+/// Bytes of a recovery password.
+pub(crate) const RECOVERY_BYTES: usize = 2 * GROUPS;
+
+/// The keys that are tried.
+#[derive(Debug, Default)]
+pub struct Keys(Vec<Arc<Key>>);
+
+impl Keys {
+    /// Reads key files: each line of a text is a key, and each file as a whole is one. An empty file has none: some volumes
+    /// need none.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is too long; if there are more than [`KEYS_MAX`] keys.
+    pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
+        read::read(paths.iter().map(AsRef::as_ref)).map(Self::of)
+    }
+
+    /// The keys in the content of one file.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn parse(content: &[u8]) -> Result<Self> {
+        read::parse(content).map(Self::of)
+    }
+
+    fn of(keys: Vec<Key>) -> Self {
+        Self(keys.into_iter().map(Arc::new).collect())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Key>> {
+        self.0.iter()
+    }
+}
+
+/// One key.
+#[derive(Debug)]
+pub struct Key {
+    pub(crate) bytes: LockedBytes,
+    /// Whether it is the content of a file, which is no password that people type.
+    pub(crate) is_file: bool,
+}
+
+impl Key {
+    /// The bytes that these hexadecimal digits stand for; `None` for another text.
+    pub(crate) fn hexadecimal(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let (pairs, rest) = self.bytes.as_chunks::<2>();
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        if self.is_file || !rest.is_empty() || pairs.is_empty() {
+            return None;
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
+        for [high, low] in pairs {
+            bytes.push(digit(*high)? << 4 | digit(*low)?);
+        }
+        Some(bytes)
+    }
+
+    /// The key of a recovery password: eight groups of six digits, each a multiple of eleven. `None` for another text.
+    pub(crate) fn recovery_password(&self) -> Option<Zeroizing<[u8; RECOVERY_BYTES]>> {
+        let text = std::str::from_utf8(&self.bytes).ok().filter(|_| !self.is_file)?;
+        let mut key = Zeroizing::new([0; RECOVERY_BYTES]);
+        let mut places = key.as_chunks_mut::<2>().0.iter_mut();
+        for group in text.trim().split('-') {
+            let is_group = group.len() == 6 && group.bytes().all(|byte| byte.is_ascii_digit());
+            let number: u32 = group.parse().ok().filter(|number| is_group && number % GROUP_FACTOR == 0)?;
+            *places.next()? = u16::try_from(number / GROUP_FACTOR).ok()?.to_le_bytes();
+        }
+        places.next().is_none().then_some(key)
+    }
+}

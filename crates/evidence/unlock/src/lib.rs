@@ -1,0 +1,34 @@
+//! Encrypted volumes, opened with keys and read like any other volume.
+//!
+//! [`unlock`] finds the locked volumes of a device, tries each key on each, and returns a layer in which the opened volumes read
+//! decrypted, each sector where it lies encrypted. So the layers below it (a cache, prefetching) hold ciphertext only.
+//!
+//! A key counts only if the volume's own check confirms it. What cannot be read right, such as a conversion in progress, is refused
+//! by name. All numbers of a header have limits, and so has what it can make this machine spend on a key ([`derive`]).
+//!
+//! | module | content |
+//! |---|---|
+//! | [`key`] | key files, and the forms of keys |
+//! | `luks`, `bitlocker` | the headers of a format, and how a key opens it. Parsing does no I/O |
+//! | `derive` | keys of passphrases, within limits |
+//! | `cipher` | AES in the modes of volumes, in the caller's buffer |
+//! | `opened` | an opened volume: its parts, and reading them |
+//! | `layer` | the device in which they are shown |
+
+#![forbid(unsafe_code)]
+
+mod bitlocker;
+mod cipher;
+mod derive;
+mod key;
+mod layer;
+mod luks;
+pub mod offline;
+mod opened;
+mod piece;
+mod refusal;
+mod unlock;
+
+pub use key::{KEYS_MAX, Keys};
+pub use refusal::Refusal;
+pub use unlock::{OpenedVolume, StillLocked, Unlocked, unlock};

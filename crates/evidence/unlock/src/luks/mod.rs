@@ -1,0 +1,139 @@
+//! LUKS 1 and 2: a header, in whose slots the key of the volume lies, encrypted with keys that are made of passphrases.
+//!
+//! A key counts only if the digest in the header confirms it, so nothing is ever decrypted with a wrong one.
+
+mod first;
+mod header;
+mod second;
+mod split;
+
+use std::sync::Arc;
+
+use cheetah_device::supervise::spawn_blocking;
+use cheetah_kit::locked::LockedBytes;
+
+pub use self::first::parse as parse_first;
+pub use self::header::Header;
+use self::header::Slot;
+pub use self::second::{parse as parse_second, parse_description};
+use crate::derive::Budget;
+use crate::key::{Key, Keys};
+use crate::opened::Opened;
+use crate::piece::Piece;
+use crate::refusal::{Refusal, Result};
+
+/// Bytes of a header of LUKS 1, and of the binary part of one of LUKS 2.
+const BINARY_BYTES: u64 = 4096;
+
+/// Opens the volume with the first of the keys that fits.
+pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
+    let header = Arc::new(read_header(volume).await?);
+    let mut slots = Slots::new(volume, Arc::clone(&header));
+    for key in keys.iter() {
+        if let Some(master) = header.master_key(key)? {
+            return header.opened(&master, volume.range, "master key".to_owned());
+        }
+        if let Some((number, master)) = slots.try_key(key).await? {
+            return header.opened(&master, volume.range, format!("key slot {number}"));
+        }
+    }
+    Err(Refusal::WrongKeys { untried: slots.untried })
+}
+
+/// Reads the header. Of LUKS 2 there are two; the second one counts if the first one is damaged.
+async fn read_header(volume: &Piece) -> Result<Header> {
+    let head = volume.read_up_to(0, BINARY_BYTES).await?;
+    if let Some(first) = first::parse(&head) {
+        return first;
+    }
+    let mut found = Err(Refusal::Damaged("there is none of a known version"));
+    for at in second::PLACES {
+        let Ok(head) = volume.read(at, BINARY_BYTES).await else { break };
+        let Some(bytes) = second::header_bytes(&head, at) else { continue };
+        found = match volume.read(at, bytes).await {
+            Ok(header) => second::parse(&header, at),
+            Err(why) => Err(why),
+        };
+        if !matches!(found, Err(Refusal::Damaged(_) | Refusal::Unread(_))) {
+            break;
+        }
+    }
+    found
+}
+
+/// The slots of a volume, read when they are first tried.
+struct Slots<'a> {
+    volume: &'a Piece,
+    header: Arc<Header>,
+    areas: Vec<Option<Arc<[u8]>>>,
+    /// Why slots could not be tried, a clause each.
+    untried: Vec<String>,
+}
+
+impl<'a> Slots<'a> {
+    fn new(volume: &'a Piece, header: Arc<Header>) -> Self {
+        let areas = vec![None; header.slots.len()];
+        let untried = header.refused.iter().map(|(number, why)| clause(*number, why)).collect();
+        Self { volume, header, areas, untried }
+    }
+
+    /// Returns the number of the slot that the key opens, and the key of the volume.
+    async fn try_key(&mut self, key: &Arc<Key>) -> Result<Option<(u32, LockedBytes)>> {
+        let mut budget = Budget::of_one_key();
+        for index in 0..self.header.slots.len() {
+            let number = self.header.slots[index].number;
+            match self.try_slot(index, key, &mut budget).await {
+                Ok(Some(master)) => return Ok(Some((number, master))),
+                Ok(None) => {}
+                Err(Refusal::GivenUp) => return Err(Refusal::GivenUp),
+                Err(why) => {
+                    let clause = clause(number, &why);
+                    if !self.untried.contains(&clause) {
+                        self.untried.push(clause);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn try_slot(&mut self, index: usize, key: &Arc<Key>, budget: &mut Budget) -> Result<Option<LockedBytes>> {
+        budget.spend(&self.header.slots[index].kdf)?;
+        self.header.digests.iter().try_for_each(|digest| budget.spend(&digest.kdf))?;
+        let area = match &self.areas[index] {
+            Some(area) => Arc::clone(area),
+            None => {
+                let place = self.header.slots[index].area;
+                let area = Arc::from(self.volume.read(place.offset, place.len).await?);
+                Arc::clone(self.areas[index].insert(area))
+            }
+        };
+        let (header, key) = (Arc::clone(&self.header), Arc::clone(key));
+        let tried = spawn_blocking(move || header.key_in_slot(&header.slots[index], &area, &key));
+        tried.await.map_err(|_| Refusal::GivenUp)?
+    }
+}
+
+fn clause(number: u32, why: &Refusal) -> String {
+    format!("key slot {number} was not tried: {why}")
+}
+
+impl Header {
+    /// Returns the key of the volume, if `key` opens the slot whose material is `area`. Blocks.
+    fn key_in_slot(&self, slot: &Slot, area: &[u8], key: &Key) -> Result<Option<LockedBytes>> {
+        let mut slot_key = LockedBytes::zeroed(slot.cipher_key_bytes)?;
+        slot.kdf.derive(&key.bytes, &slot.salt, &mut slot_key)?;
+        let mut material = zeroize::Zeroizing::new(area.to_vec());
+        slot.cipher(&slot_key)?.decrypt(0, &mut material);
+        let mut master = LockedBytes::zeroed(self.key_bytes)?;
+        let stripes = material.get(..slot.material_bytes).ok_or(Refusal::Damaged("its material is cut short"))?;
+        split::merge(slot.split_hash, stripes, &mut master);
+        Ok(self.confirms(slot, &master)?.then_some(master))
+    }
+
+    /// Returns the key of the volume, if `key` is that.
+    fn master_key(&self, key: &Key) -> Result<Option<LockedBytes>> {
+        let Some(bytes) = key.hexadecimal().filter(|bytes| bytes.len() == self.key_bytes) else { return Ok(None) };
+        Ok(self.confirm(&bytes)?.then(|| LockedBytes::copy_of(&bytes)).transpose()?)
+    }
+}

@@ -1,0 +1,28 @@
+//! The splitter of LUKS (section 2.4 of its specification), which spreads a key over so many bytes that some of them are certainly
+//! gone once a slot was wiped.
+
+use zeroize::Zeroizing;
+
+use crate::derive::Hash;
+
+/// Merges the stripes in `material` to the key that they were made of, which is as long as each of them.
+pub(super) fn merge(hash: Hash, material: &[u8], key: &mut [u8]) {
+    let mut sum = Zeroizing::new(vec![0; key.len()]);
+    let count = material.len() / key.len().max(1);
+    for (nth, stripe) in material.chunks_exact(key.len().max(1)).enumerate() {
+        sum.iter_mut().zip(stripe).for_each(|(sum, byte)| *sum ^= byte);
+        if nth + 1 < count {
+            diffuse(hash, &mut sum);
+        }
+    }
+    key.copy_from_slice(&sum);
+}
+
+/// Replaces each piece of the length of a digest by the digest of its number and itself.
+fn diffuse(hash: Hash, bytes: &mut [u8]) {
+    for (number, piece) in (0_u32..).zip(bytes.chunks_mut(hash.digest_bytes())) {
+        let mut digest = Zeroizing::new([0; 64]);
+        hash.digest(&[&number.to_be_bytes(), piece], &mut *digest);
+        piece.copy_from_slice(&digest[..piece.len()]);
+    }
+}

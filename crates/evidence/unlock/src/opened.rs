@@ -1,0 +1,136 @@
+//! A volume that was opened: where its parts lie, and what decrypts them.
+//!
+//! An opened volume has its place: the content of each sector is read where its ciphertext lies. So a layer over a whole disk shows
+//! the opened volumes in it, and what was fetched of the disk in advance is what they need.
+
+use bytes::BytesMut;
+use cheetah_device::data::Part;
+use cheetah_device::{ByteRange, Data, Device, Error, Result, buffers};
+use cheetah_kit::locked::Locked;
+use futures::future::try_join_all;
+
+use crate::cipher::SectorCipher;
+use crate::refusal;
+
+/// A volume that was opened, at a place of a device.
+pub(crate) struct Opened {
+    /// Its content, in the offsets of the device.
+    range: ByteRange,
+    /// The offset on the device from which its sectors are numbered.
+    origin: u64,
+    /// The parts of `range`, in order and without gaps.
+    regions: Vec<Region>,
+    /// `None` if nothing is encrypted.
+    cipher: Option<Locked<SectorCipher>>,
+    /// What opened it, as `key slot 1`.
+    protector: String,
+}
+
+/// A part of a volume, of one kind.
+#[derive(Debug, Clone)]
+pub(crate) struct Region {
+    /// Its place in the content, in the offsets of the device.
+    pub range: ByteRange,
+    pub content: Content,
+}
+
+/// How the content of a part is made.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// It is encrypted, from this offset of the device on.
+    Encrypted { below: u64 },
+    /// It is not encrypted, from this offset of the device on.
+    Clear { below: u64 },
+    /// Zeros: something else lies there, which is no part of the content.
+    Zeros,
+}
+
+impl Opened {
+    /// Takes the parts of `range`; fails unless they cover it exactly, in whole sectors where they are encrypted.
+    pub fn new(
+        range: ByteRange,
+        origin: u64,
+        regions: Vec<Region>,
+        cipher: Option<SectorCipher>,
+        protector: String,
+    ) -> refusal::Result<Self> {
+        let wrong = refusal::Refusal::Damaged("its parts do not fit together");
+        let mut at = range.offset;
+        for Region { range, content } in &regions {
+            let is_right = match content {
+                Content::Encrypted { below } => cipher.as_ref().is_some_and(|cipher| {
+                    let is_sector = |bytes: u64| bytes.is_multiple_of(cipher.sector_bytes());
+                    below.checked_sub(origin).is_some_and(is_sector) && is_sector(range.len)
+                }),
+                Content::Clear { .. } | Content::Zeros => true,
+            };
+            if range.offset != at || !is_right {
+                return Err(wrong);
+            }
+            at = range.end();
+        }
+        if at != range.end() {
+            return Err(wrong);
+        }
+        Ok(Self { range, origin, regions, cipher: cipher.map(Locked::new).transpose()?, protector })
+    }
+
+    /// Its content, in the offsets of the device.
+    pub fn range(&self) -> ByteRange {
+        self.range
+    }
+
+    /// What opened it.
+    pub fn protector(&self) -> &str {
+        &self.protector
+    }
+
+    /// Reads a range within [`range`](Self::range).
+    pub async fn read(&self, device: &dyn Device, range: ByteRange) -> Result<Data> {
+        let first = self.regions.partition_point(|region| region.range.end() <= range.offset);
+        let parts = self.regions[first..].iter().map_while(|region| Some((region, region.range.intersection(range)?)));
+        let reads = try_join_all(parts.map(|(region, part)| self.read_part(device, region, part))).await?;
+        let mut content = Data::new();
+        reads.into_iter().for_each(|data| content.append(data));
+        Ok(content)
+    }
+
+    async fn read_part(&self, device: &dyn Device, region: &Region, part: ByteRange) -> Result<Data> {
+        let before = part.offset - region.range.offset;
+        match &region.content {
+            Content::Clear { below } => device.read(ByteRange::new(below + before, part.len)).await,
+            Content::Zeros => Ok(Data::zeros(part.len)),
+            Content::Encrypted { below } => self.decrypt(device, ByteRange::new(below + before, part.len)).await,
+        }
+    }
+
+    /// Reads encrypted bytes of the device: the sectors that hold them.
+    async fn decrypt(&self, device: &dyn Device, range: ByteRange) -> Result<Data> {
+        let Some(cipher) = &self.cipher else {
+            return Err(Error::Invalid("a volume without a key is encrypted".into()));
+        };
+        let start = range.offset - self.origin;
+        let sectors = ByteRange::new(start, range.len).aligned_to(cipher.sector_bytes());
+        let sealed = device.read(sectors.shifted(self.origin)).await?;
+        if sealed.len() != sectors.len {
+            return Err(Error::Invalid("a reply to a read has the wrong length".into()));
+        }
+        let mut content = to_buffer(sealed);
+        cipher.decrypt(sectors.offset, &mut content);
+        Ok(Data::from(buffers::share(content)).slice(start - sectors.offset, range.len))
+    }
+}
+
+/// The bytes in memory that can be altered: where they are, if nothing else refers to it.
+fn to_buffer(data: Data) -> BytesMut {
+    let copied = |data: Data| {
+        // Not truncated: it is in memory, or zeros of a read that was asked for.
+        let mut copy = buffers::empty(data.len() as usize);
+        data.append_to(&mut copy);
+        copy
+    };
+    match data.parts() {
+        [Part::Bytes(_)] => data.into_bytes().try_into_mut().unwrap_or_else(|bytes| copied(Data::from(bytes))),
+        _ => copied(data),
+    }
+}

@@ -1,0 +1,44 @@
+//! Why a volume, or one way to open it, is refused.
+
+use cheetah_device::Error as DeviceError;
+
+/// Why a volume stays locked although it is known: a clause about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No key opens it.
+    #[error("none of the keys opens it{}", list(untried))]
+    WrongKeys {
+        /// The ways to open it that could not be tried, and why: a clause each.
+        untried: Vec<String>,
+    },
+    /// It uses something that is not supported.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+    /// What is said about it contradicts itself, or its checksum is wrong.
+    #[error("its header is damaged: {0}")]
+    Damaged(&'static str),
+    /// It could not be read.
+    #[error("it could not be read: {0}")]
+    Unread(#[from] DeviceError),
+    /// To try a key would take more time or memory than an image may ask for, or than there is.
+    #[error("{0}")]
+    TooCostly(String),
+    /// No memory for the keys.
+    #[error("no memory can be had for its keys: {0}")]
+    NoMemory(String),
+    /// The work was given up: the program is ending.
+    #[error("the work on it was given up")]
+    GivenUp,
+}
+
+impl From<std::io::Error> for Refusal {
+    fn from(error: std::io::Error) -> Self {
+        Self::NoMemory(cheetah_device::os_error::describe(&error))
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Refusal>;
+
+fn list(untried: &[String]) -> String {
+    untried.iter().map(|one| format!("; {one}")).collect()
+}
