@@ -27,6 +27,7 @@ pub(crate) struct Numbering {
 }
 
 /// How the number of a sector becomes its first value.
+#[expect(clippy::large_enum_variant, reason = "a box would lie outside the locked memory")]
 pub(crate) enum Iv {
     /// Its lower 32 bits, with zeros.
     Plain32,

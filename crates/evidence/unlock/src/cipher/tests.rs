@@ -43,7 +43,8 @@ fn cbc_decrypts_a_vector_of_nist() {
 fn sectors_are_decrypted_alike_however_they_are_divided() {
     let key: Vec<_> = (1..=64).collect();
     let aes = |at: usize| Aes::new(&key[at..at + 32]).unwrap();
-    let modes: [fn(&dyn Fn(usize) -> Aes) -> Mode; 5] = [
+    type MakeMode = fn(&dyn Fn(usize) -> Aes) -> Mode;
+    let modes: [MakeMode; 5] = [
         |aes| Mode::Ecb(aes(0)),
         |aes| Mode::Cbc { data: aes(0), iv: Iv::Encrypted(aes(32)) },
         |aes| Mode::Xts { data: aes(0), tweak: aes(32), iv: Iv::Plain64 },
