@@ -1,10 +1,10 @@
 //! Encrypted volumes, opened with keys and read like any other volume.
 //!
-//! [`unlock`] finds the locked volumes of a device, tries each key on each, and returns a layer in which the opened volumes read
+//! [`unlock()`] finds the locked volumes of a device, tries each key on each, and returns a layer in which the opened volumes read
 //! decrypted, each sector where it lies encrypted. So the layers below it (a cache, prefetching) hold ciphertext only.
 //!
 //! A key counts only if the volume's own check confirms it. What cannot be read right, such as a conversion in progress, is refused
-//! by name. All numbers of a header have limits, and so has what it can make this machine spend on a key ([`derive`]).
+//! by name. All numbers of a header have limits, and so has what it can make this machine spend on a key ([`mod@derive`]).
 //!
 //! | module | content |
 //! |---|---|

@@ -154,7 +154,8 @@ impl Board {
         });
         let drives: Vec<_> = seen.drives.iter().filter_map(DriveSeen::shown).collect();
         let custody: Vec<_> = seen.logs.iter().map(WatchedLog::end).collect();
-        let (state, sentence) = judge::judge(&machines, &drives, &custody);
+        let unasked = (seen.machines.len() - machines.len()) + (seen.drives.len() - drives.len());
+        let (state, sentence) = judge::judge(&machines, &drives, &custody, unasked);
         Picture {
             at_ms: now_ms(),
             custody,

@@ -10,12 +10,16 @@ use crate::answers::watch::{Health, LogEnd, Machine, WatchedDrive};
 /// The names that a sentence has room for.
 const NAMES: usize = 3;
 
-/// The word and the sentence for what was seen.
-pub fn judge(machines: &[Machine], drives: &[WatchedDrive], logs: &[LogEnd]) -> (Health, String) {
+/// The word and the sentence for what was seen, while `unasked` machines and drives were not asked yet.
+pub fn judge(machines: &[Machine], drives: &[WatchedDrive], logs: &[LogEnd], unasked: usize) -> (Health, String) {
     let mut clauses: Vec<(Health, String)> = drives.iter().flat_map(of_drive).collect();
     let bad_logs = logs.iter().filter_map(|log| Some((log, log.problems.first()?)));
     clauses.extend(bad_logs.map(|(log, problem)| (Health::Bad, format!("the custody log {}: {problem}", log.log))));
     clauses.extend(of_machines(machines));
+    // Nothing is called well before it was looked at.
+    if unasked > 0 {
+        clauses.push((Health::Attention, format!("{unasked} of the machines and drives have not answered yet")));
+    }
     // Stable: drives before machines among clauses that are equally bad.
     clauses.sort_by_key(|(health, _)| std::cmp::Reverse(*health));
     match clauses.first() {
@@ -23,6 +27,7 @@ pub fn judge(machines: &[Machine], drives: &[WatchedDrive], logs: &[LogEnd]) -> 
             let texts: Vec<_> = clauses.iter().map(|(_, text)| text.as_str()).collect();
             (*worst, format!("{}.", texts.join("; ")))
         }
+        None if machines.is_empty() && logs.is_empty() => (Health::Attention, "No machine is known yet.".to_owned()),
         None => (Health::Good, all_well(machines, drives)),
     }
 }
@@ -223,14 +228,14 @@ mod tests {
     #[test]
     fn one_bad_machine_among_many_is_named() {
         let mut machines: Vec<_> = (0..500).map(|index| machine(&format!("pc{index}"), NodeState::Ok)).collect();
-        assert_eq!(judge(&machines, &[], &[]), (Health::Good, "All 500 machines answer.".into()));
+        assert_eq!(judge(&machines, &[], &[], 0), (Health::Good, "All 500 machines answer.".into()));
         machines[250].state = NodeState::Silent;
         assert_eq!(
-            judge(&machines, &[], &[]),
+            judge(&machines, &[], &[], 0),
             (Health::Attention, "1 of 500 machines does not answer (pc250).".into())
         );
         machines[3].lends.as_mut().unwrap().locked = false;
-        let (_, sentence) = judge(&machines, &[], &[]);
+        let (_, sentence) = judge(&machines, &[], &[], 0);
         assert_eq!(sentence, "1 of 500 machines does not answer (pc250); pc3 has memory that is NOT LOCKED.");
     }
 
@@ -245,11 +250,19 @@ mod tests {
             wiped: Vec::new(),
         };
         let log = LogEnd { log: "x.custody".into(), problems: vec!["line 3: altered".into()], records: Vec::new() };
-        let (health, sentence) = judge(&machines, &[unread], &[log]);
+        let (health, sentence) = judge(&machines, &[unread], &[log], 0);
         assert_eq!(health, Health::Bad);
         let expected = "x.drive: No such file or directory; the custody log x.custody: line 3: altered; 1 of 2 machines refuses \
                         this member (a).";
         assert_eq!(sentence, expected);
+    }
+
+    #[test]
+    fn nothing_is_well_before_it_was_looked_at() {
+        assert_eq!(judge(&[], &[], &[], 0), (Health::Attention, "No machine is known yet.".into()));
+        let (health, sentence) = judge(&[machine("a", NodeState::Ok)], &[], &[], 2);
+        assert_eq!(health, Health::Attention);
+        assert_eq!(sentence, "2 of the machines and drives have not answered yet.");
     }
 
     #[test]
