@@ -74,9 +74,10 @@ class Browser:
         return bytes(text)
 
     def open(self, url: str) -> None:
-        """Opens a page."""
+        """Opens a page, and waits until its document is there."""
         self.call("Page.enable")
         self.call("Page.navigate", url=url)
+        self.until("document.readyState === 'complete' && location.protocol !== 'about:'")
 
     def value(self, expression: str) -> Any:
         """The value of an expression in the page."""
