@@ -1,5 +1,5 @@
-//! The splitter of LUKS (section 2.4 of its specification), which spreads a key over so many bytes that some of them are certainly
-//! gone once a slot was wiped.
+//! The anti-forensic splitter of LUKS (section 2.4 of its specification). It spreads a key over many bytes. A key is lost when any of
+//! them is overwritten, so wiping a slot destroys it even on a disk that keeps some of the old sectors.
 
 use zeroize::Zeroizing;
 
