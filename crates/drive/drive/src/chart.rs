@@ -168,26 +168,7 @@ mod tests {
     use super::*;
     use crate::file::Image;
     use crate::file::tests::{example, redundant};
-
-    fn statuses(file: &DriveFile) -> Vec<NodeStatus> {
-        let status = |node: &crate::file::SetNode| NodeStatus {
-            node: node.name.clone(),
-            set: 0,
-            nbd: node.nbd.clone(),
-            size_bytes: node.size,
-            state: NodeState::Ok,
-            sync: None,
-            problem: None,
-            next: Vec::new(),
-            used_bytes: None,
-            reserved: None,
-            connections: None,
-            writer: None,
-            leave_in_s: None,
-            transport: None,
-        };
-        file.nodes().map(status).collect()
-    }
+    use crate::status::tests::statuses;
 
     fn with_image(mut file: DriveFile) -> DriveFile {
         let image = Image {
@@ -200,7 +181,10 @@ mod tests {
             differ_bytes_max: 0,
         };
         file.image = Some(image);
-        file.sets.iter_mut().for_each(|set| set.bad.clear());
+        for set in &mut file.sets {
+            set.bad.clear();
+            set.nodes.iter_mut().for_each(|node| node.state = None);
+        }
         file
     }
 
@@ -214,17 +198,17 @@ mod tests {
         let mut coverage = Coverage::new(file.size);
         coverage.set(ByteRange::new(0, file.size), State::Read);
         coverage.set(ByteRange::new(file.size / 2, 512), State::Unreadable);
-        let rows = chart(&file, &statuses(&file), Some(&coverage), 8);
+        let rows = chart(&file, &statuses(&file, &[]), Some(&coverage), 8);
         assert!(cells(&rows).iter().all(|cells| *cells == "rrrrxrrr"), "{rows:?}");
         coverage.set(ByteRange::new(0, 1), State::Unread);
-        let rows = chart(&file, &statuses(&file), Some(&coverage), 8);
+        let rows = chart(&file, &statuses(&file, &[]), Some(&coverage), 8);
         assert!(cells(&rows).iter().all(|cells| *cells == "urrrxrrr"), "{rows:?}");
     }
 
     #[test]
     fn a_lost_node_a_silent_node_and_one_that_lacks_writes_differ() {
         let file = with_image(redundant());
-        let mut nodes = statuses(&file);
+        let mut nodes = statuses(&file, &[]);
         nodes[0].state = NodeState::Restarted;
         nodes[1].state = NodeState::Silent;
         nodes[2].sync = Some(NodeSync::Syncing);
@@ -237,7 +221,7 @@ mod tests {
         let mut file = example();
         file.sets[0].layout = crate::file::LayoutName::Linear;
         file.sets[0].unit = None;
-        let rows = chart(&file, &statuses(&file), None, 64);
+        let rows = chart(&file, &statuses(&file, &[]), None, 64);
         for slice in 0..64 {
             let holders = rows.iter().filter(|row| row.cells.as_bytes()[slice] != b'.').count();
             assert!((1..=2).contains(&holders), "{rows:?}");

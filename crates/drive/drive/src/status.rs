@@ -314,13 +314,13 @@ fn survives(file: &DriveFile, nodes: &[NodeStatus], is_bad: impl Fn(&NodeStatus)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::file::NodeSync;
     use crate::file::tests::{example, redundant};
 
     /// The states of a drive's nodes while these of them do not answer.
-    fn statuses(file: &DriveFile, unreachable: &[usize]) -> Vec<NodeStatus> {
+    pub(crate) fn statuses(file: &DriveFile, unreachable: &[usize]) -> Vec<NodeStatus> {
         let status = |(index, node): (usize, &SetNode)| NodeStatus {
             node: node.name.clone(),
             set: 0,
