@@ -21,7 +21,7 @@ from cheetah.triage.reading import shared_source
 from cheetah.triage.settings import Settings
 from cheetah.triage.task import Event
 
-TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
+TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "notable.csv", "notable-md5.txt")
 
 
 class Cluster:

@@ -28,7 +28,7 @@ from cheetah.triage.settings import Settings
 from cheetah.triage.tables import timeline
 from cheetah.triage.task import Event
 
-TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet")
+TABLES = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "notable.csv", "notable-md5.txt")
 
 
 @pytest.fixture(scope="module")

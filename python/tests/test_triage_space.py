@@ -17,7 +17,11 @@ from cheetah.triage.hub.closing import DONE
 from cheetah.triage.hub.folder import LOCK, OUTPUTS
 from cheetah.triage.hub.run import Run
 from cheetah.triage.settings import Settings
+from cheetah.triage.tables import notable
 from cheetah.triage.task import Event
+
+# Without a finding there is no hash in the list.
+MAY_BE_EMPTY = ("journal.jsonl", notable.MD5S)
 
 
 @pytest.fixture
@@ -74,11 +78,11 @@ def test_a_disk_that_becomes_full_leaves_no_half_made_file_and_the_run_resumes(
     with pytest.raises(OSError, match="No space left|free some space"):
         Run(Settings(str(image), str(out)), tell).go()
     left = [path for path in out.rglob("*") if path.is_file() and path.name != LOCK]
-    assert not [path for path in left if path.stat().st_size == 0 and path.name != "journal.jsonl"], left
+    assert not [path for path in left if path.stat().st_size == 0 and path.name not in MAY_BE_EMPTY], left
     assert not [path for path in left if path.name.endswith(".partial")]
     fillers[0].unlink()
     assert Run(Settings(str(image), str(out)), lambda event: None).go()[0] == DONE
-    assert all((out / name).stat().st_size for name in OUTPUTS)
+    assert all((out / name).stat().st_size for name in OUTPUTS if name not in MAY_BE_EMPTY)
 
 
 def test_space_for_the_tables_is_looked_at_once_the_entries_are_known(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ A package imports only from those that stand below it here.
         mft_preview      keywords in the names of an NTFS volume before it can be listed
     report/          summary.json and report.html
     tables/          store (schemas and parts), content_rows, merge (files.parquet, findings.parquet), timeline
+        notable          the files with findings as a hash set, for other tools
     search/          what to look for
         scan, name_search               keywords and YARA rules; keywords in names
         hashset, hashtext, list_text    hash lists; the encodings and line ends of lists

@@ -8,7 +8,7 @@ from cheetah.triage.hub.folder import OUTPUTS, PARTS
 from cheetah.triage.hub.opened import Opened
 from cheetah.triage.hub.stages import Stages
 from cheetah.triage.report import coverage, summary
-from cheetah.triage.tables import merge, timeline
+from cheetah.triage.tables import merge, notable, timeline
 from cheetah.triage.tables.store import ArrowRows
 from cheetah.triage.task import CompletedTask, Problem, Task
 from cheetah.triage.versions import versions
@@ -47,6 +47,7 @@ def _write_tables(opened: Opened, stages: Stages, done: list[CompletedTask], com
     aside.remove()
     opened.progress.findings = merge.findings(opened.parts, done, more, out / "findings.parquet", complete)
     timeline.write(out / "files.parquet", out / "timeline.parquet", wrote)
+    notable.write(out)
 
 
 def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: bool) -> summary.RunFacts:

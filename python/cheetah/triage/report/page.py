@@ -16,12 +16,21 @@ from cheetah.triage.report import charts, kinds, verdict
 from cheetah.triage.report import summary as figures
 from cheetah.triage.report.bins import main_span
 from cheetah.triage.report.statistics import OTHERS, STATES
+from cheetah.triage.tables import notable
 
 # Rows in the table of findings; findings.parquet has all of them.
 ROWS_MAX = 500
 CARDS_MAX = 25
 TYPES_MAX = 16
-OUTPUTS = ("bodyfile.txt", "files.parquet", "timeline.parquet", "findings.parquet", "summary.json")
+OUTPUTS = (
+    "bodyfile.txt",
+    "files.parquet",
+    "timeline.parquet",
+    "findings.parquet",
+    notable.TABLE,
+    notable.MD5S,
+    "summary.json",
+)
 
 _STATE_WORDS = {
     "whole": ("Read whole", "hashed, identified and searched as requested"),
