@@ -44,12 +44,16 @@ def by_cheetah(lab: Lab) -> dict[str, float | None]:
 
 
 def by_iperf3(lab: Lab, seconds: int) -> dict[str, float | None]:
-    """Returns the rate of one TCP connection in Mbit/s of whole frames."""
+    """Returns the rate of one TCP connection in Mbit/s of whole frames. Raises BenchError if it breaks off, as it does when bursts of
+    cross traffic delay its own control connection."""
     node = lab.nodes[0]
     argv = ["iperf3", "--client", node.address, "--time", str(seconds), "--omit", "1", "--json"]
     done = run_limited(enter(lab, argv), LIMIT_S)
-    payload = json.loads(done.printed)["end"]["sum_received"]["bits_per_second"]
-    return {"mbit": payload * 1514 / 1448 / 1e6}
+    report = json.loads(done.printed)
+    received = report["end"].get("sum_received")
+    if received is None:
+        raise BenchError(f"iperf3: {report.get('error', 'no result')}")
+    return {"mbit": received["bits_per_second"] * 1514 / 1448 / 1e6}
 
 
 def error_percent(found_mbit: float, rate_mbit: int, cross_percent: int) -> float:

@@ -95,6 +95,14 @@ impl Probe {
         }
         let available = options.aspects.contains(&Aspect::Available);
         if begin(wire, Aspect::Capacity) || available {
+            if let Some(shaper) = wire.avoided_shaper() {
+                problems.push(format!(
+                    "The capacity is not known: {} shapes what other programs send (queue discipline {shaper}), and the packets of \
+                     this measurement go around that.",
+                    wire.route.interface
+                ));
+                return Ok(());
+            }
             // Available bandwidth is searched for below the capacity.
             let mtu = report.mtu.map(|mtu| mtu.bytes);
             let (found, ended) = capacity::measure(wire, &mut probers, options, mtu, problems);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Nanos;
 use crate::schedule;
 use crate::selfcheck::{Bound, Verdict};
-use crate::send::{Departures, SendError, Sender, Train, quiet_start};
+use crate::send::{Departures, SendError, Sender, Train};
 
 /// The time from handing a train over until its first packet is due,
 const LEAD: Duration = Duration::from_millis(2);
@@ -59,7 +59,8 @@ pub fn send(
     bound: Bound,
 ) -> Result<SentTrain, SendError> {
     let lead = LEAD + LEAD_EACH * u32::try_from(frames.len()).unwrap_or(u32::MAX);
-    let train = Train { frames, due: schedule::due(quiet_start(Nanos::now() + lead, offsets), offsets) };
+    let start = sender.quiet_start(Nanos::now() + lead, offsets);
+    let train = Train { frames, due: schedule::due(start, offsets) };
     let departures = sender.send(&train)?;
     // For packets sent back to back, the rate matters, not each gap.
     let verdict = if offsets.iter().all(Duration::is_zero) {

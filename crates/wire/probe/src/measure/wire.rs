@@ -15,7 +15,7 @@ use crate::estimate::Arrival;
 use crate::frame::{ETHERNET_BYTES, Ends, Reply, Session, frame, parse};
 use crate::limits::{Budget, SendDecision};
 use crate::path::Trains;
-use crate::route::Route;
+use crate::route::{Route, qdisc};
 use crate::selfcheck::Bound;
 use crate::send::{self, Sender};
 
@@ -115,6 +115,11 @@ impl<'a> Wire<'a> {
 
     pub(super) fn backend(&self) -> String {
         self.sender.backend().to_string()
+    }
+
+    /// Returns the queue discipline that shapes the traffic of this machine, but not the packets of this measurement.
+    pub(super) fn avoided_shaper(&self) -> Option<String> {
+        if self.sender.backend().is_direct() { qdisc::shaper(self.route.index) } else { None }
     }
 
     /// Returns the measures that would make sending more accurate, but are not permitted.

@@ -1,6 +1,7 @@
 //! The route to a host: interface, addresses, and the next hop's MAC address.
 
 mod netlink;
+pub(crate) mod qdisc;
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};

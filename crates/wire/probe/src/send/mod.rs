@@ -33,7 +33,6 @@ use std::time::Duration;
 pub use departures::{Departures, Stamp};
 pub use error::SendError;
 pub(crate) use packet::{PacketSocket, set_option};
-pub use quiet::quiet_start;
 pub use stalls::Stalls;
 
 use crate::clock::Nanos;
@@ -61,6 +60,12 @@ pub enum Backend {
 impl Backend {
     /// All of them, best first: the order they are tried in.
     pub const ALL: [Self; 5] = [Self::TxtimeEtf, Self::TxtimeFq, Self::Xdp, Self::Ring, Self::Sequential];
+
+    /// Whether packets go around the queue disciplines of the interface.
+    #[must_use]
+    pub const fn is_direct(self) -> bool {
+        matches!(self, Self::Xdp | Self::Ring)
+    }
 }
 
 impl fmt::Display for Backend {
@@ -141,6 +146,12 @@ pub trait Sender: Send {
     /// Measures that would make sending more accurate and are not permitted here, a sentence each. Known after the
     /// first train.
     fn notes(&self) -> &[String];
+
+    /// Returns the best time to start a train of packets with these offsets, at `earliest` or up to 10 ms later: when
+    /// clock ticks, and regular pauses that earlier trains met, disturb the fewest packets.
+    fn quiet_start(&self, earliest: Nanos, offsets: &[Duration]) -> Nanos {
+        quiet::quiet_start(&quiet::Pauses::default(), earliest, offsets)
+    }
 
     /// Sends a train, and returns when all of it has left. Packets that are overdue leave at once. Blocks. If the
     /// options request it, the calling thread has real-time priority meanwhile.

@@ -1,12 +1,14 @@
 //! The common part of the backends that spin: frames are queued ahead of time, and released when they are due.
 
 use std::io;
+use std::time::Duration;
 
 use super::allowance::Allowance;
 use super::call::SendCall;
 use super::error::SendError;
 use super::lead::{with_lead, without_lead};
 use super::queue::FrameQueue;
+use super::quiet::{Pauses, quiet_start};
 use super::realtime::Realtime;
 use super::stalls::StallWatch;
 use super::warm::{self, WarmUp};
@@ -22,12 +24,14 @@ pub(super) struct SpinSender<L> {
     failed: bool,
     warm: WarmUp<L>,
     allowance: Allowance,
+    pauses: Pauses,
 }
 
 impl<L: FrameQueue> SpinSender<L> {
     pub(super) fn new(line: L, interface: String, options: Options) -> Self {
         let warm = WarmUp::by(L::to_warm_up());
-        Self { line, interface, options, notes: Vec::new(), failed: false, warm, allowance: Allowance::new() }
+        let (notes, allowance, pauses) = (Vec::new(), Allowance::new(), Pauses::default());
+        Self { line, interface, options, notes, failed: false, warm, allowance, pauses }
     }
 }
 
@@ -42,6 +46,10 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
 
     fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    fn quiet_start(&self, earliest: Nanos, offsets: &[Duration]) -> Nanos {
+        quiet_start(&self.pauses, earliest, offsets)
     }
 
     fn send(&mut self, train: &Train) -> Result<Departures, SendError> {
@@ -73,6 +81,7 @@ impl<L: FrameQueue> Sender for SpinSender<L> {
             Some(left) => Departures::stamped(left),
             None => Departures::called(&calls),
         };
+        self.pauses.note(watch.pauses());
         departures.stalls = watch.end();
         Ok(if is_led { without_lead(departures) } else { departures })
     }

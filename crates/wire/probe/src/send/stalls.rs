@@ -12,12 +12,16 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::quiet::Pause;
 use crate::clock::Nanos;
 
 /// The shortest stall that is noted: the clock is read far more often, and ticks of the kernel take less.
 const STALL: Duration = Duration::from_micros(20);
 /// How long waking up may take without being a stall.
 const WAKE: Duration = Duration::from_micros(300);
+/// The shortest pause of spinning that is noted, and the most of a train.
+const PAUSE: Duration = Duration::from_micros(3);
+const PAUSES_MAX: usize = 64;
 const RUN_QUEUE: &str = "/proc/thread-self/schedstat";
 
 /// The longest stalls during a train, in nanoseconds; 0 if there was none of at least 20 µs.
@@ -42,16 +46,30 @@ pub(super) struct StallWatch {
     run_queue: Option<File>,
     since: Clocks,
     last: Nanos,
+    /// The last reading in a loop that does nothing else.
+    spun: Option<Nanos>,
     longest: Stalls,
+    pauses: Vec<Pause>,
 }
 
 impl StallWatch {
     /// Begins to watch the calling thread.
     pub(super) fn begin() -> Self {
         let run_queue = File::open(RUN_QUEUE).ok().filter(|file| queued_ns(file).is_some());
-        let mut watch = Self { run_queue, since: Clocks::default(), last: Nanos::now(), longest: Stalls::default() };
+        let (since, last, longest) = (Clocks::default(), Nanos::now(), Stalls::default());
+        let mut watch = Self { run_queue, since, last, spun: None, longest, pauses: Vec::with_capacity(PAUSES_MAX) };
         watch.resume();
         watch
+    }
+
+    /// Returns the pauses of spinning, interrupts of this machine included.
+    pub(super) fn pauses(&self) -> &[Pause] {
+        &self.pauses
+    }
+
+    /// Notes that the thread begins to read the clock and do nothing else.
+    pub(super) fn spins(&mut self) {
+        self.spun = None;
     }
 
     /// Returns the longest stalls; `None` where the kernel does not tell.
@@ -63,10 +81,16 @@ impl StallWatch {
     pub(super) fn reads(&mut self, now: Nanos) {
         let stall = now.since(self.last);
         self.last = now;
+        if let Some(from) = self.spun.replace(now).filter(|from| now.since(*from) >= PAUSE)
+            && self.pauses.len() < PAUSES_MAX
+        {
+            self.pauses.push(Pause { from, to: now });
+        }
         if stall >= STALL {
             let now = self.clocks();
             self.longest.note(stall, lost(self.since, now), now.queued.saturating_sub(self.since.queued));
             self.resume();
+            self.spun = None;
         }
     }
 

@@ -171,8 +171,13 @@ fn an_interrupted_measurement_reports_its_results_so_far() {
 
 /// Limits the link to the far machine to 40 Mbit/s, if tc is available.
 fn narrow(net: &Net) -> bool {
-    let shaper = ["qdisc", "add", "dev", FAR, "root", "tbf", "rate", "40mbit", "burst", "1600", "limit", "200k"];
-    let shaped = net.on(ROUTER, || Command::new("tc").args(shaper).output());
+    shape(net, ROUTER, FAR)
+}
+
+/// Limits what a machine sends through an interface to 40 Mbit/s, if tc is available.
+fn shape(net: &Net, machine: &str, interface: &str) -> bool {
+    let shaper = ["qdisc", "add", "dev", interface, "root", "tbf", "rate", "40mbit", "burst", "1600", "limit", "200k"];
+    let shaped = net.on(machine, || Command::new("tc").args(shaper).output());
     let done = shaped.is_ok_and(|ran| ran.status.success());
     if !done {
         skip("needs tc, and the kernel's token bucket filter");
@@ -195,6 +200,17 @@ fn a_host_that_becomes_silent_is_not_taken_for_a_full_path() {
     });
     assert!(is_measured_or_unknown(&report) && report.available.is_none(), "{report:?}");
     assert!(report.capacity.is_none() || says(&report, "most were not answered"), "{report:?}");
+}
+
+#[test]
+fn no_capacity_is_reported_where_this_machine_shapes_what_others_send() {
+    let Some(net) = Net::pair() else { return };
+    if !shape(&net, NEAR, FAR) {
+        return;
+    }
+    let report = net.probe(THERE, &only(&[Aspect::Capacity, Aspect::Available]));
+    assert!(report.capacity.is_none() && report.available.is_none(), "{report:?}");
+    assert!(says(&report, "tbf"), "{report:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use cheetah_probe::limits::{Budget, SendDecision};
 use cheetah_probe::route::Route;
 use cheetah_probe::schedule::{Pattern, ShortDuration, due};
 use cheetah_probe::selfcheck::{Bound, GapErrors, Verdict};
-use cheetah_probe::send::{Departures, Sender, Stamp, Train, quiet_start};
+use cheetah_probe::send::{Departures, Sender, Stamp, Train};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -229,7 +229,7 @@ impl Job {
                 }
             }
         }
-        let start = quiet_start(Nanos::now() + LEAD + LEAD_EACH * count, &self.offsets);
+        let start = self.sender.quiet_start(Nanos::now() + LEAD + LEAD_EACH * count, &self.offsets);
         let train = Train { frames: std::mem::take(&mut self.frames), due: due(start, &self.offsets) };
         let departures = self.sender.send(&train);
         let Train { frames, due } = train;

@@ -3,14 +3,8 @@
 
 use std::io;
 
-use neli::consts::nl::NlmF;
-use neli::consts::rtnl::{Rtm, Tca};
-use neli::rtnl::{Tcmsg, TcmsgBuilder};
-
-use crate::route::{ask, attribute, number};
-
-/// The parent of the root (`TC_H_ROOT`).
-const ROOT: u32 = u32::MAX;
+use crate::route::number;
+use crate::route::qdisc::{self, Qdisc, ROOT};
 
 /// `TCA_FQ_FLOW_PLIMIT`: the most packets of one socket that FQ holds.
 const FQ_FLOW_PACKETS_MAX: u16 = 2;
@@ -48,33 +42,9 @@ pub(super) enum Holding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HoldsNothing(pub(super) String);
 
-/// A queue discipline of an interface, as the kernel reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Qdisc {
-    handle: u32,
-    parent: u32,
-    kind: String,
-    options: Vec<u8>,
-}
-
 /// Returns the discipline that holds packets on the interface of that index, or else the name of the one it has.
 pub(super) fn of(index: u32) -> io::Result<Result<Holding, HoldsNothing>> {
-    let question = TcmsgBuilder::default()
-        .tcm_family(0)
-        .tcm_ifindex(i32::try_from(index).unwrap_or_default())
-        .tcm_handle(0)
-        .tcm_parent(0)
-        .tcm_info(0)
-        .build()
-        .map_err(io::Error::other)?;
-    let qdiscs = ask(Rtm::Getqdisc, NlmF::DUMP, question, |qdisc: &Tcmsg| {
-        let kind = String::from_utf8_lossy(attribute(qdisc.rtattrs(), Tca::Kind)?).trim_end_matches('\0').to_owned();
-        let options = attribute(qdisc.rtattrs(), Tca::Options).unwrap_or_default().to_vec();
-        let (handle, parent) = (*qdisc.tcm_handle(), *qdisc.tcm_parent());
-        // Older kernels report those of all interfaces.
-        (u32::try_from(*qdisc.tcm_ifindex()) == Ok(index)).then_some(Qdisc { handle, parent, kind, options })
-    })?;
-    Ok(holding(&qdiscs))
+    Ok(holding(&qdisc::of(index)?))
 }
 
 /// Returns the root discipline, or the one that all queues of a card (`mq`) have in common.
