@@ -28,6 +28,14 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// Returns the standard error of the mean; `None` if there are fewer than two values.
+#[must_use]
+pub fn standard_error(values: &[f64]) -> Option<f64> {
+    let (mean, count) = (mean(values)?, values.len() as f64);
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (count > 1.0).then(|| (squares / (count - 1.0) / count).sqrt())
+}
+
 /// Returns the smallest of sorted values that at least a share of `q`, 0 to 1, of them does not exceed; `None` if there
 /// are none.
 #[must_use]

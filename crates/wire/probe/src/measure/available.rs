@@ -8,7 +8,7 @@ use super::prober::Prober;
 use super::stop::{Outcome, Stop};
 use super::wire::{Shape, Wire};
 use crate::clock::Nanos;
-use crate::estimate::available::{Search, Trend, trend};
+use crate::estimate::available::{FLEET_TRAINS, NotKnown, Search, Trend, growth, trend};
 use crate::frame::ETHERNET_BYTES;
 use crate::path::Available;
 use crate::schedule::Pattern;
@@ -16,14 +16,12 @@ use crate::units::BitRate;
 
 /// Packets in a train: enough for a trend, few enough for a queue of a few dozen.
 const PACKETS: usize = 48;
-/// Trains sent at each rate.
-const FLEET: u32 = 6;
+/// The fewest packets of trains that would take longer than this.
+const PACKETS_SLOW: (usize, Duration) = (24, Duration::from_millis(250));
 /// Rates tried at most.
 const RATES_MAX: u32 = 12;
-/// The resolution, as a share of the capacity.
-const RESOLUTION: f64 = 0.05;
 /// The time limit.
-const TAKES_MAX: Duration = Duration::from_secs(15);
+const TAKES_MAX: Duration = Duration::from_secs(20);
 /// Idle time after a train, as a multiple of its duration, so that the probes do not load the path themselves.
 const IDLE: u32 = 2;
 
@@ -50,12 +48,14 @@ pub(super) fn measure(
     }
     let Some(prober) = probers.get_mut(found.prober) else { return (None, Ok(())) };
     let capacity = found.capacity.bits_per_s;
-    let mut search = Search::new(capacity, capacity * RESOLUTION);
+    let mut search = Search::new(capacity);
     let until = Nanos::now() + TAKES_MAX;
     let (mut rates, mut ended) = (0, Ok(()));
     while let Some(rate) = search.rate().filter(|_| rates < RATES_MAX) {
         match fleet(wire, prober, options, found.ip_bytes, rate, until) {
-            Ok(Some(Fleet { trends, silent })) if silent * 2 <= trends.len() => search.note(rate, &trends),
+            Ok(Some(Fleet { trends, growths, silent })) if silent * 2 <= trends.len() => {
+                search.note(rate, &trends, &growths);
+            }
             Ok(Some(_)) => {
                 let rate = BitRate(rate);
                 problems.push(format!(
@@ -66,19 +66,39 @@ pub(super) fn measure(
             }
             result => {
                 ended = result.map(|_| ());
-                problems.push("The available bandwidth is less precise than it could be: the time was up, or trains could not be sent.".into());
+                problems.push(
+                    "The search for the available bandwidth ended early: the time was up, or trains could not be sent."
+                        .into(),
+                );
                 break;
             }
         }
         rates += 1;
         wire.watch.progress(Aspect::Available, rates, RATES_MAX);
     }
-    ((rates > 0).then(|| search.available()), ended)
+    let found = search.available().map_err(|why| problems.push(reason(why)));
+    (found.ok(), ended)
+}
+
+fn reason(why: NotKnown) -> String {
+    match why {
+        NotKnown::Range { low, high } => {
+            let (low, high) = (BitRate(low), BitRate(high));
+            format!("The available bandwidth is not known more precisely than that it is between {low} and {high}.")
+        }
+        NotKnown::Bursts(rate) => format!(
+            "The available bandwidth is not known: delays begin to grow at {}, but beyond that not as they should, because \
+             other traffic comes in bursts.",
+            BitRate(rate)
+        ),
+    }
 }
 
 /// Trains at one rate.
 struct Fleet {
     trends: Vec<Trend>,
+    /// The growth of the delays of those that were answered whole.
+    growths: Vec<f64>,
     /// Trains of which less than half was answered: a silent host looks the same as a full path.
     silent: usize,
 }
@@ -92,22 +112,26 @@ fn fleet(
     rate: f64,
     until: Nanos,
 ) -> Result<Option<Fleet>, Stop> {
-    let Ok(pattern) = Pattern::at_rate(PACKETS, ip_bytes + ETHERNET_BYTES, rate) else { return Ok(None) };
+    let frame_bytes = ip_bytes + ETHERNET_BYTES;
+    let packets =
+        PACKETS.min(PACKETS_SLOW.0.max((PACKETS_SLOW.1.as_secs_f64() * rate / 8.0 / frame_bytes as f64) as usize));
+    let Ok(pattern) = Pattern::at_rate(packets, frame_bytes, rate) else { return Ok(None) };
     let (offsets, span) = (pattern.offsets(), pattern.span());
-    let mut fleet = Fleet { trends: Vec::new(), silent: 0 };
-    for _ in 0..FLEET {
+    let mut fleet = Fleet { trends: Vec::new(), growths: Vec::new(), silent: 0 };
+    for _ in 0..FLEET_TRAINS {
         if Nanos::now() + span >= until {
             break;
         }
-        let patience = prober.patience(PACKETS as u32, options.timeout);
+        let patience = prober.patience(packets as u32, options.timeout);
         if let Some(mut arrivals) = wire.train(prober, Shape::large(ip_bytes), &offsets, patience)? {
             // In sending order, with only the first of duplicates.
             arrivals.sort_by_key(|arrival| (arrival.seq, arrival.came));
             arrivals.dedup_by_key(|arrival| arrival.seq);
-            fleet.trends.push(trend(&arrivals, PACKETS));
-            fleet.silent += usize::from(arrivals.len() * 2 < PACKETS);
+            fleet.trends.push(trend(&arrivals, packets));
+            fleet.growths.extend(growth(&arrivals, packets));
+            fleet.silent += usize::from(arrivals.len() * 2 < packets);
         }
         wire.watch.sleep_until(Nanos::now() + span * IDLE)?;
     }
-    Ok((fleet.trends.len() * 2 > FLEET as usize).then_some(fleet))
+    Ok((fleet.trends.len() * 2 > FLEET_TRAINS as usize).then_some(fleet))
 }
