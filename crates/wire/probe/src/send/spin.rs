@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::thread::sched_getcpu;
+
 use super::allowance::Allowance;
 use super::call::SendCall;
 use super::error::SendError;
@@ -14,6 +16,9 @@ use super::stalls::StallWatch;
 use super::warm::{self, WarmUp};
 use super::{Backend, Departures, Options, PreDispatch, Sender, Train, wait};
 use crate::clock::Nanos;
+
+/// How long a new sender looks for regular pauses: some ticks of any host.
+const OBSERVED: Duration = Duration::from_millis(12);
 
 /// A sender that releases queued frames when they are due.
 pub(super) struct SpinSender<L> {
@@ -28,11 +33,24 @@ pub(super) struct SpinSender<L> {
 }
 
 impl<L: FrameQueue> SpinSender<L> {
-    pub(super) fn new(line: L, interface: String, options: Options) -> Self {
+    pub(super) fn new(line: L, interface: String, mut options: Options) -> Self {
         let warm = WarmUp::by(L::to_warm_up());
-        let (notes, allowance, pauses) = (Vec::new(), Allowance::new(), Pauses::default());
+        if options.realtime {
+            // All trains leave on the same CPU: each has its own pauses.
+            options.cpu.get_or_insert_with(sched_getcpu);
+        }
+        let (notes, allowance, pauses) = (Vec::new(), Allowance::new(), observed(options));
         Self { line, interface, options, notes, failed: false, warm, allowance, pauses }
     }
+}
+
+/// Returns the pauses that a thread meets which spins as senders do.
+fn observed(options: Options) -> Pauses {
+    let _realtime = options.realtime.then(|| Realtime::enter(options.cpu));
+    let (mut watch, mut pauses) = (StallWatch::begin(), Pauses::default());
+    wait::spin(Nanos::now() + OBSERVED, &mut watch);
+    pauses.note(watch.pauses());
+    pauses
 }
 
 impl<L: FrameQueue> Sender for SpinSender<L> {

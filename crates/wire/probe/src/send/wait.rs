@@ -27,6 +27,11 @@ pub(super) fn sleep_before(due: Nanos, watch: &mut StallWatch) -> bool {
 /// Waits until exactly `due`: sleeps until shortly before, then spins. Returns the last clock reading.
 pub(super) fn until(due: Nanos, watch: &mut StallWatch) -> Nanos {
     sleep_before(due, watch);
+    spin(due, watch)
+}
+
+/// Reads the clock until `due`, and does nothing else. Returns the last reading.
+pub(super) fn spin(due: Nanos, watch: &mut StallWatch) -> Nanos {
     watch.spins();
     loop {
         // No pause instruction here: under a hypervisor it may cause an exit of the virtual machine.
