@@ -192,7 +192,8 @@ def test_a_drive_lies_in_memory_and_on_a_server_in_place_of_cephs(binary: str, t
         "".join(recipe("ceph")),
         {
             "rbd create --size 200G rbd/cheetah\n": (
-                f"truncate -s 32M pool.raw\ncheetah node --memory 16MiB --listen 127.0.0.1:{node} &\n{pages.PAUSE}"
+                "truncate -s 32M pool.raw\ncheetah room init lab\n"
+                f"cheetah node --memory 16MiB --listen 127.0.0.1:{node} &\n{pages.PAUSE}"
             ),
             "rbd:rbd/cheetah": "pool.raw",
             "10809": node,
@@ -203,7 +204,7 @@ def test_a_drive_lies_in_memory_and_on_a_server_in_place_of_cephs(binary: str, t
         },
     )
     script = script.replace(
-        "cheetah destroy", "cp pool.raw filled.raw\ncheetah save big.drive back.raw --identity me.key\ncheetah destroy"
+        "cheetah destroy", "cp pool.raw filled.raw\ncheetah save big.drive back.raw\ncheetah destroy"
     )
     pages.run_script(script, binary, folder)
     assert (folder / "back.raw").read_bytes()[: len(image)] == image

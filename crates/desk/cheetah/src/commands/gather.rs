@@ -12,7 +12,7 @@ use cheetah_error::Fact;
 use cheetah_words::sentence;
 use tokio::time::{Instant, sleep};
 
-use super::options::{NodeArgs, is_same, member_beside};
+use super::options::{NodeArgs, how_to_join, is_same, member_beside};
 use crate::answers::create::Gather;
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -44,7 +44,7 @@ pub async fn gather(how: Gathering, request: CreateRequest, stop: &mut Stop, ui:
     let address = joining.address();
     let mut found = if how.nodes.is_given() { how.nodes.find(timeout, ui).await? } else { Vec::new() };
     ui.event(
-        format_args!("gathering nodes; on each machine run: cheetah node --memory SIZE --join {address}"),
+        format_args!("gathering nodes; on each machine run: {}", how_to_join(address)),
         &Gather::Gathering { listen: address },
     );
     if found.is_empty() {

@@ -17,6 +17,7 @@ use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
 use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, UnreadVolume};
+use cheetah_tls::credential_store;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use futures::future::join_all;
@@ -113,9 +114,7 @@ impl NodeArgs {
         let mut gather = JoinListener::listen(self.listen, wanted, self.insecure).await?;
         let address = gather.address();
         ui.event(
-            format_args!(
-                "waiting for {wanted} nodes; on each machine run: cheetah node --memory SIZE --join {address}"
-            ),
+            format_args!("waiting for {wanted} nodes; on each machine run: {}", how_to_join(address)),
             &Gather::Waiting { listen: address, wanted },
         );
         let mut found = Vec::new();
@@ -134,6 +133,16 @@ impl NodeArgs {
             found.push(node);
         }
         Ok(found)
+    }
+}
+
+/// The command with which a machine lends memory to a drive that waits at an address. A node of the room is found without that.
+pub fn how_to_join(address: SocketAddr) -> String {
+    match credential_store::default() {
+        Some(_) => {
+            "cheetah node --memory SIZE --room STRING (cheetah room invite --role node prints the string)".into()
+        }
+        None => format!("cheetah node --memory SIZE --join {address}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Verbs that the Python package implements. Cheetah replaces itself by Python (`exec`).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -114,7 +114,7 @@ impl Verb {
         let probed = match probed {
             // The operating system says that permission is denied if a folder of PATH cannot be read.
             Err(error) if error.kind() == ErrorKind::NotFound || cheetah_device::program::find(&python).is_none() => {
-                let next = format!("install Python 3.11 or later, or set {PYTHON} to its path");
+                let next = format!("install Python 3.11 or later (Debian: python3-venv), or set {PYTHON} to its path");
                 return Err(unusable(format!("there is no {shown}"), next));
             }
             Err(error) => {
@@ -129,11 +129,21 @@ impl Verb {
             return Ok(python);
         }
         let what = if missing.is_empty() { "a working package cheetah".to_owned() } else { missing.join(", ") };
-        let next = format!(
-            "in a checkout of Cheetah, run {shown} -m pip install ./python, or set {PYTHON} to a Python that has it"
-        );
-        Err(unusable(format!("{shown} lacks {what}"), next))
+        Err(unusable(format!("{shown} lacks {what}"), how_to_install(&python)))
     }
+}
+
+/// How to install the package. The Python of a distribution takes none, so it gets an environment of its own.
+fn how_to_install(python: &OsStr) -> String {
+    let shown = python.display();
+    let prefix = Path::new(python).parent().and_then(Path::parent);
+    if prefix.is_some_and(|prefix| prefix.join("pyvenv.cfg").is_file()) {
+        return format!("run {shown} -m pip install WHEEL (in a checkout of Cheetah: ./python)");
+    }
+    format!(
+        "make an environment for it: python3 -m venv ~/cheetah && ~/cheetah/bin/pip install WHEEL (in a checkout of \
+Cheetah: ./python), and set {PYTHON} to ~/cheetah/bin/python"
+    )
 }
 
 /// Why a verb cannot run in Python.

@@ -55,5 +55,5 @@ fn an_unsuitable_python_is_an_error_of_one_sentence() {
     }
     let python = desk.arg("venv/bin/python");
     tool(&python, &["-c", ""]).ok();
-    with_python(&python, &["triage", "disk.raw"]).says(1, &["cheetah.triage", "pip install ./python"]);
+    with_python(&python, &["triage", "disk.raw"]).says(1, &["cheetah.triage", "-m pip install WHEEL"]);
 }

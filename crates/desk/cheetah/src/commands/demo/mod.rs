@@ -54,10 +54,8 @@ const SPARE: &str = "d";
 /// Runs the demonstration.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    tools::require(&["mmls", "fls", "md5sum", "fusermount3"])?;
-    if args.image.is_none() {
-        tools::require(&["mkntfs", "ntfs-3g", "mkfs.ext4", "umount"])?;
-    }
+    let own_image: &[_] = if args.image.is_none() { &["mkntfs", "ntfs-3g", "mkfs.ext4", "umount"] } else { &[] };
+    tools::require(&[&["mmls", "fls", "md5sum", "fusermount3"], own_image].concat())?;
     let dir =
         tempfile::Builder::new().prefix("cheetah-demo-").tempdir().context("cannot create a directory to work in")?;
     let image = args.image.map(|path| std::path::absolute(&path).context("cannot find the image")).transpose()?;
