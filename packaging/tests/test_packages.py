@@ -74,6 +74,29 @@ def test_the_package_for_debian_is_installed_used_and_purged(deb: Path, system: 
     assert not (system / "etc/cheetah").exists() and not credentials.exists()
 
 
+# What a new user types on one machine. The node is there some time after it was started.
+FIRST_HOUR = """
+cd /var/tmp && mkdir case42
+cheetah node --memory 64MiB & node=$!
+until cheetah create case42.drive --nodes 127.0.0.1 --from disk.raw; do sleep 0.1; done
+cheetah mount case42.drive case42 --background
+cmp disk.raw case42/case42.raw
+cheetah unmount case42
+kill $node; wait $node
+"""
+
+
+def test_three_commands_lead_from_the_package_for_debian_to_a_mounted_drive(deb: Path, system: Path) -> None:
+    if not os.path.exists("/dev/fuse"):
+        pytest.skip("needs FUSE")
+    run(program("dpkg"), f"--root={system}", "--install", deb)
+    (system / "var/tmp/disk.raw").write_bytes(os.urandom(3 << 20))
+    # A machine of its own: its ports are free, and what it starts ends with it.
+    inside = f'{program("ip")} link set lo up; mount --bind /dev $0/dev; mount -t proc proc $0/proc; exec chroot $0 sh -ec "$1"'
+    own = (program("unshare"), "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-ec", inside)
+    run(*own, system, FIRST_HOUR, env={"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
 def test_the_package_for_fedora_is_whole_and_has_the_same_files(
     stripped: Path, pack: Callable[..., Path], tmp_path: Path
 ) -> None:
