@@ -276,6 +276,14 @@ impl OpenedSource {
         self.device.geometry().size
     }
 
+    /// Returns the file of the drive that it is, if it is one.
+    pub fn drive_file(&self) -> Option<&DriveFile> {
+        match &self.reached {
+            SourceConnections::Servers(_) => None,
+            SourceConnections::Nodes { file, .. } => Some(file),
+        }
+    }
+
     /// Whether it has foresight, which fetches known files ahead of reads.
     pub fn is_foreseen(&self) -> bool {
         self.layers.foresee()

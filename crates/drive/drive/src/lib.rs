@@ -43,6 +43,7 @@
 //! | [`fill::Filling::open`]`(&DriveFile, OpenSource, FillOptions) -> Option<Filling>` | read a drive while it is filled |
 //! | [`partial::save_partial`]`(&DriveFile, &Path, &PartialOptions, progress) -> PartialSave` | copy out the readable ranges, with a map |
 //! | [`verify::verify`]`(&DriveFile, VerifyOptions, progress) -> VerifyReport` | read everything back and compare |
+//! | [`search::search_at_nodes`]`(&DriveFile, &DynDevice, …) -> NearSearch` | have the nodes search what they hold |
 //! | [`save::save`]`(DynDevice, &Path, SaveOptions, progress) -> Saved` | copy a device out to a file |
 //! | [`save::copy`]`(DynDevice, DynDevice, HashChoice, progress) -> Saved` | copy a device to another |
 //! | [`status::status`]`(&DriveFile, timeout) -> DriveStatus` | ask every node for its state |
@@ -84,6 +85,8 @@ pub use layout::kind::{Layout, UNIT_BYTES_DEFAULT, unit_of_sealed};
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
 pub use lifecycle::{create, destroy, usage};
+pub use near::search;
+pub use near::work_done::WorkDone;
 pub use node::find::{AvailableNode, NodeSpec};
 pub use node::{find, gather, here};
 pub use open::Drive;

@@ -138,9 +138,9 @@ fn first_line(error: &regex_syntax::Error) -> String {
 }
 
 impl Expression {
-    /// The memory that it takes, without what it learns of a search.
+    /// The memory that it takes, with the most of what a thread learns of a search.
     pub fn memory_bytes(&self) -> usize {
-        self.regex.memory_usage()
+        self.regex.memory_usage() + CACHE_BYTES_MAX
     }
 
     /// Finds its matches in `bytes`, and calls `found` for each that does not lie within one that begins before it.

@@ -3,6 +3,9 @@
 use crate::encoding::TextEncoding;
 use crate::text::shown;
 
+/// What a hit takes beside its bytes and its context: its numbers and names.
+pub(crate) const HIT_BYTES: usize = 100;
+
 /// A place in the device where a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
@@ -29,6 +32,11 @@ impl Hit {
     /// Always false: a hit has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// About what it takes to keep or to send it: its bytes, its context, its numbers and names.
+    pub fn room_bytes(&self) -> usize {
+        self.before.len() + self.bytes.len() + self.after.len() + HIT_BYTES
     }
 
     /// Its text. Control characters, and bytes that are no text, are shown as `\xNN`.

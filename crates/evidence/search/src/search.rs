@@ -7,7 +7,7 @@ use cheetah_error::{Error, Result};
 use crate::encoding::TextEncoding;
 use crate::expression::{Expression, Parsed};
 use crate::found::{Found, number};
-use crate::hit::Hit;
+use crate::hit::{HIT_BYTES, Hit};
 use crate::literal::Literals;
 use crate::order::Order;
 use crate::seam::{Overlap, Window};
@@ -48,7 +48,7 @@ pub struct Pattern {
 pub struct Limits {
     /// The bytes of all forms of all words together; the automaton takes about a hundred times as many.
     pub pattern_bytes_max: usize,
-    /// The memory of all expressions together, in bytes.
+    /// The memory of all expressions together, with what a thread learns of a search, in bytes.
     pub expression_bytes_max: usize,
 }
 
@@ -56,6 +56,16 @@ impl Default for Limits {
     /// No limits beyond those of an order.
     fn default() -> Self {
         Self { pattern_bytes_max: usize::MAX, expression_bytes_max: usize::MAX }
+    }
+}
+
+impl Limits {
+    /// Refuses expressions that take too much.
+    fn check(&self, expressions: &[Expression]) -> Result<()> {
+        match expressions.iter().map(Expression::memory_bytes).sum::<usize>() > self.expression_bytes_max {
+            true => Err(Error::misuse("the expressions are too much for one search: divide them")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -99,6 +109,7 @@ impl Search {
             let mut pattern = pattern(PatternKind::Expression, text);
             compile_expression(&order, &mut pattern, patterns.len() - words, &mut expressions)?;
             patterns.push(pattern);
+            limits.check(&expressions)?;
         }
         for finder in &order.finders {
             let mut pattern = pattern(PatternKind::Finder, finder.name());
@@ -109,9 +120,7 @@ impl Search {
                 pattern.encodings.push(encoding);
             }
             patterns.push(pattern);
-        }
-        if expressions.iter().map(Expression::memory_bytes).sum::<usize>() > limits.expression_bytes_max {
-            return Err(Error::misuse("the expressions are too much for one search: divide them"));
+            limits.check(&expressions)?;
         }
         let longest = expressions.iter().map(|expression| expression.bytes_max);
         let longest = longest.chain(literals.iter().map(|literals| literals.bytes_max)).max().unwrap_or(1).max(1);
@@ -139,10 +148,10 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// If there are more than a million.
-    pub fn scan_alone(&self, offset: u64, bytes: Vec<u8>) -> Result<Vec<Hit>> {
+    /// If there are more than a million, or if they may take more than `room_bytes_max` ([`Hit::room_bytes`]).
+    pub fn scan_alone(&self, offset: u64, bytes: &[u8], room_bytes_max: usize) -> Result<Vec<Hit>> {
         match self.overlap.core(ByteRange::new(offset, bytes.len() as u64)) {
-            Some(own) => self.scan(&Window { offset, bytes, own }),
+            Some(own) => self.hits(offset, bytes, own, room_bytes_max),
             None => Ok(Vec::new()),
         }
     }
@@ -154,24 +163,29 @@ impl Search {
     ///
     /// If there are more than a million.
     pub fn scan(&self, window: &Window) -> Result<Vec<Hit>> {
-        if !self.matches_zeros && is_zero(&window.bytes) {
+        self.hits(window.offset, &window.bytes, window.own, usize::MAX)
+    }
+
+    fn hits(&self, offset: u64, bytes: &[u8], own: ByteRange, room_bytes_max: usize) -> Result<Vec<Hit>> {
+        if !self.matches_zeros && is_zero(bytes) {
             return Ok(Vec::new());
         }
-        let mut found = Vec::new();
-        self.each(&window.bytes, |match_| {
-            let is_own = window.own.contains(ByteRange::new(window.offset + match_.start as u64, 1));
+        let (mut found, mut room_bytes) = (Vec::new(), 0usize);
+        self.each(bytes, |match_| {
+            let is_own = own.contains(ByteRange::new(offset + match_.start as u64, 1));
             if is_own {
+                room_bytes = room_bytes.saturating_add(match_.len + 2 * self.context_bytes + HIT_BYTES);
                 found.push(match_);
             }
-            if found.len() > WINDOW_HITS_MAX {
+            if found.len() > WINDOW_HITS_MAX || room_bytes > room_bytes_max {
                 return Err(Error::misuse(format!(
-                    "more than {WINDOW_HITS_MAX} hits begin in {}: search for something longer or rarer",
-                    window.own
+                    "more than {} hits begin in {own}: search for something longer or rarer",
+                    found.len() - 1
                 )));
             }
             Ok(())
         })?;
-        let mut hits: Vec<_> = found.iter().filter_map(|found| self.hit(window, found)).collect();
+        let mut hits: Vec<_> = found.iter().filter_map(|found| self.hit(offset, bytes, found)).collect();
         hits.sort_by_cached_key(|hit| self.place(hit));
         Ok(hits)
     }
@@ -183,20 +197,20 @@ impl Search {
         (hit.offset, hit.bytes.len(), hit.pattern, encoding)
     }
 
-    fn hit(&self, window: &Window, found: &Found) -> Option<Hit> {
+    fn hit(&self, offset: u64, bytes: &[u8], found: &Found) -> Option<Hit> {
         let end = found.start + found.len;
         // Characters of UTF-16 are whole.
         let context = self.context_bytes - self.context_bytes % found.encoding.unit_bytes();
         let from = found.start.saturating_sub(context);
         let from = from + (found.start - from) % found.encoding.unit_bytes();
-        let to = (end + context).min(window.bytes.len());
+        let to = (end + context).min(bytes.len());
         Some(Hit {
-            offset: window.offset + found.start as u64,
+            offset: offset + found.start as u64,
             pattern: found.pattern as usize,
             encoding: found.encoding,
-            bytes: window.bytes.get(found.start..end)?.to_vec(),
-            before: window.bytes.get(from..found.start)?.to_vec(),
-            after: window.bytes.get(end..to)?.to_vec(),
+            bytes: bytes.get(found.start..end)?.to_vec(),
+            before: bytes.get(from..found.start)?.to_vec(),
+            after: bytes.get(end..to)?.to_vec(),
         })
     }
 

@@ -4,7 +4,7 @@
 //! paths.
 //!
 //! An error has an HTTP status and an [`ErrorBody`]. A request's body is at most [`BODY_BYTES_MAX`] bytes, one with a
-//! map at most [`MAP_BODY_BYTES_MAX`].
+//! map at most [`MAP_BODY_BYTES_MAX`], one with a job at most [`JOB_BODY_BYTES_MAX`](crate::jobs::JOB_BODY_BYTES_MAX).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::jobs::ScanStatus;
 
-/// The largest body of a request, in bytes.
+/// The largest body of a request, in bytes, but for those with a map or a job.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The longest map, in bytes.

@@ -13,8 +13,19 @@ pub const ABANDONED_S: u64 = 60;
 /// The maximum time for which a request for lines waits for them, in seconds.
 pub const LINES_WAIT_S_MAX: u64 = 30;
 
+/// The largest body of a request with a job, in bytes: patterns that fit in it take much more memory at a node.
+pub const JOB_BODY_BYTES_MAX: usize = (1 << 20) + (64 << 10);
+
 /// The bytes of a chaining value of BLAKE3.
 pub const VALUE_BYTES: usize = 32;
+
+/// The most bytes that the hits in a unit take, so that these are fewer than those of the unit, and fit in a line. A hit takes its
+/// own bytes, those of its context, and 100 more.
+pub const fn hits_bytes_max(unit_bytes: u64) -> usize {
+    const MAX: u64 = 256 << 10;
+    // Not truncated: at most MAX.
+    (if unit_bytes < MAX { unit_bytes } else { MAX }) as usize
+}
 
 /// A job for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +36,21 @@ pub struct NewJob {
     pub instance: String,
     /// The export.
     pub export: String,
+    /// The units of the export to work on, in the order of the results. Together they are no larger than the export.
+    pub units: Units,
     /// The work.
     pub work: Work,
+}
+
+/// Units of an export, each of which is worked on alone. Those of several nodes make up a text: the content of a drive.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Units {
+    /// Bytes of a unit: a power of two from 4 KiB to 1 MiB.
+    pub unit_bytes: u64,
+    /// Their places.
+    pub stretches: Vec<Stretch>,
 }
 
 /// The work of a job.
@@ -36,21 +60,39 @@ pub struct NewJob {
 pub enum Work {
     /// Hashes units.
     Digest(Digest),
+    /// Searches units.
+    Search(SearchOrder),
 }
 
-/// Units of an export to hash: each becomes the chaining value of a subtree of BLAKE3, from which the client computes the
-/// hash of the text that the units of several nodes make up.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Each unit becomes the chaining value of a subtree of BLAKE3, from which the client computes the hash of the text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Digest {
-    /// Bytes of a unit: a power of two from 4 KiB to 1 MiB.
-    pub unit_bytes: u64,
-    /// Bytes after which another text begins, a power of two above that; absent if all is one text.
+    /// Bytes after which another text begins, a power of two above the unit; absent if all is one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_bytes: Option<u64>,
-    /// The units, in the order of the results. Together they are no larger than the export.
-    pub stretches: Vec<Stretch>,
+}
+
+/// Each unit is searched alone: the client gets the hits that its bytes decide, and its edges, with which it searches the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SearchOrder {
+    /// The version of the client's program: a node of another one refuses, because it could find other hits.
+    pub version: String,
+    /// Words, at most 100,000.
+    pub words: Vec<String>,
+    /// Regular expressions whose matches have a maximum length, at most 64, each of at most 16 KiB.
+    pub expressions: Vec<String>,
+    /// The names of well-known kinds of data.
+    pub finders: Vec<String>,
+    /// The names of encodings.
+    pub encodings: Vec<String>,
+    /// Whether the case of letters is ignored.
+    pub ignore_case: bool,
+    /// The number of bytes before and after each hit to return.
+    pub context_bytes: usize,
 }
 
 /// Units at regular distances: some, and as many in each further round, each a step after that of the round before.
@@ -79,7 +121,7 @@ pub struct UnitPlace {
     pub text: u64,
 }
 
-impl Digest {
+impl Units {
     /// The places of the units, in order.
     pub fn places(&self) -> impl Iterator<Item = UnitPlace> + '_ {
         self.stretches.iter().flat_map(|stretch| (0..stretch.rounds).flat_map(|round| stretch.round(round)))
@@ -131,6 +173,22 @@ pub enum JobLine {
         /// The values, 32 bytes each, in base64.
         base64: String,
     },
+    /// The result of the search of a unit.
+    Searched {
+        /// The number of the unit.
+        unit: u64,
+        /// Its first bytes, in base64: as many as decide about the hits at an edge.
+        head: String,
+        /// Its last bytes, as many.
+        tail: String,
+        /// The hits that its bytes decide, in order.
+        hits: Vec<JobHit>,
+    },
+    /// A unit with more hits than a node returns ([`hits_bytes_max`]).
+    TooManyHits {
+        /// The number of the unit.
+        unit: u64,
+    },
     /// A unit that the node cannot read, because its memory is damaged.
     Unreadable {
         /// The number of the unit.
@@ -155,6 +213,25 @@ impl JobLine {
     pub const fn is_last(&self) -> bool {
         matches!(self, Self::End { .. } | Self::Failed { .. })
     }
+}
+
+/// A hit in a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct JobHit {
+    /// The offset of its first byte in the text.
+    pub at: u64,
+    /// Its length in bytes.
+    pub len: usize,
+    /// The index of its pattern: words, expressions and finders are counted in this order, each once.
+    pub pattern: usize,
+    /// The name of its encoding.
+    pub encoding: String,
+    /// The number of bytes before it that are returned.
+    pub before: usize,
+    /// Those bytes, its own, and those after it, in base64.
+    pub base64: String,
 }
 
 /// The part of a node that works on jobs.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use cheetah_drive::WorkDone;
 use serde::Serialize;
 
 /// The event of `search` without a folder for the result.
@@ -30,6 +31,9 @@ pub enum Found {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Search<'a> {
+    /// Where it was searched, if nodes were asked to search what they hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_nodes: Option<&'a WorkDone>,
     /// Whether every byte of the source was searched. Without that, nothing is known of the rest.
     pub complete: bool,
     /// Whether the search came to its end; otherwise it was stopped, or the source failed.

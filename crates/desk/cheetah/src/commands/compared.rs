@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use cheetah_device::{ByteRange, Size};
-use cheetah_drive::{HashKind, Hashes, ImageState};
+use cheetah_drive::{HashKind, Hashes, ImageState, WorkDone};
 
 /// Ranges printed for each cause; `--json` has them all.
 const RANGES_SHOWN_MAX: usize = 20;
@@ -47,6 +47,19 @@ fn cause_lines(what: &str, why: &str, ranges: &[ByteRange]) -> Vec<String> {
         listed.push(format!("and {} more; --json lists them all", ranges.len() - listed.len()));
     }
     lines.push(wrapped(&listed.join(" "), 4));
+    lines
+}
+
+/// Lines that say what was `done`, such as hashed, at the nodes of a drive, and what this machine read.
+pub fn work_lines(done: &str, work: &WorkDone) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !work.node_bytes.is_empty() {
+        let sum = Size(work.node_bytes.values().sum());
+        let nodes: Vec<_> = work.node_bytes.iter().map(|(node, bytes)| format!("{node} {}", Size(*bytes))).collect();
+        lines.push(wrapped(&format!("{done} at the nodes: {sum} ({})", nodes.join(", ")), 2));
+    }
+    let here = work.here_bytes.iter().map(|(why, bytes)| format!("read by this machine: {}: {why}", Size(*bytes)));
+    lines.extend(here.map(|line| wrapped(&line, 2)));
     lines
 }
 

@@ -55,6 +55,7 @@ mod sealed;
 mod sealed_keys;
 mod sealed_use;
 mod search;
+mod search_at_nodes;
 mod secured;
 mod serve;
 mod slow_links;

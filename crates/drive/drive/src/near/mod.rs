@@ -7,16 +7,24 @@
 //! |---|---|
 //! | `locate` | the node and the place that hold a unit |
 //! | `lenders` | which nodes lend their processor, and why others do not |
+//! | `node_work` | work that nodes do, as an order and as results |
 //! | `not_done` | why a node does no work |
 //! | `job` | a job at a node, from its start to its last line |
 //! | `stretches` | many places in few words |
+//! | `units` | units, and what the nodes that hold them find in them |
 //! | `tree` | the chaining values of units become hashes |
 //! | `values` | the chaining values of the units of a part of the drive |
+//! | `search` | searching a drive |
+//! | `work_done` | what was done where |
 
 mod job;
 pub(crate) mod lenders;
 pub(crate) mod locate;
+mod node_work;
 mod not_done;
+pub mod search;
 mod stretches;
 pub(crate) mod tree;
+pub(crate) mod units;
 pub(crate) mod values;
+pub mod work_done;

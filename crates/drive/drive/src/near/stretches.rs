@@ -54,7 +54,7 @@ fn step_at(places: &[UnitPlace], at: usize, round: usize) -> Option<(u64, u64)> 
 
 #[cfg(test)]
 mod tests {
-    use cheetah_control::jobs::Digest;
+    use cheetah_control::jobs::Units;
     use proptest::prelude::*;
 
     use super::*;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn again(stretches: Vec<Stretch>) -> Vec<UnitPlace> {
-        Digest { stretches, ..Digest::default() }.places().collect()
+        Units { stretches, ..Units::default() }.places().collect()
     }
 
     #[test]

@@ -70,6 +70,28 @@ pub(crate) async fn newest_soon(
     find(set, best, exports, timeout, Patience::Enough).await
 }
 
+/// Whether the maps in `file` are still the newest: nodes with more than half of the votes know no newer ones, nor does the file as
+/// it is on disk now, which may have a vote.
+pub(crate) async fn is_newest(file: &DriveFile, exports: &KeptExports, timeout: Duration) -> bool {
+    if !file.is_redundant() {
+        return true;
+    }
+    let on_disk = DriveFile::load(&file.path).ok().filter(|found| found.id == file.id);
+    let sets: Vec<DriveSet> = DriveSet::all(file).collect();
+    for set in &sets {
+        let (known, epoch) = (DriveMap::of_file(set), set.entry().epoch);
+        let Ok(found) = newest_soon(set, &known, exports, timeout).await else { return false };
+        let is_sure = votes(&known.nodes, set.losses_max()).decide(found.heard, on_disk.is_some());
+        let is_newer = found.map.map.epoch != epoch || found.diverged.is_some();
+        let is_newer =
+            is_newer || on_disk.iter().any(|file| file.sets.get(set.index).is_none_or(|set| set.epoch > epoch));
+        if is_newer || !is_sure {
+            return false;
+        }
+    }
+    true
+}
+
 async fn find(
     set: &DriveSet,
     mut best: DriveMap,

@@ -18,7 +18,7 @@ async fn verified_both_ways(file: &DriveFile) -> (VerifyReport, AtNodes) {
     let plain = verified(file).await;
     let mut near = verify(file, verify_options(true), |_| {}).await.unwrap();
     let at_nodes = near.at_nodes.take().unwrap();
-    let bytes: u64 = at_nodes.node_bytes.values().chain(at_nodes.here_bytes.values()).sum();
+    let bytes: u64 = at_nodes.work.node_bytes.values().chain(at_nodes.work.here_bytes.values()).sum();
     assert_eq!(bytes, file.size, "{at_nodes:?}");
     assert_eq!(near.hashes.blake3, plain.hashes.blake3);
     let verdict = |report: &VerifyReport| VerifyReport {
@@ -36,7 +36,7 @@ fn sent_bytes(lab: &Lab) -> u64 {
 }
 
 fn here_bytes(at_nodes: &AtNodes) -> u64 {
-    at_nodes.here_bytes.values().sum()
+    at_nodes.work.here_bytes.values().sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn a_page_whose_memory_is_damaged_is_unreadable_or_read_from_the_others() 
         assert_eq!(report.unreadable.iter().map(|bad| bad.len).sum::<u64>(), if survives { 0 } else { 4096 });
         let name = &file.nodes().next().unwrap().name;
         let damaged = format!("the memory of node {name} is damaged");
-        assert!(at_nodes.here_bytes.contains_key(damaged.as_str()), "{at_nodes:?}");
+        assert!(at_nodes.work.here_bytes.contains_key(damaged.as_str()), "{at_nodes:?}");
     }
 }
 
@@ -128,7 +128,7 @@ async fn a_drive_that_has_lost_a_node_is_verified_at_the_others() {
         let (report, at_nodes) = verified_both_ways(&file).await;
         assert_eq!(report.is_ok(), file.losses_max() > 0, "{layout:?}: {report:?}");
         // Of a stripe, each chunk lies on the lost node, too, and is read again in pieces.
-        assert_eq!(at_nodes.node_bytes.is_empty(), layout == STRIPE, "{layout:?}: {at_nodes:?}");
+        assert_eq!(at_nodes.work.node_bytes.is_empty(), layout == STRIPE, "{layout:?}: {at_nodes:?}");
     }
 }
 
@@ -141,9 +141,9 @@ async fn nodes_that_do_not_lend_their_processor_are_read_and_the_report_says_so(
     assert!(report.is_ok());
     let names: Vec<_> = file.nodes().map(|node| node.name.as_str()).collect();
     let expected: BTreeMap<_, _> = names[..2].iter().map(|name| ((*name).into(), 2 * MIB)).collect();
-    assert_eq!(at_nodes.node_bytes, expected);
+    assert_eq!(at_nodes.work.node_bytes, expected);
     let why = format!("node {} does not lend its processor", names[2]);
-    assert_eq!(at_nodes.here_bytes, [(why.into(), 2 * MIB)].into());
+    assert_eq!(at_nodes.work.here_bytes, [(why.into(), 2 * MIB)].into());
 
     let lab = Lab::new(&[16 * MIB; 2]);
     let file = lab.loaded(STRIPE, &image(2 * MIB)).await;

@@ -7,4 +7,5 @@ mod common;
 mod failures;
 mod foreign;
 mod lifecycle;
+mod search;
 mod survive;

@@ -28,6 +28,7 @@ use cheetah_control::api::{
     NewExport, NewMap, NewNote, Notes, Status, StoredMap,
 };
 use cheetah_control::http::{self, Ends, Member, Refusal};
+use cheetah_control::jobs::JOB_BODY_BYTES_MAX;
 use cheetah_control::receipt::{Asked, Receipt};
 use cheetah_control::{revoked, routes};
 use cheetah_tls::{Role, Roles, ServerTls};
@@ -50,8 +51,9 @@ fn router(node: Arc<Shared>) -> Router {
     let far = node.far.clone().map(far::router).unwrap_or_default();
     let revoked = revoked::router(node.credential.clone());
     let store_map = put(store_map).layer(DefaultBodyLimit::max(MAP_BODY_BYTES_MAX));
+    let start_job = post(jobs::start).layer(DefaultBodyLimit::max(JOB_BODY_BYTES_MAX));
     Router::new()
-        .route(routes::JOBS, post(jobs::start))
+        .route(routes::JOBS, start_job)
         .route(routes::JOB, delete(jobs::cancel))
         .route(routes::JOB_LINES, get(jobs::lines))
         .route(routes::STATUS, get(status))

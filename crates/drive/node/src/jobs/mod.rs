@@ -1,13 +1,16 @@
 //! Jobs: work on the content of this node's own exports, by threads that run when a processor has nothing else to do.
 //!
-//! A job is [checked](digest::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
-//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, and a unit for each
-//! thread. A job whose results nobody asks for is ended. Results are wiped when they are forgotten. Nothing here knows what the
-//! content is: no format of evidence is parsed.
+//! A job is [checked](units::check), waits for a thread, and is worked on by one thread; [`Output`] keeps its results until the
+//! client has them. So a node's memory for jobs is limited by the number of jobs, the results that each keeps, the
+//! [patterns] of few orders, and a unit for each thread. A job whose results nobody asks for is ended. Results and orders are wiped when
+//! they are forgotten. Nothing here knows what the content is: no format of evidence is parsed.
 
 mod digest;
 mod idle;
 mod output;
+mod patterns;
+mod search;
+mod units;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cheetah_control::jobs::{ABANDONED_S, JobLine, LINES_WAIT_S_MAX, NewJob, ScanStatus, Work};
+use cheetah_control::jobs::{ABANDONED_S, Digest, JobLine, LINES_WAIT_S_MAX, NewJob, ScanStatus, Units, Work};
 use cheetah_device::Device as _;
 use cheetah_kit::random;
 use parking_lot::{Condvar, Mutex};
@@ -24,14 +27,20 @@ use tokio::time::{Instant, timeout_at};
 use crate::export::Export;
 use crate::exports::{Exports, ExportsError};
 use crate::instance::Instance;
-use digest::Stopped;
 use output::Output;
+use patterns::{AllPatterns, Patterns};
+use units::Stopped;
 
 /// The maximum number of threads that work on jobs.
 const THREADS_MAX: usize = 64;
 
 /// The interval at which idle threads look for jobs that were given up.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// How long the end of the node waits for threads: a hostile expression takes long in one unit.
+const END_WAIT: Duration = Duration::from_secs(2);
+/// The interval at which it looks whether they have ended.
+const END_LOOK: Duration = Duration::from_millis(10);
 
 /// What clients can make a node keep.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +87,7 @@ pub(crate) struct Jobs {
     queue: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     threads_count: usize,
+    patterns: AllPatterns,
 }
 
 struct Queue {
@@ -96,8 +106,15 @@ struct State {
 
 struct Job {
     export: Arc<Export>,
-    work: Work,
+    units: Units,
+    task: Task,
     output: Output,
+}
+
+/// The work of a job that was taken.
+enum Task {
+    Digest(Digest),
+    Search(Arc<Patterns>),
 }
 
 impl Jobs {
@@ -108,7 +125,8 @@ impl Jobs {
 
     fn with(threads: usize, limits: Limits) -> std::io::Result<Self> {
         let queue = Arc::new(Queue { limits, state: Mutex::default(), changed: Condvar::new() });
-        let jobs = Self { queue, threads: Mutex::default(), threads_count: threads.min(THREADS_MAX) };
+        let (threads_count, patterns) = (threads.min(THREADS_MAX), AllPatterns::default());
+        let jobs = Self { queue, threads: Mutex::default(), threads_count, patterns };
         for _ in 0..jobs.threads_count {
             let queue = Arc::clone(&jobs.queue);
             let thread = thread::Builder::new().name("job".into()).spawn(move || queue.work())?;
@@ -132,12 +150,12 @@ impl Jobs {
             return Err(JobError::OtherInstance);
         }
         let export = exports.export(&new.export)?;
-        let Work::Digest(work) = &new.work;
-        digest::check(work, export.geometry().size).map_err(JobError::Bad)?;
+        units::check(&new.units, export.geometry().size).map_err(JobError::Bad)?;
+        let task = self.task(new.work, &new.units)?;
         let id = random::bits_128().map_err(|error| JobError::NoId(error.to_string()))?;
         let id = format!("{id:032x}");
         let output = Output::new(self.queue.limits.output_bytes_max, self.queue.limits.abandoned);
-        let job = Arc::new(Job { export, work: new.work, output });
+        let job = Arc::new(Job { export, units: new.units, task, output });
         self.queue.sweep();
         let mut state = self.queue.state.lock();
         if state.is_ended {
@@ -151,6 +169,17 @@ impl Jobs {
         drop(state);
         self.queue.changed.notify_one();
         Ok(id)
+    }
+
+    /// The work, if it is within the limits.
+    fn task(&self, work: Work, units: &Units) -> Result<Task, JobError> {
+        match work {
+            Work::Digest(work) => digest::check(&work, units).map(|()| Task::Digest(work)).map_err(JobError::Bad),
+            Work::Search(order) => {
+                patterns::check(&order).map_err(JobError::Bad)?;
+                self.patterns.of(order).map(Task::Search).ok_or(JobError::TooMany)
+            }
+        }
     }
 
     /// The lines of a job from number `from` on, as they are sent. Waits until there are many, but for at most `wait`.
@@ -188,9 +217,10 @@ impl Jobs {
         drop(state);
         self.queue.changed.notify_all();
         jobs.values().for_each(|job| job.output.cancel());
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            // One that panicked has ended, too.
-            let _ = thread.join();
+        let (threads, due) = (std::mem::take(&mut *self.threads.lock()), Instant::now() + END_WAIT);
+        // One that is left finds neither its job nor its export again.
+        while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < due {
+            thread::sleep(END_LOOK);
         }
     }
 
@@ -246,11 +276,18 @@ impl State {
 
 impl Job {
     fn run(&self) {
-        let Work::Digest(work) = &self.work;
         if self.output.is_cancelled() {
             return;
         }
-        let last = match digest::run(work, |range| self.export.read_here(range), |line| self.output.push(line)) {
+        let (units, read) = (&self.units, |range| self.export.read_here(range));
+        let done = match &self.task {
+            Task::Digest(work) => digest::run(*work, units, read, |line| self.output.push(line)),
+            Task::Search(patterns) => match patterns.search() {
+                Ok(search) => search::run(search, units, read, |line| self.output.push(line)),
+                Err(why) => Err(Stopped::Failed(why.to_string())),
+            },
+        };
+        let last = match done {
             Ok(units) => JobLine::End { units },
             Err(Stopped::Failed(why)) => JobLine::Failed { why },
             Err(Stopped::Cancelled) => return,

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use cheetah_control::api::NewExport;
-use cheetah_control::jobs::{Digest, Stretch, UnitPlace};
+use cheetah_control::jobs::{SearchOrder, Stretch, UnitPlace};
 
 use super::*;
 use crate::store::Store;
@@ -21,8 +21,8 @@ fn exports() -> (Arc<Exports>, Instance) {
 fn whole(instance: Instance) -> NewJob {
     let units = vec![UnitPlace { export: 0, text: 0 }];
     let stretch = Stretch { rounds: MIB / (4 * KIB), units, export_step: 4 * KIB, text_step: 4 * KIB };
-    let work = Work::Digest(Digest { unit_bytes: 4 * KIB, text_bytes: None, stretches: vec![stretch] });
-    NewJob { instance: instance.to_string(), export: "e".into(), work }
+    let units = Units { unit_bytes: 4 * KIB, stretches: vec![stretch] };
+    NewJob { instance: instance.to_string(), export: "e".into(), units, work: Work::Digest(Digest::default()) }
 }
 
 /// One thread, and little room.
@@ -47,8 +47,12 @@ fn a_job_for_another_run_another_export_or_beyond_the_limits_is_refused() {
     let add = |job| jobs.add(job, &exports, instance).unwrap_err();
     assert_eq!(add(whole(Instance::random().unwrap())), JobError::OtherInstance);
     assert_eq!(add(NewJob { export: "f".into(), ..whole(instance) }), ExportsError::NotFound("f".into()).into());
-    let empty = Work::Digest(Digest { unit_bytes: 4 * KIB, ..Digest::default() });
-    assert!(matches!(add(NewJob { work: empty, ..whole(instance) }), JobError::Bad(_)));
+    let empty = Units { unit_bytes: 4 * KIB, ..Units::default() };
+    assert!(matches!(add(NewJob { units: empty, ..whole(instance) }), JobError::Bad(_)));
+    let other = SearchOrder { version: "0.0.0".into(), ..patterns::tests::words(&["x"]) };
+    assert!(matches!(add(search(instance, other)), JobError::Bad(_)));
+    let short = Work::Digest(Digest { text_bytes: Some(4 * KIB) });
+    assert!(matches!(add(NewJob { work: short, ..whole(instance) }), JobError::Bad(_)));
     assert_eq!(jobs.status(), Some(ScanStatus { threads: 1, jobs: 0 }));
 }
 
@@ -109,4 +113,34 @@ async fn a_job_is_forgotten_once_its_last_line_has_arrived() {
     }
     assert_eq!(lines, MIB / (4 * KIB) / 64 + 1);
     assert_eq!(jobs.lines(&id, lines, PATIENCE).await, Err(JobError::Unknown));
+}
+
+/// A search of the whole export.
+fn search(instance: Instance, order: SearchOrder) -> NewJob {
+    NewJob { work: Work::Search(order), ..whole(instance) }
+}
+
+#[tokio::test]
+async fn searches_with_other_patterns_than_those_of_four_others_wait_until_these_are_forgotten() {
+    let (exports, instance) = exports();
+    let limits = Limits { output_bytes_max: 100, abandoned: PATIENCE, ..Limits::default() };
+    let jobs = Jobs::with(1, limits).unwrap();
+    let add = |word: &str| jobs.add(search(instance, patterns::tests::words(&[word])), &exports, instance);
+    let ids: Vec<_> = ["a", "b", "c", "d"].map(|word| add(word).unwrap()).into();
+    assert_eq!(add("e"), Err(JobError::TooMany));
+    add("a").unwrap();
+    jobs.cancel(&ids[3]).unwrap();
+    add("e").unwrap();
+    jobs.end();
+}
+
+#[tokio::test]
+async fn patterns_that_make_no_sense_end_the_job() {
+    let (exports, instance) = exports();
+    let jobs = Jobs::start(NonZeroUsize::new(1)).unwrap();
+    let order = SearchOrder { expressions: vec!["a+".into()], ..patterns::tests::words(&[]) };
+    let id = jobs.add(search(instance, order), &exports, instance).unwrap();
+    let lines = jobs.lines(&id, 0, PATIENCE).await.unwrap();
+    let line: JobLine = serde_json::from_slice(&lines).unwrap();
+    assert!(matches!(&line, JobLine::Failed { .. }), "{line:?}");
 }

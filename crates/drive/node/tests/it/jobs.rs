@@ -3,7 +3,9 @@
 use std::num::NonZeroUsize;
 
 use cheetah_control::api::NewExport;
-use cheetah_control::jobs::{Digest, JobLine, NewJob, ScanStatus, Stretch, UnitPlace, Work};
+use cheetah_control::jobs::{
+    Digest, JOB_BODY_BYTES_MAX, JobLine, NewJob, ScanStatus, SearchOrder, Stretch, UnitPlace, Units, Work,
+};
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_nbd::server::Exports as _;
@@ -28,8 +30,8 @@ async fn lending(threads: usize) -> (Node, ControlClient) {
 fn job(node: &Node) -> NewJob {
     let units = vec![UnitPlace { export: 0, text: 0 }];
     let stretches = vec![Stretch { rounds: UNITS, units, export_step: UNIT, text_step: UNIT }];
-    let work = Work::Digest(Digest { unit_bytes: UNIT, text_bytes: None, stretches });
-    NewJob { instance: node.status().instance, export: "e".into(), work }
+    let units = Units { unit_bytes: UNIT, stretches };
+    NewJob { instance: node.status().instance, export: "e".into(), units, work: Work::Digest(Digest::default()) }
 }
 
 #[tokio::test]
@@ -54,6 +56,7 @@ async fn lines_are_read_again_from_any_number_until_later_ones_are_asked_for() {
         JobLine::Unreadable { unit, .. } => (*unit, "unreadable"),
         JobLine::End { units } => (*units, "end"),
         JobLine::Failed { .. } => (0, "failed"),
+        JobLine::Searched { unit, .. } | JobLine::TooManyHits { unit } => (*unit, "searched"),
     };
     let expected = [(0, "values"), (5, "unreadable"), (6, "values"), (UNITS, "end")];
     assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);
@@ -82,11 +85,11 @@ async fn hostile_requests_about_jobs_are_refused() {
     let (node, client) = lending(1).await;
     let other = NewJob { instance: "0".repeat(32), ..job(&node) };
     assert!(client.start_job(&other).await.unwrap_err().is_conflict());
-    let Work::Digest(digest) = job(&node).work;
-    let endless = Stretch { rounds: u64::MAX, ..digest.stretches[0].clone() };
-    for (stretches, status) in [(vec![endless], 400), (vec![digest.stretches[0].clone(); 2000], 413)] {
-        let work = Work::Digest(Digest { stretches, ..digest.clone() });
-        assert_eq!(refusal(client.start_job(&NewJob { work, ..job(&node) }).await.unwrap_err()).0, status);
+    let stretch = job(&node).units.stretches[0].clone();
+    let endless = Stretch { rounds: u64::MAX, ..stretch.clone() };
+    for (stretches, status) in [(vec![endless], 400), (vec![stretch; 20_000], 413)] {
+        let units = Units { unit_bytes: UNIT, stretches };
+        assert_eq!(refusal(client.start_job(&NewJob { units, ..job(&node) }).await.unwrap_err()).0, status);
     }
     for id in ["0", "%2e%2e", &"x".repeat(1000)] {
         assert!(matches!(client.job_lines(id, 0, 0).await, Err(ControlError::Refused { status: 404, .. })), "{id}");
@@ -106,4 +109,35 @@ async fn hostile_requests_about_jobs_are_refused() {
         }
     };
     assert_eq!((taken, refused), (32, 429));
+}
+
+#[tokio::test]
+async fn hostile_orders_of_searches_are_refused() {
+    let (node, client) = lending(1).await;
+    let version = node.status().version;
+    let order = || SearchOrder { version: version.clone(), encodings: vec!["utf-8".into()], ..SearchOrder::default() };
+    let words = |word: &str, count| SearchOrder { words: vec![word.to_owned(); count], ..order() };
+    let expressions = |text: &str, count| SearchOrder { expressions: vec![text.to_owned(); count], ..order() };
+    for (order, status) in [
+        (words(&"x".repeat(JOB_BODY_BYTES_MAX), 1), 413),
+        (words("x", 100_001), 400),
+        (words(&"x".repeat(8193), 1), 400),
+        (expressions("x", 65), 400),
+        (expressions(&"x".repeat((16 << 10) + 1), 1), 400),
+        (SearchOrder { version: "0.0.0".into(), ..words("x", 1) }, 400),
+    ] {
+        let job = NewJob { work: Work::Search(order), ..job(&node) };
+        assert_eq!(refusal(client.start_job(&job).await.unwrap_err()).0, status);
+    }
+    // What is found out later ends the job, and the node goes on.
+    for order in [expressions("a+", 1), words("", 1), order()] {
+        let job = NewJob { work: Work::Search(order), ..job(&node) };
+        let id = client.start_job(&job).await.unwrap().id;
+        let lines = client.job_lines(&id, 0, 30).await.unwrap();
+        assert!(matches!(lines[..], [JobLine::Failed { .. }]), "{lines:?}");
+    }
+    let job = NewJob { work: Work::Search(words("x", 1)), ..job(&node) };
+    let id = client.start_job(&job).await.unwrap().id;
+    let lines = client.job_lines(&id, 0, 30).await.unwrap();
+    assert_eq!((lines.len() as u64, lines.last()), (UNITS + 1, Some(&JobLine::End { units: UNITS })));
 }

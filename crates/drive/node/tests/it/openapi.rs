@@ -152,6 +152,7 @@ fn operations() -> Vec<Operation> {
                 (400, "It is beyond the limits"),
                 NO_EXPORT,
                 (409, "This is another run of the node"),
+                (413, "Too long"),
                 BUSY,
                 (501, "The node does not lend its processor"),
             ]),
@@ -290,7 +291,7 @@ fn openapi() -> Value {
 fn page() -> String {
     let mut page = format!(
         "# Control API\n\n{ABOUT}\n\nAn error has a fitting status, and a body with `error`, one sentence. Bodies are at most 64 KiB, \
-         those with a map a little more than 1 MiB. JSON must be declared as such (`content-type: application/json`). The types \
+         those with a map or a job a little more than 1 MiB. JSON must be declared as such (`content-type: application/json`). The types \
          are in [control-api.json](control-api.json), for OpenAPI.\n\n<!-- Generated from \
          crates/drive/node/tests/it/openapi.rs. To write it again: {MEND} -->\n\n| request | does | body | answer |\n|---|---|---|---|\n"
     );

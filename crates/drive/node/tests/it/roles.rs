@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use cheetah_control::api::{LeaseRequest, NewExport, NewMap, NewNote};
-use cheetah_control::jobs::{Digest, NewJob, Stretch, UnitPlace, Work};
+use cheetah_control::jobs::{Digest, NewJob, Stretch, UnitPlace, Units, Work};
 use cheetah_control::receipt::Asked;
 use cheetah_control::{ControlClient, ControlError};
 use cheetah_device::{ByteRange, Data, Device as _};
@@ -151,8 +151,13 @@ impl Stage {
     fn job(&self) -> NewJob {
         let units = vec![UnitPlace { export: 0, text: 0 }];
         let stretches = vec![Stretch { rounds: 1, units, export_step: 0, text_step: 0 }];
-        let work = Work::Digest(Digest { unit_bytes: 64 << 10, text_bytes: None, stretches });
-        NewJob { instance: self.node.status().instance, export: EXPORT.into(), work }
+        let units = Units { unit_bytes: 64 << 10, stretches };
+        NewJob {
+            instance: self.node.status().instance,
+            export: EXPORT.into(),
+            units,
+            work: Work::Digest(Digest::default()),
+        }
     }
 
     /// Tries to open the export.

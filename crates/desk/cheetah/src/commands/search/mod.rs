@@ -10,11 +10,15 @@ use std::sync::Arc;
 use cheetah_custody::FillLog;
 use cheetah_device::ByteRange;
 use cheetah_device::coverage::State;
+use cheetah_drive::WorkDone;
+use cheetah_drive::search::search_at_nodes;
 use cheetah_image::coverage::{map_path, read_map};
 use cheetah_image::spec;
-use cheetah_search::{Batch, Outcome, RunOptions, Search, run as search_device};
+use cheetah_search::{Batch, Order, Outcome, RunOptions, Search, run as search_device};
 use cheetah_source::{Access, OpenedSource, is_drive};
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
 
 use self::folder::Folder;
 use self::options::OrderArgs;
@@ -41,7 +45,11 @@ encoding, text and context, in the order of their offsets, and the coverage. Oth
 
 Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
 
+With --at-nodes, the nodes of a drive search what they hold, and the hits cross the network instead of the bytes. Hits and \
+coverage are the same.
+
   cheetah search case42.drive words.txt --ignore-case --out hits42
+  cheetah search case42.drive --find card --at-nodes
   cheetah search disk.E01 --word Geheim --encoding utf-8,utf-16le,cp1252
   cheetah search disk.raw --regex 'INV-[0-9]{6}' --find email,iban --out hits"
 )]
@@ -58,6 +66,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
+    /// Have nodes that lend their processor search what they hold, instead of reading it: for a drive
+    #[arg(long)]
+    at_nodes: bool,
+
     /// Parts of the source that are searched at once [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
@@ -69,15 +81,21 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
+    if args.at_nodes && !spec::path_of(&args.source).is_some_and(|(path, is_raw)| !is_raw && is_drive(&path)) {
+        return Err(Failure::misused(format!(
+            "{} is no drive, so no nodes can search it: leave out --at-nodes",
+            args.source
+        )));
+    }
     let order = args.order.read()?;
-    let compiling = tokio::task::spawn_blocking(move || Search::new(&order));
-    let search = Arc::new(compiling.await.context("cannot compile the patterns")??);
+    let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
+    let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
     let folder = args.out.as_deref().map(Folder::create).transpose()?;
     let opened =
         stop.unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args))).await?;
     warn_of(&opened, args.timeout.get(), ui);
-    let searched = search_source(&args, (&opened, &search), folder, &mut stop, ui).await;
+    let searched = search_source(&args, &opened, (&order, &search), folder, &mut stop, ui).await;
     searched.and(opened.close().await.map_err(Failure::from))
 }
 
@@ -89,16 +107,16 @@ fn access(args: &Args) -> Access {
 /// Searches the source, and shows and stores the result, whatever ends the search.
 async fn search_source(
     args: &Args,
-    (opened, search): (&OpenedSource, &Arc<Search>),
+    opened: &OpenedSource,
+    (order, search): (&Order, &Arc<Search>),
     folder: Option<Folder>,
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
-    let options = RunOptions { absent: never_read(&args.source)?, ..RunOptions::new(workers(args)) };
+    let Searching { mut batches, near } = begin(args, opened, (order, search)).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let mut sink = Sink { search, folder, ui };
     let progress = ui.progress(format!("searching {}", args.source), opened.size());
-    let mut batches = search_device(search, &opened.device, &options);
     let ended = loop {
         let batch = tokio::select! {
             batch = batches.next() => batch,
@@ -115,7 +133,8 @@ async fn search_source(
         }
     };
     drop((batches, progress));
-    let shown = show::Shown { source: &args.source, search, outcome: &outcome, out: args.out.as_deref() };
+    let at_nodes = near.map(|done| done.lock().clone());
+    let shown = show::Shown { source: &args.source, search, outcome: &outcome, out: args.out.as_deref(), at_nodes };
     let answer = shown.answer(ended.is_ok());
     if let Some(folder) = sink.folder {
         folder.publish(&answer, outcome.coverage())?;
@@ -123,6 +142,24 @@ async fn search_source(
     ui.answer(shown.text(), &answer);
     ended.map_err(|failure| shown.unfinished(failure))?;
     shown.complete()
+}
+
+/// A search that has begun.
+struct Searching {
+    batches: BoxStream<'static, cheetah_error::Result<Batch>>,
+    /// What was searched where, if nodes were asked to search what they hold.
+    near: Option<Arc<Mutex<WorkDone>>>,
+}
+
+/// Begins to search the source.
+async fn begin(args: &Args, opened: &OpenedSource, (order, search): (&Order, &Arc<Search>)) -> Result<Searching> {
+    let workers = workers(args);
+    if let Some(file) = opened.drive_file().filter(|_| args.at_nodes) {
+        let near = search_at_nodes(file, &opened.device, (order, search), args.timeout.get(), workers).await?;
+        return Ok(Searching { batches: near.batches, near: Some(near.done) });
+    }
+    let options = RunOptions { absent: never_read(&args.source)?, ..RunOptions::new(workers) };
+    Ok(Searching { batches: search_device(search, &opened.device, &options), near: None })
 }
 
 /// Takes hits as they are found.

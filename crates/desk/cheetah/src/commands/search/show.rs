@@ -6,10 +6,11 @@ use cheetah_device::Size;
 use cheetah_device::coverage::State;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::visible::OneLine;
+use cheetah_drive::WorkDone;
 use cheetah_search::{Gap, Hit, Outcome, PatternKind, Search};
 
 use crate::answers::search as answers;
-use crate::commands::compared::{range_lines, wrapped};
+use crate::commands::compared::{range_lines, work_lines, wrapped};
 use crate::failure::{Failure, Result};
 use crate::ui::Ui;
 
@@ -58,6 +59,8 @@ pub struct Shown<'a> {
     pub outcome: &'a Outcome,
     /// The folder of the result.
     pub out: Option<&'a Path>,
+    /// What was searched where, if nodes were asked to search what they hold.
+    pub at_nodes: Option<WorkDone>,
 }
 
 impl Shown<'_> {
@@ -79,6 +82,7 @@ impl Shown<'_> {
             pattern: &pattern.name,
         });
         answers::Search {
+            at_nodes: self.at_nodes.as_ref(),
             complete: self.outcome.coverage().is_whole(),
             finished,
             gaps: self.outcome.gaps().iter().map(gap).collect(),
@@ -111,6 +115,7 @@ impl Shown<'_> {
             let gaps = self.outcome.gaps().iter().filter(|gap| gap.state == state);
             lines.extend(range_lines(what, gaps.map(|gap| (gap.range, &gap.why))));
         }
+        lines.extend(self.at_nodes.iter().flat_map(|done| work_lines("searched", done)));
         lines.extend(self.out.map(|out| format!("  written to {}", out.display())));
         lines.join("\n")
     }

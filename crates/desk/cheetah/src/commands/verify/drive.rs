@@ -1,7 +1,6 @@
 //! Verifies a drive: compares its chunks with the digests made when it was loaded.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use cheetah_custody::{DriveRecords, Finished, Verified};
 use cheetah_device::Size;
@@ -11,7 +10,7 @@ use cheetah_source::doubts_about_drive;
 
 use super::{Args, Keys, custody};
 use crate::answers::verify::VerifyDrive;
-use crate::commands::compared::{hash_lines, range_lines, since_load, wrapped};
+use crate::commands::compared::{hash_lines, range_lines, since_load, work_lines, wrapped};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -115,7 +114,7 @@ fn verdict(report: &VerifyReport, problems: &[String]) -> Verified {
         unreadable_bytes: report.unreadable.iter().map(|found| found.len).sum(),
         hashes: report.hashes.clone(),
         digests: report.compared == Compared::Digests,
-        at_nodes_bytes: report.at_nodes.as_ref().map_or(0, |at_nodes| at_nodes.node_bytes.values().sum()),
+        at_nodes_bytes: report.at_nodes.as_ref().map_or(0, |at_nodes| at_nodes.work.node_bytes.values().sum()),
         problems: problems.to_vec(),
     }
 }
@@ -163,16 +162,8 @@ fn describe(name: &str, report: &VerifyReport, since: &str) -> String {
 
 /// Says where the drive was verified.
 fn where_lines(at_nodes: &AtNodes) -> Vec<String> {
-    let AtNodes { node_bytes, here_bytes, hashes_skipped } = at_nodes;
-    let of_node = |(node, bytes): (&Arc<str>, &u64)| format!("{node} {}", Size(*bytes));
-    let mut lines = Vec::new();
-    if !node_bytes.is_empty() {
-        let sum = Size(node_bytes.values().sum());
-        let nodes: Vec<_> = node_bytes.iter().map(of_node).collect();
-        lines.push(wrapped(&format!("hashed at the nodes: {sum} ({})", nodes.join(", ")), 2));
-    }
-    let here = here_bytes.iter().map(|(why, bytes)| format!("read by this machine: {}: {why}", Size(*bytes)));
-    lines.extend(here.map(|line| wrapped(&line, 2)));
+    let AtNodes { work, hashes_skipped } = at_nodes;
+    let mut lines = work_lines("hashed", work);
     if !hashes_skipped.is_empty() {
         let skipped = cheetah_error::list(&hashes_skipped.iter().map(String::as_str).collect::<Vec<_>>());
         lines.push(wrapped(&format!("not computed: {skipped}, which need all bytes in one place"), 2));

@@ -16,6 +16,7 @@ use crate::copy::CopyProgress;
 use crate::copy::rescue::Rescue;
 use crate::file::digests::Digests;
 use crate::file::{DriveFile, ImageState};
+use crate::near::work_done::WorkDone;
 use crate::node::health::node_statuses;
 use crate::node::trouble::{self, Trouble};
 use crate::open::Drive;
@@ -76,10 +77,9 @@ pub struct VerifyReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AtNodes {
-    /// Bytes that nodes hashed, by the node's name.
-    pub node_bytes: BTreeMap<Arc<str>, u64>,
-    /// Bytes that this machine read and hashed, by the reason.
-    pub here_bytes: BTreeMap<Arc<str>, u64>,
+    /// Where it was hashed.
+    #[serde(flatten)]
+    pub work: WorkDone,
     /// The recorded hashes that were not recomputed, because they need all bytes in one place.
     pub hashes_skipped: Vec<String>,
 }
@@ -87,7 +87,7 @@ pub struct AtNodes {
 impl AtNodes {
     /// All of `bytes` was read by this machine.
     fn all_here(bytes: u64, why: Arc<str>) -> Self {
-        Self { here_bytes: [(why, bytes)].into(), ..Self::default() }
+        Self { work: WorkDone::all_here(bytes, why), ..Self::default() }
     }
 }
 

@@ -24,13 +24,13 @@ use crate::file::digests::{CHUNK_BYTES, digest};
 use crate::near::lenders::Lenders;
 use crate::near::locate::Locator;
 use crate::near::tree::{self, Tree};
-use crate::near::values::{Collector, HashedBy, Unit};
+use crate::near::units::Nodes;
+use crate::near::values::{Unit, values};
+use crate::near::work_done::DoneBy;
 use crate::set::newest::refresh;
 
 /// Bytes of a part of the drive for each node: larger parts need fewer requests.
 const PART_BYTES_OF_NODE: u64 = 128 << 20;
-/// The most parts in work at once, so that each thread of a node has work.
-const PARTS_MAX: usize = 8;
 
 /// The text that the units are hashed as a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,14 +52,14 @@ pub(super) async fn run(
     mut progress: impl FnMut(CopyProgress) + Send,
 ) -> Result<VerifyReport> {
     let file = refresh(file, timeout).await?;
-    let collector = match collector(&file, scrub, timeout).await? {
-        Ok(collector) => collector,
+    let nodes = match nodes(&file, scrub, timeout).await? {
+        Ok(nodes) => nodes,
         Err(why) => {
             let report = scrub.run(compared, progress).await?;
             return Ok(VerifyReport { at_nodes: Some(AtNodes::all_here(scrub.size, why)), ..report });
         }
     };
-    let pass = Pass { scrub, collector, compared };
+    let pass = Pass { scrub, nodes, compared };
     let mut report = pass.run_all(known, &mut progress).await?;
     if epochs(&refresh(&file, timeout).await?) != epochs(&file) {
         let report = scrub.run(compared, progress).await?;
@@ -78,12 +78,8 @@ fn epochs(file: &DriveFile) -> Vec<u64> {
     file.sets.iter().map(|set| set.epoch).collect()
 }
 
-/// What collects values, or why this process reads everything.
-async fn collector(
-    file: &DriveFile,
-    scrub: &Scrub,
-    timeout: Duration,
-) -> Result<std::result::Result<Collector, Arc<str>>> {
+/// The nodes that hash, or why this process reads everything.
+async fn nodes(file: &DriveFile, scrub: &Scrub, timeout: Duration) -> Result<std::result::Result<Nodes, Arc<str>>> {
     if file.sealed.is_some() {
         return Ok(Err("its nodes hold ciphertext only".into()));
     }
@@ -97,13 +93,12 @@ async fn collector(
     if !lenders.any() {
         return Ok(Err(lenders.refusals().join("; ").into()));
     }
-    let device = scrub.device.clone();
-    Ok(Ok(Collector { locator: Locator::new(file)?, lenders, device, unit_bytes }))
+    Ok(Ok(Nodes { locator: Locator::new(file)?, lenders, unit_bytes }))
 }
 
 struct Pass<'a> {
     scrub: &'a Scrub,
-    collector: Collector,
+    nodes: Nodes,
     compared: Compared,
 }
 
@@ -139,12 +134,11 @@ impl Pass<'_> {
         report: &mut VerifyReport,
         progress: &mut (impl FnMut(CopyProgress) + Send),
     ) -> Result<Option<blake3::Hash>> {
-        let (nodes, threads) = self.collector.lenders.extent();
         let mut parts = Vec::new();
-        for chunks in self.parts(PART_BYTES_OF_NODE * nodes.max(1) as u64) {
+        for chunks in self.parts(self.nodes.part_bytes(PART_BYTES_OF_NODE)) {
             parts.push(self.collect(chunks, text).boxed());
         }
-        let mut collected = stream::iter(parts).buffered(threads.clamp(2, PARTS_MAX));
+        let mut collected = stream::iter(parts).buffered(self.nodes.parts());
         let mut tree = (text == Text::Image).then(Tree::default);
         let mut tally = AtNodes::default();
         while let Some((chunks, units)) = collected.next().await {
@@ -165,7 +159,7 @@ impl Pass<'_> {
     async fn collect(&self, chunks: Vec<ByteRange>, text: Text) -> (Vec<ByteRange>, Vec<Unit>) {
         let units: Vec<ByteRange> = chunks.iter().flat_map(|chunk| self.units(*chunk)).collect();
         let text_bytes = (text == Text::Chunk).then_some(CHUNK_BYTES);
-        let units = self.collector.collect(&units, text_bytes).await;
+        let units = values(&self.nodes, &self.scrub.device, &units, text_bytes).await;
         (chunks, units)
     }
 
@@ -182,13 +176,7 @@ impl Pass<'_> {
         let Some(values) = values.filter(|_| units.len() > 1 || !self.scrub.is_image(chunk)) else {
             return self.judge_whole(chunk, units, tree, report, tally).await;
         };
-        for unit in units {
-            let (bytes, by) = match &unit.by {
-                HashedBy::Node(name) => (&mut tally.node_bytes, name),
-                HashedBy::Here(why) => (&mut tally.here_bytes, why),
-            };
-            *bytes.entry(by.clone()).or_default() += unit.range.len;
-        }
+        units.iter().for_each(|unit| tally.work.add(&unit.by, unit.range.len));
         match tree.as_mut() {
             Some(tree) if self.scrub.is_image(chunk) => {
                 values.into_iter().for_each(|value| tree.push(value));
@@ -209,11 +197,8 @@ impl Pass<'_> {
         report: &mut VerifyReport,
         tally: &mut AtNodes,
     ) {
-        let why = units.iter().find_map(|unit| match &unit.by {
-            HashedBy::Here(why) => Some(why.clone()),
-            HashedBy::Node(_) => None,
-        });
-        *tally.here_bytes.entry(why.unwrap_or_else(|| "it is smaller than a unit".into())).or_default() += chunk.len;
+        let here = units.iter().map(|unit| &unit.by).find(|by| matches!(by, DoneBy::Here(_))).cloned();
+        tally.work.add(&here.unwrap_or_else(|| DoneBy::Here("it is smaller than a unit".into())), chunk.len);
         let data = match read_exactly(&self.scrub.device, chunk).await {
             Ok(data) => Some(data),
             Err(_) => self.scrub.read_in_pieces(chunk, report).await,
@@ -234,7 +219,7 @@ impl Pass<'_> {
 
     /// The units of a chunk.
     fn units(&self, chunk: ByteRange) -> impl Iterator<Item = ByteRange> + use<> {
-        chunk.split_at_multiples(self.collector.unit_bytes)
+        chunk.split_at_multiples(self.nodes.unit_bytes)
     }
 
     /// The chunks of the drive, in order and in parts of about this size. What follows the image starts with a new chunk.

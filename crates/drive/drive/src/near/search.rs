@@ -1,0 +1,311 @@
+//! Searching a drive at its nodes: each searches the units that it holds, each alone, and this process the seams between them.
+//!
+//! A node returns the hits that the bytes of a unit decide, and the edges of the unit. What no node searches is read. The result is
+//! that of a search that reads everything ([`run_parts`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cheetah_control::jobs::{JobHit, JobLine, SearchOrder, Work, hits_bytes_max};
+use cheetah_device::around::read_around;
+use cheetah_device::{ByteRange, DynDevice};
+use cheetah_error::{Error, Result};
+use cheetah_search::{
+    Batch, CONTEXT_BYTES_MAX, Hit, MATCH_BYTES_MAX, Order, RunOptions, Search, SearchedPart, SourcePart, run, run_parts,
+};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use super::lenders::Lenders;
+use super::locate::Locator;
+use super::node_work::NodeWork;
+use super::not_done::NotDone;
+use super::units::Nodes;
+use super::work_done::{DoneBy, WorkDone};
+use crate::file::DriveFile;
+use crate::node::export::KeptExports;
+use crate::set::newest::{is_newest, refresh};
+
+/// The largest unit, and the most that is read at once, in bytes.
+const UNIT_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a part of the drive for each node.
+const PART_BYTES_OF_NODE: u64 = 32 << 20;
+/// The least number of edges that fit in a unit: of a smaller one, most would be sent.
+const EDGES_MIN: u64 = 4;
+/// Reads in flight.
+const READS: usize = 8;
+
+/// A search under way.
+pub struct NearSearch {
+    /// Its results, as those of [`run()`].
+    pub batches: BoxStream<'static, Result<Batch>>,
+    /// What was searched where, so far.
+    pub done: Arc<Mutex<WorkDone>>,
+}
+
+/// Begins to search the drive that `file` describes, and that `device` reads: at its nodes where they lend their processor, and by
+/// `workers` in this process for the rest. `search` is `order`, compiled.
+///
+/// # Errors
+///
+/// If the drive's maps cannot be had.
+pub async fn search_at_nodes(
+    file: &DriveFile,
+    device: &DynDevice,
+    (order, search): (&Order, &Arc<Search>),
+    timeout: Duration,
+    workers: usize,
+) -> Result<NearSearch> {
+    let done = Arc::<Mutex<WorkDone>>::default();
+    let file = refresh(file, timeout).await?;
+    let nodes = match nodes(&file, search, timeout).await? {
+        Ok(nodes) => nodes,
+        Err(why) => {
+            let (counted, by) = (done.clone(), DoneBy::Here(why));
+            let count = move |batch: &Result<Batch>| {
+                batch.iter().for_each(|batch| counted.lock().add(&by, batch.range.len));
+            };
+            let batches = run(search, device, &RunOptions::new(workers)).inspect(count).boxed();
+            return Ok(NearSearch { batches, done });
+        }
+    };
+    let near = Near {
+        patterns: Patterns { order: request(order), search: search.clone() },
+        nodes,
+        file,
+        exports: KeptExports::default(),
+        timeout,
+        has_moved: AtomicBool::new(false),
+        device: device.clone(),
+        done: done.clone(),
+    };
+    Ok(NearSearch { batches: run_parts(search, Arc::new(near).parts(), workers), done })
+}
+
+/// The nodes that search, or why this process reads everything.
+async fn nodes(file: &DriveFile, search: &Search, timeout: Duration) -> Result<std::result::Result<Nodes, Arc<str>>> {
+    if file.sealed.is_some() {
+        return Ok(Err("its nodes hold ciphertext only".into()));
+    }
+    if file.fill.is_some() {
+        return Ok(Err("it is still being filled".into()));
+    }
+    let units = file.sets.iter().filter_map(|set| set.unit).chain([UNIT_BYTES_MAX]);
+    let unit_bytes = units.min().unwrap_or(UNIT_BYTES_MAX);
+    if search.overlap().edge() as u64 * EDGES_MIN > unit_bytes {
+        return Ok(Err("hits may be so long that nodes would send most of each unit".into()));
+    }
+    let lenders = Lenders::ask(file, timeout).await;
+    if !lenders.any() {
+        return Ok(Err(lenders.refusals().join("; ").into()));
+    }
+    Ok(Ok(Nodes { locator: Locator::new(file)?, lenders, unit_bytes }))
+}
+
+/// The order, for nodes.
+fn request(order: &Order) -> SearchOrder {
+    SearchOrder {
+        version: env!("CARGO_PKG_VERSION").into(),
+        words: order.words.clone(),
+        expressions: order.expressions.clone(),
+        finders: order.finders.iter().map(|finder| finder.name().to_owned()).collect(),
+        encodings: order.encodings.iter().map(|encoding| encoding.name()).collect(),
+        ignore_case: order.ignore_case,
+        context_bytes: order.context_bytes,
+    }
+}
+
+/// A drive that is searched at its nodes.
+struct Near {
+    patterns: Patterns,
+    nodes: Nodes,
+    file: DriveFile,
+    exports: KeptExports,
+    timeout: Duration,
+    /// Whether parts of the drive moved, or missed writes: the nodes do not hold what they are said to hold.
+    has_moved: AtomicBool,
+    device: DynDevice,
+    done: Arc<Mutex<WorkDone>>,
+}
+
+/// What to do with a range of the drive.
+enum Todo {
+    /// The node of this name has searched it.
+    Take(Arc<str>, SearchedPart),
+    /// It is to be read, for this reason.
+    Read(Arc<str>, ByteRange),
+    Fail(Error),
+}
+
+impl Near {
+    /// The parts of the drive, in order: searched, or read.
+    fn parts(self: Arc<Self>) -> impl Stream<Item = SourcePart> + Send + 'static {
+        let windows = ByteRange::new(0, self.file.size).split_at_multiples(self.nodes.part_bytes(PART_BYTES_OF_NODE));
+        let (near, at_once) = (self.clone(), self.nodes.parts());
+        let searched = stream::iter(windows).map(move |window| in_task(near.clone(), window).boxed()).buffered(at_once);
+        // What is read follows here, so that little of it is in memory at once.
+        searched.flat_map(stream::iter).map(move |todo| self.clone().carry_out(todo).boxed()).buffered(READS)
+    }
+
+    async fn search(self: Arc<Self>, window: ByteRange) -> Vec<Todo> {
+        let ranges: Vec<ByteRange> = window.split_at_multiples(self.nodes.unit_bytes).collect();
+        let mut found = Vec::new();
+        if !self.has_moved.load(Ordering::Relaxed) {
+            found = self.nodes.run(&ranges, &self.patterns).await;
+            // Asked afterwards: what the nodes searched was theirs then.
+            if !is_newest(&self.file, &self.exports, self.timeout).await {
+                self.has_moved.store(true, Ordering::Relaxed);
+                found.clear();
+            }
+        }
+        let moved: Arc<str> = "parts of the drive moved meanwhile, or missed writes".into();
+        found.resize_with(ranges.len(), || Err(moved.clone()));
+        let mut todo: Vec<Todo> = Vec::new();
+        for (range, found) in ranges.into_iter().zip(found) {
+            match (found, todo.last_mut()) {
+                (Ok((name, part)), _) => todo.push(Todo::Take(name, part)),
+                (Err(why), Some(Todo::Read(same, last))) if *same == why && last.len + range.len <= UNIT_BYTES_MAX => {
+                    last.len += range.len;
+                }
+                (Err(why), _) => todo.push(Todo::Read(why, range)),
+            }
+        }
+        todo
+    }
+
+    async fn carry_out(self: Arc<Self>, todo: Todo) -> SourcePart {
+        let (by, range, part) = match todo {
+            Todo::Take(name, part) => (DoneBy::Node(name), part.range, SourcePart::Searched(part)),
+            Todo::Read(why, range) => match read_around(&self.device, range).await {
+                Ok(pieces) => (DoneBy::Here(why), range, SourcePart::Read(pieces)),
+                Err(error) => return SourcePart::Failed(Error::device("reading the drive")(error)),
+            },
+            Todo::Fail(error) => return SourcePart::Failed(error),
+        };
+        self.done.lock().add(&by, range.len);
+        part
+    }
+}
+
+/// Has a window searched in a task of its own, so that it goes on while the bytes of others are read. It ends when this is dropped.
+async fn in_task(near: Arc<Near>, window: ByteRange) -> Vec<Todo> {
+    let mut task = JoinSet::new();
+    task.spawn(near.search(window).boxed());
+    match task.join_next().await {
+        Some(Ok(todo)) => todo,
+        _ => vec![Todo::Fail(Error::failed(format!("searching {window}: the task ended")))],
+    }
+}
+
+/// The patterns of a search, as work for nodes.
+struct Patterns {
+    order: SearchOrder,
+    search: Arc<Search>,
+}
+
+impl NodeWork for Patterns {
+    type Found = SearchedPart;
+
+    fn work(&self) -> Work {
+        Work::Search(self.order.clone())
+    }
+
+    fn read(&self, line: JobLine, ranges: &[ByteRange]) -> std::result::Result<(u64, Vec<SearchedPart>), NotDone> {
+        let JobLine::Searched { unit, head, tail, hits } = line else { return Err(NotDone::Malformed) };
+        let range = usize::try_from(unit).ok().and_then(|unit| ranges.get(unit)).copied();
+        let part = range.and_then(|range| self.part(range, [head, tail], hits)).ok_or(NotDone::Malformed)?;
+        Ok((unit, vec![part]))
+    }
+}
+
+impl Patterns {
+    /// What a node sent about a unit; `None` if it makes no sense.
+    fn part(&self, range: ByteRange, edges: [String; 2], hits: Vec<JobHit>) -> Option<SearchedPart> {
+        let edge = |text| STANDARD.decode(text).ok().filter(|bytes| bytes.len() == self.search.overlap().edge());
+        let [head, tail] = edges.map(edge);
+        let core = self.search.overlap().core(range)?;
+        let hits: Vec<Hit> = hits.into_iter().map(|hit| self.hit(hit, core)).collect::<Option<_>>()?;
+        let room_bytes: usize = hits.iter().map(Hit::room_bytes).sum();
+        let are_hits = room_bytes <= hits_bytes_max(range.len) && hits.is_sorted_by_key(|hit| hit.offset);
+        are_hits.then_some(SearchedPart { range, head: head?, tail: tail?, hits })
+    }
+
+    /// A hit that begins in this range.
+    fn hit(&self, hit: JobHit, within: ByteRange) -> Option<Hit> {
+        let around = STANDARD.decode(hit.base64).ok()?;
+        let (before, rest) = around.split_at_checked(hit.before)?;
+        let (bytes, after) = rest.split_at_checked(hit.len)?;
+        let encoding = hit.encoding.parse().ok()?;
+        let is_known = self.search.patterns().get(hit.pattern)?.encodings.contains(&encoding);
+        let is_hit = (within.offset..within.end()).contains(&hit.at)
+            && (1..=MATCH_BYTES_MAX).contains(&bytes.len())
+            && before.len().max(after.len()) <= CONTEXT_BYTES_MAX;
+        let [bytes, before, after] = [bytes, before, after].map(<[u8]>::to_vec);
+        (is_known && is_hit).then_some(Hit { offset: hit.at, pattern: hit.pattern, encoding, bytes, before, after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::tests::noted;
+    use super::*;
+
+    const UNIT: u64 = 4096;
+
+    fn patterns() -> Patterns {
+        let order =
+            Order { words: vec!["secret".into()], encodings: vec!["utf-8".parse().unwrap()], ..Order::default() };
+        Patterns { order: request(&order), search: Arc::new(Search::new(&order).unwrap()) }
+    }
+
+    fn hit(at: u64) -> JobHit {
+        let base64 = STANDARD.encode(b"a secret!");
+        JobHit { at, len: 6, pattern: 0, encoding: "utf-8".into(), before: 2, base64 }
+    }
+
+    #[test]
+    fn the_hits_of_a_unit_are_read_and_results_that_are_none_are_refused() {
+        let patterns = patterns();
+        let edge = patterns.search.overlap().edge();
+        let line = |unit, edge, hits| {
+            let text = STANDARD.encode(vec![7; edge]);
+            JobLine::Searched { unit, head: text.clone(), tail: text, hits }
+        };
+        let ranges = [ByteRange::new(0, UNIT), ByteRange::new(4 * UNIT, UNIT)];
+        let noted = |line| noted([line], &ranges, &patterns);
+        let found = noted(line(1, edge, vec![hit(4 * UNIT + 100), hit(4 * UNIT + 100)])).unwrap();
+        let part = found[1].clone().unwrap();
+        assert!(found[0].is_err());
+        assert_eq!((part.range, part.hits.len(), part.head.len(), part.tail.len()), (ranges[1], 2, edge, edge));
+        let hits = &part.hits[0];
+        assert_eq!((&hits.before[..], &hits.bytes[..], &hits.after[..]), (&b"a "[..], &b"secret"[..], &b"!"[..]));
+        for hostile in [
+            line(2, edge, Vec::new()),
+            line(u64::MAX, edge, Vec::new()),
+            line(0, edge - 1, Vec::new()),
+            line(0, edge, vec![hit(0)]),
+            line(0, edge, vec![hit(UNIT - 1)]),
+            line(0, edge, vec![hit(4 * UNIT + 100)]),
+            line(0, edge, vec![hit(u64::MAX)]),
+            line(0, edge, vec![hit(200), hit(100)]),
+            line(0, edge, vec![JobHit { pattern: 1, ..hit(100) }]),
+            line(0, edge, vec![JobHit { encoding: "utf-16le".into(), ..hit(100) }]),
+            line(0, edge, vec![JobHit { encoding: "?".into(), ..hit(100) }]),
+            line(0, edge, vec![JobHit { len: 0, ..hit(100) }]),
+            line(0, edge, vec![JobHit { len: usize::MAX, ..hit(100) }]),
+            line(0, edge, vec![JobHit { before: 10, ..hit(100) }]),
+            line(0, edge, vec![JobHit { base64: "?".into(), ..hit(100) }]),
+            line(0, edge, vec![hit(100); 100]),
+            JobLine::Values { from: 0, base64: String::new() },
+        ] {
+            assert!(noted(hostile).is_err());
+        }
+        let left = noted(JobLine::TooManyHits { unit: 0 }).unwrap();
+        assert_eq!(left[0].as_ref().unwrap_err().as_ref(), "it has more hits than a node returns");
+    }
+}

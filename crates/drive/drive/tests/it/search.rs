@@ -1,0 +1,265 @@
+//! Drives that are searched at their nodes: the hits are those of a naive scan of the whole image, and of a search that reads it.
+
+use std::sync::{Arc, LazyLock};
+
+use crate::common::*;
+use cheetah_device::coverage::State;
+use cheetah_device::{Device as _, DynDevice};
+use cheetah_drive::create::{CreateRequest, create};
+use cheetah_drive::load::load;
+use cheetah_drive::search::{NearSearch, search_at_nodes};
+use cheetah_drive::{Drive, DriveFile, DriveSize, Layout, WorkDone};
+use cheetah_search::{Batch, Hit, Order, RunOptions, Search, run};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const KIB: u64 = 1 << 10;
+const WORD: &str = "Geheimnis";
+const MAIL: &[u8] = b" <john.doe@example.com>, ";
+
+/// Words, an expression that looks around, and a finder.
+fn order(context_bytes: usize) -> Order {
+    Order {
+        words: vec![WORD.into(), "heim".into()],
+        expressions: vec![r"\bGe[a-z]{2,9}".into()],
+        finders: vec!["email".parse().unwrap()],
+        encodings: ["utf-8", "utf-16le"].map(|name| name.parse().unwrap()).to_vec(),
+        ignore_case: false,
+        context_bytes,
+    }
+}
+
+fn forms() -> [Vec<u8>; 2] {
+    [WORD.as_bytes().to_vec(), WORD.encode_utf16().flat_map(u16::to_le_bytes).collect()]
+}
+
+/// Where bytes stand in others.
+fn places(bytes: &[u8], of: &[u8]) -> Vec<u64> {
+    let ends = bytes.len().saturating_sub(of.len());
+    (0..=ends).filter(|at| bytes[*at..].starts_with(of)).map(|at| at as u64).collect()
+}
+
+/// Noise of this size.
+fn noise(size: u64) -> Vec<u8> {
+    static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| image(5 * MIB));
+    NOISE[..size as usize].to_vec()
+}
+
+/// Writes `what` so that it begins `shift` bytes before `seam`, if there is room.
+fn put(bytes: &mut [u8], seam: u64, shift: u64, what: &[u8]) {
+    let at = seam.saturating_sub(shift) as usize;
+    if let Some(place) = bytes.get_mut(at..at + what.len()) {
+        place.copy_from_slice(what);
+    }
+}
+
+async fn collected(mut batches: BoxStream<'static, cheetah_error::Result<Batch>>, size: u64) -> Vec<Hit> {
+    let (mut hits, mut at) = (Vec::new(), 0);
+    while let Some(batch) = batches.next().await {
+        let batch = batch.unwrap();
+        assert_eq!((batch.range.offset, batch.state), (at, State::Read), "{:?}", batch.why);
+        at = batch.range.end();
+        hits.extend(batch.hits);
+    }
+    assert_eq!(at, size);
+    hits
+}
+
+/// The hits in a drive, searched at its nodes, and what was searched where.
+async fn found(file: &DriveFile, device: &DynDevice, order: &Order) -> (Vec<Hit>, WorkDone) {
+    let search = Arc::new(Search::new(order).unwrap());
+    let NearSearch { batches, done } = search_at_nodes(file, device, (order, &search), TIMEOUT, 2).await.unwrap();
+    let hits = collected(batches, file.size).await;
+    let done = done.lock().clone();
+    assert_eq!(done.node_bytes.values().chain(done.here_bytes.values()).sum::<u64>(), file.size, "{done:?}");
+    (hits, done)
+}
+
+/// The hits in bytes, all of which are read.
+async fn expected(bytes: &[u8], order: &Order) -> Vec<Hit> {
+    let search = Arc::new(Search::new(order).unwrap());
+    let batches = run(&search, &device(bytes), &RunOptions::new(2));
+    let hits = collected(batches, bytes.len() as u64).await;
+    let of_word = |encoding: &str| {
+        let of = hits.iter().filter(|hit| hit.pattern == 0 && hit.encoding.name() == encoding);
+        of.map(|hit| hit.offset).collect::<Vec<_>>()
+    };
+    let [narrow, wide] = forms().map(|form| places(bytes, &form));
+    assert_eq!((of_word("utf-8"), of_word("utf-16le")), (narrow, wide));
+    hits
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    layout: Layout,
+    nodes: usize,
+    parts: usize,
+    /// The first nodes that lend their processor.
+    lending: usize,
+    loses_one: bool,
+    size: u64,
+    /// How far before a seam hits begin, in turn.
+    shifts: Vec<u64>,
+    context_bytes: usize,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let layouts = vec![
+        (Layout::Stripe { unit: 16 * KIB }, 3, 1),
+        (STRIPE, 3, 1),
+        (Layout::Linear, 2, 1),
+        (Layout::Mirror { unit: UNIT, copies: 2 }, 3, 1),
+        (Layout::Mirror { unit: UNIT, copies: 2 }, 2, 2),
+        (Layout::Parity { unit: UNIT, parities: 1 }, 3, 1),
+        (Layout::Parity { unit: UNIT, parities: 1 }, 4, 2),
+        (Layout::Parity { unit: 16 * KIB, parities: 2 }, 5, 1),
+    ];
+    let shifts = prop::collection::vec(0..=2 * WORD.len() as u64 + MAIL.len() as u64, 7);
+    (select(layouts), 1usize..=5, any::<bool>(), MIB..5 * MIB, shifts, select(vec![0, 7, 32])).prop_map(
+        |((layout, nodes, parts), lending, loses_one, size, shifts, context_bytes)| Case {
+            layout,
+            nodes,
+            parts,
+            lending: lending.min(nodes),
+            loses_one,
+            size,
+            shifts,
+            context_bytes,
+        },
+    )
+}
+
+/// Searches a drive with hits at each of its seams.
+async fn check(case: Case) {
+    let mut bytes = noise(case.size);
+    let [narrow, wide] = forms();
+    let mut shifts = case.shifts.iter().cycle();
+    for (number, seam) in (0..case.size).step_by(4 << 10).enumerate() {
+        let what = [&narrow[..], &wide[..], MAIL][number % 3];
+        put(&mut bytes, seam, *shifts.next().unwrap(), what);
+    }
+    let mut lab = Lab::lending(&vec![12 * MIB; case.lending]);
+    lab.nodes.extend((case.lending..case.nodes).map(|_| start_node(12 * MIB)));
+    let request = CreateRequest { parts: case.parts, ..lab.request(case.layout, DriveSize::Bytes(case.size)).await };
+    let mut file = create(request).await.unwrap();
+    load(&mut file, device(&bytes), load_options(), |_| {}).await.unwrap();
+    let survives = file.losses_max() > 0;
+    if case.loses_one && survives {
+        lab.nodes.remove(0).shutdown().await;
+    }
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let order = order(case.context_bytes);
+    let (hits, done) = found(&file, &drive.device(), &order).await;
+    assert_eq!(hits, expected(&bytes, &order).await, "{done:?}");
+    assert!(hits.len() as u64 > case.size / (8 << 10));
+    let has_lenders = case.lending > usize::from(case.loses_one && survives);
+    // A unit of a small linear drive may lie on both nodes.
+    let is_linear = case.layout == Layout::Linear;
+    assert!(is_linear || !has_lenders || !done.node_bytes.is_empty(), "{done:?}");
+    drive.close().await.unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hits_at_every_seam_of_every_layout_are_those_of_a_naive_scan(case in case()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(check(case));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_linear_drive_has_a_seam_where_a_node_ends() {
+    let lab = Lab::lending(&[4 * MIB, 12 * MIB]);
+    let mut bytes = noise(5 * MIB);
+    // The first node ends somewhere here.
+    (MIB / 4..3 * MIB / 4).for_each(|kib| put(&mut bytes, 4 * kib, 5, WORD.as_bytes()));
+    let file = lab.loaded(Layout::Linear, &bytes).await;
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let (hits, done) = found(&file, &drive.device(), &order(16)).await;
+    assert_eq!(hits, expected(&bytes, &order(16)).await);
+    assert_eq!(done.node_bytes.len(), 2, "{done:?}");
+    drive.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn units_with_too_many_hits_and_patterns_with_long_hits_are_searched_here() {
+    let lab = Lab::lending(&[12 * MIB; 3]);
+    let mut bytes = noise(2 * MIB);
+    bytes[MIB as usize + 5..][..3000].fill(b'x');
+    let file = lab.loaded(STRIPE, &bytes).await;
+    let drive = Drive::open(&file, options(false)).await.unwrap();
+    let crowded = Order { words: vec!["xx".into()], ..order(0) };
+    let (hits, done) = found(&file, &drive.device(), &crowded).await;
+    let search = Arc::new(Search::new(&crowded).unwrap());
+    assert_eq!(hits, collected(run(&search, &device(&bytes), &RunOptions::new(2)), 2 * MIB).await);
+    assert_eq!(done.here_bytes, [("it has more hits than a node returns".into(), UNIT)].into());
+    let long = Order { expressions: vec!["x[^y]{1,8191}".into()], ..crowded };
+    let (_, done) = found(&file, &drive.device(), &long).await;
+    let why = "hits may be so long that nodes would send most of each unit";
+    assert_eq!(done, WorkDone::all_here(2 * MIB, why.into()));
+    drive.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hardly_a_byte_is_read_where_all_nodes_lend_their_processor() {
+    for (layout, nodes) in [(STRIPE, 3), (Layout::Linear, 1), (Layout::Mirror { unit: UNIT, copies: 2 }, 3)] {
+        let lab = Lab::lending(&vec![12 * MIB; nodes]);
+        let file = lab.loaded(layout, &noise(4 * MIB)).await;
+        let drive = Drive::open(&file, options(false)).await.unwrap();
+        let sent = || lab.nodes.iter().flat_map(|node| node.exports().stats()).map(|(_, stats)| stats.read_bytes).sum();
+        let before: u64 = sent();
+        let (_, done) = found(&file, &drive.device(), &order(32)).await;
+        assert_eq!((sent(), done.here_bytes.len()), (before, 0), "{layout:?}: {done:?}");
+        drive.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_ends_in_the_middle_costs_a_redundant_drive_no_hit() {
+    let layouts = [Layout::Mirror { unit: UNIT, copies: 2 }, Layout::Parity { unit: UNIT, parities: 1 }];
+    for (layout, steps) in layouts.into_iter().flat_map(|layout| [0, 30, 200].map(|steps| (layout, steps))) {
+        let mut lab = Lab::lending(&[12 * MIB; 3]);
+        let mut bytes = noise(5 * MIB);
+        (1..80).for_each(|unit| put(&mut bytes, unit * UNIT, unit % 20, WORD.as_bytes()));
+        let file = lab.loaded(layout, &bytes).await;
+        let drive = Drive::open(&file, options(false)).await.unwrap();
+        let ending = async {
+            for _ in 0..steps {
+                tokio::task::yield_now().await;
+            }
+            lab.nodes.remove(0).shutdown().await
+        };
+        let ((device, order), expected) = ((drive.device(), order(8)), expected(&bytes, &order(8)).await);
+        let ((hits, done), _) = tokio::join!(found(&file, &device, &order), ending);
+        assert_eq!(hits, expected, "{layout:?}: {done:?}");
+        drive.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nodes_searched_of_a_drive_that_missed_writes_meanwhile_is_read_again() {
+    let mut lab = Lab::lending(&[12 * MIB; 3]);
+    let mut bytes = noise(4 * MIB);
+    let file = lab.loaded(Layout::Parity { unit: UNIT, parities: 1 }, &bytes).await;
+    let reader = Drive::open(&file, options(false)).await.unwrap();
+    let order = order(8);
+    let search = Arc::new(Search::new(&order).unwrap());
+    // It asks the nodes, and searches nothing before its results are asked for.
+    let begun = search_at_nodes(&file, &reader.device(), (&order, &search), TIMEOUT, 2).await.unwrap();
+    let writer = Drive::open(&file, options(true)).await.unwrap();
+    lab.nodes.remove(1).shutdown().await;
+    for unit in 0..60 {
+        put(&mut bytes, unit * UNIT, 0, WORD.as_bytes());
+        writer.device().write(unit * UNIT, WORD.as_bytes().to_vec().into(), false).await.unwrap();
+    }
+    writer.device().flush().await.unwrap();
+    assert_eq!(collected(begun.batches, file.size).await, expected(&bytes, &order).await);
+    let why = "parts of the drive moved meanwhile, or missed writes";
+    assert_eq!(*begun.done.lock(), WorkDone::all_here(file.size, why.into()));
+    writer.close().await.unwrap();
+    reader.close().await.unwrap();
+}
