@@ -13,6 +13,7 @@ use cheetah_drive::fill::FillObserver;
 use cheetah_unlock::Keys;
 
 use crate::link::LinkUse;
+use crate::volume::Shown;
 
 /// Returns the observer that records the fill of the drive whose file is at a path.
 pub type FillObserverOf = fn(&Path) -> Arc<dyn FillObserver>;
@@ -48,6 +49,8 @@ pub struct Access {
     pub in_order: bool,
     /// The keys that are tried on encrypted volumes; `None` if these are left as they are.
     pub unlock: Option<Arc<Keys>>,
+    /// What is shown of it.
+    pub shown: Shown,
     /// How long a node may be silent.
     pub timeout: Duration,
 }
@@ -70,6 +73,7 @@ impl Access {
             replace_after: None,
             in_order: true,
             unlock: None,
+            shown: Shown::Source,
             timeout,
         }
     }

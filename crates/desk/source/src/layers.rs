@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cheetah_device::cache::{Cache, CacheConfig};
 use cheetah_device::prefetch::{Prefetch, PrefetchConfig};
 use cheetah_device::{DynDevice, Size};
-use cheetah_unlock::Unlocked;
+use cheetah_unlock::{OpenedVolume, Unlocked};
 use cheetah_volume::foresight::{Foresight, OpenedVolumes};
 
 use crate::access::Access;
@@ -55,8 +55,7 @@ impl Layers {
     ) -> DynDevice {
         let (Some(option), Some(cache), true) = (&access.cache, &self.cache, access.foresight) else { return device };
         let opened = unlocked.map(|unlocked| {
-            let (volumes, unlocked) =
-                (unlocked.opened.iter().map(|volume| volume.range).collect(), Arc::clone(unlocked));
+            let (volumes, unlocked) = (unlocked.opened.iter().map(OpenedVolume::range).collect(), Arc::clone(unlocked));
             OpenedVolumes { volumes, over: Arc::new(move |below| unlocked.over(below)) }
         });
         let foresight = Foresight::new(device, Arc::clone(cache), option.size.0, sector_bytes, opened);

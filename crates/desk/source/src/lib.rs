@@ -25,11 +25,12 @@ mod remote;
 mod reopening;
 mod stats;
 mod upload;
+mod volume;
 mod web;
 
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
-pub use cheetah_unlock::{Keys, OpenedVolume, StillLocked, Unlocked};
+pub use cheetah_unlock::{Keys, OpenedVolume, Outcome as UnlockOutcome, Unlocked};
 pub use contents::{UnreadVolume, unread_volumes};
 pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;
@@ -43,3 +44,4 @@ pub use read_counter::ReadCounter;
 pub use remote::remote;
 pub use stats::{SourceStats, Stats};
 pub use upload::{ObjectTarget, Upload, UploadRecord};
+pub use volume::{OpenedAlone, Shown, VolumeChoice, alone};

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use cheetah_device::overlay::Overlay;
 use cheetah_device::path_text::path_to_text;
-use cheetah_device::window::Window;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
 use cheetah_drive::{Drive, DriveFile, Image, OpenOptions};
 use cheetah_image::{Evidence, Identity, Kind, Source};
-use cheetah_unlock::{Unlocked, unlock};
+use cheetah_unlock::{OpenedVolume, Unlocked, unlock};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
@@ -25,6 +24,7 @@ use crate::options::SourceOptions;
 use crate::read_counter::ReadCounter;
 use crate::reopening::Reopening;
 use crate::stats::{SourceStats, Stats};
+use crate::volume::{Shown, chosen, decrypted};
 use cheetah_error::{Error, Result, next};
 
 /// A source that is open. [`OpenedSource::close`] it.
@@ -46,6 +46,8 @@ pub struct OpenedSource {
     behind: Option<Source>,
     /// Its encrypted volumes, if keys were given: those that are open, and those that stay locked.
     pub unlocked: Option<Arc<Unlocked>>,
+    /// The opened volume that `device` shows in place of the source, if it does.
+    pub volume: Option<OpenedVolume>,
     /// The device below an overlay, of which opened volumes are read.
     base: DynDevice,
     reached: SourceConnections,
@@ -83,10 +85,26 @@ impl OpenedSource {
         if let Some(unlocked) = &opened.unlocked {
             opened.unread_volumes.retain(|volume| !was_tried(unlocked, volume));
         }
+        if let Shown::Volume { partition } = access.shown
+            && let Err(error) = opened.show_volume(partition)
+        {
+            opened.close().await?;
+            return Err(error);
+        }
         if let Some(place) = &access.overlay {
             opened.device = overlay(opened.device, place)?;
         }
         Ok(opened)
+    }
+
+    /// Shows an opened volume in place of the source.
+    fn show_volume(&mut self, partition: Option<u32>) -> Result<()> {
+        let Some(unlocked) = &self.unlocked else { return Err(Error::misuse("no key is given to open a volume with")) };
+        let volume = chosen(unlocked, &self.identity.location, partition)?.clone();
+        self.device = decrypted(unlocked, self.base.clone(), &volume)?;
+        self.name = format!("{}.{}", self.name, volume.suffix());
+        self.volume = Some(volume);
+        Ok(())
     }
 
     async fn some_drive(path: &Path, access: &Access) -> Result<Self> {
@@ -130,6 +148,7 @@ impl OpenedSource {
             base: device.clone(),
             device,
             unlocked,
+            volume: None,
             name,
             identity,
             lost,
@@ -170,6 +189,7 @@ impl OpenedSource {
             base: device.clone(),
             device,
             unlocked,
+            volume: None,
             name: name_of(file),
             identity: drive_identity(file),
             lost,
@@ -212,6 +232,7 @@ impl OpenedSource {
             base: device.clone(),
             device,
             unlocked,
+            volume: None,
             name,
             identity,
             lost,
@@ -262,13 +283,16 @@ impl OpenedSource {
     /// If a volume lies beyond the source.
     pub fn opened_volumes(&self) -> Result<Vec<(String, DynDevice)>> {
         let Some(unlocked) = &self.unlocked else { return Ok(Vec::new()) };
-        let whole = unlocked.over(self.base.clone());
-        let named = unlocked.opened.iter().map(|volume| {
-            let name = volume.partition.map_or("unlocked".to_owned(), |number| format!("p{number}.unlocked"));
-            let window = Window::new(whole.clone(), volume.range).map_err(Error::device("showing an opened volume"))?;
-            Ok((name, Arc::new(window) as DynDevice))
-        });
-        named.collect()
+        let named = |volume: &OpenedVolume| Ok((volume.suffix(), decrypted(unlocked, self.base.clone(), volume)?));
+        unlocked.opened.iter().map(named).collect()
+    }
+
+    /// Returns the whole of it with the opened volumes decrypted in their places; what is on the disk, if no key was given.
+    pub fn decrypted(&self) -> DynDevice {
+        match &self.unlocked {
+            Some(unlocked) => unlocked.over(self.base.clone()),
+            None => self.device.clone(),
+        }
     }
 
     /// Returns its size.

@@ -67,6 +67,7 @@ fn source() -> Vec<Source> {
         Source::WriteApartOrFinish,
         Source::OpenWritable,
         Source::ExportKey { profile: "PROFILE".into() },
+        Source::ChooseVolume,
         Source::AcquireOrRepack { name: "NAME".into(), command: "bgzip disk.raw".into() },
     ]
 }

@@ -51,6 +51,8 @@ pub enum Kind {
     Vhdx,
     /// A drive over the memory of nodes.
     Drive,
+    /// An encrypted volume of another source, decrypted.
+    Volume,
 }
 
 impl Kind {
@@ -81,6 +83,7 @@ impl Kind {
             Self::Vhd => "vhd",
             Self::Vhdx => "vhdx",
             Self::Drive => "drive",
+            Self::Volume => "volume",
         }
     }
 

@@ -8,12 +8,13 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`key`] | key files, and the forms of keys |
+//! | [`key`] | key files, the forms of keys, and headers that are kept apart from their volumes |
 //! | `luks`, `bitlocker` | the headers of a format, and how a key opens it. Parsing does no I/O |
 //! | `derive` | keys of passphrases, within limits |
 //! | `cipher` | AES in the modes of volumes, in the caller's buffer |
 //! | `opened` | an opened volume: its parts, and reading them |
 //! | `layer` | the device in which they are shown |
+//! | [`outcome`](Outcome) | which protector opened which volume, for logs and reports |
 
 #![forbid(unsafe_code)]
 
@@ -25,10 +26,12 @@ mod layer;
 mod luks;
 pub mod offline;
 mod opened;
+mod outcome;
 mod piece;
 mod refusal;
 mod unlock;
 
 pub use key::{KEYS_MAX, Keys};
+pub use outcome::{LockedVolume, OpenedVolume, Outcome};
 pub use refusal::Refusal;
-pub use unlock::{OpenedVolume, StillLocked, Unlocked, unlock};
+pub use unlock::{StillLocked, Unlocked, unlock};

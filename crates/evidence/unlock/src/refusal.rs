@@ -23,6 +23,9 @@ pub enum Refusal {
     /// To try a key would take more time or memory than an image may ask for, or than there is.
     #[error("{0}")]
     TooCostly(String),
+    /// It is a header alone, and no volume shows a known format with it.
+    #[error("no volume without a known format has one when it is decrypted with that header")]
+    NoVolume,
     /// No memory for the keys.
     #[error("no memory can be had for its keys: {0}")]
     NoMemory(String),

@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use cheetah_device::{ByteRange, DynDevice};
-use cheetah_volume::formats::{BITLOCKER, Format, LUKS, identify};
+use cheetah_volume::formats::{BITLOCKER, Format, Identified, LUKS, identify};
 use cheetah_volume::partition::{SectorSize, read_tables};
 
 use crate::bitlocker;
-use crate::key::Keys;
+use crate::key::{DetachedHeader, Keys};
 use crate::layer::{Decrypted, OpenedVolumes};
 use crate::luks;
 use crate::opened::Opened;
+use crate::outcome::{LockedVolume, OpenedVolume, Outcome};
 use crate::piece::Piece;
 use crate::refusal::{Refusal, Result};
 
@@ -25,19 +26,6 @@ pub struct Unlocked {
     /// Those that are not.
     pub locked: Vec<StillLocked>,
     volumes: OpenedVolumes,
-}
-
-/// A volume that was opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenedVolume {
-    /// The number of its partition; `None` if it is the whole device.
-    pub partition: Option<u32>,
-    /// Where its content is read: in the offsets of the device.
-    pub range: ByteRange,
-    /// Its format and identifiers, as they are named while it is locked.
-    pub format: String,
-    /// What opened it: the kind of protector and its identifier, and nothing of the key.
-    pub protector: String,
 }
 
 /// A volume that stays locked.
@@ -56,6 +44,24 @@ impl Unlocked {
     pub fn over(&self, below: DynDevice) -> DynDevice {
         Arc::new(Decrypted::over(below, self.volumes.clone()))
     }
+
+    /// What the keys did, for logs and reports.
+    pub fn outcome(&self) -> Outcome {
+        Outcome { opened: self.opened.clone(), locked: self.locked.iter().map(StillLocked::described).collect() }
+    }
+}
+
+impl StillLocked {
+    fn described(&self) -> LockedVolume {
+        LockedVolume { partition: self.partition, format: self.format.clone(), why: self.why.to_string() }
+    }
+}
+
+impl fmt::Display for StillLocked {
+    /// A sentence without its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.described().fmt(f)
+    }
 }
 
 /// Tries the keys on the locked volumes of a device: its partitions, or the whole of it. Reads some hundred KiB of each volume.
@@ -63,62 +69,95 @@ pub async fn unlock(device: &DynDevice, sectors: SectorSize, keys: &Keys) -> Unl
     let whole = (None, ByteRange::new(0, device.geometry().size));
     let tables = read_tables(device, sectors).await;
     let partitions = tables.partitions.iter().map(|partition| (Some(partition.number), partition.range));
-    let (mut opened, mut locked, mut volumes) = (Vec::new(), Vec::new(), Vec::<Opened>::new());
+    let has_partitions = !tables.partitions.is_empty();
+    let mut tried = Tried { device, keys, opened: Vec::new(), locked: Vec::new(), volumes: Vec::new() };
+    let mut unnamed = Vec::new();
     for (partition, range) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
-        let Some(format) = locked_format(device, range).await else { continue };
-        let is_apart = |volume: &Opened| volume.range().intersection(range).is_none();
-        let piece = Piece { device: Arc::clone(device), range };
-        let outcome = match volumes.iter().all(is_apart) {
-            true => open(&piece, &format, keys).await,
-            false => Err(Refusal::Damaged("it overlaps a volume that is open")),
-        };
-        let format = format.to_string();
-        match outcome {
-            Ok(volume) => {
-                let (range, protector) = (volume.range(), volume.protector().to_owned());
-                opened.push(OpenedVolume { partition, range, format, protector });
-                volumes.push(volume);
-            }
-            Err(why) => locked.push(StillLocked { partition, format, why }),
+        let identified = identify(device, range).await;
+        if let Some(format) = locked_format(&identified) {
+            tried.try_volume(partition, range, format).await;
+        } else if identified.formats.is_empty() && (partition.is_some() || !has_partitions) {
+            unnamed.push((partition, range));
         }
     }
+    for header in keys.headers() {
+        tried.try_header(header, &unnamed).await;
+    }
+    let Tried { mut opened, locked, volumes, .. } = tried;
+    opened.sort_by_key(|volume| volume.partition);
     Unlocked { opened, locked, volumes: OpenedVolumes::new(volumes) }
 }
 
 /// The format of a volume, if it is one that a key may open.
-async fn locked_format(device: &DynDevice, range: ByteRange) -> Option<Format> {
-    let identified = identify(device, range).await;
-    identified.formats.into_iter().find(|format| matches!(format.name, LUKS | BITLOCKER))
+fn locked_format(identified: &Identified) -> Option<&Format> {
+    identified.formats.iter().find(|format| matches!(format.name, LUKS | BITLOCKER))
 }
 
-async fn open(volume: &Piece, format: &Format, keys: &Keys) -> Result<Opened> {
-    match format.name {
-        LUKS => luks::open(volume, keys).await,
-        _ => bitlocker::open(volume, keys).await,
+/// A device, and what the keys did so far.
+struct Tried<'a> {
+    device: &'a DynDevice,
+    keys: &'a Keys,
+    opened: Vec<OpenedVolume>,
+    locked: Vec<StillLocked>,
+    volumes: Vec<Opened>,
+}
+
+impl Tried<'_> {
+    async fn try_volume(&mut self, partition: Option<u32>, range: ByteRange, format: &Format) {
+        let piece = Piece { device: Arc::clone(self.device), range };
+        let outcome = match (self.is_apart(range), format.name) {
+            (false, _) => Err(Refusal::Damaged("it overlaps a volume that is open")),
+            (true, LUKS) => luks::open(&piece, self.keys).await,
+            (true, _) => bitlocker::open(&piece, self.keys).await,
+        };
+        let format = format.to_string();
+        match outcome {
+            Ok(volume) => self.add(partition, format, volume),
+            Err(why) => self.locked.push(StillLocked { partition, format, why }),
+        }
     }
-}
 
-/// The volume as the subject of a sentence.
-fn subject(f: &mut fmt::Formatter<'_>, partition: Option<u32>, format: &str) -> fmt::Result {
-    match partition {
-        Some(number) => write!(f, "partition {number}, {format},"),
-        None => write!(f, "it is {format}, and"),
+    /// Tries the header on the volumes without a known format: it belongs to those that have one when they are decrypted.
+    async fn try_header(&mut self, header: &DetachedHeader, unnamed: &[(Option<u32>, ByteRange)]) {
+        let piece = header.piece();
+        let identified = identify(&piece.device, piece.range).await;
+        let format = locked_format(&identified).map_or(LUKS.to_owned(), ToString::to_string);
+        let format = format!("{format}, whose header is in {}", header.name);
+        let mut outcome = luks::unseal(&piece, self.keys).await;
+        if let Ok(unsealed) = &outcome {
+            let before = self.opened.len();
+            for (partition, range) in unnamed {
+                if self.is_apart(*range) && self.has_format(unsealed.opened(*range)).await {
+                    // Decrypts as the one that was examined.
+                    if let Ok(volume) = unsealed.opened(*range) {
+                        self.add(*partition, format.clone(), volume);
+                    }
+                }
+            }
+            if self.opened.len() == before {
+                outcome = Err(Refusal::NoVolume);
+            }
+        }
+        if let Err(why) = outcome {
+            self.locked.push(StillLocked { partition: None, format, why });
+        }
     }
-}
 
-impl fmt::Display for OpenedVolume {
-    /// A sentence without its end.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        subject(f, self.partition, &self.format)?;
-        write!(f, " was opened with {}", self.protector)
+    /// Whether the content of a volume has a known format.
+    async fn has_format(&self, volume: Result<Opened>) -> bool {
+        let Ok(volume) = volume else { return false };
+        let range = volume.range();
+        let decrypted = Decrypted::over(Arc::clone(self.device), OpenedVolumes::new(vec![volume]));
+        !identify(&decrypted, range).await.formats.is_empty()
     }
-}
 
-impl fmt::Display for StillLocked {
-    /// A sentence without its end.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        subject(f, self.partition, &self.format)?;
-        let why = self.why.to_string();
-        write!(f, " stays locked: {}", cheetah_device::visible::OneLine(&why))
+    fn is_apart(&self, range: ByteRange) -> bool {
+        self.volumes.iter().all(|volume| volume.range().intersection(range).is_none())
+    }
+
+    fn add(&mut self, partition: Option<u32>, format: String, volume: Opened) {
+        let (range, protector) = (volume.range(), volume.protector().to_owned());
+        self.opened.push(OpenedVolume { partition, offset: range.offset, size_bytes: range.len, format, protector });
+        self.volumes.push(volume);
     }
 }

@@ -16,7 +16,7 @@ use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, UnreadVolume};
+use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume};
 use cheetah_tls::credential_store;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -295,7 +295,7 @@ pub struct AccessArgs {
     foresight: Switch,
 
     /// Open encrypted volumes (LUKS, BitLocker) with the keys in this file, one a line: passphrases, recovery passwords, keys in
-    /// hexadecimal digits; or with the file itself, a key file or startup key (.BEK). May be given several times
+    /// hexadecimal digits; or with the file itself, a key file, startup key (.BEK) or header. May be given several times
     #[arg(long, value_name = "KEY-FILE", conflicts_with = "writable", value_hint = clap::ValueHint::FilePath)]
     unlock: Vec<PathBuf>,
 
@@ -345,6 +345,7 @@ impl AccessArgs {
             allow_lost: self.allow_lost,
             replace_after: (!self.no_repair).then(|| Duration::from_secs(self.repair_after)),
             in_order: false,
+            shown: Shown::Source,
             unlock: match &self.unlock[..] {
                 [] => None,
                 files => Some(Arc::new(Keys::read(files)?)),
@@ -423,10 +424,7 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
 fn warn_of_locks(opened: &OpenedSource, ui: Ui) {
     let Some(unlocked) = &opened.unlocked else { return };
     unlocked.opened.iter().for_each(|volume| ui.note(OneLine(format_args!("{}: {volume}", opened.name))));
-    unlocked.locked.iter().for_each(|volume| ui.warn(format_args!("{}: {volume}", opened.name)));
-    if unlocked.opened.is_empty() && unlocked.locked.is_empty() {
-        ui.warn(format_args!("{}: no volume that a key could open was found", opened.name));
-    }
+    unlocked.outcome().failures().iter().for_each(|failure| ui.warn(format_args!("{}: {failure}", opened.name)));
 }
 
 /// Names the volumes in formats that are known and not read.

@@ -1,5 +1,7 @@
 //! Keys, as people have them: files with one key a line, and files that are a key.
 //!
+//! A file may also be the header of a volume of LUKS that is kept apart from it, or a copy of its header; that is no secret.
+//!
 //! A line may be a passphrase, a recovery password, or a key in hexadecimal digits; which of these, its form says, and where it can
 //! be several, each is tried. Keys are in locked memory from the first byte on, and nothing shows them.
 
@@ -7,12 +9,17 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use cheetah_device::memory::Memory;
+use cheetah_device::{ByteRange, DynDevice};
 use cheetah_error::Result;
 use cheetah_kit::locked::LockedBytes;
 use zeroize::Zeroizing;
+
+use crate::piece::Piece;
 
 /// The maximum number of keys: each is tried on each volume, and that takes seconds.
 pub const KEYS_MAX: usize = 256;
@@ -24,17 +31,20 @@ pub(crate) const RECOVERY_BYTES: usize = 2 * GROUPS;
 
 /// The keys that are tried.
 #[derive(Debug, Default)]
-pub struct Keys(Vec<Arc<Key>>);
+pub struct Keys {
+    keys: Vec<Arc<Key>>,
+    headers: Vec<DetachedHeader>,
+}
 
 impl Keys {
     /// Reads key files: each line of a text is a key, and each file as a whole is one. An empty file has none: some volumes
-    /// need none.
+    /// need none. A file that begins as a volume of LUKS is a header.
     ///
     /// # Errors
     ///
     /// If a file cannot be read or is too long; if there are more than [`KEYS_MAX`] keys.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
-        read::read(paths.iter().map(AsRef::as_ref)).map(Self::of)
+        read::read(paths.iter().map(AsRef::as_ref))
     }
 
     /// The keys in the content of one file.
@@ -43,15 +53,39 @@ impl Keys {
     ///
     /// As [`read`](Self::read).
     pub fn parse(content: &[u8]) -> Result<Self> {
-        read::parse(content).map(Self::of)
-    }
-
-    fn of(keys: Vec<Key>) -> Self {
-        Self(keys.into_iter().map(Arc::new).collect())
+        Ok(Self { keys: read::parse(content)?.into_iter().map(Arc::new).collect(), headers: Vec::new() })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Key>> {
-        self.0.iter()
+        self.keys.iter()
+    }
+
+    pub(crate) fn headers(&self) -> &[DetachedHeader] {
+        &self.headers
+    }
+}
+
+/// The header of a volume of LUKS, which is kept apart from it.
+pub struct DetachedHeader {
+    /// The name of its file.
+    pub(crate) name: String,
+    device: DynDevice,
+}
+
+impl DetachedHeader {
+    fn new(name: String, content: Vec<u8>) -> Self {
+        Self { name, device: Arc::new(Memory::new(content)) }
+    }
+
+    /// Where it lies: a device of its own.
+    pub(crate) fn piece(&self) -> Piece {
+        Piece { device: Arc::clone(&self.device), range: ByteRange::new(0, self.device.geometry().size) }
+    }
+}
+
+impl fmt::Debug for DetachedHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedHeader").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

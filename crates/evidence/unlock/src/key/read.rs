@@ -3,25 +3,33 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 
+use cheetah_device::Size;
 use cheetah_error::{Error, Result};
 use cheetah_kit::locked::LockedBytes;
 
-use super::{KEYS_MAX, Key};
+use super::{DetachedHeader, KEYS_MAX, Key, Keys};
 
 /// The longest key file, in bytes: that of cryptsetup.
 const FILE_BYTES_MAX: usize = 8 << 20;
+/// The longest header of LUKS that is kept in a file of its own. cryptsetup makes headers of 16 MiB.
+const HEADER_BYTES_MAX: u64 = 64 << 20;
+/// How a header of LUKS begins.
+const HEADER_MAGIC: &[u8] = b"LUKS\xba\xbe";
 /// The memory with which reading begins. A pipe does not say how long it is.
 const FIRST_BYTES: usize = 4096;
 
-pub(super) fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Vec<Key>> {
-    let mut keys = Vec::new();
+pub(super) fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Keys> {
+    let (mut keys, mut headers) = (Vec::new(), Vec::new());
     for path in paths {
         let name = path.display().to_string();
-        let content = content(path, &name)?;
-        keys.extend(parse(&content)?);
+        match content(path, &name)? {
+            Content::Key(content) => keys.extend(parse(&content)?),
+            Content::Header(content) => headers.push(DetachedHeader::new(name, content)),
+        }
     }
-    limited(keys)
+    Ok(Keys { keys: limited(keys)?.into_iter().map(Arc::new).collect(), headers })
 }
 
 fn limited(keys: Vec<Key>) -> Result<Vec<Key>> {
@@ -61,8 +69,16 @@ fn is_text(content: &[u8]) -> bool {
     std::str::from_utf8(content).is_ok_and(|text| text.chars().all(is_plain))
 }
 
-/// The content of a file or a pipe, in locked memory only.
-fn content(path: &Path, name: &str) -> Result<LockedBytes> {
+/// The content of a file.
+enum Content {
+    /// Keys, in locked memory only.
+    Key(LockedBytes),
+    /// A header of LUKS.
+    Header(Vec<u8>),
+}
+
+/// Reads a file or a pipe.
+fn content(path: &Path, name: &str) -> Result<Content> {
     let failed = |error: std::io::Error| Error::io(format!("reading the key file {name}"), &error).as_misuse();
     let mut file = File::open(path).map_err(failed)?;
     let mut content = LockedBytes::zeroed(FIRST_BYTES).map_err(failed)?;
@@ -72,8 +88,11 @@ fn content(path: &Path, name: &str) -> Result<LockedBytes> {
             0 => break,
             read => len += read,
         }
+        if len >= HEADER_MAGIC.len() && content.starts_with(HEADER_MAGIC) {
+            return header(&content[..len], file, name).map(Content::Header);
+        }
         if len > FILE_BYTES_MAX {
-            let most = cheetah_device::Size(FILE_BYTES_MAX as u64);
+            let most = Size(FILE_BYTES_MAX as u64);
             return Err(Error::misuse(format!("the key file {name} is longer than {most}, so it is no key file")));
         }
         if len == content.len() {
@@ -83,5 +102,19 @@ fn content(path: &Path, name: &str) -> Result<LockedBytes> {
         }
     }
     content.truncate(len);
+    Ok(Content::Key(content))
+}
+
+/// Reads the rest of a header.
+fn header(start: &[u8], rest: File, name: &str) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| Error::io(format!("reading the header {name}"), &error).as_misuse();
+    let mut content = start.to_vec();
+    rest.take(HEADER_BYTES_MAX).read_to_end(&mut content).map_err(failed)?;
+    if content.len() as u64 > HEADER_BYTES_MAX {
+        let most = Size(HEADER_BYTES_MAX);
+        return Err(Error::misuse(format!(
+            "{name} begins as a header of LUKS and is longer than {most}: it is a volume and no header"
+        )));
+    }
     Ok(content)
 }

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+const HEADER_START: &[u8] = b"LUKS\xba\xbe\0\x02";
+
 fn parsed(content: &[u8]) -> Vec<(Vec<u8>, bool)> {
     Keys::parse(content).unwrap().iter().map(|key| (key.bytes.to_vec(), key.is_file)).collect()
 }
@@ -23,7 +25,7 @@ fn each_line_of_a_text_is_a_key_and_so_is_the_file() {
     assert_eq!(parsed(b"one\r\n\ntwo\n"), [of_line("one"), of_line("two"), of_file(b"one\r\n\ntwo\n")]);
     assert_eq!(parsed(b"one\n"), [of_line("one"), of_file(b"one\n")]);
     assert_eq!(parsed(b"one"), [of_line("one")]);
-    assert_eq!(*Keys::parse(b"a b \n").unwrap().0[0].bytes, *b"a b ");
+    assert_eq!(*Keys::parse(b"a b \n").unwrap().keys[0].bytes, *b"a b ");
 }
 
 #[test]
@@ -51,8 +53,22 @@ fn a_long_key_file_is_read_whole() {
     let content: Vec<_> = (0..20_000).map(|at| (at % 251) as u8).collect();
     std::fs::write(&path, &content).unwrap();
     let keys = Keys::read(&[path]).unwrap();
-    assert_eq!(keys.0.len(), 1);
-    assert!(*keys.0[0].bytes == *content && keys.0[0].is_file);
+    assert_eq!(keys.keys.len(), 1);
+    assert!(*keys.keys[0].bytes == *content && keys.keys[0].is_file);
+}
+
+#[test]
+fn a_file_that_begins_as_a_volume_of_luks_is_a_header_and_no_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("header");
+    let content = [HEADER_START, &[7; 20_000]].concat();
+    std::fs::write(&path, &content).unwrap();
+    let keys = Keys::read(&[&path]).unwrap();
+    assert_eq!((keys.keys.len(), keys.headers.len()), (0, 1));
+    assert_eq!(keys.headers[0].piece().range.len, content.len() as u64);
+    // A whole volume is no header.
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(65 << 20).unwrap();
+    assert!(Keys::read(&[path]).unwrap_err().is_misuse());
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod split;
 
 use std::sync::Arc;
 
+use cheetah_device::ByteRange;
 use cheetah_device::supervise::spawn_blocking;
 use cheetah_kit::locked::LockedBytes;
 
@@ -27,14 +28,42 @@ const BINARY_BYTES: u64 = 4096;
 
 /// Opens the volume with the first of the keys that fits.
 pub(crate) async fn open(volume: &Piece, keys: &Keys) -> Result<Opened> {
-    let header = Arc::new(read_header(volume).await?);
-    let mut slots = Slots::new(volume, Arc::clone(&header));
+    let header = read_header(volume).await?;
+    match header.data_at {
+        0 => Err(Refusal::Unsupported("a header apart from its data, unless it is given as a file,".to_owned())),
+        _ => with_keys(volume, header, keys).await?.opened(volume.range),
+    }
+}
+
+/// Opens a header that is kept apart from its volume, with the first of the keys that fits.
+pub(crate) async fn unseal(header: &Piece, keys: &Keys) -> Result<Unsealed> {
+    with_keys(header, read_header(header).await?, keys).await
+}
+
+/// A header with the key of its volume.
+pub(crate) struct Unsealed {
+    header: Arc<Header>,
+    master: LockedBytes,
+    protector: String,
+}
+
+impl Unsealed {
+    /// The volume in `range` of a device.
+    pub fn opened(&self, range: ByteRange) -> Result<Opened> {
+        self.header.opened(&self.master, range, self.protector.clone())
+    }
+}
+
+/// Finds the key of the volume whose header is at `place`, with the first of the keys that fits.
+async fn with_keys(place: &Piece, header: Header, keys: &Keys) -> Result<Unsealed> {
+    let header = Arc::new(header);
+    let mut slots = Slots::new(place, Arc::clone(&header));
     for key in keys.iter() {
         if let Some(master) = header.master_key(key)? {
-            return header.opened(&master, volume.range, "master key".to_owned());
+            return Ok(Unsealed { header, master, protector: "master key".to_owned() });
         }
         if let Some((number, master)) = slots.try_key(key).await? {
-            return header.opened(&master, volume.range, format!("key slot {number}"));
+            return Ok(Unsealed { header, master, protector: format!("key slot {number}") });
         }
     }
     Err(Refusal::WrongKeys { untried: slots.untried })

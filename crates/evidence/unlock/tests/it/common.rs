@@ -34,7 +34,7 @@ pub async fn opened(device: &DynDevice, keys: &[u8]) -> (Vec<u8>, String, DynDev
     let locked: Vec<_> = unlocked.locked.iter().map(ToString::to_string).collect();
     let [volume] = &unlocked.opened[..] else { panic!("{locked:?}") };
     let layer = unlocked.over(device.clone());
-    (read(&layer, volume.range).await, volume.protector.clone(), layer)
+    (read(&layer, volume.range()).await, volume.protector.clone(), layer)
 }
 
 /// Why the only volume stays locked.

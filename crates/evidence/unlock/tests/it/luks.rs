@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::ByteRange;
 use cheetah_testing::programs;
-use cheetah_unlock::Refusal;
+use cheetah_unlock::{Keys, Refusal, Unlocked, unlock};
+use cheetah_volume::partition::SectorSize;
 
 use crate::common::{device, opened, read, refused, run, sha256, text, tried, unpacked};
 
@@ -92,7 +93,7 @@ async fn argon2_large_sectors_further_slots_and_key_files_are_opened() {
         assert!(content == same);
         let keys = [b"wrong\n", PASSPHRASE, b"\n"].concat();
         assert!(opened(&image, &keys).await.0 == content);
-        let offset = tried(&image, PASSPHRASE).await.opened[0].range.offset;
+        let offset = tried(&image, PASSPHRASE).await.opened[0].offset;
         for (at, len) in [(0, 1), (511, 2), (4095, 4098), (100_000, 1), (1 << 20, 300_000)] {
             let part = read(&layer, ByteRange::new(offset + at, len)).await;
             assert!(part == content[at as usize..(at + len) as usize], "{at} {len}");
@@ -118,6 +119,73 @@ async fn the_second_header_counts_if_the_first_is_damaged() {
     assert!(opened(&device(&bytes), PASSPHRASE).await.0 == content);
     bytes[(16 << 10) + 5000] ^= 1;
     assert!(matches!(refused(&device(&bytes), PASSPHRASE).await, Refusal::Damaged(_)));
+}
+
+/// A small file system, and the same as openssl encrypts it with a key in hexadecimal digits.
+fn encrypted_file_system(folder: &Path, key: &str) -> (Vec<u8>, Vec<u8>) {
+    let (plain, sealed) = (folder.join("plain"), folder.join("sealed"));
+    run("mkfs.ext4", &["-q", "-F", "-O", "^has_journal", text(&plain), "2M"], b"");
+    run("openssl", &["enc", "-aes-256-ecb", "-nopad", "-K", key, "-in", text(&plain), "-out", text(&sealed)], b"");
+    (std::fs::read(plain).unwrap(), std::fs::read(sealed).unwrap())
+}
+
+/// What the passphrase and a header do to a volume.
+async fn with_header(folder: &Path, volume: &[u8], passphrase: &[u8], header: &Path) -> Unlocked {
+    let keys = folder.join("keys");
+    std::fs::write(&keys, passphrase).unwrap();
+    unlock(&device(volume), SectorSize::Unknown, &Keys::read(&[&keys, header]).unwrap()).await
+}
+
+const ECB: &[&str] = &["--cipher", "aes-ecb", "--key-size", "256"];
+
+#[tokio::test]
+async fn a_header_apart_from_its_volume_opens_what_then_has_a_known_format() {
+    if !programs(&["cryptsetup", "openssl", "mkfs.ext4"]) {
+        return;
+    }
+    for version in
+        [&["--type", "luks1", "--pbkdf-force-iterations", "1000"][..], &[&["--type", "luks2"], SMALL, PBKDF2].concat()]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let (header, data) = (folder.path().join("header"), folder.path().join("data"));
+        std::fs::write(&data, vec![0; 2 << 20]).unwrap();
+        let begin = ["luksFormat", "--batch-mode", "--key-file", "-", "--header", text(&header)];
+        run("cryptsetup", &[&begin[..], ECB, version, &[text(&data)]].concat(), PASSPHRASE);
+        let (plain, sealed) = encrypted_file_system(folder.path(), &volume_key(&header));
+        let unlocked = with_header(folder.path(), &sealed, PASSPHRASE, &header).await;
+        let [volume] = &unlocked.opened[..] else { panic!("{:?}", unlocked.locked) };
+        assert!(volume.format.ends_with(&format!("whose header is in {}", text(&header))), "{volume}");
+        assert_eq!((volume.partition, volume.protector.as_str()), (None, "key slot 0"));
+        assert!(read(&unlocked.over(device(&sealed)), volume.range()).await == plain);
+        // What has no known format with it is not the volume of this header; nor is one opened with another key.
+        let refused = |unlocked: Unlocked| {
+            assert!(unlocked.opened.is_empty());
+            unlocked.locked[0].why.clone()
+        };
+        let noise: Vec<_> = sealed.iter().rev().copied().collect();
+        assert_eq!(refused(with_header(folder.path(), &noise, PASSPHRASE, &header).await), Refusal::NoVolume);
+        let wrong = with_header(folder.path(), &sealed, b"correct horsf", &header).await;
+        assert_eq!(refused(wrong), Refusal::WrongKeys { untried: Vec::new() });
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_the_header_opens_a_volume_whose_own_header_is_gone() {
+    if !programs(&["cryptsetup", "openssl", "mkfs.ext4"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = format(folder.path(), &[&["--type", "luks2"], SMALL, PBKDF2, ECB].concat());
+    let mut volume = std::fs::read(&path).unwrap();
+    let (plain, sealed) = encrypted_file_system(folder.path(), &volume_key(&path));
+    let offset = tried(&device(&volume), PASSPHRASE).await.opened[0].offset as usize;
+    volume[offset..][..sealed.len()].copy_from_slice(&sealed);
+    let copy = folder.path().join("copy");
+    std::fs::write(&copy, &volume[..offset]).unwrap();
+    volume[..offset].fill(0);
+    let unlocked = with_header(folder.path(), &volume, PASSPHRASE, &copy).await;
+    let [opened] = &unlocked.opened[..] else { panic!("{:?}", unlocked.locked) };
+    assert!(read(&unlocked.over(device(&volume)), opened.range()).await[..plain.len()] == plain);
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ pub enum Source {
         /// The profile's name.
         profile: String,
     },
+    /// Several volumes are open, and one of them is meant.
+    ChooseVolume,
     /// Compressed data can only be read from start to end.
     AcquireOrRepack {
         /// The compressed image.
