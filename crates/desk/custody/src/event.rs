@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cheetah_control::receipt::Receipt;
 use cheetah_device::ByteRange;
 use cheetah_image::Hashes;
+use cheetah_unlock::{OpenedVolume, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -117,6 +118,10 @@ pub enum CustodyEvent {
         /// The doubts, a sentence each.
         doubts: Vec<String>,
     },
+    /// Keys were tried on the encrypted volumes of the source: which protector opened which volume, and what stays locked.
+    Unlocked(Box<Outcome>),
+    /// The image is the content of an opened volume, and not what is on the disk.
+    Decrypted(Box<Decrypted>),
     /// The files that the source was read from, up to 1000 in a record.
     SourceFiles {
         /// The files, in order.
@@ -201,6 +206,19 @@ impl Started {
             options: BTreeMap::new(),
         })
     }
+}
+
+/// Of what an image with the content of an opened volume was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Decrypted {
+    /// The image or disk that holds the volume, encrypted.
+    pub of: String,
+    /// The hashes of all of it, as its custody log or it itself states them.
+    #[serde(default)]
+    pub hashes: Hashes,
+    /// The volume, and what opened it.
+    pub volume: OpenedVolume,
 }
 
 /// A file that a source was read from.

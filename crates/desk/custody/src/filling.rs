@@ -8,12 +8,13 @@ use cheetah_drive::fill::{FillEvent, FillObserver};
 use cheetah_drive::{DriveFile, HashChoice, Image};
 use cheetah_error::Result;
 use cheetah_image::{BadRange, Identity};
+use cheetah_unlock::Outcome;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    CustodyEvent, CustodyLog, FILES_LOGGED_TOGETHER, FileRead, Finished, Known, SigningKey, Span, Started, source,
-    verify_log,
+    CustodyEvent, CustodyLog, Decrypted, FILES_LOGGED_TOGETHER, FileRead, Finished, Known, SigningKey, Span, Started,
+    source, verify_log,
 };
 
 /// The maximum number of ranges in the log, of those that are unreadable; the drive's map has all of them.
@@ -45,6 +46,16 @@ impl FillLog {
             .map(|(name, value)| (name.to_owned(), value))
             .into();
         self.append(CustodyEvent::Started(Box::new(started)))
+    }
+
+    /// Records that the drive gets the content of an opened volume, and what the keys did to all volumes of the source.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be recorded.
+    pub fn decrypted(&self, outcome: Outcome, decrypted: Decrypted) -> Result<()> {
+        self.append(CustodyEvent::Unlocked(Box::new(outcome)))?;
+        self.append(CustodyEvent::Decrypted(Box::new(decrypted)))
     }
 
     /// Records what is in doubt about the source although it can be read, if anything is.

@@ -98,7 +98,7 @@ fn open_journal(
 }
 
 /// Returns whether a destination is the file that the source is read from, under any name.
-fn is_same_file(source: &str, destination: &Destination) -> bool {
+pub fn is_same_file(source: &str, destination: &Destination) -> bool {
     if let Some(uri) = &destination.object {
         return source == uri;
     }

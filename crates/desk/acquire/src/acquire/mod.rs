@@ -21,11 +21,13 @@
 
 mod begin;
 mod complete;
+mod decrypt;
 mod recorder;
 mod run;
 mod side_files;
 
 pub use begin::discard;
+pub use decrypt::{DecryptOrder, decrypt};
 pub use run::acquire;
 
 pub use crate::report::{Report, SinkReport};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cheetah_custody::FileRead;
 use cheetah_custody::acquisition_report::REPORT;
+use cheetah_custody::{CustodyEvent, Decrypted, FileRead};
 use cheetah_device::coverage::State;
 use cheetah_device::{ByteRange, Error as DeviceError};
 use cheetah_drive::DriveFile;
@@ -11,6 +11,7 @@ use cheetah_drive::recognise::Opening;
 use cheetah_error::next::Acquisition;
 use cheetah_error::{Error, Result};
 use cheetah_image::{BadRange, Hashes, Identity};
+use cheetah_source::{Evidence, UnlockOutcome};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -48,6 +49,11 @@ pub async fn acquire(
         why = &mut stop => return Err(Error::failed(format!("stopped by {why} before anything was acquired"))),
         evidence = (request.source)() => evidence?,
     };
+    let unlocked = tokio::select! {
+        biased;
+        why = &mut stop => return Err(Error::failed(format!("stopped by {why} before anything was acquired"))),
+        unlocked = unlocked(&request, &evidence) => unlocked?,
+    };
     let begun = tokio::select! {
         biased;
         why = &mut stop => Err(why),
@@ -62,6 +68,8 @@ pub async fn acquire(
         }
     };
     let Prepared { journal, state, sinks, hashing, evidence } = begun;
+    let volumes = Volumes { unlocked, decrypted: request.decrypted.clone() };
+    volumes.record(&mut recorder)?;
     let doubts = cheetah_source::doubts(&evidence.source, request.timeout).await;
     if !doubts.is_empty() {
         recorder.tell(AcquireEvent::Doubts { doubts: doubts.clone() })?;
@@ -112,7 +120,7 @@ pub async fn acquire(
                     let files = files.finish(&hashes, parts, &state.bad).await;
                     // All of it was read: a change since the last read is found now, or never.
                     watching.check()?;
-                    let whole = Finished { state, hashes, active, tally, doubts, files };
+                    let whole = Finished { state, hashes, active, tally, doubts, volumes, files };
                     let journal =
                         journal.ok_or_else(|| Error::failed("the journal is lost").next(Acquisition::Resume))?;
                     whole.complete(&request, sinks?, journal, &mut recorder).await
@@ -133,6 +141,28 @@ pub async fn acquire(
     give_up(&request, &state, safe_at, sinks).await;
     recorder.record_end(&error.to_string(), is_error);
     Err(error)
+}
+
+/// Tries the keys on the volumes of the source, if there are any.
+async fn unlocked(request: &Request, evidence: &Evidence) -> Result<Option<UnlockOutcome>> {
+    let Some(choice) = &request.unlock else { return Ok(None) };
+    choice.find(&evidence.source).await.map(|(unlocked, _)| Some(unlocked.outcome()))
+}
+
+/// What is known of encrypted volumes, for the logs and the report.
+struct Volumes {
+    /// What the keys did to the volumes of the source.
+    unlocked: Option<UnlockOutcome>,
+    /// Of what the source is the decrypted content.
+    decrypted: Option<Decrypted>,
+}
+
+impl Volumes {
+    fn record(&self, recorder: &mut Recorder<'_>) -> Result<()> {
+        let unlocked = self.unlocked.clone().map(|outcome| CustodyEvent::Unlocked(Box::new(outcome)));
+        let decrypted = self.decrypted.clone().map(|decrypted| CustodyEvent::Decrypted(Box::new(decrypted)));
+        unlocked.iter().chain(&decrypted).try_for_each(|event| recorder.record(event))
+    }
 }
 
 fn stopped(why: &str) -> Error {
@@ -180,6 +210,8 @@ struct Finished {
     tally: Tally,
     /// What is in doubt about the source.
     doubts: Vec<String>,
+    /// What is known of encrypted volumes.
+    volumes: Volumes,
     /// The files that it was read from.
     files: Vec<FileRead>,
 }
@@ -197,7 +229,7 @@ impl Finished {
         let corrupt_bytes = self.state.bad.iter().filter(|bad| bad.corrupt).map(|bad| bad.len).sum();
         let notes = self.state.openings.iter().flat_map(Opening::notes).take(NOTES_LOGGED_MAX).collect();
         for files in self.files.chunks(cheetah_custody::FILES_LOGGED_TOGETHER) {
-            recorder.record(&cheetah_custody::CustodyEvent::SourceFiles { files: files.to_vec() })?;
+            recorder.record(&CustodyEvent::SourceFiles { files: files.to_vec() })?;
         }
         let finished = cheetah_custody::Finished {
             size: self.state.at,
@@ -212,7 +244,7 @@ impl Finished {
         };
         for (index, destination) in request.destinations.iter().enumerate() {
             let finished = cheetah_custody::Finished { drive: drive_id(destination)?, ..finished.clone() };
-            recorder.record_for(index, &cheetah_custody::CustodyEvent::Finished(Box::new(finished)))?;
+            recorder.record_for(index, &CustodyEvent::Finished(Box::new(finished)))?;
         }
         if request.verify {
             verify_all(request, &self.state, &self.hashes, &mut sinks, recorder).await?;
@@ -234,7 +266,7 @@ impl Finished {
     }
 
     fn report(self, sinks: Vec<SinkReport>) -> Report {
-        let Self { state, hashes, active, tally, doubts, files } = self;
+        let Self { state, hashes, active, tally, doubts, volumes, files } = self;
         let damage = Damage::of(&state.bad);
         let (interruptions, notes) = (state.interruptions(), state.openings.iter().flat_map(Opening::notes).collect());
         let mut unreadable = Vec::new();
@@ -244,6 +276,8 @@ impl Finished {
             tool: concat!("Cheetah ", env!("CARGO_PKG_VERSION")).to_owned(),
             case: state.start.e01.case,
             doubts,
+            unlocked: volumes.unlocked,
+            decrypted: volumes.decrypted,
             files,
             size: state.at,
             // The stored hashes are of content that is not there.

@@ -7,5 +7,6 @@ mod event;
 mod request;
 
 pub use destination::{Destination, Form};
+pub use distinct::check as check_distinct;
 pub use event::{AcquireEvent, Progress};
 pub use request::{CHECKPOINT_BYTES_DEFAULT, ErrorsMax, Opener, Request};

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cheetah_custody::SigningKey;
+use cheetah_custody::{Decrypted, SigningKey};
 use cheetah_error::{Error, Result};
 use cheetah_image::HashChoice;
 use cheetah_image::ewf::write::E01Options;
-use cheetah_source::Evidence;
+use cheetah_source::{Evidence, VolumeChoice};
 use futures::future::BoxFuture;
 
 use super::{Destination, distinct};
@@ -107,6 +107,10 @@ pub struct Request {
     pub restart: bool,
     /// Replace existing images, and the image that a drive holds.
     pub force: bool,
+    /// The encrypted volume of the source that must open before anything is acquired.
+    pub unlock: Option<VolumeChoice>,
+    /// Of what the source is the decrypted content, if it is that.
+    pub decrypted: Option<Decrypted>,
     /// The key that signs the custody logs; without one, no logs are kept.
     pub key: Option<SigningKey>,
 }
@@ -132,6 +136,8 @@ impl Request {
             verify: false,
             restart: false,
             force: false,
+            unlock: None,
+            decrypted: None,
             key: None,
         }
     }

@@ -4,10 +4,10 @@ mod text;
 
 use std::path::PathBuf;
 
-use cheetah_custody::{FileRead, Head};
+use cheetah_custody::{Decrypted, FileRead, Head};
 use cheetah_drive::recognise::Opening;
 use cheetah_image::{BadRange, CaseData, HashKind, Hashes, Identity};
-use cheetah_source::LinkCounters;
+use cheetah_source::{LinkCounters, UnlockOutcome};
 use serde::Serialize;
 
 use crate::order::Form;
@@ -22,6 +22,12 @@ pub struct Report {
     pub source: Identity,
     /// What is in doubt about the source although it could be read, a sentence each.
     pub doubts: Vec<String>,
+    /// What the keys did to the encrypted volumes of the source, if any were tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unlocked: Option<UnlockOutcome>,
+    /// If this is an image of the content of an opened volume: of what it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decrypted: Option<Decrypted>,
     /// The files that the source was read from, each with its own hash.
     pub files: Vec<FileRead>,
     /// The case data.

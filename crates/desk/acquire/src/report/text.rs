@@ -23,6 +23,7 @@ impl fmt::Display for Report {
         case(f, &self.case)?;
         source(f, &self.source)?;
         self.doubts.iter().take(DOUBTS_SHOWN_MAX).try_for_each(|doubt| line(f, "IN DOUBT", doubt))?;
+        self.volumes(f)?;
         for read in &self.files {
             line(f, "read from", format_args!("{} ({} bytes)", read.file, read.size))?;
             match (&read.sha256, &read.why_not) {
@@ -63,6 +64,20 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// Encrypted volumes: which is which.
+    fn volumes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(unlocked) = &self.unlocked {
+            line(f, "image of", "what is on the disk: encrypted volumes are encrypted in it")?;
+            unlocked.opened.iter().try_for_each(|volume| line(f, "opened", volume))?;
+            unlocked.locked.iter().try_for_each(|volume| line(f, "locked", volume))?;
+        }
+        let Some(decrypted) = &self.decrypted else { return Ok(()) };
+        line(f, "image of", "the content of an encrypted volume, DECRYPTED: it is not what is on the disk")?;
+        line(f, "opened", &decrypted.volume)?;
+        line(f, "decrypted from", &decrypted.of)?;
+        decrypted.hashes.iter().try_for_each(|(kind, digest)| line(f, &format!("  its {}", kind.name()), digest))
+    }
+
     fn opened_again(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for opening in self.openings.iter().take(OPENINGS_SHOWN_MAX) {
             let why = match opening.cause {

@@ -11,7 +11,7 @@ use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Size, supervise};
 use cheetah_error::Error;
 use cheetah_image::Kind;
-use cheetah_source::{OpenedSource, nodes_here};
+use cheetah_source::{Access, OpenedSource, Shown, nodes_here};
 use cheetah_volume::partition::read_tables;
 
 use super::options::{AccessArgs, source, warn_of};
@@ -37,7 +37,8 @@ each of its partitions. Needs root, and the kernel's module nbd (modprobe nbd); 
 
 The device is read-only, unless --writable. For file systems that must be able to write, --overlay keeps their \
 writes outside the drive, which does not change. If this process dies, programs that use the device wait for --grace \
-seconds; the same command with --resume continues to serve them.
+seconds; the same command with --resume continues to serve them. With --unlock, the device is the encrypted volume that a \
+key opens, decrypted, and not the disk.
 
   cheetah attach case42.drive --background
   mount -o ro /dev/nbd0p1 /mnt/case42
@@ -70,6 +71,10 @@ pub struct Args {
     /// Sector size, the unit of partition tables [default: that of the source; 512 and 4096 are tried if it is not known]
     #[arg(long, value_name = "BYTES")]
     sector_size: Option<u32>,
+
+    /// The number of the partition whose volume is attached, if --unlock opens several
+    #[arg(long, value_name = "N", requires = "unlock")]
+    partition: Option<u32>,
 
     /// Return once attached; `cheetah detach /dev/nbdN` ends it
     #[arg(long)]
@@ -115,6 +120,11 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         background::leave_terminal()?;
     }
     let access = args.access.get(&args.source, ui).await?;
+    let shown = match access.unlock {
+        Some(_) => Shown::Volume { partition: args.partition },
+        None => Shown::Source,
+    };
+    let access = Access { shown, ..access };
     if access.writable {
         refuse_own_nodes(&args.source).await?;
     }
@@ -125,7 +135,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let options = AttachOptions {
         writable: use_of.writes(),
         sector_bytes: sector_bytes(&args, &opened, ui).await,
-        identifier: attached::identifier(&opened.identity, use_of),
+        identifier: attached::identifier(&opened.identity, opened.volume.as_ref(), use_of),
         timeout,
         grace: Duration::from_secs(args.grace),
         read_ahead_bytes: if opened.is_foreseen() { READ_AHEAD_FORESEEN_BYTES } else { READ_AHEAD_BYTES },

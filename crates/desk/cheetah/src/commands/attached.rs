@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use cheetah_device::path_text::text_to_path;
 use cheetah_image::{Identity, Kind};
-use cheetah_source::Access;
+use cheetah_source::{Access, OpenedVolume};
 use serde::Serialize;
 
 /// Digits of the digest in an identifier: those of 128 bits.
@@ -46,14 +46,15 @@ impl Use {
 }
 
 /// Returns a text that is the same for each opening of the same evidence for the same use: `cheetah:read:drive:` and the
-/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity.
-pub fn identifier(identity: &Identity, how: Use) -> String {
+/// drive's id, or `cheetah:read:e01:` and a digest of the image's identity. An opened volume of it adds which one it is.
+pub fn identifier(identity: &Identity, volume: Option<&OpenedVolume>, how: Use) -> String {
     let kind = identity.kind;
     let what = match (&identity.serial, kind) {
         (Some(id), Kind::Drive) => id.chars().filter(char::is_ascii_alphanumeric).take(DIGITS).collect(),
         _ => digest(identity),
     };
-    format!("cheetah:{}:{kind}:{what}", how.name())
+    let which = volume.map_or(String::new(), |volume| format!(":{}", volume.suffix()));
+    format!("cheetah:{}:{kind}:{what}{which}", how.name())
 }
 
 /// The facts that the digest of an image without an id is made of.
@@ -91,16 +92,18 @@ mod tests {
         let drive =
             Identity { serial: Some("0123456789abcdef".repeat(2)), ..Identity::new(Kind::Drive, "a.drive", 512) };
         let moved = Identity { location: "/elsewhere/a.drive".into(), ..drive.clone() };
-        assert_eq!(identifier(&drive, Use::Read), "cheetah:read:drive:0123456789abcdef0123456789abcdef");
-        assert_eq!(identifier(&drive, Use::Read), identifier(&moved, Use::Read));
-        assert_ne!(identifier(&drive, Use::Read), identifier(&drive, Use::Write));
+        assert_eq!(identifier(&drive, None, Use::Read), "cheetah:read:drive:0123456789abcdef0123456789abcdef");
+        assert_eq!(identifier(&drive, None, Use::Read), identifier(&moved, None, Use::Read));
+        assert_ne!(identifier(&drive, None, Use::Read), identifier(&drive, None, Use::Write));
+        let volume = OpenedVolume { partition: Some(2), ..OpenedVolume::default() };
+        assert!(identifier(&drive, Some(&volume), Use::Read).ends_with("cdef:p2.unlocked"));
     }
 
     #[test]
     fn another_file_in_place_of_an_image_has_another_identifier() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.raw");
-        let of = || identifier(&Identity::new(Kind::Raw, path.to_str().unwrap(), 512), Use::Read);
+        let of = || identifier(&Identity::new(Kind::Raw, path.to_str().unwrap(), 512), None, Use::Read);
         std::fs::write(&path, [0; 512]).unwrap();
         let first = of();
         assert_eq!(first, of());

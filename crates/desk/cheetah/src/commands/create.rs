@@ -28,6 +28,7 @@ use super::load::{self, LoadSettings, OpenImage};
 use super::options::{JOIN_ADDRESS, LayoutArgs, NodeArgs, SizeOrAll, TimeoutArgs, must_not_exist, source};
 use super::seal::{self, SealArgs};
 use super::tune::TuneArgs;
+use super::unlock::UnlockArgs;
 use crate::answers::create::{self as answers, NodeShare};
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
@@ -41,7 +42,8 @@ use crate::ui::Ui;
 The drive file describes the drive: anyone with the file and access to the nodes can open it. The memory is \
 reserved, unless --thin. Over two nodes or more, the drive survives the loss of a node, unless --layout stripe or \
 linear is chosen. With --from, an image is loaded, and the drive has the image's size. With --from and --lazy, the \
-drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source.
+drive can be used at once: it fills while mounted or exported, and missing ranges are read from the source. With --from and \
+--unlock, the drive gets the content of the encrypted volume that a key opens, decrypted, and has its size.
 
 A load stops at a range that is unreadable, or corrupt in a source that is an image, and the drive is not made, unless \
 --max-errors allows more. The drive then fails reads of such ranges, and NAME.drive.map lists them; the exit code is 3.
@@ -77,6 +79,9 @@ pub struct Args {
     #[arg(long, value_name = "SOURCE")]
     #[arg(value_parser = source())]
     from: Option<String>,
+
+    #[command(flatten)]
+    unlock: UnlockArgs,
 
     /// Load nothing now; fill the drive while it is used
     #[arg(long, requires = "from")]
@@ -135,6 +140,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let timeout = args.timeout.get();
     args.layout.check()?;
     args.seal.check()?;
+    check_unlock(&args)?;
     args.spares.iter().try_for_each(|spare| NodeSpec::from_str(spare).map(drop))?;
     must_not_exist(&args.drive, "choose another name, or destroy that drive first (cheetah destroy)")?;
     // The source is opened first: if that fails, no memory has been reserved.
@@ -148,7 +154,8 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
             Some(From::Filling(Box::new(open(text, &SourceOptions::new(link, timeout)).await?.source.identity)))
         }
         Some(text) => {
-            let opening = OpenImage::open(text, link, timeout);
+            let volume = args.unlock.choice()?;
+            let opening = OpenImage::open(text, link, timeout, volume.as_ref());
             Some(From::Loading(Box::new(stop.unless(&format!("opening {text}"), opening).await?)))
         }
         None => None,
@@ -218,6 +225,17 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     };
     answer(&file, loaded.as_ref(), ui);
     loaded.map_or(Ok(()), |loaded| load::whole_or_problem(&file, &loaded))
+}
+
+/// Fails if `--unlock` is given where it does not help.
+fn check_unlock(args: &Args) -> Result<()> {
+    match (args.unlock.is_given(), &args.from, args.lazy) {
+        (true, None, _) => Err(Failure::misused("--unlock opens a volume of an image: name that with --from")),
+        (true, _, true) => Err(Failure::misused(
+            "a drive that is filled while it is used keeps no key to open a volume with: leave out --lazy, or --unlock",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The bytes that a drive of this size has at most.

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use cheetah_acquire::load::{LoadRequest, Loaded};
 use cheetah_acquire::order::{ErrorsMax, Opener};
-use cheetah_custody::FillLog;
+use cheetah_custody::{Decrypted, FillLog};
 use cheetah_device::path_text::path_to_text;
+use cheetah_device::visible::OneLine;
 use cheetah_device::{DynDevice, Size};
 use cheetah_drive::file::side_space::SideFiles;
 use cheetah_drive::load::LoadOptions;
 use cheetah_drive::{CopyProgress, DriveFile, HashChoice, Image, ImageState};
 use cheetah_image::{Identity, spec};
-use cheetah_source::{LinkUse, SourceOptions, doubts, is_drive, open};
+use cheetah_source::{LinkUse, OpenedAlone, SourceOptions, UnlockOutcome, VolumeChoice, doubts, is_drive, open};
 use futures::FutureExt as _;
 
 use super::lazy;
@@ -98,7 +99,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     may_overwrite(&file, args.force)?;
     refuse_itself(&file, source)?;
     let link = args.tune.link(source, ui).await?;
-    let opening = OpenImage::open(source, link, timeout);
+    let opening = OpenImage::open(source, link, timeout, None);
     let source = stop.unless(&format!("opening {source}"), opening).await?;
     let (errors_max, retries) = (args.max_errors, args.retries);
     let how = LoadSettings { hashes: args.hash, force_lease: args.force_lease, timeout, errors_max, retries };
@@ -160,21 +161,33 @@ pub struct OpenImage {
     source: cheetah_image::Source,
     named: String,
     reopen: Opener,
+    /// If it is the content of an opened volume: of what, and what the keys did.
+    decrypted: Option<(UnlockOutcome, Decrypted)>,
 }
 
 impl OpenImage {
-    /// Opens the image that the user named `text`.
-    pub async fn open(text: &str, link: LinkUse, timeout: Duration) -> Result<Self> {
+    /// Opens the image that the user named `text`, or the volume in it that is chosen.
+    pub async fn open(text: &str, link: LinkUse, timeout: Duration, volume: Option<&VolumeChoice>) -> Result<Self> {
         // Another server at the same address must not continue the image.
         let options = SourceOptions { trust_reconnects: false, in_order: true, ..SourceOptions::new(link, timeout) };
-        let source = open(text, &options).await?.source;
-        let named = text.to_owned();
-        let again = named.clone();
+        let again = text.to_owned();
         let reopen: Opener = Arc::new(move || {
             let again = again.clone();
             async move { open(&again, &options).await }.boxed()
         });
-        Ok(Self { source, named, reopen })
+        let evidence = open(text, &options).await?;
+        let Some(choice) = volume else {
+            return Ok(Self { source: evidence.source, named: text.to_owned(), reopen, decrypted: None });
+        };
+        let Identity { location, hashes, .. } = evidence.source.identity.clone();
+        let OpenedAlone { evidence, volume, unlocked } = choice.open(evidence).await?;
+        let (source, decrypted) = (evidence.source, Decrypted { of: location, hashes, volume });
+        Ok(Self {
+            named: source.identity.location.clone(),
+            source,
+            reopen,
+            decrypted: Some((unlocked.outcome(), decrypted)),
+        })
     }
 
     /// Returns its content.
@@ -221,6 +234,10 @@ pub async fn load(
     SideFiles { image_bytes: source.size(), ..SideFiles::default() }.check_space(&file.path)?;
     let log = FillLog::beside(&file.path);
     log.started(&source.source.identity, &file.path, how.hashes, false)?;
+    if let Some((outcome, decrypted)) = &source.decrypted {
+        ui.note(OneLine(format_args!("{}: {}", decrypted.of, decrypted.volume)));
+        log.decrypted(outcome.clone(), decrypted.clone())?;
+    }
     let doubts = doubts(&source.source, how.timeout).await;
     warn_of_doubts(&doubts, ui);
     log.doubts(&doubts)?;

@@ -36,6 +36,7 @@ pub mod serve;
 pub mod status;
 pub mod triage;
 pub mod tune;
+pub mod unlock;
 pub mod unmount;
 pub mod verify;
 pub mod watch;

@@ -211,7 +211,7 @@ async fn fetch_again(args: &Args, named: &str, file: &mut DriveFile, stop: &mut 
     }
     let recorded = file.image.as_ref().map(|image| image.source.clone()).unwrap_or_default();
     let named = if named.is_empty() { recorded } else { named.to_owned() };
-    let source = OpenImage::open(&named, LinkUse::default(), timeout).await?;
+    let source = OpenImage::open(&named, LinkUse::default(), timeout, None).await?;
     let spares = spares(args, timeout).await?;
     let options = RefetchOptions { source: source.device(), spares, force_lease: args.force_lease, timeout };
     let progress = ui.progress(format!("fetching {named}"), source.size());

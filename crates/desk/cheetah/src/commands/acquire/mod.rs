@@ -1,5 +1,6 @@
 //! `cheetah acquire`: copies evidence into images and drives.
 
+mod decrypted;
 mod show;
 
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cheetah_acquire::acquire::{acquire, discard};
+use cheetah_acquire::acquire::{Report, acquire, discard};
 use cheetah_acquire::order::{CHECKPOINT_BYTES_DEFAULT, Destination, ErrorsMax, Opener, Request};
 use cheetah_custody::SigningKey;
 use cheetah_device::Size;
@@ -22,9 +23,11 @@ use cheetah_source::{LinkUse, SourceOptions, is_drive, open, open_nbd};
 use cheetah_tls::{Expected, Role, credential_store};
 use futures::FutureExt as _;
 
+use self::decrypted::Decrypting;
 use self::show::Show;
 use super::options::{TimeoutArgs, source};
 use super::tune::TuneArgs;
+use super::unlock::UnlockArgs;
 use crate::answers::acquire::{self as answers, Discard};
 use crate::failure::{Context, Failure, Result};
 use crate::signals::Stop;
@@ -46,11 +49,17 @@ The acquisition stops at a range that is unreadable, or corrupt in a source that
 more. Such ranges are recorded in the coverage map NAME.map, in the error table of an E01, and in the report \
 NAME.report.txt; the exit code is then 3.
 
+Encrypted volumes are imaged as they are on the disk. With --unlock and --decrypted, the content of an opened volume is imaged \
+besides, from the first destination, once that is complete; or without a destination, from SOURCE. Each report and log says \
+which is which. Nothing is acquired if no key opens the volume.
+
   cheetah acquire /dev/sdb case42.E01 --case-number 42 \\
       --examiner 'M. Poirot' --verify
   cheetah acquire nbd://10.0.0.7/sda case42.E01 case42.drive --compress auto
   cheetah acquire iscsi://10.0.0.7/iqn.2026-11.org.example:disk/0 disk.raw \\
       --max-errors unlimited
+  cheetah acquire /dev/sdb laptop.E01 --unlock keys.txt \\
+      --decrypted laptop.decrypted.E01
   cheetah acquire --listen 192.168.1.5:10812 --room lab case42.E01")]
 pub struct Args {
     /// The source (a disk, an image in any format, an nbd://, iscsi://, https:// or s3:// URI, a drive), then the
@@ -128,6 +137,13 @@ pub struct Args {
     force_lease: bool,
 
     #[command(flatten)]
+    unlock: UnlockArgs,
+
+    /// Image the content of the volume that --unlock opens, decrypted, into this file besides
+    #[arg(long, value_name = "FILE", requires = "unlock", value_parser = source())]
+    decrypted: Option<String>,
+
+    #[command(flatten)]
     timeout: TimeoutArgs,
 
     #[command(flatten)]
@@ -197,12 +213,50 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         check_order(&args.places)?;
     }
     let destinations = destinations.iter().map(|text| text.parse()).collect::<Result<Vec<Destination>, Error>>()?;
+    let decrypting = Decrypting::asked(&args, &destinations)?;
     if args.discard {
         discard(&destinations, timeout).await?;
+        if let Some(decrypting) = decrypting {
+            discard(&[decrypting.into], timeout).await?;
+        }
         ui.answer("discarded", &Discard::Discarded);
         return Ok(());
     }
-    let request = Request {
+    let is_begun = decrypting.as_ref().is_some_and(Decrypting::is_begun) && !args.restart;
+    decrypting.iter().try_for_each(|decrypting| decrypting.check(args.force))?;
+    let request = request(args, source, destinations, &link, decrypting.as_ref())?;
+    let mut problems = Vec::new();
+    if decrypting.is_none() || !request.destinations.is_empty() && !is_begun {
+        let mut show = Show::new(ui);
+        let report = acquire(request.clone(), stop.asked(), |event| show.event(&event)).await?;
+        drop(show);
+        problems.extend(answer(&report, ui));
+    }
+    if let Some(decrypting) = decrypting {
+        let report = decrypting.run(&request, (link, timeout), &mut stop, ui).await?;
+        problems.extend(answer(&report, ui));
+    }
+    match problems.as_slice() {
+        [] => Ok(()),
+        problems => Err(Failure::evidence(problems.join("; "))),
+    }
+}
+
+/// Prints the report, and returns the problems in it.
+fn answer(report: &Report, ui: Ui) -> Vec<String> {
+    ui.answer(report, &answers::Acquire::Done { report });
+    report.problems()
+}
+
+/// What is to be acquired, and how.
+fn request(
+    args: Args,
+    source: Opener,
+    destinations: Vec<Destination>,
+    link: &LinkUse,
+    decrypting: Option<&Decrypting>,
+) -> Result<Request> {
+    Ok(Request {
         hashes: args.hash,
         e01: args.e01.get(),
         errors_max: args.max_errors,
@@ -210,7 +264,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         retry_for: Duration::from_secs(args.retry_for),
         checkpoint_bytes: args.checkpoint.0,
         window_bytes: link.window_bytes_first,
-        timeout,
+        timeout: args.timeout.get(),
         force_lease: args.force_lease,
         same_source: args.same_source,
         compare_all: args.compare_all,
@@ -218,17 +272,10 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
         verify: args.verify,
         restart: args.restart,
         force: args.force,
+        unlock: decrypting.map(|decrypting| decrypting.choice.clone()),
         key: Some(SigningKey::own()?),
         ..Request::new(source, destinations)
-    };
-    let mut show = Show::new(ui);
-    let report = acquire(request, stop.asked(), |event| show.event(&event)).await?;
-    drop(show);
-    ui.answer(&report, &answers::Acquire::Done { report: &report });
-    match report.problems().as_slice() {
-        [] => Ok(()),
-        problems => Err(Failure::evidence(problems.join("; "))),
-    }
+    })
 }
 
 /// Fails if the source is missing and a destination exists: the user probably exchanged them.
