@@ -28,7 +28,7 @@ fn a_python_without_the_package_fails_with_the_way_to_mend_it() {
     let said = ran.out().split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "python: FAILS: cheetah triage runs in Python, and there is no /nonexistent/python (needed by triage, bench)",
-        "next: install Python 3.11 or later, or set CHEETAH_PYTHON to its path",
+        "next: install Python 3.11 or later (Debian: python3-venv), or set CHEETAH_PYTHON to its path",
     ] {
         assert!(said.contains(words), "{said}");
     }
