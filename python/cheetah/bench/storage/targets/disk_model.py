@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -91,7 +92,10 @@ def serve(holder: ResourceOwner, model: str, size_bytes: int, store: str = "") -
 
 def exported(holder: ResourceOwner, file: Path) -> str:
     """Serves a model's file over NBD until `holder` is left; returns the URI."""
-    socket = holder.path("socket")
+    # The path of a socket has at most 107 bytes, and that of the target may be longer.
+    directory = tempfile.mkdtemp(prefix="cheetah-disk-")
+    holder.at_exit(shutil.rmtree, directory)
+    socket = os.path.join(directory, "socket")
     process = holder.start("nbdkit file", ["nbdkit", "--foreground", "--unix", socket, "file", str(file)])
     process.wait_until(lambda: os.path.exists(socket), "its socket")
     return f"nbd+unix:///?socket={socket}"
