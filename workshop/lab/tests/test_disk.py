@@ -23,16 +23,17 @@ NEED = 16 * MIB
 
 
 @pytest.fixture(autouse=True)
-def _program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Needs root and FUSE; afterwards nothing is mounted."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse") or not os.path.exists("/dev/loop-control"):
         pytest.skip("needs root, /dev/fuse and loop devices")
     monkeypatch.setenv("LAB_DISK", disk.build())
-    folder = tmp_path / "tmp"
-    folder.mkdir()
+    # Its path is short: the path of a socket in it has at most 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="lab-test-"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield
     assert not mounts.below(folder) and not list(folder.iterdir())
+    folder.rmdir()
     assert not [file for file in mounts.loops().values() if "cheetah-bench" in file and str(folder) in file]
 
 
