@@ -148,7 +148,7 @@ impl Near {
         let windows = ByteRange::new(0, self.file.size).split_at_multiples(self.nodes.part_bytes(PART_BYTES_OF_NODE));
         let (near, at_once) = (self.clone(), self.nodes.parts());
         let searched = stream::iter(windows).map(move |window| in_task(near.clone(), window).boxed()).buffered(at_once);
-        // What is read follows here, so that little of it is in memory at once.
+        // Reads begin here, after the window's search, so that few bytes are in memory at once.
         searched.flat_map(stream::iter).map(move |todo| self.clone().carry_out(todo).boxed()).buffered(READS)
     }
 

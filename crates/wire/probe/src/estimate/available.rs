@@ -185,7 +185,7 @@ impl Search {
         self.growths.extend(growths.iter().map(|growth| (rate, *growth)));
     }
 
-    /// Returns the result so far, which is off by no more than 15 %.
+    /// Returns the result so far, if the search and the growth of delays agree to within 15 %.
     ///
     /// # Errors
     ///
