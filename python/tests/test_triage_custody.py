@@ -14,9 +14,9 @@ from triage_workers import Alone
 
 from cheetah.error import Error
 from cheetah.triage.hub import custody, run
-from cheetah.triage.hub.folder import OUTPUTS
 from cheetah.triage.hub.run import Run
 from cheetah.triage.hub.stages import Stages
+from cheetah.triage.outputs import OUTPUTS
 from cheetah.triage.settings import Settings
 
 CASE = (("case_number", "2026/42"), ("evidence_number", "7"), ("examiner", "A. Tester"), ("notes", "<b>found</b>"))

@@ -14,8 +14,9 @@ from triage_workers import Alone
 from cheetah.triage.hub import run as triage_run
 from cheetah.triage.hub import space
 from cheetah.triage.hub.closing import DONE
-from cheetah.triage.hub.folder import LOCK, OUTPUTS
+from cheetah.triage.hub.folder import LOCK
 from cheetah.triage.hub.run import Run
+from cheetah.triage.outputs import OUTPUTS
 from cheetah.triage.settings import Settings
 from cheetah.triage.tables import notable
 from cheetah.triage.task import Event

@@ -4,9 +4,10 @@ from typing import Any
 
 from cheetah.triage.hub import custody, plan
 from cheetah.triage.hub.clock import now
-from cheetah.triage.hub.folder import OUTPUTS, PARTS
+from cheetah.triage.hub.folder import PARTS
 from cheetah.triage.hub.opened import Opened
 from cheetah.triage.hub.stages import Stages
+from cheetah.triage.outputs import OUTPUTS
 from cheetah.triage.report import coverage, summary
 from cheetah.triage.tables import merge, notable, timeline
 from cheetah.triage.tables.store import ArrowRows

@@ -10,23 +10,13 @@ from typing import IO, Any
 from cheetah.durable import for_owner, refuse_foreign, replace
 from cheetah.triage.hub import space
 from cheetah.triage.hub.custody import LOG
+from cheetah.triage.outputs import OUTPUTS
 from cheetah.triage.reading.shared_source import is_same
-from cheetah.triage.tables import notable
 
 GUARD = "triage.json"
 JOURNAL = "journal.jsonl"
 PARTS = "parts"
 LOCK = ".lock"
-OUTPUTS = (
-    "bodyfile.txt",
-    "files.parquet",
-    "timeline.parquet",
-    "findings.parquet",
-    notable.TABLE,
-    notable.MD5S,
-    "summary.json",
-    "report.html",
-)
 VERSION = 3
 
 

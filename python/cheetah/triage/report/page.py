@@ -12,25 +12,16 @@ from typing import Any
 from markupsafe import Markup
 
 from cheetah.page import document, units
+from cheetah.triage.outputs import TABLES
 from cheetah.triage.report import charts, kinds, verdict
 from cheetah.triage.report import summary as figures
 from cheetah.triage.report.bins import main_span
 from cheetah.triage.report.statistics import OTHERS, STATES
-from cheetah.triage.tables import notable
 
 # Rows in the table of findings; findings.parquet has all of them.
 ROWS_MAX = 500
 CARDS_MAX = 25
 TYPES_MAX = 16
-OUTPUTS = (
-    "bodyfile.txt",
-    "files.parquet",
-    "timeline.parquet",
-    "findings.parquet",
-    notable.TABLE,
-    notable.MD5S,
-    "summary.json",
-)
 
 _STATE_WORDS = {
     "whole": ("Read whole", "hashed, identified and searched as requested"),
@@ -197,7 +188,7 @@ def _took(summary: Json) -> str:
 def _outputs(folder: pathlib.Path) -> list[Json]:
     """Returns the files that belong to the report, with sizes and digests."""
     found = []
-    for name in OUTPUTS:
+    for name in TABLES:
         path = folder / name
         if path.exists():
             with path.open("rb") as file:

@@ -22,7 +22,7 @@ pub struct Decrypting {
 }
 
 impl Decrypting {
-    /// Returns what is asked for, beside the images of what is on the disk; `None` if nothing is.
+    /// Returns the options for the decrypted image, which is made besides that of the disk; `None` if none is asked for.
     pub fn asked(args: &Args, destinations: &[Destination]) -> Result<Option<Self>> {
         let (choice, into) = match (args.unlock.choice()?, &args.decrypted) {
             (None, _) => return Ok(None),
