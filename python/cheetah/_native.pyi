@@ -91,10 +91,18 @@ class Peer:
 
 @final
 class OpenOptions:
-    """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes."""
+    """The options for opening a source, always read-only. `cache` as on the command line, `prefetch` in bytes. The key
+    files in `unlock` are read at once; an empty list leaves encrypted volumes as they are."""
 
     def __new__(
-        cls, *, cache: str | None, prefetch: int, foresight: bool, allow_lost: bool, timeout_s: float
+        cls,
+        *,
+        cache: str | None,
+        prefetch: int,
+        foresight: bool,
+        allow_lost: bool,
+        timeout_s: float,
+        unlock: list[str],
     ) -> OpenOptions: ...
 
 @final
@@ -105,6 +113,10 @@ class Device:
     size: int
     sector_size: int | None
     lost: list[str]
+    unlocked: str | None
+    """What the keys did, as JSON: see `cheetah.Device.unlocked`."""
+    locked: list[str]
+    """What the keys did not do, a sentence each."""
 
     def __new__(cls, source: str, options: OpenOptions) -> Device: ...
     def pread(self, offset: int, length: int) -> bytes:
@@ -131,6 +143,10 @@ class Share:
     size: int
     sector_size: int | None
     lost: list[str]
+    unlocked: str | None
+    """What the keys did, as JSON: see `cheetah.Device.unlocked`."""
+    locked: list[str]
+    """What the keys did not do, a sentence each."""
 
     def __new__(cls, source: str, socket: str | PathLike[str], options: OpenOptions) -> Share: ...
     def stats(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
-from cheetah.open_options import absolute_source, open_options
+from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -25,6 +25,11 @@ class Device(io.RawIOBase):
     `name` is the source's name, `size` its size in bytes, `sector_size` that of its sectors, or None if unknown, `source`
     the path or URI that was opened, `lost` sentences about parts that are lost.
 
+    `unlocked` says what the keys did, and is None if none were given. Its `opened` has a dictionary for each encrypted
+    volume that is open, with `partition` (missing if it is the whole source), `offset` and `size_bytes` of its content,
+    `format` and `protector`, and `locked` one for each that is not, with `partition`, `format` and `why`. The content of
+    open volumes is read decrypted, each sector where it lies encrypted. `locked` has sentences about those that are not open.
+
     `pread` takes its own offset, so threads can call it at once. `read` and `readinto` use the position that `seek`
     sets, which all threads share. They return all the bytes asked for, and fewer only at the end. A range that cannot
     be read raises OSError with an errno (EIO) and leaves the position unchanged; it never yields zeros or part of the
@@ -40,6 +45,8 @@ class Device(io.RawIOBase):
         self.size = opened.size
         self.sector_size = opened.sector_size
         self.lost = opened.lost
+        self.unlocked = parsed(opened.unlocked)
+        self.locked = opened.locked
         self.mode = "rb"
         self._native = opened
         self._position = 0
@@ -162,6 +169,7 @@ def open(
     prefetch: int | None = None,
     timeout_s: float = 10,
     allow_lost: bool = False,
+    unlock: KeyFiles = (),
 ) -> Device:
     """Opens a source for reading: a drive file, an image in any format, a disk, or an NBD or iSCSI URI.
 
@@ -171,17 +179,27 @@ def open(
     counts as lost. `allow_lost` opens a drive although nodes are lost; `Device.lost` lists the ranges that cannot be
     read.
 
+    `unlock` names key files, whose keys are tried on encrypted volumes, as `--unlock` of the command line:
+    docs/guide/unlock.md describes them. `Device.unlocked` says what they opened. A pickled device has the names of these
+    files, and not their content.
+
     Raises `cheetah.Error` if the source cannot be opened.
     """
-    source = absolute_source(source)
-    opened = _native.Device(
-        source, open_options(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)
+    source, keys = absolute_source(source), key_files(unlock)
+    options = open_options(
+        source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, unlock=keys
     )
-    return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost))
+    opened = _native.Device(source, options)
+    return Device(source, opened, _open_again, (source, cache, prefetch, timeout_s, allow_lost, keys))
 
 
 def _open_again(
-    source: str, cache: int | str | None, prefetch: int | None, timeout_s: float, allow_lost: bool
+    source: str,
+    cache: int | str | None,
+    prefetch: int | None,
+    timeout_s: float,
+    allow_lost: bool,
+    unlock: tuple[str, ...],
 ) -> Device:
     """Opens the source of a pickled device."""
-    return open(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost)
+    return open(source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, unlock=unlock)

@@ -1,6 +1,9 @@
 """Options for opening sources, common to `open` and `share`."""
 
+import json
 import os
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from cheetah import path_text
 from cheetah._native import OpenOptions
@@ -14,6 +17,12 @@ ON_THIS_MACHINE = "nbd+unix://"
 # The prefix of a source that is to be read as raw bytes.
 RAW = "raw:"
 
+KeyFiles: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""A key file, or several."""
+
+Unlocked: TypeAlias = dict[str, list[dict[str, Any]]]
+"""What keys did to encrypted volumes: see `cheetah.Device`."""
+
 
 def open_options(
     source: str,
@@ -22,6 +31,7 @@ def open_options(
     prefetch: int | None,
     timeout_s: float,
     allow_lost: bool,
+    unlock: Iterable[str] = (),
     foresight: bool = False,
 ) -> OpenOptions:
     """Returns the options for Rust, with defaults filled in."""
@@ -34,7 +44,20 @@ def open_options(
         cache = f"memory:{cache}" if cache else None
     if cache is not None:
         cache = path_text.typed_to_text(cache)
-    return OpenOptions(cache=cache, prefetch=prefetch, foresight=foresight, allow_lost=allow_lost, timeout_s=timeout_s)
+    return OpenOptions(
+        cache=cache,
+        prefetch=prefetch,
+        foresight=foresight,
+        allow_lost=allow_lost,
+        timeout_s=timeout_s,
+        unlock=list(unlock),
+    )
+
+
+def key_files(unlock: KeyFiles) -> tuple[str, ...]:
+    """Returns the absolute paths of key files."""
+    paths = (unlock,) if isinstance(unlock, str | os.PathLike) else unlock
+    return tuple(os.path.abspath(os.fspath(path)) for path in paths)
 
 
 def absolute_source(source: str | os.PathLike[str]) -> str:
@@ -50,3 +73,11 @@ def absolute_source(source: str | os.PathLike[str]) -> str:
         # Reports and logs name a path that is not UTF-8 by its text, and a user may type that.
         path = path_text.to_path(path)
     return (RAW if raw else "") + path_text.to_text(os.path.abspath(path))
+
+
+def parsed(unlocked: str | None) -> Unlocked | None:
+    """Returns what the keys did, as Rust states it."""
+    if unlocked is None:
+        return None
+    found: Unlocked = json.loads(unlocked)
+    return found

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from cheetah import _native
-from cheetah.open_options import absolute_source, open_options
+from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed
 
 # The default cache of a shared source, as on the command line.
 CACHE = "memory"
@@ -18,9 +18,9 @@ CACHE = "memory"
 class Share:
     """A source that this process serves over NBD, on a Unix socket in a directory of its own.
 
-    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size` and `lost` are the source's. The
-    share ends, and its directory is removed, by `close`, at the end of a `with`, or when this process exits
-    normally.
+    Other processes of this user pass `uri` to `cheetah.open`; `name`, `size`, `sector_size`, `lost`, `unlocked` and `locked`
+    are the source's, as of `cheetah.Device`. The share ends, and its directory is removed, by `close`, at the end of a `with`, or
+    when this process exits normally.
     """
 
     def __init__(self, source: str, options: _native.OpenOptions):
@@ -37,6 +37,8 @@ class Share:
         self.size = self._native.size
         self.sector_size = self._native.sector_size
         self.lost = self._native.lost
+        self.unlocked = parsed(self._native.unlocked)
+        self.locked = self._native.locked
         self._doubts: list[str] | None = None
         self._end = weakref.finalize(self, _end, self._native, directory, os.getpid())
 
@@ -98,12 +100,14 @@ def share(
     prefetch: int | None = None,
     timeout_s: float = 10,
     allow_lost: bool = False,
+    unlock: KeyFiles = (),
 ) -> Share:
     """Opens a source as `cheetah.open` does, and serves it to other processes.
 
     Over a slow link, several processes read this way: data is cached here once for all of them (`cache` as in
     `cheetah.open`; 256 MiB of memory by default, 0 for none). With `foresight`, file-system metadata and file
-    contents that tools are likely to read are fetched ahead of the reads.
+    contents that tools are likely to read are fetched ahead of the reads. `unlock` is as for `cheetah.open`: other
+    processes read the content of opened volumes, and get no key.
 
     Raises `cheetah.Error` if the source cannot be opened or the socket cannot be created.
     """
@@ -112,6 +116,12 @@ def share(
     return Share(
         source,
         open_options(
-            source, cache=cache, prefetch=prefetch, timeout_s=timeout_s, allow_lost=allow_lost, foresight=foresight
+            source,
+            cache=cache,
+            prefetch=prefetch,
+            timeout_s=timeout_s,
+            allow_lost=allow_lost,
+            foresight=foresight,
+            unlock=key_files(unlock),
         ),
     )

@@ -33,6 +33,12 @@ pub struct Device {
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
+    /// What the keys did, if any were given: see `cheetah.Device.unlocked`.
+    #[pyo3(get)]
+    unlocked: Option<String>,
+    /// What the keys did not do, a sentence each.
+    #[pyo3(get)]
+    locked: Vec<String>,
     /// How long a look for doubts may take.
     patience: Duration,
 }
@@ -47,7 +53,8 @@ impl Device {
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
         let (sector_size, patience) = (opened.identity.sector_size, options.access().timeout);
-        Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, patience })
+        let (unlocked, locked) = unlocked(&opened)?;
+        Ok(Self { opened: RwLock::new(Some(opened)), name, size, sector_size, lost, unlocked, locked, patience })
     }
 
     /// Returns `length` bytes from `offset`, fewer only at the end.
@@ -107,8 +114,17 @@ impl Device {
     fn device(&self) -> PyResult<DynDevice> {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("read of a closed device"))?;
-        Ok(opened.device.clone())
+        Ok(opened.decrypted())
     }
+}
+
+/// What the keys did to the encrypted volumes of a source, as JSON, and what they did not do; nothing if none were given.
+pub fn unlocked(opened: &OpenedSource) -> PyResult<(Option<String>, Vec<String>)> {
+    let Some(unlocked) = &opened.unlocked else { return Ok((None, Vec::new())) };
+    let outcome = unlocked.outcome();
+    let text = serde_json::to_string(&outcome)
+        .map_err(|error| failure::failed(format!("putting the opened volumes as JSON: {error}")))?;
+    Ok((Some(text), outcome.failures()))
 }
 
 impl Drop for Device {

@@ -13,6 +13,7 @@ use pyo3::types::PyDict;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::device::unlocked;
 use crate::open_options::OpenOptions;
 use crate::{failure, room, runtime};
 
@@ -39,6 +40,12 @@ pub struct Share {
     /// Sentences about parts that are lost.
     #[pyo3(get)]
     lost: Vec<String>,
+    /// What the keys did, if any were given: see `cheetah.Device.unlocked`.
+    #[pyo3(get)]
+    unlocked: Option<String>,
+    /// What the keys did not do, a sentence each.
+    #[pyo3(get)]
+    locked: Vec<String>,
     /// How long a look for doubts may take.
     patience: Duration,
 }
@@ -60,13 +67,14 @@ impl Share {
         let opened = runtime::wait(py, OpenedSource::open(source, options.access()))?;
         let opened = opened.map_err(|error| failure::opening(source, &error))?;
         let (name, size, lost) = (opened.name.clone(), opened.size(), opened.lost.clone());
+        let (unlocked, locked) = unlocked(&opened)?;
         let uri = NbdUri::new(Address::Unix(socket.clone()), name.clone()).to_string();
 
         let runtime = runtime::get()?;
         let _guard = runtime.enter();
         let listener = Listener::unix(&socket)
             .map_err(|error| failure::failed(format!("cannot make the socket {}: {error}", socket.display())))?;
-        let (device, served) = ReadCounter::over(opened.device.clone());
+        let (device, served) = ReadCounter::over(opened.decrypted());
         let only = SingleExport::described_by_name(name.clone(), device);
         let config = ServerConfig { connections_max: CONNECTIONS_MAX, ..ServerConfig::default() };
         let (stop, stopped) = oneshot::channel();
@@ -74,9 +82,9 @@ impl Share {
             let stopped = async { _ = stopped.await };
             Server::new(Arc::new(only), config).listen_until(stopped, listener).await;
         });
-        let sector_size = opened.identity.sector_size;
+        let (sector_size, patience) = (opened.identity.sector_size, options.access().timeout);
         let serving = RwLock::new(Some(Serving { opened, served, stop, server }));
-        Ok(Self { serving, uri, name, size, sector_size, lost, patience: options.access().timeout })
+        Ok(Self { serving, uri, name, size, sector_size, lost, unlocked, locked, patience })
     }
 
     /// Counters: see `cheetah.Share.stats`.

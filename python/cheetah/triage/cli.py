@@ -80,6 +80,13 @@ def parse(words: Sequence[str]) -> Settings:
         for typed, path in zip(getattr(given, kind), paths, strict=True):
             if not os.path.isfile(path):
                 _misuse(f"--{kind} {typed}: there is no such file", given.json)
+    for typed in given.unlock:
+        if not os.path.exists(_absolute(typed)):
+            _misuse(f"--unlock {typed}: there is no such file", given.json)
+    if given.unlock and given.scheduler:
+        _misuse(
+            "--unlock and --scheduler: keys stay on this machine, whose workers do the work; leave one out", given.json
+        )
     return Settings(
         source=absolute_source(given.source),
         out=_absolute(given.out),
@@ -90,6 +97,7 @@ def parse(words: Sequence[str]) -> Settings:
         hashes=given.hash,
         max_file=given.max_file,
         unallocated=not given.no_unallocated,
+        unlock=tuple(map(_absolute, given.unlock)),
         sector_size=given.sector_size,
         case=tuple((name, path_text.typed_to_text(text)) for name in CASE if (text := getattr(given, name))),
         fresh=given.fresh,
@@ -114,6 +122,7 @@ def _parser() -> options.Parser:
     add("--hash", metavar="LIST", type=_hashes, default=HASHES)
     add("--max-file", metavar="SIZE", type=_size, default=MAX_FILE_BYTES)
     add("--no-unallocated", action="store_true")
+    add("--unlock", metavar="KEY-FILE", action="append", default=[])
     add("--sector-size", metavar="BYTES", type=_sector_size)
     for name in CASE:
         add(f"--{name.replace('_', '-')}", metavar="TEXT")

@@ -36,6 +36,8 @@ class Settings:
     max_file: int = MAX_FILE_BYTES
     """Bytes read of each file; a larger file has the state "partial"."""
     unallocated: bool = True
+    unlock: tuple[str, ...] = ()
+    """Files with the keys that are tried on encrypted volumes, which the hub alone reads."""
     sector_size: int | None = None
     """The size of the source's sectors in bytes, if the user gives it."""
     case: tuple[tuple[str, str], ...] = ()

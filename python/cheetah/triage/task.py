@@ -121,7 +121,8 @@ class Task:
 
     `what` depends on the stage, and has a JSON form:
 
-    * "volumes": `[sector size in bytes, 0 if unknown]`;
+    * "volumes": `[sector size in bytes, 0 if unknown]`; if keys were given, also the places of the volumes that they opened,
+      as `[start, length, description]` in bytes, and sentences about what they did not open;
     * "preview": see `listing.mft_preview`;
     * "listing": see `listing.walk`;
     * "content": the entries to read, as a list of `Entry`s (`entries()` gives them back);

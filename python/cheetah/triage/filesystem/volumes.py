@@ -5,6 +5,8 @@ systems. If it does not open one that is there, its reason is a problem of the r
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytsk3
 
@@ -52,15 +54,23 @@ class Opened:
     """Why The Sleuth Kit does not open a format that it knows, a sentence each."""
 
 
-def task(sector_size: int | None = None) -> Task:
-    """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known."""
-    return Task("volumes", -1, (sector_size or 0,))
+def task(sector_size: int | None = None, opened: Sequence[Mapping[str, Any]] = (), locked: Sequence[str] = ()) -> Task:
+    """Returns the task that finds the volumes of a source with sectors of `sector_size` bytes, if that is known. `opened`
+    are encrypted volumes that are read decrypted, as in `cheetah.Device.unlocked`; `locked` says what no key opened."""
+    if not opened and not locked:
+        return Task("volumes", -1, (sector_size or 0,))
+    places = tuple(
+        (one["offset"], one["size_bytes"], f"{one['format']}, opened with {one['protector']}") for one in opened
+    )
+    return Task("volumes", -1, (sector_size or 0, places, tuple(locked)))
 
 
 def find(worker: Worker, what: Task) -> Result:
     """Finds all partitions and their file systems; without a partition table, or if no partition holds one, the source
     as a whole."""
-    finder = _Finder(worker)
+    opened, locked = what.what[1:] or ((), ())
+    finder = _Finder(worker, opened)
+    finder.result.problems += [Problem("volumes", sentence, gap=True) for sentence in locked]
     sector_size = what.what[0] or getattr(worker.source, "sector_size", None)
     source = worker.source
     given = worker.settings.sector_size
@@ -68,11 +78,11 @@ def find(worker: Worker, what: Task) -> Result:
     finder.result.problems += [Problem("volumes", sentence, gap=gap) for sentence, gap in tables.remarks]
     places = sorted([*tables.partitions, *tables.beyond], key=lambda one: one.number)
     for place in places:
-        finder.add(_extent(place))
+        finder.add(finder.opened_in(_extent(place)))
     for place in tables.others:
         finder.add_if_known(_extent(place))
-    whole = Extent(0, source.size, _WHOLE, sector_size or 512, partitioned=False)
-    if not any(volume.start == 0 for volume in finder.result.volumes):
+    whole = finder.opened_in(Extent(0, source.size, _WHOLE, sector_size or 512, partitioned=False), places)
+    if not any(volume.start == whole.start for volume in finder.result.volumes):
         if finder.any_file_system():
             finder.add_if_known(dataclasses.replace(whole, description=f"{_WHOLE}, which also has a partition table"))
         else:
@@ -87,10 +97,25 @@ def _extent(place: _native.Partition) -> Extent:
 class _Finder:
     """Collects volumes, and the problems with them."""
 
-    def __init__(self, worker: Worker):
+    def __init__(self, worker: Worker, opened: Sequence[tuple[int, int, str]] = ()):
         self._worker = worker
         self._size = worker.source.size
+        self._opened = opened
         self.result = Result()
+
+    def opened_in(self, extent: Extent, partitions: Sequence[_native.Partition] = ()) -> Extent:
+        """Returns the place of the opened volume that is encrypted in an extent, or the extent itself. Those in
+        `partitions` are none of the whole source."""
+        for start, length, description in self._opened:
+            inside = any(one.start <= start < one.start + one.length for one in partitions)
+            if extent.start <= start < extent.start + extent.length and not inside:
+                described = f"{extent.description}, {description}"
+                # Behind its own header, The Sleuth Kit finds it only if it is told where.
+                partitioned = extent.partitioned or start > 0
+                return dataclasses.replace(
+                    extent, start=start, length=length, description=described, partitioned=partitioned
+                )
+        return extent
 
     def any_file_system(self) -> bool:
         """Returns whether any volume so far holds a file system."""

@@ -77,6 +77,7 @@ def _facts(opened: Opened, stages: Stages, done: list[CompletedTask], complete: 
         case=dict(settings.case),
         custody={"log": custody.LOG, "key": opened.log.key},
         connections=shared.connections,
+        unlocked=shared.unlocked,
         unallocated=(
             coverage.unallocated(ranges, found["unallocated"], problems) if ranges else summary.UnallocatedCoverage()
         ),

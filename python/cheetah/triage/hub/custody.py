@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cheetah import _native, path_text
+from cheetah.open_options import Unlocked
 from cheetah.triage.hub.journal import NOTHING, Vouched
 
 LOG = "triage.custody"
@@ -81,6 +82,10 @@ class Custody:
         """Records what is in doubt about the source."""
         self._append("doubts", {"doubts": list(sentences)})
 
+    def unlocked(self, what: Unlocked) -> None:
+        """Records which protector opened which encrypted volume, and what stays locked."""
+        self._append("unlocked", what)
+
     def end(self, complete: bool, verdict: str, names: tuple[str, ...], why: str | None) -> None:
         """Records the result: the files of these names that there are. `why` says why it is not complete."""
         outputs = [_output(self._out / name) for name in (*names, UNFINISHED) if (self._out / name).is_file()]
@@ -96,7 +101,7 @@ class Custody:
         """Lets another run write the log."""
         self._log.close()
 
-    def _append(self, event: str, details: dict[str, Any]) -> None:
+    def _append(self, event: str, details: Mapping[str, Any]) -> None:
         self._log.append(json.dumps({"event": event, "details": details}))
 
 

@@ -81,13 +81,15 @@ class Folder:
             raise Misuse(f"{guard} is not of a triage; name another directory") from None
         if found.get("version") != VERSION:
             raise Misuse(f"{self.path} was made by another version of this program; --fresh starts over")
-        if not is_same(found["source"], identity):
+        settings = found["settings"]
+        different = sorted(name for name in binding if settings.get(name) != binding[name])
+        # Of other opened volumes, other bytes are read of the same source.
+        if not is_same(found["source"], identity) and "unlocked" not in different:
             raise Misuse(
                 f"{self.path} holds the triage of another source ({found['source'].get('name')}), or of one that has "
                 "changed since; name another directory, or start over with --fresh"
             )
-        if found["settings"] != binding:
-            different = sorted(name for name in binding if found["settings"].get(name) != binding[name])
+        if settings != binding:
             raise Misuse(
                 f"{self.path} holds a triage with other settings ({', '.join(different)}); use the same, name another "
                 "directory, or start over with --fresh"

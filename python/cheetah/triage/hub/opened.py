@@ -73,7 +73,8 @@ class Opened:
 
     def volumes_task(self) -> Task:
         """Returns the first task of all."""
-        return volumes.task(self.settings.sector_size or self.shared.sector_size)
+        sector_size = self.settings.sector_size or self.shared.sector_size
+        return volumes.task(sector_size, self.shared.opened_volumes(), self.shared.locked)
 
     @property
     def searches_unallocated(self) -> bool:

@@ -72,12 +72,15 @@ class Run:
         workers = _start_workers(shared.uri, settings)
         working.callback(workers.close)
         identity = shared_source.identity(shared.uri, shared.name)
-        again = folder.bind(identity, {**settings.binding(), "versions": deciding()})
+        binding_settings = {**settings.binding(), "unlocked": shared.opened_volumes(), "versions": deciding()}
+        again = folder.bind(identity, binding_settings)
         log = log_kept.enter_context(_closed_at_end(Custody(folder.path)))
         # Of a folder that is not bound yet, nothing is taken over.
         binding = folder.binding()
         vouched = log.vouched(binding) if again else NOTHING
         self._record(log, identity, binding, again)
+        if shared.unlocked is not None:
+            log.unlocked(shared.unlocked)
         parts = Parts(folder.path / PARTS)
         journal = _resumed(folder.path / JOURNAL, parts, settings.max_file, vouched, log)
         working.callback(journal.close)

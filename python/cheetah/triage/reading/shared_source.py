@@ -13,6 +13,7 @@ from typing import Any
 
 import cheetah
 from cheetah import path_text
+from cheetah.open_options import Unlocked
 from cheetah.triage.reading.image import Source
 from cheetah.triage.reading.worker import open_source
 from cheetah.triage.settings import Settings
@@ -44,6 +45,14 @@ class SharedSource:
     connections: Sequence[str] = ()
     """How the connections to the source are protected, a sentence for each server; none for a file or disk of this
     machine."""
+    unlocked: Unlocked | None = None
+    """What the keys did, as `cheetah.Device.unlocked`; None if none were given."""
+    locked: Sequence[str] = ()
+    """What the keys did not do, a sentence each."""
+
+    def opened_volumes(self) -> list[dict[str, Any]]:
+        """Returns the encrypted volumes that are open: workers read them decrypted."""
+        return self.unlocked["opened"] if self.unlocked else []
 
     def answers(self) -> bool:
         """Returns whether anything can be read from the source now. A read answered from the cache does not count."""
@@ -67,8 +76,10 @@ class SharedSource:
 @contextlib.contextmanager
 def opened(settings: Settings) -> Iterator[SharedSource]:
     """Shares a source behind a link with the workers of this machine, so that nothing is transferred twice. Each
-    worker opens a local image itself; so do the workers of a cluster with any source."""
-    if _is_here(settings.source):
+    worker opens a local image itself; so do the workers of a cluster with any source. A source with keys is shared, too: no
+    worker gets them, and each is tried once."""
+    is_here = _is_here(settings.source)
+    if is_here and not settings.unlock:
         with cheetah.open(settings.source) as device:
             yield SharedSource(settings.source, _name(settings.source), lost=device.lost, doubts=lambda: device.doubts)
         return
@@ -83,15 +94,17 @@ def opened(settings: Settings) -> Iterator[SharedSource]:
                 connections=device.connections(),
             )
         return
-    with cheetah.share(settings.source, cache=_cache_bytes()) as share:
+    with cheetah.share(settings.source, cache=_cache_bytes(), unlock=settings.unlock) as share:
         yield SharedSource(
             share.uri,
-            share.name,
-            share.stats,
+            _name(settings.source) if is_here else share.name,
+            dict if is_here else share.stats,
             share.sector_size,
             share.lost,
             lambda: share.doubts,
             share.connections(),
+            share.unlocked,
+            share.locked,
         )
 
 

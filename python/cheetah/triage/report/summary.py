@@ -85,6 +85,9 @@ class RunFacts:
     connections: collections.abc.Sequence[str] = ()
     """How the connections to the source were protected, a sentence for each server; none for a file or disk of the machine."""
 
+    unlocked: Json | None = None
+    """What keys did to encrypted volumes: `opened` and `locked`, as `cheetah.Device.unlocked`; None if none were given."""
+
     @property
     def quick(self) -> bool:
         """Whether only the highest-ranked files were to be read."""
@@ -111,7 +114,7 @@ def summarise(files: pathlib.Path, findings: pathlib.Path, facts: RunFacts) -> J
         "version": VERSION,
         "complete": facts.complete,
         "verdict": verdict(facts, tally),
-        "source": {**facts.source, "connections": list(facts.connections), "doubts": list(facts.doubts)},
+        "source": _source(facts),
         "case": facts.case,
         "custody": facts.custody,
         "started": facts.started,
@@ -223,6 +226,11 @@ def _with_files(top: list[Json], files: pathlib.Path) -> list[Json]:
             if one is not None:
                 one.setdefault("file", {name: row[name] for name in _FILE[3:]})
     return top
+
+
+def _source(facts: RunFacts) -> Json:
+    unlocked = {} if facts.unlocked is None else {"unlocked": facts.unlocked}
+    return {**facts.source, "connections": list(facts.connections), "doubts": list(facts.doubts), **unlocked}
 
 
 def _volume(volume: Volume, tally: FileStatistics) -> Json:
