@@ -116,7 +116,7 @@ def test_a_triage_lists_the_files_in_an_opened_volume_as_in_an_unlocked_one(tmp_
     log = [json.loads(line) for line in (tmp_path / "out/triage.custody").read_text().splitlines()]
     (record,) = [one["details"] for one in log if one["event"] == "unlocked"]
     assert record == summary["source"]["unlocked"]
-    assert "with key slot 0; read decrypted" in (tmp_path / "out/report.html").read_text()
+    assert "with <bdi>key slot 0</bdi>; read decrypted" in (tmp_path / "out/report.html").read_text()
     for file in (tmp_path / "out").rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes(), file
 
