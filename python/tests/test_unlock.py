@@ -39,11 +39,19 @@ def keys(tmp_path: Path) -> Path:
 
 
 def luks(image: Path) -> Path:
-    """A volume of LUKS with the content of an image."""
+    """A volume of LUKS with the content of an image.
+
+    cryptsetup makes the header, because qemu-img first measures how fast it derives a key, and gives up where the kernel
+    has not yet counted any time of a process that has just begun.
+    """
     locked, secret = image.with_suffix(".luks"), image.with_name("secret")
     secret.write_text(PASSWORD)
-    options = ["--object", f"secret,id=one,file={secret}", "-o", "key-secret=one,iter-time=10"]
-    run(program("qemu-img"), "convert", "-f", "raw", "-O", "luks", *options, image, locked)
+    with locked.open("wb") as file:
+        file.truncate(2 * MIB + image.stat().st_size)
+    format = ["luksFormat", "--batch-mode", "--type", "luks1", "--pbkdf-force-iterations", "1000", "--key-file", secret]
+    run(program("cryptsetup"), *format, locked)
+    target = ["--target-image-opts", image, f"driver=luks,key-secret=one,file.filename={locked}"]
+    run(program("qemu-img"), "convert", "-n", "-f", "raw", "--object", f"secret,id=one,file={secret}", *target)
     secret.unlink()
     return locked
 
@@ -144,15 +152,19 @@ def test_a_triage_without_the_key_is_not_resumed_with_it(tmp_path: Path, ext4: P
     assert triaged(path, tmp_path / "other", keys)[0] == DONE
 
 
-def test_the_files_in_a_volume_of_bitlocker_are_listed(
+def test_a_volume_of_bitlocker_is_opened_and_its_erased_file_system_is_a_gap(
     tmp_path: Path, evidence: Callable[[str], Path], keys: Path
 ) -> None:
+    # The makers of this image have overwritten all but its first clusters: NTFS has a boot sector and no MFT.
     path = tmp_path / "laptop.raw"
     path.write_bytes(gzip.decompress(evidence("locked/recovery_password.bin.gz").read_bytes()))
-    _, summary = triaged(path, tmp_path / "out", keys)
+    code, summary = triaged(path, tmp_path / "out", keys)
+    assert code == EVIDENCE
     (volume,) = summary["volumes"]
-    assert volume["fs"] == "ntfs" and "opened with recovery password " in volume["description"]
-    assert "|/$MFT|" in (tmp_path / "out/bodyfile.txt").read_text()
+    assert "opened with recovery password 3c116b76-" in volume["description"]
+    assert volume["description"].endswith(", NTFS")
+    (gap,) = [one["sentence"] for one in summary["problems"] if one["gap"]]
+    assert "NTFS, which The Sleuth Kit does not open" in gap
     assert RECOVERY_PASSWORD not in (tmp_path / "out/report.html").read_text()
 
 

@@ -100,9 +100,12 @@ fn an_opened_volume_of_bitlocker_is_a_further_export() {
 /// The keys of a disk, of which one fits; and what no output may have.
 const KEYS: &[u8] = b"wrong\npassword\n";
 
+/// The bytes before the content of a volume that cryptsetup makes.
+const LUKS_HEADER: u64 = 2 * MIB;
+
 /// A disk with a volume of LUKS in each of its two partitions, and the content of the second; `None` if they cannot be made.
 fn quickly_locked_disk(desk: &Desk) -> Option<(String, Vec<u8>)> {
-    if !need::programs(&["qemu-img"]) {
+    if !need::programs(&["cryptsetup", "qemu-img"]) {
         return None;
     }
     let content = noise(MIB, 8);
@@ -257,13 +260,17 @@ fn a_drive_is_made_of_an_opened_volume() {
     cheetah(&["destroy", &drive]).ok();
 }
 
-/// A volume of LUKS with this content.
+/// A volume of LUKS with this content. cryptsetup makes the header, because qemu-img first measures how fast it derives a
+/// key, and gives up where the kernel has not yet counted any time of a process that has just begun.
 fn luks(desk: &Desk, content: &[u8], key: &str) -> String {
-    let (plain, locked, secret) =
-        (desk.file("content.raw", content), desk.arg("disk.raw"), desk.file("keys.qemu", key.as_bytes()));
-    let secret = format!("secret,id=one,file={secret}");
-    let options = ["convert", "-f", "raw", "-O", "luks", "--object", &secret, "-o", "key-secret=one,iter-time=10"];
-    tool("qemu-img", &[&options[..], &[&plain, &locked]].concat()).ok();
+    let (plain, key_file) = (desk.file("content.raw", content), desk.file("keys.luks", key.as_bytes()));
+    let locked = desk.file("disk.raw", &vec![0; LUKS_HEADER as usize + content.len()]);
+    let format = ["luksFormat", "--batch-mode", "--type", "luks1", "--pbkdf-force-iterations", "1000", "--key-file"];
+    tool("cryptsetup", &[&format[..], &[&key_file, &locked]].concat()).ok();
+    let secret = format!("secret,id=one,file={key_file}");
+    let target = format!("driver=luks,key-secret=one,file.filename={locked}");
+    let options = ["convert", "-n", "-f", "raw", "--object", &secret, "--target-image-opts", &plain, &target];
+    tool("qemu-img", &options).ok();
     locked
 }
 
@@ -274,7 +281,7 @@ fn sectors(content: &[u8]) -> HashSet<&[u8]> {
 
 #[test]
 fn a_cache_on_disk_holds_only_what_is_encrypted() {
-    if !need::fuse() || !need::programs(&["qemu-img"]) {
+    if !need::fuse() || !need::programs(&["cryptsetup", "qemu-img"]) {
         return;
     }
     let desk = Desk::new();
