@@ -132,6 +132,7 @@ fn node() -> Vec<Node> {
         Node::NameDrive,
         Node::NameDestination,
         Node::GiveHttp,
+        Node::OverwriteServer,
     ]
 }
 

@@ -88,6 +88,6 @@ pub use lifecycle::{create, destroy, usage};
 pub use near::search;
 pub use near::work_done::WorkDone;
 pub use node::find::{AvailableNode, NodeSpec};
-pub use node::{find, gather, here};
+pub use node::{content, find, gather, here};
 pub use open::Drive;
 pub use options::OpenOptions;

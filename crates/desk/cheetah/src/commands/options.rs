@@ -11,12 +11,13 @@ use cheetah_device::Size;
 use cheetah_device::path_text::typed_to_text;
 use cheetah_device::size::BadSize;
 use cheetah_device::visible::OneLine;
+use cheetah_drive::content::refuse_data;
 use cheetah_drive::find::{FindOptions, NodePlace, find};
 use cheetah_drive::gather::JoinListener;
 use cheetah_drive::options::REPLACE_AFTER;
 use cheetah_drive::{AvailableNode, Layout, NodeSpec, UNIT_BYTES_DEFAULT};
 use cheetah_image::spec;
-use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume};
+use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Shown, UnreadVolume, is_drive};
 use cheetah_tls::credential_store;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -89,6 +90,10 @@ pub struct NodeArgs {
     )]
     listen: SocketAddr,
 
+    /// Overwrite what nbd:// servers among the nodes hold. Without it, a server that holds data is refused
+    #[arg(long, requires = "nodes")]
+    overwrite: bool,
+
     /// Accept nodes without the room: connections are neither encrypted nor authenticated, and anyone who reaches the
     /// address can join
     #[arg(long, requires = "wait")]
@@ -109,12 +114,18 @@ impl NodeArgs {
         let Some(wanted) = self.wait.map(usize::from) else {
             let specs = self.nodes.iter().map(|text| NodeSpec::from_str(&node_address(text)));
             let specs = specs.collect::<Result<Vec<_>, _>>()?;
-            return Ok(find(&specs, &FindOptions { timeout, browse: BROWSE }).await?);
+            let found = find(&specs, &FindOptions { timeout, browse: BROWSE }).await?;
+            if !self.overwrite {
+                refuse_data(&found, timeout).await?;
+            }
+            return Ok(found);
         };
         let mut gather = JoinListener::listen(self.listen, wanted, self.insecure).await?;
         let address = gather.address();
+        let nodes =
+            if wanted == 1 { "1 node; on its machine".to_owned() } else { format!("{wanted} nodes; on each machine") };
         ui.event(
-            format_args!("waiting for {wanted} nodes; on each machine run: {}", how_to_join(address)),
+            format_args!("waiting for {nodes} run: {}", how_to_join(address)),
             &Gather::Waiting { listen: address, wanted },
         );
         let mut found = Vec::new();
@@ -396,6 +407,14 @@ impl FromStr for SizeOrAll {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "all" { Ok(Self::All) } else { text.parse().map(Self::Size) }
     }
+}
+
+/// Refuses `--at-nodes` for a source that is no drive: no node has any of it. `verb` says what a node would do with it.
+pub fn check_at_nodes(at_nodes: bool, source: &str, verb: &str) -> Result<()> {
+    if at_nodes && !spec::path_of(source).is_some_and(|(path, is_raw)| !is_raw && is_drive(&path)) {
+        return Err(Failure::misused(format!("{source} is no drive, so no nodes can {verb} it: leave out --at-nodes")));
+    }
+    Ok(())
 }
 
 /// Fails if `path` exists, before minutes of work are spent.

@@ -160,7 +160,7 @@ fn servers_of_others_with_tls_are_sources_and_nodes_by_the_right_certificates_on
         let drive = lab.0.arg(&format!("{what}.drive"));
         let create = |folder: &str| {
             let uri = secured(&peer, folder);
-            lab.at("examiner", &["create", &drive, "--nodes", &uri, "--from", &image, "--room", "none"])
+            lab.at("examiner", &["create", &drive, "--nodes", &uri, "--overwrite", "--from", &image, "--room", "none"])
         };
         assert_ne!(create(&theirs).code, Some(0), "{what}");
         create(&ours).ok();

@@ -1,11 +1,14 @@
 //! Foreign NBD servers as nodes.
 
-use crate::support::{Desk, MIB, Mounted, Node, Peer, cheetah, need, text};
+use rustix::process::Signal;
 
-fn round_trip(desk: &Desk, nodes: &str, layout: &str) {
+use crate::support::{Desk, MIB, Mounted, Node, Peer, Service, cheetah, need, text};
+
+fn round_trip(desk: &Desk, nodes: &str, layout: &str, more: &[&str]) {
     let (image, content) = desk.image(&format!("{layout}.raw"), 9 * MIB + 512);
     let drive = desk.arg(&format!("{layout}.drive"));
-    cheetah(&["create", &drive, "--nodes", nodes, "--layout", layout, "--from", &image]).ok();
+    let create = ["create", &drive, "--nodes", nodes, "--layout", layout, "--from", &image];
+    cheetah(&[&create[..], more].concat()).ok();
     assert_eq!(text(&cheetah(&["verify", &drive]).ok().json(), "compared"), "digests");
     let status = cheetah(&["status", &drive]).ok().json();
     assert_eq!(status["healthy"], true, "{status}");
@@ -29,10 +32,38 @@ fn a_drive_spans_nbdkit_and_a_node() {
     let node = Node::start("16MiB");
     let tcp = Peer::nbdkit_tcp(&["memory", "8M"]);
     let unix = Peer::nbdkit_unix(&desk, &["memory", "8M"]);
-    for layout in ["stripe", "linear"] {
-        round_trip(&desk, &format!("{},{},{}", tcp.uri, node.address(), unix.uri), layout);
-    }
+    let nodes = format!("{},{},{}", tcp.uri, node.address(), unix.uri);
+    round_trip(&desk, &nodes, "stripe", &[]);
+    // What a destroyed drive leaves at a foreign server is not overwritten unasked, and no less anything else there.
+    let drive = desk.arg("again.drive");
+    let again = cheetah(&["create", &drive, "--nodes", &nodes, "--size", "all"]);
+    again.says(1, &["holds data, which a drive over it would overwrite", "--overwrite"]);
+    assert!(!desk.at("again.drive").exists());
+    round_trip(&desk, &nodes, "linear", &["--overwrite"]);
     assert_eq!(node.exports(), 0);
+}
+
+#[test]
+fn an_export_that_holds_an_image_is_refused_as_a_node_and_keeps_every_byte() {
+    let desk = Desk::new();
+    let node = Node::start("16MiB");
+    let (image, content) = desk.image("image.raw", 4 * MIB);
+    let drive = desk.arg("case.drive");
+    cheetah(&["create", &drive, "--nodes", &node.address(), "--from", &image]).ok();
+    let service = Service::start(&["export", &drive, "--listen", "127.0.0.1:0", "--writable"]);
+    let uri = text(&service.ready, "uri").to_owned();
+    for more in [&["--size", "1MiB"][..], &["--from", &image], &["--size", "all", "--layout", "linear"]] {
+        let other = desk.arg("other.drive");
+        cheetah(&[&["create", &other, "--nodes", &uri], more].concat()).says(1, &["holds data", "--overwrite"]);
+        assert!(!desk.at("other.drive").exists());
+    }
+    let (more, spare) = (desk.arg("more.drive"), Node::start("16MiB"));
+    cheetah(&["create", &more, "--nodes", &spare.address(), "--size", "1MiB"]).ok();
+    cheetah(&["enlarge", &more, "--nodes", &uri, "--size", "1MiB"]).says(1, &["holds data", "--overwrite"]);
+    service.stop(Signal::INT);
+    let saved = desk.arg("saved.raw");
+    cheetah(&["save", &drive, &saved]).ok();
+    assert!(std::fs::read(&saved).unwrap() == content);
 }
 
 #[test]
@@ -44,7 +75,7 @@ fn a_drive_works_on_qemu_nbd_alone() {
     let file = desk.arg("backing.raw");
     std::fs::File::create(&file).unwrap().set_len(16 * MIB).unwrap();
     let peer = Peer::qemu_nbd(&desk, &file);
-    round_trip(&desk, &peer.uri, "stripe");
+    round_trip(&desk, &peer.uri, "stripe", &[]);
 }
 
 #[test]

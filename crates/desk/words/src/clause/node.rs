@@ -14,5 +14,6 @@ pub(super) fn clause(step: &Node) -> Cow<'static, str> {
         Node::NameDrive => "name its file with --drive".into(),
         Node::NameDestination => "name nodes with --to".into(),
         Node::GiveHttp => "give its address with --http".into(),
+        Node::OverwriteServer => "name another server, or --overwrite if nobody needs that data".into(),
     }
 }

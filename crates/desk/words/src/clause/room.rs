@@ -9,7 +9,7 @@ pub(super) fn clause(step: &Room) -> Cow<'static, str> {
     match step {
         Room::SayRoom => "say which room with --room".into(),
         Room::SayRoomOrInsecure => "say which room with --room, or, on a network you trust, --insecure".into(),
-        Room::StartWithRoom => "start it with --room".into(),
+        Room::StartWithRoom => "start it with --room; another program's server takes the certificates of `cheetah room export`".into(),
         Room::NameMachine => "name the machine that lets others in: --room HOST:PORT".into(),
         Room::StartServing => "on it, run: cheetah room serve".into(),
         Room::StartServingInviter => "on the machine that made the invitation, run: cheetah room serve".into(),

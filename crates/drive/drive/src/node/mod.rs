@@ -3,6 +3,7 @@
 pub(crate) mod allocate;
 mod browse;
 pub(crate) mod connect;
+pub mod content;
 pub(crate) mod export;
 pub mod find;
 pub mod gather;

@@ -21,4 +21,6 @@ pub enum Node {
     NameDestination,
     /// The control API has no port.
     GiveHttp,
+    /// A foreign server holds data.
+    OverwriteServer,
 }

@@ -12,7 +12,7 @@ use cheetah_custody::{CustodyLog, Known, NotedHead, PublicKey, SigningKey, Triag
 use cheetah_image::{HashChoice, spec};
 use cheetah_source::is_drive;
 
-use super::options::{TimeoutArgs, source};
+use super::options::{TimeoutArgs, check_at_nodes, source};
 use crate::failure::Result;
 use crate::room::archive;
 use crate::ui::Ui;
@@ -75,6 +75,7 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut keys = Keys::of(&args.key, &args.head)?;
+    check_at_nodes(args.at_nodes, &args.target, "hash")?;
     match spec::path_of(&args.target) {
         Some((path, false)) if path.extension().is_some_and(|extension| extension == "custody") => {
             keys.ask_room(&path).await;

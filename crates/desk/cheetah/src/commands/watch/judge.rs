@@ -18,7 +18,8 @@ pub fn judge(machines: &[Machine], drives: &[WatchedDrive], logs: &[LogEnd], una
     clauses.extend(of_machines(machines));
     // Nothing is called well before it was looked at.
     if unasked > 0 {
-        clauses.push((Health::Attention, format!("{unasked} of the machines and drives have not answered yet")));
+        let verb = if unasked == 1 { "has" } else { "have" };
+        clauses.push((Health::Attention, format!("{unasked} of the machines and drives {verb} not answered yet")));
     }
     // Stable: drives before machines among clauses that are equally bad.
     clauses.sort_by_key(|(health, _)| std::cmp::Reverse(*health));
