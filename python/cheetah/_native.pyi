@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import final
+from typing import Protocol, final
 
 __version__: str
 
@@ -131,8 +131,54 @@ class Device:
     def doubts(self) -> list[str]:
         """Looks for doubts about the source, over its link if it has one, and returns them."""
 
+    def search(self, source: str, wanted: Wanted, at_nodes: bool, workers: int | None) -> Hits:
+        """Begins to search it. `source` is how the user calls it."""
+
     def close(self) -> None:
         """Closes the source. Reads in progress in other threads complete."""
+
+class Wanted(Protocol):
+    """What is searched for, as on the command line."""
+
+    @property
+    def words(self) -> list[str]: ...
+    @property
+    def regexes(self) -> list[str]: ...
+    @property
+    def kinds(self) -> list[str]: ...
+    @property
+    def encodings(self) -> list[str]: ...
+    @property
+    def ignore_case(self) -> bool: ...
+    @property
+    def context_bytes(self) -> int: ...
+
+def read_words(list: bytes) -> list[str]:
+    """Returns the words in a list, which is the content of a file."""
+
+@final
+class Hit:
+    """A place where a pattern matches. `offset` and `length` are in bytes."""
+
+    offset: int
+    length: int
+    pattern: str
+    encoding: str
+    text: str
+    context: str
+
+@final
+class Hits:
+    """A search under way."""
+
+    def next(self) -> list[Hit] | None:
+        """Returns the hits of the next part of the source that has any, and None at its end."""
+
+    def coverage(
+        self,
+    ) -> tuple[int, int, int, list[tuple[int, int, str, str]], list[tuple[str, str, list[str], int]], str | None]:
+        """Returns the bytes that were searched, that cannot be read, and that were not searched for another reason; the gaps;
+        the patterns; and what was searched where, as JSON, if nodes were asked."""
 
 @final
 class Share:

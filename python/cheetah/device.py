@@ -3,11 +3,12 @@
 import io
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
 from cheetah.open_options import KeyFiles, absolute_source, key_files, open_options, parsed
+from cheetah.search import Hits, Wanted, listed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -127,6 +128,41 @@ class Device(io.RawIOBase):
             self._must_be_open()
             self._doubts = self._native.doubts()
         return self._doubts
+
+    def search(
+        self,
+        words: str | os.PathLike[str] | Iterable[str] = (),
+        *,
+        regexes: Iterable[str] = (),
+        kinds: Iterable[str] = (),
+        encodings: Iterable[str] = ("utf-8", "utf-16le"),
+        ignore_case: bool = False,
+        context_bytes: int = 32,
+        at_nodes: bool = False,
+        workers: int | None = None,
+    ) -> Hits:
+        """Searches the source, and returns an iterator of hits, as `cheetah search` finds them: docs/guide/search.md.
+
+        `words` is a file with a word in each line, or the words. `regexes` are regular expressions over bytes, `kinds` well-known
+        kinds of data, such as "email". `context_bytes` is the number of bytes before and after each hit in its `context`.
+        With `at_nodes`, the nodes of a drive that lend their processor search what they hold. `workers` parts are searched at once
+        by this process: by default as many as it has processors.
+
+        Ranges that cannot be read are skipped: `Hits.coverage` lists them. Raises `cheetah.Error` for patterns that cannot be
+        searched, and if the source fails as a whole.
+        """
+        self._must_be_open()
+        if at_nodes and self.unlocked is not None:
+            raise ValueError("nodes hold what is on the disk, and cannot search opened volumes: leave out at_nodes")
+        wanted = Wanted(
+            words=listed(words),
+            regexes=list(regexes),
+            kinds=list(kinds),
+            encodings=list(encodings),
+            ignore_case=ignore_case,
+            context_bytes=context_bytes,
+        )
+        return Hits(self._native.search(self.source, wanted, at_nodes, workers), self.size)
 
     def readable(self) -> bool:
         """Returns True."""

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::open_options::OpenOptions;
+use crate::search::{Hits, Wanted};
 use crate::{failure, room, runtime};
 
 /// The largest single request. A larger read is split, so that it never needs twice its memory.
@@ -93,6 +94,21 @@ impl Device {
         let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
         let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("doubts about a closed device"))?;
         runtime::wait(py, opened.all_doubts(self.patience))
+    }
+
+    /// Begins to search it: see `cheetah.Device.search`.
+    #[pyo3(signature = (source, wanted, at_nodes, workers))]
+    fn search(
+        &self,
+        py: Python<'_>,
+        source: &str,
+        wanted: Wanted,
+        at_nodes: bool,
+        workers: Option<usize>,
+    ) -> PyResult<Hits> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("search of a closed device"))?;
+        Hits::begin(py, (source, opened), wanted, (at_nodes, workers), self.patience)
     }
 
     /// Closes the source. Reads in progress in other threads complete.

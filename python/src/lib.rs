@@ -1,7 +1,7 @@
 //! `cheetah._native`: the Rust part of the Python package.
 //!
 //! [`device`] opens sources as the command line does ([`cheetah_source`]), as a member of the same room ([`room`]), and
-//! reads them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes.
+//! reads and searches ([`search`]) them; [`share`] serves them to other processes. [`membership`] checks the peers of connections that Python makes.
 //! [`custody`] records what is done with evidence; [`tables`] reads partition tables, and names formats; [`sizes`] and
 //! [`path_text`] read what users write. Everything runs on one tokio runtime ([`runtime`]). The Python code in `cheetah/`
 //! turns devices into file objects.
@@ -16,6 +16,7 @@ mod open_options;
 mod path_text;
 mod room;
 mod runtime;
+mod search;
 mod share;
 mod sizes;
 mod tables;
@@ -28,6 +29,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<open_options::OpenOptions>()?;
     module.add_class::<device::Device>()?;
     module.add_class::<share::Share>()?;
+    module.add_class::<search::Hit>()?;
+    module.add_class::<search::Hits>()?;
+    module.add_function(wrap_pyfunction!(search::read_words, module)?)?;
     module.add_class::<membership::Membership>()?;
     module.add_class::<membership::Peer>()?;
     module.add_class::<custody::CustodyLog>()?;

@@ -8,21 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cheetah_custody::FillLog;
-use cheetah_device::ByteRange;
-use cheetah_device::coverage::State;
-use cheetah_drive::WorkDone;
-use cheetah_drive::search::search_at_nodes;
-use cheetah_image::coverage::{map_path, read_map};
-use cheetah_image::spec;
-use cheetah_search::{Batch, Order, Outcome, RunOptions, Search, run as search_device};
-use cheetah_source::{Access, OpenedSource, is_drive};
+use cheetah_search::{Batch, Order, Outcome, Search};
+use cheetah_source::{Access, OpenedSource, SearchOptions, Searching};
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
-use parking_lot::Mutex;
 
 use self::folder::Folder;
 use self::options::OrderArgs;
-use crate::commands::options::{TimeoutArgs, source, warn_of};
+use crate::commands::options::{TimeoutArgs, check_at_nodes, source, warn_of};
 use crate::failure::{Context as _, Failure, Result};
 use crate::signals::Stop;
 use crate::ui::Ui;
@@ -81,12 +73,7 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
-    if args.at_nodes && !spec::path_of(&args.source).is_some_and(|(path, is_raw)| !is_raw && is_drive(&path)) {
-        return Err(Failure::misused(format!(
-            "{} is no drive, so no nodes can search it: leave out --at-nodes",
-            args.source
-        )));
-    }
+    check_at_nodes(args.at_nodes, &args.source, "search")?;
     let order = args.order.read()?;
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
@@ -113,7 +100,8 @@ async fn search_source(
     stop: &mut Stop,
     ui: Ui,
 ) -> Result<()> {
-    let Searching { mut batches, near } = begin(args, opened, (order, search)).await?;
+    let options = SearchOptions { at_nodes: args.at_nodes, workers: workers(args), timeout: args.timeout.get() };
+    let Searching { mut batches, near } = opened.search(&args.source, (order, search), options).await?;
     let mut outcome = Outcome::new(opened.size(), search.patterns().len());
     let mut sink = Sink { search, folder, ui };
     let progress = ui.progress(format!("searching {}", args.source), opened.size());
@@ -144,24 +132,6 @@ async fn search_source(
     shown.complete()
 }
 
-/// A search that has begun.
-struct Searching {
-    batches: BoxStream<'static, cheetah_error::Result<Batch>>,
-    /// What was searched where, if nodes were asked to search what they hold.
-    near: Option<Arc<Mutex<WorkDone>>>,
-}
-
-/// Begins to search the source.
-async fn begin(args: &Args, opened: &OpenedSource, (order, search): (&Order, &Arc<Search>)) -> Result<Searching> {
-    let workers = workers(args);
-    if let Some(file) = opened.drive_file().filter(|_| args.at_nodes) {
-        let near = search_at_nodes(file, &opened.device, (order, search), args.timeout.get(), workers).await?;
-        return Ok(Searching { batches: near.batches, near: Some(near.done) });
-    }
-    let options = RunOptions { absent: never_read(&args.source)?, ..RunOptions::new(workers) };
-    Ok(Searching { batches: search_device(search, &opened.device, &options), near: None })
-}
-
 /// Takes hits as they are found.
 struct Sink<'a> {
     search: &'a Search,
@@ -185,11 +155,4 @@ impl Sink<'_> {
 fn workers(args: &Args) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     args.workers.map_or_else(processors, usize::from)
-}
-
-/// The ranges that the coverage map beside an image calls never read.
-fn never_read(source: &str) -> Result<Vec<ByteRange>> {
-    let Some((path, _)) = spec::path_of(source).filter(|(path, _)| !is_drive(path)) else { return Ok(Vec::new()) };
-    let map = read_map(&map_path(&path))?;
-    Ok(map.iter().flat_map(|map| map.in_state(State::Unread)).collect())
 }

@@ -1,0 +1,135 @@
+"""Searching a source for words, regular expressions and well-known kinds of data."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cheetah import _native
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# The largest list of words in a file.
+LIST_BYTES_MAX = 64 << 20
+
+# The rows that are gathered before they go into a table: rows of Python take many times their bytes.
+ROWS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A range that was not searched, in bytes. `state` is "unreadable", or "unread": the source does not have it yet."""
+
+    offset: int
+    length: int
+    state: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Something that was searched for: `kind` is "word", "regex" or "find". `encodings` are those in which it was searched:
+    none if it cannot be written in any. `hits` counts its hits so far."""
+
+    kind: str
+    pattern: str
+    encodings: tuple[str, ...]
+    hits: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a source was searched so far. Without `complete`, nothing is known of the rest. `at_nodes` says what was
+    searched where, in bytes, if nodes were asked."""
+
+    size_bytes: int
+    searched_bytes: int
+    unreadable_bytes: int
+    unsearched_bytes: int
+    gaps: tuple[Gap, ...]
+    patterns: tuple[Pattern, ...]
+    at_nodes: dict[str, dict[str, int]] | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every byte was searched."""
+        return self.searched_bytes == self.size_bytes
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is searched for, as on the command line."""
+
+    words: list[str]
+    regexes: list[str]
+    kinds: list[str]
+    encodings: list[str]
+    ignore_case: bool
+    context_bytes: int
+
+
+class Hits(Iterator[_native.Hit]):
+    """The hits of a search, in the order of their offsets. The search goes on as they are taken.
+
+    A hit has `offset` and `length` in bytes, `pattern`, `encoding`, `text` and `context`.
+    """
+
+    def __init__(self, native: _native.Hits, size_bytes: int):
+        self._native = native
+        self._size_bytes = size_bytes
+        self._rest: Iterator[_native.Hit] = iter(())
+
+    def __next__(self) -> _native.Hit:
+        while (hit := next(self._rest, None)) is None:
+            hits = self._native.next()
+            if hits is None:
+                raise StopIteration
+            self._rest = iter(hits)
+        return hit
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much was searched so far: of all, once the last hit was taken. Of hits that are found and not yet taken, the
+        bytes count as searched."""
+        searched, unreadable, unsearched, gaps, patterns, nodes = self._native.coverage()
+        return Coverage(
+            size_bytes=self._size_bytes,
+            searched_bytes=searched,
+            unreadable_bytes=unreadable,
+            unsearched_bytes=unsearched,
+            gaps=tuple(Gap(*gap) for gap in gaps),
+            patterns=tuple(Pattern(kind, text, tuple(names), hits) for kind, text, names, hits in patterns),
+            at_nodes=None if nodes is None else json.loads(nodes),
+        )
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Returns the hits that were not taken yet as a table. Needs pyarrow."""
+        import pyarrow as pa
+
+        numbers, names = (("offset", "length"), ("pattern", "encoding", "text", "context"))
+        fields = [(name, pa.uint64()) for name in numbers] + [(name, pa.string()) for name in names]
+        schema = pa.schema(fields)
+        batches = [pa.RecordBatch.from_pylist(rows, schema) for rows in self._rows(schema.names)]
+        return pa.Table.from_batches(batches, schema)
+
+    def _rows(self, names: list[str]) -> Iterator[list[dict[str, Any]]]:
+        rows = []
+        for hit in self:
+            rows.append({name: getattr(hit, name) for name in names})
+            if len(rows) == ROWS_AT_ONCE:
+                yield rows
+                rows = []
+        yield rows
+
+
+def listed(words: str | os.PathLike[str] | Iterable[str]) -> list[str]:
+    """The words in a file, or the words."""
+    if not isinstance(words, str | os.PathLike):
+        return list(words)
+    with open(words, "rb") as file:
+        content = file.read(LIST_BYTES_MAX + 1)
+    if len(content) > LIST_BYTES_MAX:
+        raise ValueError(f"{words} is too large for a list of words: divide it")
+    return _native.read_words(content)
