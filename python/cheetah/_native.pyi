@@ -131,6 +131,9 @@ class Device:
     def doubts(self) -> list[str]:
         """Looks for doubts about the source, over its link if it has one, and returns them."""
 
+    def parts(self, part_bytes: int) -> list[tuple[int, int, list[str]]]:
+        """Returns the start, the length and the hosts of each part."""
+
     def search(self, source: str, wanted: Wanted, at_nodes: bool, workers: int | None) -> Hits:
         """Begins to search it. `source` is how the user calls it."""
 

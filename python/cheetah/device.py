@@ -4,6 +4,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cheetah import _native
@@ -18,6 +19,19 @@ READ_ALL_BYTES_MAX = 1 << 30
 
 # The largest native read into a buffer, so that no read needs twice its memory.
 PIECE_BYTES = 16 << 20
+
+
+# Large enough that a task is worth its start, and small enough that each worker gets some.
+PART_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a source: `offset` and `length` in bytes, and the `hosts` that hold bytes of it."""
+
+    offset: int
+    length: int
+    hosts: tuple[str, ...]
 
 
 class Device(io.RawIOBase):
@@ -128,6 +142,12 @@ class Device(io.RawIOBase):
             self._must_be_open()
             self._doubts = self._native.doubts()
         return self._doubts
+
+    def parts(self, part_bytes: int = PART_BYTES) -> list[Part]:
+        """Divides the source into parts of `part_bytes`. Of a drive, each has the hosts that hold bytes of it, as the drive file
+        names them, those with the most first. So a scheduler can place work where the bytes lie."""
+        self._must_be_open()
+        return [Part(offset, length, tuple(hosts)) for offset, length, hosts in self._native.parts(part_bytes)]
 
     def search(
         self,

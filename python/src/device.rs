@@ -96,6 +96,14 @@ impl Device {
         runtime::wait(py, opened.all_doubts(self.patience))
     }
 
+    /// Returns the start, the length and the hosts of each part of `part_bytes`: see `cheetah.Device.parts`.
+    fn parts(&self, py: Python<'_>, part_bytes: u64) -> PyResult<Vec<(u64, u64, Vec<String>)>> {
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.as_ref().ok_or_else(|| PyValueError::new_err("parts of a closed device"))?;
+        let parts = runtime::wait(py, opened.parts(part_bytes))?.map_err(|error| failure::of(&error))?;
+        Ok(parts.into_iter().map(|part| (part.range.offset, part.range.len, part.hosts)).collect())
+    }
+
     /// Begins to search it: see `cheetah.Device.search`.
     #[pyo3(signature = (source, wanted, at_nodes, workers))]
     fn search(

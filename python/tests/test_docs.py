@@ -11,7 +11,7 @@ from conftest import ROOT, run
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/guide/python.md").read_text(), re.MULTILINE | re.DOTALL)
 
 # The expected output of each example.
-PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "different pieces"]
+PRINTS = ["b'NTFS'", "letter.txt", "letter.txt", "letter.txt", "letter.txt", "NTFS", "signatures", "different pieces"]
 
 
 def test_every_example_has_an_expectation() -> None:
@@ -23,6 +23,7 @@ def test_an_example_prints_what_is_expected(
     example: str, prints: str, tmp_path: Path, ntfs: Path, drive: Callable[[Path, Path], Path]
 ) -> None:
     drive(tmp_path / "case42.drive", ntfs)
+    (tmp_path / "words.txt").write_text("ntfs\n")
     script = tmp_path / "example.py"
     script.write_text(example)
     assert prints in run(sys.executable, script, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""`Device.search`: hits, coverage, and nodes that search what they hold."""
+"""`Device.search` and `Device.parts`: hits, coverage, and the nodes that hold what is searched."""
 
 import json
 import re
@@ -126,6 +126,24 @@ def test_ranges_that_were_never_read_are_gaps(image: Path) -> None:
     assert not coverage.complete
     assert [(gap.offset, gap.length, gap.state) for gap in coverage.gaps] == [(1 << 20, 1 << 20, "unread")]
     assert coverage.unsearched_bytes == 1 << 20
+
+
+def test_parts_cover_the_source_and_those_of_a_drive_name_their_hosts(image: Path, drive: Path) -> None:
+    with cheetah.open(image) as device:
+        parts = device.parts(2 << 20)
+        assert [(part.offset, part.length, part.hosts) for part in parts] == [
+            (0, 2 << 20, ()),
+            (2 << 20, 2 << 20, ()),
+            (4 << 20, 1 << 20, ()),
+        ]
+        assert [part.length for part in device.parts()] == [SIZE]
+        for wrong in (0, 1):
+            with pytest.raises(cheetah.Error, match="too small"):
+                device.parts(wrong)
+    with cheetah.open(drive) as device:
+        parts = device.parts(2 << 20)
+        assert sum(part.length for part in parts) == SIZE
+        assert {part.hosts for part in parts} == {("127.0.0.1",)}
 
 
 def test_nodes_search_what_they_hold_with_the_same_hits(image: Path, drive: Path) -> None:

@@ -8,7 +8,7 @@ use cheetah_device::overlay::Overlay;
 use cheetah_device::path_text::path_to_text;
 use cheetah_device::{Device, DynDevice, Size};
 use cheetah_drive::fill::{FillObserver, FillOptions, FillStage, Filling};
-use cheetah_drive::{Drive, DriveFile, Image, OpenOptions};
+use cheetah_drive::{Drive, DriveFile, Image, OpenOptions, Part, parts};
 use cheetah_image::{Evidence, Identity, Kind, Source};
 use cheetah_unlock::{OpenedVolume, Unlocked, unlock};
 use futures::FutureExt as _;
@@ -305,6 +305,18 @@ impl OpenedSource {
         match &self.reached {
             SourceConnections::Servers(_) => None,
             SourceConnections::Nodes { file, .. } => Some(file),
+        }
+    }
+
+    /// Returns its parts of `part_bytes`, and the hosts that hold them: none for what is no drive.
+    ///
+    /// # Errors
+    ///
+    /// If the parts would be too many, or the drive's newest maps cannot be had.
+    pub async fn parts(&self, part_bytes: u64) -> Result<Vec<Part>> {
+        match &self.reached {
+            SourceConnections::Nodes { file, timeout } => parts(file, part_bytes, *timeout).await,
+            SourceConnections::Servers(_) => Part::divide(self.size(), part_bytes),
         }
     }
 

@@ -85,6 +85,7 @@ pub use layout::kind::{Layout, UNIT_BYTES_DEFAULT, unit_of_sealed};
 pub use layout::plan::{self, DriveSize};
 pub use lease::user_name;
 pub use lifecycle::{create, destroy, usage};
+pub use near::parts::{Part, parts};
 pub use near::search;
 pub use near::work_done::WorkDone;
 pub use node::find::{AvailableNode, NodeSpec};

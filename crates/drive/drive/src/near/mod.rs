@@ -14,6 +14,7 @@
 //! | `units` | units, and what the nodes that hold them find in them |
 //! | `tree` | the chaining values of units become hashes |
 //! | `values` | the chaining values of the units of a part of the drive |
+//! | `parts` | the parts of a drive, and the hosts that hold them |
 //! | `search` | searching a drive |
 //! | `work_done` | what was done where |
 
@@ -22,6 +23,7 @@ pub(crate) mod lenders;
 pub(crate) mod locate;
 mod node_work;
 mod not_done;
+pub mod parts;
 pub mod search;
 mod stretches;
 pub(crate) mod tree;
