@@ -201,7 +201,7 @@ impl Command {
         };
         match self {
             Self::Node(args) => Some(args.participation()),
-            Self::Serve(args) => Some(args.participation()),
+            Self::Serve(args) => args.participation(),
             Self::Custody(_)
             | Self::Room(_)
             | Self::Demo(_)

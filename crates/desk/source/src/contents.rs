@@ -1,5 +1,5 @@
-//! The volumes of a source in formats that are known by name and not read: members of RAIDs and pools, encrypted volumes,
-//! some file systems.
+//! The volumes of a source, and those among them in formats that are known by name and not read: members of RAIDs and pools,
+//! encrypted volumes, some file systems.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,23 +40,40 @@ impl fmt::Display for UnreadVolume {
     }
 }
 
+/// A volume of a source, and what is known of its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The number of the partition; `None` for the source as a whole.
+    pub partition: Option<u32>,
+    /// Its range.
+    pub range: ByteRange,
+    /// What the table says of it; empty for the source as a whole.
+    pub description: String,
+    /// The formats whose signatures it has, and why it could not be examined, if so.
+    pub content: Identified,
+}
+
 /// Names the volumes of a source whose formats are known and not read. Reads some hundred KiB of each volume; nothing is
 /// returned if that takes longer than `patience`.
 pub async fn unread_volumes(source: &Source, patience: Duration) -> Vec<UnreadVolume> {
-    tokio::time::timeout(patience, look(source)).await.unwrap_or_default()
+    let volumes = tokio::time::timeout(patience, volumes(source)).await.unwrap_or_default();
+    volumes.into_iter().filter_map(unread).collect()
 }
 
-async fn look(source: &Source) -> Vec<UnreadVolume> {
+/// The source as a whole, and its partitions, but at most some. Reads some hundred KiB of each. A volume that cannot be examined is
+/// the last one.
+pub async fn volumes(source: &Source) -> Vec<Volume> {
     let device = Beginning { device: source.device.clone(), end: readable_up_to(source) };
     let tables = read_tables(&device, recorded_sector_size(source)).await;
-    let whole = (None, ByteRange::new(0, device.geometry().size));
-    let partitions = tables.partitions.iter().map(|partition| (Some(partition.number), partition.range));
+    let whole = (None, ByteRange::new(0, device.geometry().size), String::new());
+    let partitions = tables.partitions.into_iter();
+    let partitions = partitions.map(|partition| (Some(partition.number), partition.range, partition.description));
     let mut found = Vec::new();
-    for (partition, range) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
-        let identified = identify(&device, range).await;
+    for (partition, range, description) in std::iter::once(whole).chain(partitions.take(PARTITIONS_MAX)) {
+        let content = identify(&device, range).await;
         // A disk that fails is not asked for more than must be read.
-        let fails = identified.unread.is_some();
-        found.extend(unread(partition, identified));
+        let fails = content.unread.is_some();
+        found.push(Volume { partition, range, description, content });
         if fails {
             break;
         }
@@ -65,7 +82,8 @@ async fn look(source: &Source) -> Vec<UnreadVolume> {
 }
 
 /// Returns the volume, unless triage lists it or nothing is known of it.
-fn unread(partition: Option<u32>, found: Identified) -> Option<UnreadVolume> {
+fn unread(volume: Volume) -> Option<UnreadVolume> {
+    let Volume { partition, content: found, .. } = volume;
     let formats: Vec<_> =
         found.formats.iter().filter(|format| format.family.is_empty()).map(ToString::to_string).collect();
     let unread = found.unread.filter(|_| found.formats.is_empty());

@@ -32,7 +32,7 @@ mod web;
 pub use access::{Access, CacheOption, FillObserverOf, OverlayPlace};
 pub use cheetah_image::{ConnectDigests, Evidence, LinkCounters};
 pub use cheetah_unlock::{Keys, OpenedVolume, Outcome as UnlockOutcome, Unlocked};
-pub use contents::{UnreadVolume, unread_volumes};
+pub use contents::{UnreadVolume, Volume, unread_volumes, volumes};
 pub use doubts::{doubts, doubts_about_drive};
 pub use kind::is_drive;
 pub use link::LinkUse;

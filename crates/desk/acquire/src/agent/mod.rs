@@ -9,6 +9,7 @@
 //! writes as well ([`protect`]).
 
 mod config;
+mod disks;
 mod export;
 mod protect;
 mod setro;
@@ -30,6 +31,7 @@ use cheetah_nbd::server::{Listener, MEMORY_BYTES_USUAL, Server, ServerConfig, Si
 use cheetah_tls::{ServerTls, credential_store};
 
 pub use config::{AgentConfig, BadCpuMax, CpuMax};
+pub use disks::{FoundDisk, disks};
 use export::ReadLimiter;
 pub use protect::Protection;
 

@@ -38,7 +38,7 @@ pub(super) fn protect(device: &Path, wanted: bool) -> (Protection, Option<File>)
     }
     let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     let folder = cheetah_image::disk::folder(major, minor);
-    if let Some(user) = user(&folder) {
+    if let Some(user) = InUse::now().users(&folder).first() {
         return not(format!("it is in use: {user}"));
     }
     let claimed = match claim(device) {
@@ -70,21 +70,38 @@ fn claim(device: &Path) -> Result<File, Errno> {
     rustix::fs::open(device, flags, Mode::empty()).map(File::from)
 }
 
-fn number(file: &Path) -> Option<u64> {
+pub(super) fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Returns a user of the disk or of one of its partitions, if there is one.
-fn user(folder: &Path) -> Option<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    parts(folder).into_iter().find_map(|part| user_of(&part, &mounts, &swaps))
+/// What this machine has mounted and swaps to.
+pub(super) struct InUse {
+    /// The content of /proc/self/mountinfo.
+    pub mounts: String,
+    /// The content of /proc/swaps.
+    pub swaps: String,
+}
+
+impl InUse {
+    /// As it is now.
+    pub fn now() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self { mounts: read("/proc/self/mountinfo"), swaps: read("/proc/swaps") }
+    }
+
+    /// The users of the disk or the partition with this folder in sysfs, and of its partitions: one of each.
+    pub fn users(&self, folder: &Path) -> Vec<String> {
+        parts(folder).iter().filter_map(|part| user_of(part, &self.mounts, &self.swaps)).collect()
+    }
 }
 
 /// The device itself and its partitions.
 fn parts(folder: &Path) -> Vec<PathBuf> {
     let inner = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    std::iter::once(folder.to_path_buf()).chain(inner.filter(|path| path.join("partition").exists())).collect()
+    let mut inner: Vec<_> = inner.filter(|path| path.join("partition").exists()).collect();
+    inner.sort_by_key(|path| number(&path.join("partition")));
+    inner.insert(0, folder.to_path_buf());
+    inner
 }
 
 fn user_of(part: &Path, mounts: &str, swaps: &str) -> Option<String> {
@@ -119,7 +136,9 @@ mod tests {
         put("sdz/sdz1/dev", "8:401\n");
         put("sdz/queue/dev", "no partition");
         let disk = dir.path().join("sdz");
-        let user = |mounts: &str, swaps: &str| parts(&disk).iter().find_map(|part| user_of(part, mounts, swaps));
+        let user = |mounts: &str, swaps: &str| {
+            InUse { mounts: mounts.into(), swaps: swaps.into() }.users(&disk).into_iter().next()
+        };
         assert_eq!(user("25 1 8:4011 / /x rw - ext4 /dev/sdy rw\n", "Filename Type\n"), None);
         let mounted = user("25 1 8:401 / /mnt/x rw - ext4 /dev/sdz1 rw\n", "").unwrap();
         assert_eq!(mounted, "sdz1 is mounted on /mnt/x");

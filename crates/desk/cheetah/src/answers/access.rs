@@ -132,6 +132,58 @@ pub enum ReadOnly {
     NotSet,
 }
 
+/// The answer of `serve --list`: the disks of this machine.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Disks {
+    /// The disks, by their names.
+    pub disks: Vec<ListedDisk>,
+}
+
+/// A disk of this machine.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ListedDisk {
+    /// How it is attached: `usb`, `nvme`, `ata`, `mmc`, `virtio` or `scsi`, if that is known.
+    pub bus: Option<&'static str>,
+    /// Maker and model.
+    pub model: Option<String>,
+    /// Its device.
+    pub path: String,
+    /// Why its volumes are not known, if so.
+    pub problem: Option<String>,
+    /// Bytes in a sector.
+    pub sector_size_bytes: Option<u32>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// What uses it, a clause each. Its content may change while it is read.
+    pub users: Vec<String>,
+    /// Its volumes in known formats.
+    pub volumes: Vec<ListedVolume>,
+    /// Whether the kernel refuses writes to it.
+    pub write_protected: Option<bool>,
+}
+
+/// A volume of a disk.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ListedVolume {
+    /// What the partition table says of it.
+    pub description: String,
+    /// Its formats, with identifiers and protectors if it is encrypted.
+    pub formats: Vec<String>,
+    /// Whether it is encrypted: `--unlock` of other verbs opens some such formats.
+    pub is_locked: bool,
+    /// Its first byte.
+    pub offset: u64,
+    /// The number of its partition; none for the disk as a whole.
+    pub partition: Option<u32>,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+}
+
 /// The answer of `serve`, once the disk can be read.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

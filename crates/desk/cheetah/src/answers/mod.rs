@@ -96,6 +96,7 @@ answers! {
     "search-hit": search::Found, "search", "without `--out`, for each hit";
     "search": search::Search<'_>, "search", "at the end";
     "serve": access::Serve<'_>, "serve", "once the disk can be read";
+    "disks": access::Disks, "serve --list", "at the end";
     "status": cheetah_drive::status::DriveStatus, "status", "at the end";
     "unmount": access::Unmount<'_>, "unmount", "at the end";
     "verify-drive": verify::VerifyDrive<'_>, "verify DRIVE", "at the end";

@@ -29,6 +29,24 @@ fn image(desk: &Desk, len: u64) -> (String, Vec<u8>) {
     (desk.file("disk.raw", &content), content)
 }
 
+#[test]
+fn every_disk_of_this_machine_is_listed_with_its_size_and_nothing_is_served() {
+    let list = cheetah(&["serve", "--list"]).ok().json();
+    let listed: Vec<_> = list["disks"].as_array().unwrap().iter().map(|disk| text(disk, "path").to_owned()).collect();
+    for entry in std::fs::read_dir("/sys/block").unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let sectors = std::fs::read_to_string(format!("/sys/block/{name}/size")).unwrap_or_default();
+        let is_disk = !["loop", "ram", "zram"].iter().any(|prefix| name.starts_with(prefix));
+        let path = format!("/dev/{}", name.replace('!', "/"));
+        // Another test may make or remove a device meanwhile.
+        if name.starts_with("sd") || name.starts_with("vd") || name.starts_with("nvme") {
+            assert_eq!(listed.contains(&path), is_disk && sectors.trim() != "0", "{path}");
+        }
+    }
+    cheetah(&["serve", "--list", "/dev/null"]).says(2, &["--list"]);
+    cheetah(&["serve"]).says(2, &["<DEVICE>"]);
+}
+
 fn client(address: Address, packing: Packing, connections: usize) -> ClientConfig {
     let uri = NbdUri::new(address, "");
     ClientConfig { packing, connections, timeout: PATIENCE, ..ClientConfig::new(uri) }

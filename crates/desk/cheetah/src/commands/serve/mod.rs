@@ -1,5 +1,7 @@
 //! `cheetah serve`: serves a disk of this machine to an examiner, read-only.
 
+mod list;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,9 +20,9 @@ use cheetah_room::resolve::Purpose;
 use cheetah_tls::{ServerTls, credential_store};
 use tokio::net::TcpListener;
 
-use super::compared::wrapped;
-use super::options::warn_of_doubts;
 use crate::answers::access::{self as answers, ReadOnly};
+use crate::commands::compared::wrapped;
+use crate::commands::options::warn_of_doubts;
 use crate::desk::Desk;
 use crate::failure::Result;
 use crate::room::{Participation, WithoutRoom, server_at};
@@ -49,13 +51,22 @@ can read it; to cheetah acquire, the agent also sends compressed data and digest
 If the examiner cannot reach this machine, use --connect: the agent then connects to the examiner's acquire --listen, \
 and reconnects until it is stopped.
 
+--list names the disks of this machine instead: size, model, serial number, what uses them, and their volumes; encrypted \
+ones with the identifiers by which their keys can be asked for.
+
+  cheetah serve --list
   cheetah serve /dev/sda --listen 192.168.1.9:10809 --room STRING
   cheetah serve /dev/sda --connect examiner:10809 --room STRING
   cheetah serve /dev/sda --connect examiner:10809 --room STRING \\
       --cpu-max low --rate-max 2MiB")]
 pub struct Args {
     /// The disk or image to serve
-    device: PathBuf,
+    #[arg(required_unless_present = "list")]
+    device: Option<PathBuf>,
+
+    /// List the disks of this machine, and serve none
+    #[arg(long, conflicts_with = "device")]
+    list: bool,
 
     /// Address at which to listen [default: 127.0.0.1:10809, or none with --connect]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::commands::listen::address)]
@@ -100,15 +111,18 @@ pub struct Args {
 }
 
 impl Args {
-    /// The agent's part in a room.
-    pub fn participation(&self) -> Participation {
+    /// The agent's part in a room, which a list has not.
+    pub fn participation(&self) -> Option<Participation> {
+        if self.list {
+            return None;
+        }
         let machine = MachineInfo { name: host_name(), hosts: own_addresses() };
-        Participation {
+        Some(Participation {
             purpose: Purpose::Agent,
             ephemeral: self.ephemeral,
             machine,
             without_room: WithoutRoom::Proceed,
-        }
+        })
     }
 }
 
@@ -124,6 +138,7 @@ fn rate(text: &str) -> Result<Size, String> {
 /// Runs the command.
 pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
     let mut stop = Stop::catch()?;
+    let Some(device) = &args.device else { return list::run(&mut stop, ui).await };
     let by_default = || args.connect.is_none().then(|| LISTEN.parse().ok()).flatten();
     let mut listen = args.listen.or_else(by_default);
     let mut probe = None;
@@ -141,7 +156,7 @@ pub async fn run(args: Args, desk: &Desk, ui: Ui) -> Result<()> {
         cpu_max: args.cpu_max.unwrap_or_default(),
         protect: !args.no_setro,
         connect: args.connect.clone(),
-        ..AgentConfig::new(&args.device)
+        ..AgentConfig::new(device)
     };
     let probe_tls = match probe.as_ref().and_then(|listener| listener.local_addr().ok()).or(listen) {
         Some(address) => credential_store::server(address, args.insecure).map_err(cheetah_control::exposed)?,
