@@ -12,7 +12,7 @@
 //! | [`Finder`] | a well-known kind of data: e-mail addresses, numbers of cards … |
 //! | [`run()`] | searches a device |
 //! | [`run_parts()`] | goes on where parts of a device were searched elsewhere, each alone |
-//! | [`Hit`], [`HitTable`] | what was found, and its table |
+//! | [`Hit`], [`HitTable`], [`FeatureFiles`] | what was found, its table, and files that other tools read |
 //!
 //! # What a hit is
 //!
@@ -24,6 +24,7 @@
 
 mod encoding;
 mod expression;
+mod features;
 mod finder;
 mod found;
 mod hit;
@@ -39,6 +40,7 @@ mod wide;
 mod words;
 
 pub use encoding::{TextEncoding, UnknownEncoding};
+pub use features::FeatureFiles;
 pub use finder::{Finder, UnknownFinder};
 pub use found::MATCH_BYTES_MAX;
 pub use hit::Hit;

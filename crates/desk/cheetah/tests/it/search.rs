@@ -49,6 +49,8 @@ fn grep(word: &str, file: &str) -> Vec<u64> {
 fn searched(desk: &Desk, source: &str, name: &str) -> Vec<String> {
     let args = ["search", source, "--word", WORD, "--find", "email", "--workers", "2", "--out", &desk.arg(name)];
     let answer = cheetah(&args).ok().json();
+    let histogram = fs::read_to_string(desk.at(name).join("features/email_histogram.txt")).unwrap();
+    assert!(histogram.ends_with("\nn=1\tjohn.doe@example.com\n"), "{histogram}");
     assert_eq!((&answer["complete"], &answer["finished"]), (&Value::Bool(true), &Value::Bool(true)), "{answer}");
     assert_eq!((number(&answer, "searched_bytes"), number(&answer, "hits")), (SIZE, 10), "{answer}");
     rows(&desk.at(name))
@@ -172,7 +174,7 @@ fn a_search_that_is_stopped_keeps_its_hits_under_another_name_and_says_what_was_
         names.sort();
         names
     };
-    assert_eq!(names(&desk.at("out")), ["coverage.map", "hits.unfinished.csv", "search.json"]);
+    assert_eq!(names(&desk.at("out")), ["coverage.map", "features.unfinished", "hits.unfinished.csv", "search.json"]);
     let answer: Value = serde_json::from_slice(&fs::read(desk.at("out/search.json")).unwrap()).unwrap();
     assert_eq!((&answer["complete"], &answer["finished"]), (&Value::Bool(false), &Value::Bool(false)));
     assert!(!names(desk.path()).iter().any(|name| name.to_string_lossy().starts_with('.')));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cheetah_device::Coverage;
 use cheetah_kit::rename_new;
-use cheetah_search::{Hit, HitTable, Search};
+use cheetah_search::{FeatureFiles, Hit, HitTable, Search};
 use tempfile::TempDir;
 
 use crate::answers::search::Search as Answer;
@@ -15,6 +15,8 @@ use crate::failure::{Context as _, Result};
 
 /// The name of the table, and that of one that is not finished.
 const TABLE: [&str; 2] = ["hits.csv", "hits.unfinished.csv"];
+/// The folder of feature files, and that of some that are not finished.
+const FEATURES: [&str; 2] = ["features", "features.unfinished"];
 /// The name of the coverage, in the format of GNU ddrescue.
 const COVERAGE: &str = "coverage.map";
 /// The name of the answer.
@@ -25,22 +27,26 @@ pub struct Folder {
     path: PathBuf,
     made: TempDir,
     table: HitTable<File>,
+    features: FeatureFiles,
 }
 
 impl Folder {
-    /// Begins a folder that will have this path.
-    pub fn create(path: &Path) -> Result<Self> {
+    /// Begins a folder that will have this path, for hits in a source of this name.
+    pub fn create(path: &Path, source: &str) -> Result<Self> {
         must_not_exist(path, "name a new folder for the result")?;
         let writing = format!("cannot write {}", path.display());
         let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let made = tempfile::Builder::new().prefix(".cheetah-search-").tempdir_in(beside).context(&writing)?;
         let table = File::create_new(made.path().join(TABLE[0])).and_then(HitTable::new).context(&writing)?;
-        Ok(Self { path: path.to_owned(), made, table })
+        let features = made.path().join(FEATURES[0]);
+        std::fs::create_dir(&features).context(&writing)?;
+        Ok(Self { path: path.to_owned(), made, table, features: FeatureFiles::new(&features, source) })
     }
 
-    /// Adds a hit to the table.
+    /// Adds a hit to the table, and to the features of its kind.
     pub fn add(&mut self, hit: &Hit, search: &Search) -> Result<()> {
-        self.table.add(hit, search).context(format_args!("cannot write {}", self.path.display()))
+        let added = self.table.add(hit, search).and_then(|()| self.features.add(hit, search));
+        added.context(format_args!("cannot write {}", self.path.display()))
     }
 
     /// Completes the folder, and gives it its name.
@@ -48,8 +54,11 @@ impl Folder {
         let writing = format!("cannot write {}", self.path.display());
         let place = |name: &str| self.made.path().join(name);
         self.table.finish().and_then(|table| table.sync_all()).context(&writing)?;
+        self.features.finish().context(&writing)?;
         if !answer.finished {
-            rename_new(&place(TABLE[0]), &place(TABLE[1])).context(&writing)?;
+            for [finished, unfinished] in [TABLE, FEATURES] {
+                rename_new(&place(finished), &place(unfinished)).context(&writing)?;
+            }
         }
         let answer = serde_json::to_string_pretty(answer).context(&writing)? + "\n";
         for (name, content) in [(COVERAGE, coverage.to_string()), (ANSWER, answer)] {

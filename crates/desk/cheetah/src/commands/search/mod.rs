@@ -33,7 +33,8 @@ place of +. Its classes and \\b are those of ASCII; (?u:…) switches to Unicode
 
 Ranges that cannot be read are skipped and listed. The answer says how much was searched; without hits, it says where there \
 are none. With --out, the hits are written to the new folder DIR: hits.csv with the columns offset, length, pattern, \
-encoding, text and context, in the order of their offsets, and the coverage. Otherwise they are printed.
+encoding, text and context, in the order of their offsets; features, with feature files and histograms as bulk_extractor \
+writes them; and the coverage. Otherwise they are printed.
 
 Ctrl-C ends the search and keeps the hits so far. Exits with 3 if part of the source was not searched.
 
@@ -78,7 +79,7 @@ pub async fn run(args: Args, ui: Ui) -> Result<()> {
     let compiling = tokio::task::spawn_blocking(move || Search::new(&order).map(|search| (order, Arc::new(search))));
     let (order, search) = compiling.await.context("cannot compile the patterns")??;
     show::unsearched_encodings(&search, ui);
-    let folder = args.out.as_deref().map(Folder::create).transpose()?;
+    let folder = args.out.as_deref().map(|out| Folder::create(out, &args.source)).transpose()?;
     let opened =
         stop.unless(&format!("opening {}", args.source), OpenedSource::open(&args.source, &access(&args))).await?;
     warn_of(&opened, args.timeout.get(), ui);
