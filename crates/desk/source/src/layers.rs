@@ -68,6 +68,16 @@ impl Layers {
         self.foresight.is_some()
     }
 
+    /// Waits until foresight, if it is among them, knows the metadata of the source.
+    pub(crate) fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
+        let settled = self.foresight.as_ref().map(|foresight| foresight.settled());
+        async move {
+            if let Some(settled) = settled {
+                settled.await;
+            }
+        }
+    }
+
     /// Adds their counters to `stats`.
     pub(crate) fn count(&self, stats: &mut Stats) {
         stats.cache = self.cache.as_ref().map(|cache| cache.stats());

@@ -266,6 +266,12 @@ impl OpenedSource {
         })
     }
 
+    /// Waits until the metadata of a source behind a link was fetched ahead of tools, if that is done. A look before that would
+    /// delay what tools read first.
+    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.layers.settled()
+    }
+
     /// Returns every doubt about it: those that were found when it was opened, and those of a later look, which may
     /// take `patience`.
     pub async fn all_doubts(&self, patience: Duration) -> Vec<String> {

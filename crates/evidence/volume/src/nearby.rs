@@ -4,12 +4,24 @@
 use cheetah_device::{ByteRange, Data, Device, Extent, Geometry, Io, Result};
 use parking_lot::Mutex;
 
+use crate::recognise::START_BYTES;
+
 /// Reads are widened to multiples of this: it has a GPT and its entries in sectors of either size.
 const PIECE_BYTES: u64 = 32 << 10;
 /// The longest range that is kept.
 const KEPT_BYTES_MAX: u64 = 256 << 10;
 /// The most ranges that are kept.
 const PIECES_MAX: usize = 16;
+
+/// The largest sector. Tables and their copies begin with one.
+const SECTOR_BYTES_MAX: u64 = 4 << 10;
+
+/// Returns the ranges at both ends of a device of `size` bytes in which a look at its tables begins. They are short: until a
+/// new connection has grown its window, it delivers 14 kB in a round trip.
+pub(crate) fn ends(size: u64) -> [ByteRange; 2] {
+    let last = size.saturating_sub(SECTOR_BYTES_MAX);
+    [ByteRange::between(0, size.min(START_BYTES)), ByteRange::between(last - last % SECTOR_BYTES_MAX, size)]
+}
 
 /// A device for one look at its tables. It keeps what it reads, so it must not outlive the look.
 pub(crate) struct Nearby<'a> {
@@ -32,14 +44,23 @@ impl<'a> Nearby<'a> {
     /// Reads both ends of the device at the same time, where tables and their copies are: one behind the other would take a round
     /// trip more on a link.
     pub async fn with_ends(device: &'a dyn Device) -> Self {
-        let (nearby, size) = (Self::new(device), device.geometry().size);
-        // What cannot be read fails where it is needed.
-        if size > 0 {
-            let first = nearby.read_around(ByteRange::new(0, 1));
-            let last = nearby.read_around(ByteRange::new(size - 1, 1));
-            let _ = if size > PIECE_BYTES { futures::join!(first, last).0 } else { first.await };
+        let nearby = Self::new(device);
+        let [first, last] = ends(device.geometry().size);
+        match first.contains(last) {
+            true => nearby.keep(first).await,
+            false => drop(futures::join!(nearby.keep(first), nearby.keep(last))),
         }
         nearby
+    }
+
+    /// Keeps a range. What cannot be read fails where it is needed.
+    async fn keep(&self, range: ByteRange) {
+        if !range.is_empty()
+            && let Ok(data) = self.device.read(range).await
+            && data.len() == range.len
+        {
+            self.kept.lock().pieces.push((range, data));
+        }
     }
 
     fn known(&self, range: ByteRange) -> Option<Data> {

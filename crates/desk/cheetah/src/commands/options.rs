@@ -21,7 +21,7 @@ use cheetah_source::{Access, CacheOption, Keys, OpenedSource, OverlayPlace, Show
 use cheetah_tls::credential_store;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use futures::future::join_all;
+use futures::future::{OptionFuture, join_all};
 
 use super::tune::TuneArgs;
 use crate::answers::create::Gather;
@@ -431,11 +431,14 @@ pub fn warn_of(opened: &OpenedSource, patience: Duration, ui: Ui) {
     warn_of_doubts(&opened.doubts, ui);
     warn_of_unread(&opened.unread_volumes, ui);
     warn_of_locks(opened, ui);
-    if let Some(looking) = opened.look_for_doubts(patience) {
-        tokio::spawn(async move { warn_of_doubts(&looking.await, ui) });
-    }
-    if let Some(looking) = opened.look_for_unread_volumes(patience) {
-        tokio::spawn(async move { warn_of_unread(&looking.await, ui) });
+    let (settled, doubts) = (opened.settled(), opened.look_for_doubts(patience));
+    let unread = opened.look_for_unread_volumes(patience);
+    if doubts.is_some() || unread.is_some() {
+        tokio::spawn(async move {
+            settled.await;
+            warn_of_doubts(&OptionFuture::from(doubts).await.unwrap_or_default(), ui);
+            warn_of_unread(&OptionFuture::from(unread).await.unwrap_or_default(), ui);
+        });
     }
 }
 

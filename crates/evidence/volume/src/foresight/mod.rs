@@ -35,6 +35,8 @@ mod file_map;
 mod file_stream;
 mod locality;
 mod predictor;
+#[cfg(test)]
+mod round_trip_tests;
 mod shell;
 mod survey_driver;
 #[cfg(test)]
@@ -50,6 +52,7 @@ use cheetah_device::{ByteRange, Data, Device as _, DynDevice, Io};
 use tokio::task::JoinHandle;
 
 use self::shell::ForesightShared;
+use crate::nearby::ends;
 use crate::recognise::START_BYTES;
 
 /// The length of a partition table at the start of a device.
@@ -85,10 +88,12 @@ impl Foresight {
         sector_bytes: Option<u32>,
         opened: Option<OpenedVolumes>,
     ) -> Arc<Self> {
-        // The first ranges that tools read, in one round trip instead of several: partition table, boot sector,
-        // superblock. The entries of a GPT are a separate request, so that the others need not wait for it.
-        let start = ByteRange::new(0, inner.geometry().size.min(TABLE_BYTES));
-        start.split_at_multiples(START_BYTES).for_each(|range| cache.hint(range, Urgency::Next));
+        // The first ranges that tools and the surveys read, in one round trip instead of several: partition tables, boot
+        // sector, superblock. The entries of a GPT are separate requests, so that the others need not wait for them.
+        let size = inner.geometry().size;
+        let entries = ByteRange::between(START_BYTES.min(size), TABLE_BYTES.min(size));
+        let first = ends(size).into_iter().chain(entries.split_at_multiples(START_BYTES));
+        first.for_each(|range| cache.hint(range, Urgency::Next));
         let opened = opened.filter(|opened| !opened.volumes.is_empty());
         let volumes = opened.as_ref().map(|opened| opened.volumes.clone()).unwrap_or_default();
         let shared = ForesightShared::new(cache, cache_bytes / 4 * 3, opened);
@@ -99,6 +104,15 @@ impl Foresight {
     /// Returns the number of files whose reads it can predict.
     pub fn files(&self) -> usize {
         self.shared.files()
+    }
+
+    /// Waits until all surveys are over. Until then, other reads that can wait delay what tools read first.
+    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut surveyed = self.shared.is_surveyed();
+        async move {
+            // An error says that the layer is gone.
+            let _ = surveyed.wait_for(|surveyed| *surveyed).await;
+        }
     }
 
     /// Whether all surveys are over.

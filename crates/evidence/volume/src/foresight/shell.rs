@@ -1,13 +1,13 @@
 //! State shared by the layer and its surveys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cheetah_device::cache::{Cache, Urgency};
 use cheetah_device::link_estimate::LinkModel;
 use cheetah_device::{ByteRange, Data, Device, DynDevice, Geometry, Io};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::OpenedVolumes;
 use super::file_map::FileMapBuilder;
@@ -25,7 +25,7 @@ pub(super) struct ForesightShared {
     predictor: Mutex<ReadPredictor>,
     builder: Mutex<FileMapBuilder>,
     /// Whether all surveys are over.
-    surveyed: AtomicBool,
+    surveyed: watch::Sender<bool>,
 }
 
 impl ForesightShared {
@@ -33,7 +33,7 @@ impl ForesightShared {
         let (predictor, builder) = (Mutex::default(), Mutex::default());
         let reads: DynDevice = Arc::new(BackgroundReads(Arc::clone(&cache)));
         let background = opened.map_or_else(|| reads.clone(), |opened| (opened.over)(reads.clone()));
-        let surveyed = AtomicBool::new(false);
+        let surveyed = watch::Sender::new(false);
         Arc::new(Self { cache, metadata_bytes_max, background, predictor, builder, surveyed })
     }
 
@@ -64,7 +64,12 @@ impl ForesightShared {
 
     /// Notes that no more files will be found.
     pub(super) fn surveyed(&self) {
-        self.surveyed.store(true, Ordering::Relaxed);
+        self.surveyed.send_replace(true);
+    }
+
+    /// Returns a receiver of whether all surveys are over.
+    pub(super) fn is_surveyed(&self) -> watch::Receiver<bool> {
+        self.surveyed.subscribe()
     }
 
     /// Returns the ranges to fetch for a read of `range`.
@@ -73,7 +78,7 @@ impl ForesightShared {
         let (starved, stats) = (!self.cache.holds(range), self.cache.stats());
         let mut predictor = self.predictor.lock();
         // During a survey, locality is not used: the survey itself fetches the metadata nearby.
-        let surveyed = self.surveyed.load(Ordering::Relaxed);
+        let surveyed = *self.surveyed.borrow();
         if predictor.files() == 0 && !surveyed {
             return hints;
         }

@@ -21,29 +21,39 @@ const READING_BYTES_MAX: u64 = 8 << 20;
 const PROBING_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of ranges it fetches at once.
 const FETCHING_MAX: usize = 256;
+/// The numbers of the survey of the whole device, and of the one that predicts how tools look for file systems. Those of
+/// volumes are counted from 0.
+const WHOLE: u32 = u32::MAX - 1;
+const PROBES: u32 = u32::MAX;
 /// A survey is given up if nothing arrives for this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A survey is given up after this many failed reads in succession.
 const FAILURES_MAX: u32 = 16;
 
-/// Finds the volumes of a device and surveys each, and those that were `opened`.
+/// Surveys the volumes of a device, and those that were `opened`.
 pub(super) async fn survey_all(shared: Arc<ForesightShared>, sector_bytes: Option<u32>, opened: Vec<ByteRange>) {
-    let background = Arc::clone(&shared.background);
-    let whole = ByteRange::new(0, background.geometry().size);
-    let partitions = read_partitions(&background, sector_bytes).await.into_iter().map(|partition| partition.range);
-    let mut volumes: Vec<_> =
-        partitions.filter(|range| !opened.contains(range)).chain(opened.iter().copied()).collect();
-    // The ranges that tools read before they have found a volume.
-    probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
-    // Without a partition table the whole device may be a volume. With a table it is not, but the check costs nothing.
-    if !volumes.contains(&whole) {
-        volumes.push(whole);
-    }
+    let whole = ByteRange::new(0, shared.background.geometry().size);
     let left = AtomicU64::new(shared.metadata_bytes_max);
-    let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
-    let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, u32::MAX, whole, &left) };
-    // The outcome of the probes does not matter: they locate nothing.
-    let _ = futures::join!(join_all(surveys), probes.run(Box::new(ProbeSurveyor::new(whole.len))));
+    // Without a partition table the whole device may be a volume, and its survey need not wait for the end of the device,
+    // where a table may be. With a table it is not, but the check costs nothing.
+    let alone = async {
+        if !opened.contains(&whole) {
+            survey(&shared, WHOLE, whole, &left).await;
+        }
+    };
+    let in_tables = async {
+        let tables = read_partitions(&shared.background, sector_bytes).await;
+        let partitions = tables.into_iter().map(|partition| partition.range);
+        let named = partitions.filter(|range| *range != whole && !opened.contains(range));
+        let volumes: Vec<_> = named.chain(opened.iter().copied()).collect();
+        // The ranges that tools read before they have found a volume.
+        probed_ranges(whole).for_each(|range| shared.cache.hint(range, Urgency::Next));
+        let surveys = (0..).zip(volumes).map(|(number, volume)| survey(&shared, number, volume, &left));
+        let probes = Survey { reading_max: PROBING_BYTES_MAX, ..Survey::new(&shared, PROBES, whole, &left) };
+        // The outcome of the probes does not matter: they locate nothing.
+        let _ = futures::join!(join_all(surveys), probes.run(Box::new(ProbeSurveyor::new(whole.len))));
+    };
+    futures::join!(alone, in_tables);
     shared.surveyed();
     tracing::info!("foresight: {} files of all volumes are known", shared.files());
 }

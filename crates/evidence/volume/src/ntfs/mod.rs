@@ -1,8 +1,9 @@
 //! NTFS: all metadata starts from the MFT, a table of records, which is itself a file and may be fragmented.
 //!
 //! The first record locates the others. Three steps therefore find everything: the start of the MFT, then all of it at
-//! once, then the directories' indexes in the order of a listing. Extension records name their base record, so
-//! attribute lists are fetched for tools but not followed.
+//! once, then the directories' indexes in the order of a listing. Nothing waits for what it does not need: the second
+//! step begins with the first few records, and the third, for some MiB, with the directories that are known. Extension
+//! records name their base record, so attribute lists are fetched for tools but not followed.
 //!
 //! After Carrier, *File System Forensic Analysis*, chapters 11 to 13, the Linux-NTFS project's documentation, and the
 //! observed reads of The Sleuth Kit 4.11.
@@ -13,7 +14,7 @@ mod record;
 mod runs;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use cheetah_device::ByteRange;
 
@@ -21,10 +22,14 @@ use self::boot::Boot;
 use self::catalogue::Catalogue;
 use self::record::{Attribute, FileName, NonResident, Record, kind};
 use self::table::Table;
+use crate::survey::pending_reads::part_of;
 use crate::survey::{RequestFilter, SurveyPlan, Surveyor, WINDOW_BYTES};
 
-/// The size of the first read, which covers the records of all system files.
+/// The number of bytes of the MFT that are read first, as tools do.
 const HEAD_BYTES: u64 = 64 << 10;
+/// The length of the first of these reads. It has the records of the files that tools need to open the file system, if
+/// records have 1 KiB, and a connection that was used before delivers it in one round trip.
+const FIRST_BYTES: u64 = 16 << 10;
 /// The maximum size read of an MFT, about 16 million records.
 const MFT_BYTES_MAX: u64 = 16 << 30;
 /// The number of bytes fetched of a journal.
@@ -33,6 +38,9 @@ const JOURNAL_HEAD_BYTES: u64 = 64 << 10;
 const SYSTEM_FILE_BYTES_MAX: u64 = 1 << 20;
 /// The maximum number of bytes that The Sleuth Kit loads of `$Secure`.
 const SECURE_BYTES_MAX: u64 = 64_000_000;
+/// The number of bytes of directories that are fetched before all of the MFT has arrived, in its order: what a fast link
+/// carries while the last of the MFT crosses it.
+const EARLY_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of ranges deferred.
 const LATER_MAX: usize = 4096;
 
@@ -52,7 +60,7 @@ mod system {
 pub struct Ntfs {
     boot: Boot,
     requests: RequestFilter,
-    /// The MFT's start, until complete.
+    /// The MFT's start, until its first record has arrived.
     head: Option<MftStart>,
     table: Table,
     mft_bytes: u64,
@@ -60,16 +68,20 @@ pub struct Ntfs {
     found: Vec<(u64, ByteRange)>,
     catalogue: Option<Catalogue>,
     has_journal: bool,
+    /// The bytes of directories that may still be fetched early.
+    early_bytes: u64,
     /// Deferred ranges.
     later: Vec<ByteRange>,
 }
 
-/// The part of the MFT's start that has arrived.
+/// The start of the MFT, as far as it has arrived.
 #[derive(Debug)]
 struct MftStart {
     range: ByteRange,
     bytes: Vec<u8>,
-    missing: usize,
+    arrived: Vec<ByteRange>,
+    /// The bytes that the first record lacks.
+    missing: u64,
 }
 
 /// Returns a surveyor, if the volume starts like NTFS.
@@ -88,6 +100,7 @@ impl Ntfs {
             found: Vec::new(),
             catalogue: Some(Catalogue::default()),
             has_journal: false,
+            early_bytes: EARLY_BYTES_MAX,
             later: Vec::new(),
         }
     }
@@ -106,7 +119,9 @@ impl Ntfs {
         self.find_mft(content);
         self.map_found();
         // Tools need these records to open the file system, so they precede the rest of the MFT.
-        self.look(head.range, &head.bytes, plan);
+        for &range in &head.arrived {
+            self.look(range, part_of(&head.bytes, head.range, range), plan);
+        }
     }
 
     /// Adds runs of the MFT.
@@ -209,7 +224,11 @@ impl Ntfs {
         let Some(index) = attribute.non_resident() else { return };
         let is_kept = self.catalogue.as_mut().is_some_and(|catalogue| catalogue.index(id, index, &self.boot));
         if !is_kept {
-            self.fetch_soon(attribute, SYSTEM_FILE_BYTES_MAX, plan);
+            return self.fetch_soon(attribute, SYSTEM_FILE_BYTES_MAX, plan);
+        }
+        for range in first_bytes(ranges(attribute, self.boot), self.early_bytes) {
+            self.early_bytes = self.early_bytes.saturating_sub(range.len.max(WINDOW_BYTES));
+            self.requests.fetch_windows(plan, range);
         }
     }
 
@@ -237,13 +256,16 @@ impl Surveyor for Ntfs {
     fn start(&mut self, plan: &mut SurveyPlan) {
         let end = self.boot.mft.saturating_add(HEAD_BYTES).min(self.boot.volume_bytes);
         let range = ByteRange::between(self.boot.mft, end);
-        self.head = Some(MftStart { range, bytes: vec![0; range.len as usize], missing: range.len as usize });
+        let (bytes, arrived) = (vec![0; range.len as usize], Vec::new());
+        self.head = Some(MftStart { range, bytes, arrived, missing: self.boot.record_bytes });
+        let first = FIRST_BYTES.max(self.boot.record_bytes);
+        self.requests.read(plan, ByteRange::new(range.offset, first));
         self.requests.read(plan, range);
     }
 
     fn arrived(&mut self, range: ByteRange, bytes: &[u8], plan: &mut SurveyPlan) {
         let Some(mut head) = self.head.take() else { return self.look(range, bytes, plan) };
-        head.fill(range, bytes);
+        head.fill(range, bytes, self.boot.record_bytes);
         if head.missing == 0 {
             self.open_mft(head, plan);
         } else {
@@ -269,12 +291,15 @@ impl Surveyor for Ntfs {
 }
 
 impl MftStart {
-    fn fill(&mut self, range: ByteRange, bytes: &[u8]) {
+    /// Adds bytes that arrived; records have `record_bytes`.
+    fn fill(&mut self, range: ByteRange, bytes: &[u8], record_bytes: u64) {
         let at = range.offset.checked_sub(self.range.offset).and_then(|at| usize::try_from(at).ok());
         let Some(at) = at else { return };
         if let Some(to) = self.bytes.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())) {
             to.copy_from_slice(bytes);
-            self.missing = self.missing.saturating_sub(bytes.len());
+            self.arrived.push(range);
+            let of_first = ByteRange::new(self.range.offset, record_bytes).intersection(range);
+            self.missing = self.missing.saturating_sub(of_first.map_or(0, |part| part.len));
         }
     }
 }

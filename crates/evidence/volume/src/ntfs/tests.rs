@@ -8,27 +8,31 @@ use super::runs::tests::encode;
 use crate::offline::{Surveyed, survey};
 use crate::survey::{FileRuns, WINDOW_BYTES};
 
-const CLUSTER: u64 = 4096;
+pub(crate) const CLUSTER: u64 = 4096;
 const RECORD: usize = 1024;
 const SIZE: u64 = 4 << 20;
 
 /// A volume with an MFT in the clusters that a test chooses.
-struct Volume {
-    bytes: Vec<u8>,
+pub(crate) struct Volume {
+    pub(crate) bytes: Vec<u8>,
     /// The MFT's clusters, in order.
     mft: Vec<u64>,
 }
 
 impl Volume {
     fn new(mft: impl IntoIterator<Item = u64>) -> Self {
+        Self::of_size(SIZE, mft)
+    }
+
+    pub(crate) fn of_size(size: u64, mft: impl IntoIterator<Item = u64>) -> Self {
         let mft: Vec<_> = mft.into_iter().collect();
-        let mut bytes = boot::tests::sector(SIZE, mft[0] * CLUSTER);
-        bytes.resize(SIZE as usize, 0);
+        let mut bytes = boot::tests::sector(size, mft[0] * CLUSTER);
+        bytes.resize(size as usize, 0);
         Self { bytes, mft }
     }
 
     /// Writes record `number`, which extends `base`, with these attributes.
-    fn put(&mut self, number: u64, base: Option<u64>, is_directory: bool, attributes: &[Vec<u8>]) {
+    pub(crate) fn put(&mut self, number: u64, base: Option<u64>, is_directory: bool, attributes: &[Vec<u8>]) {
         let mut record = vec![0; RECORD];
         record[..4].copy_from_slice(b"FILE");
         record[4..8].copy_from_slice(&[48, 0, 3, 0]);
@@ -67,7 +71,7 @@ fn attribute(kind: u32, name: &str, is_resident: bool, header: &[u8], behind: &[
     bytes
 }
 
-fn file_name(parent: u64, name: &str, namespace: u8) -> Vec<u8> {
+pub(crate) fn file_name(parent: u64, name: &str, namespace: u8) -> Vec<u8> {
     let units: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut content = parent.to_le_bytes().to_vec();
     content.resize(64, 0);
@@ -78,7 +82,7 @@ fn file_name(parent: u64, name: &str, namespace: u8) -> Vec<u8> {
 }
 
 /// A non-resident attribute with runs of clusters, from its cluster `first` on.
-fn runs(kind: u32, name: &str, first: u64, size: u64, runs: &[(Option<u64>, u64)]) -> Vec<u8> {
+pub(crate) fn runs(kind: u32, name: &str, first: u64, size: u64, runs: &[(Option<u64>, u64)]) -> Vec<u8> {
     let runs: Vec<_> = runs.iter().map(|&(start, clusters)| Run { start, clusters }).collect();
     let mut header = [first, 0].map(u64::to_le_bytes).concat();
     header.extend([64 + 2 * name.len() as u64].map(u64::to_le_bytes).concat());
@@ -105,9 +109,9 @@ fn a_fragmented_mft_is_followed_from_piece_to_piece() {
     volume.put(47, None, false, &[file_name(5, "last", 1), runs(0x80, "", 0, 9000, &[(Some(400), 3)])]);
     let surveyed = volume.survey();
     assert_eq!(surveyed.files, [file(47, 5, 0, &[ByteRange::new(400 * CLUSTER, 9000)])]);
-    // The head, which holds the first piece; then a piece each.
+    // The head, in two reads, which holds the first piece; then a piece each.
     assert_eq!(surveyed.rounds, 3);
-    assert_eq!(surveyed.reads[1..], [clusters(300, 2), clusters(200, 1), clusters(201, 1)]);
+    assert_eq!(surveyed.reads[2..], [clusters(300, 2), clusters(200, 1), clusters(201, 1)]);
 }
 
 #[test]
@@ -142,7 +146,8 @@ fn content_and_index_are_joined_over_records_without_holes() {
     assert_eq!(surveyed.files[2..], [file(33, 31, 0, &alpha), file(30, 31, 1, &beta)]);
     // The index of the root, and then that of the directory in it, with the 64 KiB that tools read at least.
     let windows = [600, 640, 700].map(|start| ByteRange::new(start * CLUSTER, WINDOW_BYTES));
-    assert!(surveyed.fetches.ends_with(&windows), "{:?}", surveyed.fetches);
+    let indexes: Vec<_> = surveyed.fetches.iter().filter(|range| windows.contains(range)).copied().collect();
+    assert_eq!(indexes, windows, "{:?}", surveyed.fetches);
 }
 
 #[test]
@@ -154,7 +159,9 @@ fn system_files_are_fetched_before_the_rest_of_the_mft() {
     volume.put(9, None, false, &[secure.concat(), runs(0xa0, "$SDH", 0, CLUSTER, &[(Some(600), 1)])]);
     let surveyed = volume.survey();
     let window = |start| ByteRange::new(start * CLUSTER, WINDOW_BYTES);
-    assert_eq!(surveyed.reads, [window(100), window(300), window(400), window(520), clusters(116, 48)]);
+    let head = [clusters(100, 4), clusters(104, 12)];
+    let system_files = [window(300), window(400), window(520)];
+    assert_eq!(surveyed.reads, [&head[..], &system_files, &[clusters(116, 48)]].concat());
     assert!(!surveyed.fetches.contains(&window(600)));
 }
 
