@@ -1,5 +1,6 @@
 //! The command line. Each verb defines its own options, in [`crate::commands`].
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use cheetah_custody::{FillLog, ledger};
@@ -7,7 +8,8 @@ use cheetah_drive::sealed;
 use cheetah_room::client::MachineInfo;
 use cheetah_room::resolve::Purpose;
 use cheetah_seal::{SealError, keyring};
-use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     acquire, attach, bench, create, custody, demo, destroy, detach, doctor, drain, drive, enlarge, export, generate,
@@ -19,6 +21,15 @@ use crate::overview;
 use crate::room::drives::Named;
 use crate::room::{Participation, WithoutRoom, archive, enter};
 use crate::ui::Ui;
+
+/// The command line of this process.
+#[derive(Debug)]
+pub struct Cli {
+    /// The options of every verb.
+    pub global: GlobalArgs,
+    /// The verb and its options.
+    pub command: Command,
+}
 
 /// Cheetah turns the idle RAM of a room of machines into one forensic drive
 #[derive(Debug, Parser)]
@@ -40,7 +51,7 @@ To see all of it on this machine: cheetah demo")]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 misused, 3 evidence problem (a hash differs, a range is \
 unreadable).
 Sizes: 64KiB, 1.5G, 12GB; K, M, G, T are powers of 1024, KB, MB, GB, TB powers of 1000.")]
-pub struct Cli {
+pub struct GlobalArgs {
     /// Print JSON, one value per line: the answer, after events of long work, each with "event"; and after a failure a
     /// value with "error" and "exit_code"
     #[arg(long, global = true, help_heading = "Global options")]
@@ -69,10 +80,6 @@ pub struct Cli {
     /// the newest of it. Recorded in the custody log; a writer makes it part of the drive
     #[arg(long, global = true, help_heading = "Global options")]
     pub accept_unverified: bool,
-
-    /// The verb and its options.
-    #[command(subcommand)]
-    pub command: Command,
 }
 
 /// The verbs. Each defines its own help.
@@ -109,6 +116,42 @@ pub enum Command {
     Generate(generate::Args),
 }
 
+/// A function that adds a verb's options and help to clap's command.
+type Describe = fn(clap::Command) -> clap::Command;
+
+/// The names of the verbs of [`Command`], and their descriptions.
+const VERBS: [(&str, Describe); 29] = [
+    ("demo", demo::Args::augment_args),
+    ("doctor", doctor::Args::augment_args),
+    ("acquire", acquire::Args::augment_args),
+    ("node", node::Args::augment_args),
+    ("create", create::Args::augment_args),
+    ("enlarge", enlarge::Args::augment_args),
+    ("repair", repair::Args::augment_args),
+    ("drain", drain::Args::augment_args),
+    ("rebalance", rebalance::Args::augment_args),
+    ("room", room::Args::augment_args),
+    ("load", load::Args::augment_args),
+    ("save", save::Args::augment_args),
+    ("verify", verify::Args::augment_args),
+    ("watch", watch::Args::augment_args),
+    ("custody", custody::Args::augment_args),
+    ("status", status::Args::augment_args),
+    ("destroy", destroy::Args::augment_args),
+    ("drive", drive::Args::augment_args),
+    ("mount", mount::Args::augment_args),
+    ("unmount", unmount::Args::augment_args),
+    ("attach", attach::Args::augment_args),
+    ("detach", detach::Args::augment_args),
+    ("export", export::Args::augment_args),
+    ("serve", serve::Args::augment_args),
+    ("triage", triage::Args::augment_args),
+    ("search", search::Args::augment_args),
+    ("probe", probe::Args::augment_args),
+    ("bench", bench::Args::augment_args),
+    ("generate", generate::Args::augment_args),
+];
+
 impl Cli {
     /// Reads the command line of this process.
     ///
@@ -116,36 +159,60 @@ impl Cli {
     ///
     /// What clap has to say: the help that was asked for, or what is wrong.
     pub fn read() -> std::result::Result<Self, clap::Error> {
-        let mut described = Self::described();
-        let matches = described.try_get_matches_from_mut(std::env::args_os())?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut described))
+        // To describe every verb takes a good part of the time in which the process starts. So at first only those are
+        // described whose names were typed: the verb is among them, since it is an argument of its own.
+        let typed: Vec<_> = std::env::args_os().collect();
+        let read = Self::command(|verb| typed.iter().any(|word| word == verb)).try_get_matches_from(&typed);
+        match read.and_then(|matches| Self::from_matches(&matches)) {
+            Err(error) if error.kind() != ErrorKind::DisplayVersion => Self::read_again(&typed),
+            read => read,
+        }
     }
 
-    /// The command line as clap knows it, with the verbs in groups.
+    /// The same with all verbs: help, and what is wrong, may be about any of them.
+    fn read_again(typed: &[OsString]) -> std::result::Result<Self, clap::Error> {
+        let mut described = Self::described();
+        let matches = described.try_get_matches_from_mut(typed)?;
+        Self::from_matches(&matches).map_err(|error| error.format(&mut described))
+    }
+
+    fn from_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let (global, command) = (GlobalArgs::from_arg_matches(matches)?, Command::from_arg_matches(matches)?);
+        Ok(Self { global, command })
+    }
+
+    /// The command line as clap knows it, with these verbs.
+    fn command(is_wanted: impl Fn(&str) -> bool) -> clap::Command {
+        let wanted = VERBS.iter().filter(|(name, _)| is_wanted(name));
+        let verbs = wanted.map(|(name, describe)| describe(clap::Command::new(*name)));
+        GlobalArgs::command().subcommand_required(true).subcommands(verbs)
+    }
+
+    /// The command line with all verbs, in groups.
     fn described() -> clap::Command {
-        let verbs = Self::command();
+        let verbs = Self::command(|_| true);
         let template = overview::template(&verbs);
         verbs.help_template(template)
     }
 
     /// Runs the verb.
-    pub async fn run(mut self, ui: &Ui) -> Result<()> {
-        let ui = *ui;
-        let mut desk = Desk { room: self.room, upkeep: None };
+    pub async fn run(self, ui: &Ui) -> Result<()> {
+        let (ui, Self { global, mut command }) = (*ui, self);
+        let mut desk = Desk { room: global.room, upkeep: None };
         let unusable = |error: SealError| crate::commands::seal::unusable(&error);
-        self.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
-        self.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
+        global.identity.iter().try_for_each(|file| keyring::add_identities(file)).map_err(unusable)?;
+        global.passphrase_file.iter().try_for_each(|file| keyring::add_passphrase(file)).map_err(unusable)?;
         ledger::usual_directory().into_iter().for_each(ledger::keep_in);
-        if self.accept_unverified {
+        if global.accept_unverified {
             sealed::accept_unverified(|file, ranges| FillLog::beside(&file.path).accepted_unverified(ranges));
         }
-        if let Some(participation) = self.command.participation() {
+        if let Some(participation) = command.participation() {
             desk.upkeep = enter(desk.room.as_deref(), participation, ui).await?;
         }
-        for named in self.command.drives() {
+        for named in command.drives() {
             named.resolve(ui).await?;
         }
-        let result = self.command.run(desk, ui).await;
+        let result = command.run(desk, ui).await;
         archive::give(ui).await;
         result
     }
@@ -252,9 +319,23 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::Subcommand as _;
+
+    use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        super::Cli::described().debug_assert();
+        Cli::described().debug_assert();
+    }
+
+    #[test]
+    fn each_verb_has_its_own_name_and_description() {
+        let derived = Command::augment_subcommands(clap::Command::new("cheetah"));
+        let names: Vec<_> = derived.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(VERBS.map(|(name, _)| name).to_vec(), names);
+        for (mut derived, (name, describe)) in derived.get_subcommands().cloned().zip(VERBS) {
+            let mut described = describe(clap::Command::new(name));
+            assert_eq!(described.render_long_help().to_string(), derived.render_long_help().to_string());
+        }
     }
 }

@@ -31,9 +31,9 @@ fn main() -> ExitCode {
         Err(message) => return explain(&message),
     };
     cli.command.keep_files_private();
-    ui::log::start(cli.verbose);
+    ui::log::start(cli.global.verbose);
     supervise::watch();
-    let ui = ui::Ui::new(cli.json);
+    let ui = ui::Ui::new(cli.global.json);
     cli.command.prepare();
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
