@@ -49,7 +49,7 @@ fn an_export_that_holds_an_image_is_refused_as_a_node_and_keeps_every_byte() {
     let node = Node::start("16MiB");
     let (image, content) = desk.image("image.raw", 4 * MIB);
     let drive = desk.arg("case.drive");
-    cheetah(&["create", &drive, "--nodes", &node.address(), "--from", &image]).ok();
+    cheetah(&["create", &drive, "--nodes", node.address(), "--from", &image]).ok();
     let service = Service::start(&["export", &drive, "--listen", "127.0.0.1:0", "--writable"]);
     let uri = text(&service.ready, "uri").to_owned();
     for more in [&["--size", "1MiB"][..], &["--from", &image], &["--size", "all", "--layout", "linear"]] {
@@ -58,7 +58,7 @@ fn an_export_that_holds_an_image_is_refused_as_a_node_and_keeps_every_byte() {
         assert!(!desk.at("other.drive").exists());
     }
     let (more, spare) = (desk.arg("more.drive"), Node::start("16MiB"));
-    cheetah(&["create", &more, "--nodes", &spare.address(), "--size", "1MiB"]).ok();
+    cheetah(&["create", &more, "--nodes", spare.address(), "--size", "1MiB"]).ok();
     cheetah(&["enlarge", &more, "--nodes", &uri, "--size", "1MiB"]).says(1, &["holds data", "--overwrite"]);
     service.stop(Signal::INT);
     let saved = desk.arg("saved.raw");
